@@ -19,6 +19,8 @@ pub mod events;
 mod explain;
 mod explained;
 mod guard;
+pub mod histories;
+pub mod interner;
 mod json;
 pub mod matches;
 pub mod merge;

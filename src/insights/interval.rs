@@ -27,6 +27,8 @@ use datafusion::prelude::ident;
 use crate::clock::UnixMicros;
 use crate::event::time::at_wall;
 use crate::insights::date_range::DateRange;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
 
 /// Most buckets of one insight: a week of minutes.
 const BUCKETS_MAX: usize = 10_080;
@@ -65,6 +67,16 @@ impl Interval {
     pub fn of(name: &str) -> Option<Self> {
         let all = [Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month];
         all.into_iter().find(|interval| interval.name() == name)
+    }
+
+    /// Reads the field `interval`; days without it.
+    ///
+    /// # Errors
+    ///
+    /// There is no such interval.
+    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        let Some(name) = node.text("interval")? else { return Ok(Self::Day) };
+        Self::of(name).ok_or_else(|| node.refuse("interval", "This interval is unknown."))
     }
 
     fn is_within_a_day(self) -> bool {

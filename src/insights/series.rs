@@ -1,17 +1,11 @@
 //! One series of an insight: which events count, and what is computed of them: [`Series`].
 
-use datafusion::dataframe::DataFrame;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::insights::filters::Filters;
+use crate::insights::entity::Entity;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
+use crate::insights::selection::Unit;
 
 /// Most series of one insight: the letters of formulas.
 pub const SERIES_MAX: usize = 26;
@@ -58,14 +52,10 @@ pub enum Math {
 /// A series.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// The name of its events; `None` for all.
-    pub event: Option<String>,
-    /// The name that a user gave it.
-    pub custom_name: Option<String>,
+    /// Its events.
+    pub entity: Entity,
     /// What it counts.
     pub math: Math,
-    /// Its filters.
-    pub filters: Filters,
     /// What clients get back as the entity of the series.
     pub action: Value,
 }
@@ -78,78 +68,22 @@ impl Series {
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(value: &Value, order: usize) -> Result<Self, NodeError> {
         let path = format!("series.{order}");
+        let entity = Entity::parse(value, &path)?;
         let node = Node::new(Some(value), &path)?;
-        match node.text("kind")? {
-            None | Some("EventsNode") => {}
-            Some("ActionsNode") => {
-                let detail = "Actions are not available. Name the event instead.";
-                return Err(node.refuse("kind", detail));
-            }
-            Some(other) => {
-                let other: String = other.chars().take(100).collect();
-                return Err(node.refuse("kind", format!("{other} is not available.")));
-            }
-        }
         node.without(&["math_hogql", "math_multiplier"])?;
-        let mut filters = Filters::default();
-        for name in ["fixedProperties", "properties"] {
-            if let Some(properties) = node.value(name) {
-                filters.add(properties, &format!("{path}.{name}"))?;
-            }
-        }
-        let event = node.text("event")?.map(str::to_owned);
-        let custom_name = node.text("custom_name")?.map(str::to_owned);
         let math = math(&node)?;
-        let name = node.text("name")?.or(event.as_deref()).unwrap_or(ALL_EVENTS);
-        let of = |name: &str| node.value(name).cloned().unwrap_or_default();
-        let properties = node.value("properties").cloned();
-        let action = serde_json::json!({
-            "id": event, "type": "events", "order": order, "name": name, "custom_name": custom_name,
-            "math": node.text("math")?.unwrap_or("total"), "math_property": of("math_property"),
-            "math_group_type_index": of("math_group_type_index"), "math_hogql": null,
-            "properties": properties.unwrap_or_else(|| Value::Array(Vec::new())),
-        });
-        Ok(Self { event, custom_name, math, filters, action })
-    }
-
-    /// The name that labels show.
-    pub fn label(&self) -> &str {
-        self.custom_name.as_deref().or(self.event.as_deref()).unwrap_or(ALL_EVENTS)
-    }
-
-    /// Those of `events` that it counts, by its name and filters and those of the whole insight.
-    ///
-    /// # Errors
-    ///
-    /// A bug in the plan.
-    pub fn of(
-        &self,
-        events: DataFrame,
-        engine: &Engine,
-        (project, filters): (ProjectId, &Filters),
-    ) -> Result<DataFrame, QueryError> {
-        let events = self.named(events)?;
-        let conditions = [filters, &self.filters].map(|filters| filters.condition(engine, project));
-        conditions.into_iter().flatten().try_fold(events, |events, condition| {
-            events.filter(condition).map_err(QueryError::from)
-        })
-    }
-
-    /// Those of `events` that have its name.
-    ///
-    /// # Errors
-    ///
-    /// A bug in the plan.
-    pub fn named(&self, events: DataFrame) -> Result<DataFrame, QueryError> {
-        match &self.event {
-            Some(event) => Ok(events.filter(col("event").eq(lit(event.as_str())))?),
-            None => Ok(events),
+        let mut action = entity.body(order);
+        if let Value::Object(fields) = &mut action {
+            let of = |name: &str| node.value(name).cloned().unwrap_or_default();
+            let name = node.text("math")?.unwrap_or("total");
+            fields.insert("math".to_owned(), Value::from(name));
+            fields.insert("math_property".to_owned(), of("math_property"));
+            fields.insert("math_group_type_index".to_owned(), of("math_group_type_index"));
+            fields.insert("math_hogql".to_owned(), Value::Null);
         }
+        Ok(Self { entity, math, action })
     }
 }
-
-/// How a series of all events is called.
-const ALL_EVENTS: &str = "All events";
 
 fn math(node: &Node<'_>) -> Result<Math, NodeError> {
     let name = node.text("math")?.unwrap_or("total");
@@ -180,13 +114,13 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
         "weekly_active" => Math::ActiveIn(7),
         "monthly_active" => Math::ActiveIn(30),
         "unique_session" => Math::Sessions,
-        "unique_group" => {
-            let index = node.number("math_group_type_index")?.unwrap_or(GROUP_TYPES_MAX);
-            let index = u8::try_from(index).ok().filter(|at| usize::from(*at) < GROUP_TYPES_MAX);
-            let wrong =
-                || node.refuse("math_group_type_index", "A valid group type index is required.");
-            Math::Groups(index.ok_or_else(wrong)?)
-        }
+        "unique_group" => match Unit::parse(node, "math_group_type_index")? {
+            Unit::Groups(index) => Math::Groups(index),
+            Unit::Persons => {
+                let detail = "A valid group type index is required.";
+                return Err(node.refuse("math_group_type_index", detail));
+            }
+        },
         "first_time_for_user" => Math::First { matching: false },
         "first_matching_event_for_user" => Math::First { matching: true },
         _ => {
@@ -235,9 +169,6 @@ mod tests {
             (json!({"math": "unique_group", "math_group_type_index": 4}), Ok(Math::Groups(4))),
             (json!({"math": "unique_group"}), Err("series.0.math_group_type_index")),
             (json!({"math": "nothing"}), Err("series.0.math")),
-            (json!({"kind": "ActionsNode", "id": 4}), Err("series.0.kind")),
-            (json!({"properties": 4}), Err("series.0.properties")),
-            (json!([]), Err("series.0")),
         ] {
             let series = Series::parse(&node, 0);
             let math = series.map(|series| series.math).map_err(|error| error.field);
@@ -253,7 +184,6 @@ mod tests {
         let (id, order) = (&series.action["id"], &series.action["order"]);
         assert_eq!((id, order), (&json!("$pageview"), &json!(2)));
         assert_eq!(series.action["properties"], node["properties"]);
-        assert_eq!(series.label(), "$pageview");
-        assert_eq!(Series::parse(&json!({"event": null}), 0).unwrap().label(), "All events");
+        assert_eq!(series.entity.label(), "$pageview");
     }
 }

@@ -7,17 +7,16 @@ mod answer;
 mod plan;
 
 use serde_json::Value;
-use serde_json::json;
 
-use crate::event::schema::GROUP_TYPES_MAX;
 use crate::insights::date_range::DateRange;
-use crate::insights::filters::Filters;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::property::Owner;
 use crate::insights::property::Property;
+use crate::insights::selection::Selection;
+use crate::insights::selection::Unit;
 use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
 
@@ -42,24 +41,14 @@ const SMOOTHING_MAX: usize = 1000;
 /// A parsed request.
 #[derive(Clone, Debug)]
 pub struct Trends {
+    selection: Selection,
     series: Vec<Series>,
-    dates: Dates,
     interval: Interval,
-    filters: Filters,
-    is_without_tests: bool,
     breakdown: Breakdown,
     compare: Compare,
     display: Display,
     formulas: Vec<Formula>,
     smoothing: usize,
-}
-
-/// The range of dates as it was sent.
-#[derive(Clone, Debug, Default)]
-struct Dates {
-    from: Option<String>,
-    to: Option<String>,
-    is_explicit: bool,
 }
 
 /// What a series is split by.
@@ -106,23 +95,13 @@ impl Trends {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         node.without(&["aggregation_group_type_index", "conversionGoal"])?;
-        if node.value("samplingFactor").is_some_and(|factor| factor.as_f64() != Some(1.0)) {
-            return Err(node.refuse("samplingFactor", "Sampling is not available."));
-        }
         let sent = node.list("series")?;
         if sent.is_empty() || sent.len() > SERIES_MAX {
             return Err(node.refuse("series", format!("Expected 1 to {SERIES_MAX} series.")));
         }
         let series = sent.iter().zip(0..).map(|(series, order)| Series::parse(series, order));
         let series = series.collect::<Result<Vec<_>, _>>()?;
-        let interval = node.text("interval")?.map(Interval::of);
-        let interval = interval.unwrap_or(Some(Interval::Day));
-        let interval =
-            interval.ok_or_else(|| node.refuse("interval", "This interval is unknown."))?;
-        let mut filters = Filters::default();
-        if let Some(properties) = node.value("properties") {
-            filters.add(properties, "properties")?;
-        }
+        let interval = Interval::parse(&node)?;
         let options = Node::new(node.value("trendsFilter"), "trendsFilter")?;
         let smoothing = options.number("smoothingIntervals")?.unwrap_or(1).max(1);
         if smoothing > SMOOTHING_MAX {
@@ -131,11 +110,9 @@ impl Trends {
         }
         Ok(Self {
             formulas: formulas(&options, series.len())?,
+            selection: Selection::parse(&node)?,
             series,
-            dates: Dates::parse(node.value("dateRange"))?,
             interval,
-            filters,
-            is_without_tests: node.truth("filterTestAccounts")?,
             breakdown: Breakdown::parse(node.value("breakdownFilter"))?,
             compare: Compare::parse(node.value("compareFilter"))?,
             display: Display::parse(&options)?,
@@ -145,31 +122,9 @@ impl Trends {
 }
 
 impl Trends {
-    /// The same of persons whose email or name, or of events whose distinct id contains a text in any case.
-    ///
-    /// # Errors
-    ///
-    /// There are too many filters with it.
-    pub fn searched(mut self, text: &str) -> Result<Self, NodeError> {
-        let contains = |key: &str, kind: &str| json!({"key": key, "type": kind, "operator": "icontains", "value": text});
-        let values = [
-            contains("email", "person"),
-            contains("name", "person"),
-            contains("distinct_id", "event_metadata"),
-        ];
-        self.filters.add(&json!([{"type": "OR", "values": values}]), "search")?;
-        Ok(self)
-    }
-}
-
-impl Dates {
-    fn parse(range: Option<&Value>) -> Result<Self, NodeError> {
-        let node = Node::new(range, "dateRange")?;
-        Ok(Self {
-            from: node.text("date_from")?.map(str::to_owned),
-            to: node.text("date_to")?.map(str::to_owned),
-            is_explicit: node.truth("explicitDate")?,
-        })
+    /// What it looks at.
+    pub fn selection_mut(&mut self) -> &mut Selection {
+        &mut self.selection
     }
 }
 
@@ -225,12 +180,12 @@ fn property(
     let owner = match node.text(kind)?.unwrap_or("event") {
         "event" => Owner::Event,
         "person" => Owner::Person,
-        "group" => {
-            let number = node.number(index)?.unwrap_or(GROUP_TYPES_MAX);
-            let group = u8::try_from(number).ok().filter(|at| usize::from(*at) < GROUP_TYPES_MAX);
-            let wrong = || node.refuse(index, "A valid group type index is required.");
-            Owner::Group(group.ok_or_else(wrong)?)
-        }
+        "group" => match Unit::parse(node, index)? {
+            Unit::Groups(index) => Owner::Group(index),
+            Unit::Persons => {
+                return Err(node.refuse(index, "A valid group type index is required."));
+            }
+        },
         other => {
             let other: String = other.chars().take(100).collect();
             let detail = format!("A breakdown by the type {other} is not available.");

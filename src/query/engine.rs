@@ -207,7 +207,7 @@ impl Engine {
         permit: Permit,
         format: Format,
     ) -> Result<Bytes, QueryError> {
-        let mut answer = self.begin(question, permit);
+        let mut answer = self.begin(question, Some(permit));
         let rows_max = self.shared.settings.query_rows_max;
         let pool = &self.shared.pools.rows;
         let mut gathered = Gathered::new(pool);

@@ -67,7 +67,7 @@ impl Engine {
     /// See [`QueryError`].
     pub async fn compute(&self, question: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
-        let (_, batches) = self.begin(question, permit).gathered().await?;
+        let (_, batches) = self.begin(question, Some(permit)).gathered().await?;
         Ok(batches)
     }
 
@@ -78,11 +78,11 @@ impl Engine {
     /// See [`QueryError`]; more may come with the batches.
     pub async fn stream(&self, question: DataFrame) -> Result<Answer, QueryError> {
         let permit = self.permit().await?;
-        Ok(self.begin(question, permit))
+        Ok(self.begin(question, Some(permit)))
     }
 
-    /// Begins to run `question`, which has its slot.
-    pub(super) fn begin(&self, question: DataFrame, permit: Permit) -> Answer {
+    /// Begins to run `question` in its slot; without a permit, in one that the caller has.
+    pub(super) fn begin(&self, question: DataFrame, permit: Option<Permit>) -> Answer {
         let schema = Arc::clone(question.schema().inner());
         let (sender, batches) = mpsc::channel(ANSWER_QUEUE);
         let task = run(question, sender, Arc::clone(&self.shared), permit);
@@ -141,7 +141,7 @@ async fn run(
     question: DataFrame,
     sender: mpsc::Sender<Result<RecordBatch, QueryError>>,
     shared: Arc<Shared>,
-    permit: Permit,
+    permit: Option<Permit>,
 ) {
     let began = shared.clock.monotonic();
     let limit = shared.settings.query_timeout;

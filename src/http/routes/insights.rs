@@ -76,11 +76,11 @@ pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response,
     filter.remove("actions");
     filter.remove("formula");
     let read = || {
-        let trends = Trends::parse(&legacy::trends_query(&filter)?)?;
-        match legacy::text(&filter, "search") {
-            Some(text) => trends.searched(&text),
-            None => Ok(trends),
+        let mut trends = Trends::parse(&legacy::trends_query(&filter)?)?;
+        if let Some(text) = legacy::text(&filter, "search") {
+            trends.selection_mut().search(&text)?;
         }
+        Ok(trends)
     };
     let trends = read().map_err(|error| invalid(&error))?;
     let breakdown = legacy::text(&filter, "breakdown_value").map(|text| match text.as_str() {

@@ -109,7 +109,7 @@ impl Trends {
             }
             None => None,
         };
-        let filters = self.all_filters(owner)?;
+        let filters = self.selection.filters(owner)?;
         let filters = match (&self.breakdown, &point.breakdown) {
             (Breakdown::Cohorts(_), Some(value)) => in_cohort(&filters, value.as_i64())?,
             _ => filters,

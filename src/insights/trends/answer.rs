@@ -6,10 +6,7 @@ use arrow::array::AsArray;
 use arrow::array::RecordBatch;
 use arrow::datatypes::Float64Type;
 use arrow::datatypes::Int32Type;
-use arrow::datatypes::TimestampMicrosecondType;
-use chrono_tz::Tz;
 use datafusion::dataframe::DataFrame;
-use datafusion::functions_aggregate::expr_fn::min;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::when;
 use datafusion::prelude::ident;
@@ -18,18 +15,16 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::clock::UnixMicros;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::columns::texts;
 use crate::insights::date_range::DateRange;
-use crate::insights::date_range::Parameters;
 use crate::insights::filters::Filters;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Interval;
-use crate::insights::interval::TooManyBuckets;
 use crate::insights::node::NodeError;
+use crate::insights::selection::buckets;
 use crate::insights::series::Math;
 use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
@@ -79,7 +74,7 @@ impl Trends {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        let names = self.series.iter().filter_map(|series| series.event.as_deref());
+        let names = self.series.iter().filter_map(|series| series.entity.event.as_deref());
         engine.note_events_named(owner.project, names);
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
@@ -146,36 +141,17 @@ impl Trends {
         view: &View,
         owner: &ProjectSettings,
     ) -> Result<Vec<DateRange>, InsightError> {
-        let zone = owner
-            .timezone
-            .parse::<Tz>()
-            .map_err(|_| QueryError::Unavailable("the time zone of the project is unknown"))?;
-        let now = engine.now();
         let interval = self.interval();
-        let parameters = Parameters {
-            from: self.dates.from.as_deref(),
-            to: self.dates.to.as_deref(),
-            interval: Some(interval.name()),
-            is_explicit: self.dates.is_explicit,
-            is_one_interval: false,
-        };
-        let wrong = |name: &'static str| NodeError {
-            field: format!("dateRange.{name}"),
-            detail: "Expected a date, or a span such as -7d.".to_owned(),
-        };
-        let mut current = parameters.range(zone, now).map_err(wrong)?;
-        if self.dates.from.as_deref() == Some("all") {
-            let first = first_event(engine, view).await?.unwrap_or(now);
-            current = current.since(first.min(current.to));
-        }
+        let dates = &self.selection.dates;
+        let current = dates.range(engine, (view, owner), interval).await?;
         let is_by_day = !matches!(interval, Interval::Hour | Interval::Minute);
         let other = match &self.compare {
             Compare::Nothing => None,
             Compare::Before(duration) => current.before(duration),
             Compare::Previous => {
                 // PostHog's: the last 7 days are 8 with today, and weeks are compared day by day.
-                let from = self.dates.from.as_deref().unwrap_or("-7d");
-                let is_weeks = DateRange::is_whole_weeks(from) && self.dates.to.is_none();
+                let from = dates.from.as_deref().unwrap_or("-7d");
+                let is_weeks = DateRange::is_whole_weeks(from) && dates.to.is_none();
                 let extra_days = u64::from(is_weeks && interval != Interval::Month);
                 Some(current.previous(is_by_day, extra_days))
             }
@@ -193,21 +169,7 @@ impl Trends {
         range: &DateRange,
         owner: &ProjectSettings,
     ) -> Result<Buckets, InsightError> {
-        let buckets = Buckets::of(range, self.interval(), owner.is_monday_first);
-        let of_range = |error: TooManyBuckets| NodeError {
-            field: "dateRange".to_owned(),
-            detail: error.to_string(),
-        };
-        Ok(buckets.map_err(of_range)?)
-    }
-
-    /// The filters of the whole insight, those of a project's test accounts included.
-    pub(super) fn all_filters(&self, owner: &ProjectSettings) -> Result<Filters, InsightError> {
-        let mut filters = self.filters.clone();
-        if self.is_without_tests {
-            filters.add(&owner.test_account_filters, "filterTestAccounts")?;
-        }
-        Ok(filters)
+        Ok(buckets(range, self.interval(), owner)?)
     }
 
     /// The lines of one series, in their order.
@@ -218,7 +180,7 @@ impl Trends {
         series: &Series,
         buckets: &Buckets,
     ) -> Result<Vec<(Option<Value>, Vec<f64>)>, InsightError> {
-        let filters = self.all_filters(owner)?;
+        let filters = self.selection.filters(owner)?;
         let plan = SeriesPlan {
             engine,
             view,
@@ -309,7 +271,7 @@ impl Trends {
 
     fn shown(&self, line: &Line, periods: &[Buckets]) -> Value {
         let series = self.series.get(line.series);
-        let name = series.map_or("", Series::label);
+        let name = series.map_or("", |series| series.entity.label());
         let label = match &line.value {
             None => name.to_owned(),
             Some(value) if self.series.len() == 1 => label_of(value),
@@ -355,18 +317,6 @@ impl Trends {
         }
         Value::Object(body)
     }
-}
-
-/// The time of the first event of a project.
-async fn first_event(engine: &Engine, view: &View) -> Result<Option<UnixMicros>, QueryError> {
-    let events = view.table("events").await?;
-    let first = events.aggregate(Vec::new(), vec![min(ident("timestamp")).alias("first")])?;
-    let batches = engine.compute(first).await?;
-    let time = |batch: &RecordBatch| {
-        let times = batch.columns().first()?.as_primitive_opt::<TimestampMicrosecondType>()?;
-        times.iter().next().flatten().map(UnixMicros)
-    };
-    Ok(batches.iter().find_map(time))
 }
 
 /// The values of a breakdown with the largest sums, at most `limit`, and whether there are more. The null value

@@ -110,7 +110,20 @@ impl SeriesPlan<'_> {
     ) -> Result<DataFrame, QueryError> {
         let events = self.view.table("events").await?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
-        self.series.of(events, self.engine, (self.project, self.filters))
+        self.with_filters(self.series.entity.of_name(events)?)
+    }
+
+    /// Those of `events` that match all filters.
+    fn with_filters(self, events: DataFrame) -> Result<DataFrame, QueryError> {
+        self.conditions().into_iter().try_fold(events, |events, condition| {
+            events.filter(condition).map_err(QueryError::from)
+        })
+    }
+
+    fn conditions(self) -> Vec<Expr> {
+        let filters = [self.filters, &self.series.entity.filters];
+        let conditions = filters.map(|filters| filters.condition(self.engine, self.project));
+        conditions.into_iter().flatten().collect()
     }
 
     /// `events` with their bucket.
@@ -249,10 +262,9 @@ impl SeriesPlan<'_> {
     pub(super) async fn first_events(self, is_of_matching: bool) -> Result<DataFrame, QueryError> {
         let (from, to) = self.buckets.bounds();
         let events = self.view.table("events").await?;
-        let events = self.series.named(events.filter(col("timestamp").lt_eq(time(to)))?)?;
-        let filters = [self.filters, &self.series.filters];
-        let conditions = filters.map(|filters| filters.condition(self.engine, self.project));
-        let holds = conditions.into_iter().flatten().reduce(Expr::and).unwrap_or(lit(true));
+        let events =
+            self.series.entity.of_name(events.filter(col("timestamp").lt_eq(time(to)))?)?;
+        let holds = self.conditions().into_iter().reduce(Expr::and).unwrap_or(lit(true));
         let events = match is_of_matching {
             true => events.filter(holds)?.with_column("holds", lit(true))?,
             false => events.with_column("holds", holds)?,

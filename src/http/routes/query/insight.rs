@@ -15,15 +15,12 @@ use crate::http::routes::query;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::insight::Insight;
+use crate::insights::insight::KINDS;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
-use crate::insights::trends::Trends;
-use crate::insights::trends::actors::Point;
 use crate::metadata::accounts::Project;
 use crate::query::people::Part;
-
-/// Kinds of insights that are answered.
-const INSIGHTS: [&str; 1] = ["TrendsQuery"];
 
 /// Kinds of nodes around an insight that say how it is shown.
 const WRAPPERS: [&str; 2] = ["InsightVizNode", "DataTableNode"];
@@ -57,7 +54,7 @@ pub(super) fn unwrapped(mut node: &Value) -> (Option<&str>, &Value) {
 
 /// Whether a kind is one of an insight, or of persons behind one.
 pub(super) fn is_insight(kind: &str) -> bool {
-    INSIGHTS.contains(&kind) || matches!(kind, "ActorsQuery" | "InsightActorsQuery")
+    KINDS.contains(&kind) || matches!(kind, "ActorsQuery" | "InsightActorsQuery")
 }
 
 /// The answer to an insight, or the persons behind a point of one.
@@ -70,8 +67,8 @@ pub(super) async fn answer(
         return actors(app, asker, (kind, node)).await;
     }
     let settings = settings(&asker.project);
-    let trends = Trends::parse(node).map_err(|error| invalid(&error))?;
-    let results = app.engine.within_time(trends.answer(&app.engine, &settings)).await;
+    let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
+    let results = app.engine.within_time(insight.answer(&app.engine, &settings)).await;
     let results = results.map_err(query::problem)?.map_err(problem)?;
     let body = json!({
         "results": results, "timezone": settings.timezone, "timings": [], "hasMore": false,
@@ -128,21 +125,16 @@ async fn actors(
         let limit = outer.number("limit")?.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
         let part = Part { offset: outer.number("offset")?.unwrap_or(0), limit };
         let inner = Node::new(Some(source), "source")?;
-        let point = Point::parse(&inner)?;
-        let (kind, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
-        if kind != Some("TrendsQuery") {
-            return Err(inner.refuse("source", "Persons are found behind a TrendsQuery."));
+        let (_, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
+        let mut insight = Insight::parse(insight)?;
+        if let Some(text) = outer.text("search")? {
+            insight.selection_mut().search(text)?;
         }
-        let trends = Trends::parse(insight)?;
-        let trends = match outer.text("search")? {
-            Some(text) => trends.searched(text)?,
-            None => trends,
-        };
-        Ok((trends, point, part))
+        Ok((insight.actors_of(&inner)?, part))
     };
-    let (trends, point, part) = read().map_err(|error| invalid(&error))?;
+    let (actors, part) = read().map_err(|error| invalid(&error))?;
     let settings = settings(&asker.project);
-    let found = app.engine.within_time(trends.actors(&app.engine, &settings, &point, part)).await;
+    let found = app.engine.within_time(actors.find(&app.engine, &settings, part)).await;
     let mut found = found.map_err(query::problem)?.map_err(problem)?;
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);

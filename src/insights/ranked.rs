@@ -1,0 +1,87 @@
+//! A part of many actors by their values: [`Ranked`], which keeps no more of them than the part needs.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use uuid::Uuid;
+
+use crate::insights::Actor;
+use crate::query::people::Part;
+
+/// The actors with the largest values, those of one value by their ids.
+#[derive(Debug)]
+pub struct Ranked {
+    part: Part,
+    /// The last of those kept on top.
+    kept: BinaryHeap<Entry>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Entry {
+    value: f64,
+    person: Uuid,
+}
+
+impl Eq for Entry {}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.value.total_cmp(&self.value).then(self.person.cmp(&other.person))
+    }
+}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ranked {
+    /// For this part, and one more so that it shows whether there are more.
+    pub fn new(part: Part) -> Self {
+        Self { part, kept: BinaryHeap::new() }
+    }
+
+    /// Adds an actor by its id; what is no id of a person is nobody.
+    pub fn add(&mut self, actor: &str, value: f64) {
+        let Ok(person) = Uuid::try_parse(actor) else { return };
+        let most = self.part.offset.saturating_add(self.part.limit).saturating_add(1);
+        self.kept.push(Entry { value, person });
+        if self.kept.len() > most {
+            self.kept.pop();
+        }
+    }
+
+    /// The part in its order, and one more if there are more.
+    pub fn into_actors(self) -> Vec<Actor> {
+        let sorted = self.kept.into_sorted_vec().into_iter().skip(self.part.offset);
+        sorted.map(|Entry { value, person }| Actor { person, value }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::Ranked;
+    use crate::query::people::Part;
+
+    #[test]
+    fn parts_make_up_all_actors_in_their_order() {
+        let actors: Vec<(String, f64)> = (0..50_u8)
+            .map(|at| (Uuid::from_bytes([at.wrapping_mul(37); 16]).to_string(), f64::from(at % 7)))
+            .collect();
+        let mut expected = actors.clone();
+        expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        let mut found = Vec::new();
+        for offset in (0..60).step_by(8) {
+            let mut ranked = Ranked::new(Part { offset, limit: 8 });
+            actors.iter().for_each(|(actor, value)| ranked.add(actor, *value));
+            ranked.add("no person", 9.0);
+            let part = ranked.into_actors();
+            assert_eq!(part.len(), 50_usize.saturating_sub(offset).min(9));
+            found.extend(part.into_iter().take(8).map(|own| (own.person.to_string(), own.value)));
+        }
+        assert_eq!(found, expected);
+    }
+}

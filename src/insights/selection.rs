@@ -1,0 +1,263 @@
+//! What all insights ask alike: which events, of what time, and whose: [`Selection`].
+
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use arrow::datatypes::TimestampMicrosecondType;
+use chrono_tz::Tz;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::col;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::clock::UnixMicros;
+use crate::event::schema::GROUP_TYPES_MAX;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::columns::time;
+use crate::insights::date_range::DateRange;
+use crate::insights::date_range::Parameters;
+use crate::insights::filters::Filters;
+use crate::insights::interval::Buckets;
+use crate::insights::interval::Interval;
+use crate::insights::interval::TooManyBuckets;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::matches::GROUPS;
+use crate::query::view::View;
+
+/// What an insight looks at.
+#[derive(Clone, Debug)]
+pub struct Selection {
+    /// Of what time the events are.
+    pub dates: Dates,
+    /// Who is counted.
+    pub unit: Unit,
+    filters: Filters,
+    is_without_tests: bool,
+}
+
+/// Who is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Persons.
+    #[default]
+    Persons,
+    /// Groups of the type with this index.
+    Groups(u8),
+}
+
+/// The range of dates as it was sent.
+#[derive(Clone, Debug, Default)]
+pub struct Dates {
+    /// `date_from`.
+    pub from: Option<String>,
+    /// `date_to`.
+    pub to: Option<String>,
+    /// Whether bounds are taken as they are, not extended to whole intervals.
+    pub is_explicit: bool,
+}
+
+impl Selection {
+    /// Reads the fields of a query that all kinds of insights have.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or asks for something that is not available.
+    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        if node.value("samplingFactor").is_some_and(|factor| factor.as_f64() != Some(1.0)) {
+            return Err(node.refuse("samplingFactor", "Sampling is not available."));
+        }
+        let mut filters = Filters::default();
+        if let Some(properties) = node.value("properties") {
+            filters.add(properties, "properties")?;
+        }
+        Ok(Self {
+            dates: Dates::parse(node.value("dateRange"))?,
+            unit: Unit::parse(node, "aggregation_group_type_index")?,
+            filters,
+            is_without_tests: node.truth("filterTestAccounts")?,
+        })
+    }
+
+    /// Selects only what is of persons whose email or name, or of events whose distinct id contains a text in any
+    /// case.
+    ///
+    /// # Errors
+    ///
+    /// There are too many filters with it.
+    pub fn search(&mut self, text: &str) -> Result<(), NodeError> {
+        let contains = |key: &str, kind: &str| json!({"key": key, "type": kind, "operator": "icontains", "value": text});
+        let values = [
+            contains("email", "person"),
+            contains("name", "person"),
+            contains("distinct_id", "event_metadata"),
+        ];
+        self.filters.add(&json!([{"type": "OR", "values": values}]), "search")
+    }
+
+    /// The filters of the whole insight, those of a project's test accounts included.
+    ///
+    /// # Errors
+    ///
+    /// There are too many.
+    pub fn filters(&self, owner: &ProjectSettings) -> Result<Filters, NodeError> {
+        let mut filters = self.filters.clone();
+        if self.is_without_tests {
+            filters.add(&owner.test_account_filters, "filterTestAccounts")?;
+        }
+        Ok(filters)
+    }
+
+    /// The events that match the filters and lie within bounds, both included, with their columns as they are
+    /// stored.
+    ///
+    /// # Errors
+    ///
+    /// There are too many filters, or a bug in the plan.
+    pub async fn events(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        (from, to): (UnixMicros, UnixMicros),
+    ) -> Result<DataFrame, InsightError> {
+        let events = view.table("events").await?;
+        let events = events.filter(col("timestamp").between(time(from), time(to)))?;
+        Ok(match self.filters(owner)?.condition(engine, owner.project) {
+            Some(condition) => events.filter(condition)?,
+            None => events,
+        })
+    }
+}
+
+impl Unit {
+    /// Reads the index of a group type in the field `name`; persons without it.
+    ///
+    /// # Errors
+    ///
+    /// It is no index of a group type.
+    pub fn parse(node: &Node<'_>, name: &str) -> Result<Self, NodeError> {
+        let Some(index) = node.number(name)? else { return Ok(Self::Persons) };
+        let index = u8::try_from(index).ok().filter(|at| usize::from(*at) < GROUP_TYPES_MAX);
+        let wrong = || node.refuse(name, "A valid group type index is required.");
+        Ok(Self::Groups(index.ok_or_else(wrong)?))
+    }
+
+    /// Who an event is of: a text; null where it is of nobody.
+    pub fn actor(self) -> Expr {
+        match self {
+            Self::Persons => cast(ident("person_id"), DataType::Utf8View),
+            Self::Groups(index) => {
+                let key = ident(GROUPS.get(usize::from(index)).copied().unwrap_or_default());
+                datafusion::functions::expr_fn::nullif(cast(key, DataType::Utf8View), lit(""))
+            }
+        }
+    }
+}
+
+impl Dates {
+    /// Reads a `dateRange`.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed.
+    pub fn parse(range: Option<&Value>) -> Result<Self, NodeError> {
+        let node = Node::new(range, "dateRange")?;
+        Ok(Self {
+            from: node.text("date_from")?.map(str::to_owned),
+            to: node.text("date_to")?.map(str::to_owned),
+            is_explicit: node.truth("explicitDate")?,
+        })
+    }
+
+    /// The range as of now, in the time zone of the project.
+    ///
+    /// # Errors
+    ///
+    /// A date is malformed; see [`InsightError`].
+    pub async fn range(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        interval: Interval,
+    ) -> Result<DateRange, InsightError> {
+        let now = engine.now();
+        let parameters = Parameters {
+            from: self.from.as_deref(),
+            to: self.to.as_deref(),
+            interval: Some(interval.name()),
+            is_explicit: self.is_explicit,
+            is_one_interval: false,
+        };
+        let wrong = |name: &'static str| NodeError {
+            field: format!("dateRange.{name}"),
+            detail: "Expected a date, or a span such as -7d.".to_owned(),
+        };
+        let range = parameters.range(zone(owner)?, now).map_err(wrong)?;
+        if self.from.as_deref() != Some("all") {
+            return Ok(range);
+        }
+        let first = first_event(engine, view).await?.unwrap_or(now);
+        Ok(range.since(first.min(range.to)))
+    }
+
+    /// The intervals of the range.
+    ///
+    /// # Errors
+    ///
+    /// A date is malformed, or there are too many intervals; see [`InsightError`].
+    pub async fn buckets(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        interval: Interval,
+    ) -> Result<Buckets, InsightError> {
+        let range = self.range(engine, (view, owner), interval).await?;
+        Ok(buckets(&range, interval, owner)?)
+    }
+}
+
+/// The intervals of a range.
+///
+/// # Errors
+///
+/// There are too many.
+pub fn buckets(
+    range: &DateRange,
+    interval: Interval,
+    owner: &ProjectSettings,
+) -> Result<Buckets, NodeError> {
+    Buckets::of(range, interval, owner.is_monday_first).map_err(|error: TooManyBuckets| NodeError {
+        field: "dateRange".to_owned(),
+        detail: error.to_string(),
+    })
+}
+
+/// The time zone of a project.
+///
+/// # Errors
+///
+/// There is no such zone: a bug.
+pub fn zone(owner: &ProjectSettings) -> Result<Tz, QueryError> {
+    let unknown = |_| QueryError::Unavailable("the time zone of the project is unknown");
+    owner.timezone.parse::<Tz>().map_err(unknown)
+}
+
+/// The time of the first event of a project.
+async fn first_event(engine: &Engine, view: &View) -> Result<Option<UnixMicros>, QueryError> {
+    let events = view.table("events").await?;
+    let first = events.aggregate(Vec::new(), vec![min(ident("timestamp")).alias("first")])?;
+    let batches = engine.compute(first).await?;
+    let time = |batch: &RecordBatch| {
+        let times = batch.columns().first()?.as_primitive_opt::<TimestampMicrosecondType>()?;
+        times.iter().next().flatten().map(UnixMicros)
+    };
+    Ok(batches.iter().find_map(time))
+}

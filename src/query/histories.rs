@@ -1,0 +1,141 @@
+//! Rows of events by actor, each actor's in the order of time: [`Engine::histories`]. For what is asked of the
+//! order of events, such as funnels and paths; SQL answers that by a sort of whole rows.
+//!
+//! A plan gives an actor, a time, a mask and perhaps a text for each event. Rows are kept as numbers within
+//! the memory of queries (`gathered`). What exceeds it is left to another pass over the plan: the actors are
+//! halved by their hash, the pass goes on with one half, and the other half has its own pass later.
+
+mod gathered;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use datafusion::dataframe::DataFrame;
+use tokio::task::JoinHandle;
+
+use crate::query::admission::Work;
+use crate::query::engine::Engine;
+use crate::query::engine::StopOnDrop;
+use crate::query::error::QueryError;
+use crate::query::histories::gathered::Gathered;
+use crate::query::histories::gathered::Slice;
+use crate::query::interner::Interner;
+use crate::query::parts::given_up;
+
+/// Columns of a plan: whose the event is, a text; rows without it are left out.
+pub const ACTOR: &str = "actor";
+/// Its time or another number by which the rows of an actor are ordered: `Int64`.
+pub const AT: &str = "at";
+/// What is known of it, as bits: `UInt32`.
+pub const MASK: &str = "mask";
+/// A text of it, or null. A plan may do without the column.
+pub const TEXT: &str = "text";
+
+/// Actors after which a fold looks whether anybody waits for it.
+const ACTORS_PER_CHECK: usize = 1024;
+
+/// An event of an actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its place in the order.
+    pub at: i64,
+    /// What is known of it.
+    pub mask: u32,
+    /// The number of its text; [`NO_TEXT`] without one.
+    pub text: u32,
+    actor: u32,
+}
+
+/// The number of no text.
+pub const NO_TEXT: u32 = u32::MAX;
+
+/// Which rows of an actor matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Each.
+    All,
+    /// One of those that are equal.
+    Distinct,
+}
+
+/// What is computed of each actor's rows.
+pub trait Fold: Send + 'static {
+    /// Takes the rows of an actor: one at least, ordered by [`Row::at`], those of one time by their masks and then
+    /// by their texts. Each actor comes once; actors come in no order.
+    ///
+    /// # Errors
+    ///
+    /// What it computes becomes too large.
+    fn actor(&mut self, actor: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError>;
+}
+
+impl Engine {
+    /// Folds the rows of each actor of `plan`, which has the columns [`ACTOR`], [`AT`], [`MASK`] and perhaps
+    /// [`TEXT`]. Dropping the future ends it.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory.
+    pub async fn histories<F: Fold>(
+        &self,
+        plan: DataFrame,
+        rows: Rows,
+        mut fold: F,
+    ) -> Result<F, QueryError> {
+        let permit = self.permit_for(Work::Sql).await?;
+        let mut gathered = Gathered::new(&self.shared.pools.rows, rows);
+        let mut left = vec![Slice::ALL];
+        let stop = StopOnDrop::default();
+        while let Some(slice) = left.pop() {
+            gathered.begin(slice);
+            let mut answer = self.begin(plan.clone(), None);
+            // On the threads of queries: it computes.
+            let gathering = async move {
+                while let Some(batch) = answer.next().await {
+                    gathered.add(&batch?)?;
+                }
+                Ok::<_, QueryError>(gathered)
+            };
+            gathered = Running(self.shared.runtime.spawn(gathering)).outcome().await??;
+            left.extend(gathered.take_left());
+            let flag = Arc::clone(&stop.0);
+            let folding = self.shared.runtime.spawn_blocking(move || {
+                let folded = each_actor(&mut gathered, &mut fold, &flag);
+                folded.map(|()| (gathered, fold))
+            });
+            (gathered, fold) = folding.await.map_err(given_up)??;
+        }
+        drop(permit);
+        Ok(fold)
+    }
+}
+
+fn each_actor<F: Fold>(
+    gathered: &mut Gathered,
+    fold: &mut F,
+    stop: &AtomicBool,
+) -> Result<(), QueryError> {
+    for (count, (actor, rows, texts)) in gathered.actors().enumerate() {
+        if count % ACTORS_PER_CHECK == 0 && stop.load(Ordering::Relaxed) {
+            return Err(QueryError::Unavailable("nobody waits for the answer"));
+        }
+        fold.actor(actor, rows, texts)?;
+    }
+    Ok(())
+}
+
+/// A task that ends when nobody waits for it.
+struct Running<T>(JoinHandle<T>);
+
+impl<T> Running<T> {
+    async fn outcome(mut self) -> Result<T, QueryError> {
+        (&mut self.0).await.map_err(given_up)
+    }
+}
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

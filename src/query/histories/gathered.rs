@@ -1,0 +1,318 @@
+//! The rows of one pass: [`Gathered`], within the memory of queries.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::array::StringViewArray;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::UInt32Type;
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::MemoryReservation;
+
+use crate::query::error::QueryError;
+use crate::query::histories::ACTOR;
+use crate::query::histories::AT;
+use crate::query::histories::MASK;
+use crate::query::histories::NO_TEXT;
+use crate::query::histories::Row;
+use crate::query::histories::Rows;
+use crate::query::histories::TEXT;
+use crate::query::interner::Interner;
+
+/// Most slices that the actors are divided into. Who has more rows than fit then is one actor.
+const SLICES_MAX: u64 = 1 << 20;
+
+/// Rows for which there is room at first.
+const ROWS_MIN: usize = 8192;
+
+/// A part of all actors: those whose hash has this rest when it is divided by a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    slices: u64,
+    rest: u64,
+}
+
+impl Slice {
+    pub(super) const ALL: Self = Self { slices: 1, rest: 0 };
+
+    fn has(self, hash: u64) -> bool {
+        // Tables use the lowest and the highest bits.
+        (hash >> 24) & (self.slices - 1) == self.rest
+    }
+
+    /// Its two halves; `None` if it may not be divided any more.
+    fn halves(self) -> Option<[Self; 2]> {
+        let slices = self.slices.checked_mul(2).filter(|slices| *slices <= SLICES_MAX)?;
+        Some([self.rest, self.rest + self.slices].map(|rest| Self { slices, rest }))
+    }
+}
+
+/// Rows, and whose they are.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    rows: Vec<Row>,
+    actors: Interner,
+    texts: Interner,
+    kind: Rows,
+    slice: Slice,
+    /// What further passes are for.
+    left: Vec<Slice>,
+    reservation: MemoryReservation,
+}
+
+impl Gathered {
+    pub(super) fn new(pool: &Arc<dyn MemoryPool>, kind: Rows) -> Self {
+        Self {
+            rows: Vec::new(),
+            actors: Interner::default(),
+            texts: Interner::default(),
+            kind,
+            slice: Slice::ALL,
+            left: Vec::new(),
+            reservation: MemoryConsumer::new("rows by actor").register(pool),
+        }
+    }
+
+    /// Forgets all rows, and takes those of a slice from now on.
+    pub(super) fn begin(&mut self, slice: Slice) {
+        self.rows.clear();
+        self.actors = self.actors.emptied();
+        self.texts = self.texts.emptied();
+        self.slice = slice;
+    }
+
+    /// The slices that others than this pass have to take.
+    pub(super) fn take_left(&mut self) -> Vec<Slice> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Takes the rows of a batch that are of the slice.
+    pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
+        self.make_room(batch.num_rows())?;
+        let texts = |name: &str| {
+            let column = batch.column_by_name(name)?;
+            cast(column, &DataType::Utf8View).ok()?.as_string_view_opt().cloned()
+        };
+        let at = batch.column_by_name(AT).and_then(|at| at.as_primitive_opt::<Int64Type>());
+        let masks = batch.column_by_name(MASK);
+        let masks = masks.and_then(|masks| masks.as_primitive_opt::<UInt32Type>());
+        let (Some(actors), Some(at), Some(masks)) = (texts(ACTOR), at, masks) else {
+            let error = "a plan of histories lacks a column, or has one of another type";
+            return Err(QueryError::Internal(DataFusionError::Internal(error.to_owned())));
+        };
+        let labels = texts(TEXT);
+        for (place, ((actor, at), mask)) in actors.iter().zip(at).zip(masks).enumerate() {
+            let (Some(actor), Some(at)) = (actor, at) else { continue };
+            let hash = self.actors.hash(actor);
+            if !self.slice.has(hash) {
+                continue;
+            }
+            let actor = self.actors.insert(actor, hash).ok_or_else(too_many)?;
+            let text = match labels.as_ref().and_then(|labels| text_at(labels, place)) {
+                Some(text) => {
+                    self.texts.insert(text, self.texts.hash(text)).ok_or_else(too_many)?
+                }
+                None => NO_TEXT,
+            };
+            self.rows.push(Row { at, mask: mask.unwrap_or(0), text, actor });
+        }
+        Ok(())
+    }
+
+    /// Makes room for so many more rows: with more memory, or fewer rows.
+    fn make_room(&mut self, more: usize) -> Result<(), QueryError> {
+        loop {
+            let Err(error) = self.reserve(more) else { return Ok(()) };
+            let before = self.rows.len();
+            if self.kind == Rows::Distinct {
+                self.sort();
+                if self.rows.len() <= before / 2 {
+                    continue;
+                }
+            }
+            let Some([own, other]) = self.slice.halves() else {
+                return Err(QueryError::from(error));
+            };
+            self.slice = own;
+            self.left.push(other);
+            self.keep_slice()?;
+        }
+    }
+
+    fn reserve(&mut self, more: usize) -> Result<(), DataFusionError> {
+        let (length, room) = (self.rows.len(), self.rows.capacity());
+        let other = self.actors.bytes() + self.texts.bytes();
+        let bytes = |rows: usize| other.saturating_add(rows.saturating_mul(size_of::<Row>()));
+        if length + more <= room {
+            return self.reservation.try_resize(bytes(room));
+        }
+        let larger = (length + more).max(length + length / 2).max(ROWS_MIN);
+        // While rows move to a larger place there are two.
+        self.reservation.try_resize(bytes(room.saturating_add(larger)))?;
+        self.rows.reserve_exact(larger - length);
+        self.reservation.try_resize(bytes(self.rows.capacity()))
+    }
+
+    /// Forgets the rows and actors that are not of the slice.
+    fn keep_slice(&mut self) -> Result<(), QueryError> {
+        let mut actors = self.actors.emptied();
+        let mut numbers = Vec::with_capacity(self.actors.len());
+        for number in 0.. {
+            let Some(actor) = self.actors.get(number) else { break };
+            let hash = self.actors.hash(actor);
+            let kept = self.slice.has(hash).then(|| actors.insert(actor, hash));
+            numbers.push(kept.map(|number| number.ok_or_else(too_many)).transpose()?);
+        }
+        self.actors = actors;
+        self.rows.retain_mut(|row| {
+            let number = usize::try_from(row.actor).ok().and_then(|at| *numbers.get(at)?);
+            row.actor = number.unwrap_or(row.actor);
+            number.is_some()
+        });
+        Ok(())
+    }
+
+    /// Orders the rows by actor, time, mask and text, and leaves out what does not matter.
+    fn sort(&mut self) {
+        let Self { rows, texts, kind, .. } = self;
+        let text = |row: &Row| texts.get(row.text);
+        rows.sort_unstable_by(|a, b| {
+            let numbers = (a.actor, a.at, a.mask).cmp(&(b.actor, b.at, b.mask));
+            numbers.then_with(|| match a.text == b.text {
+                true => std::cmp::Ordering::Equal,
+                false => text(a).cmp(&text(b)),
+            })
+        });
+        if *kind == Rows::Distinct {
+            rows.dedup();
+        }
+    }
+
+    /// Each actor, its rows in their order, and the texts that they name.
+    pub(super) fn actors(&mut self) -> impl Iterator<Item = (&str, &[Row], &Interner)> {
+        self.sort();
+        let Self { rows, actors, texts, .. } = self;
+        rows.chunk_by(|a, b| a.actor == b.actor).filter_map(|rows| {
+            let actor = actors.get(rows.first()?.actor)?;
+            Some((actor, rows, &*texts))
+        })
+    }
+}
+
+fn text_at(texts: &StringViewArray, at: usize) -> Option<&str> {
+    texts.is_valid(at).then(|| texts.value(at))
+}
+
+fn too_many() -> QueryError {
+    QueryError::Memory("there are too many different texts".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use arrow::array::Int64Array;
+    use arrow::array::RecordBatch;
+    use arrow::array::StringArray;
+    use arrow::array::UInt32Array;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::memory_pool::MemoryPool;
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::Gathered;
+    use super::Slice;
+    use crate::query::error::QueryError;
+    use crate::query::histories::Rows;
+
+    type Plain = (i64, u32, Option<String>);
+    type Histories = BTreeMap<String, Vec<Plain>>;
+
+    fn batch(rows: &[(String, Plain)]) -> RecordBatch {
+        let actors: StringArray = rows.iter().map(|(actor, _)| Some(actor)).collect();
+        let at: Int64Array = rows.iter().map(|(_, row)| row.0).collect();
+        let masks: UInt32Array = rows.iter().map(|(_, row)| row.1).collect();
+        let texts: StringArray = rows.iter().map(|(_, row)| row.2.clone()).collect();
+        RecordBatch::try_from_iter([
+            ("actor", Arc::new(actors) as ArrayRef),
+            ("at", Arc::new(at)),
+            ("mask", Arc::new(masks)),
+            ("text", Arc::new(texts)),
+        ])
+        .unwrap()
+    }
+
+    /// All histories of the batches, and the passes that they took.
+    fn gathered(
+        batches: &[RecordBatch],
+        bytes: usize,
+        kind: Rows,
+    ) -> Result<(Histories, usize), QueryError> {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let mut gathered = Gathered::new(&pool, kind);
+        let (mut left, mut found, mut passes) = (vec![Slice::ALL], Histories::new(), 0);
+        while let Some(slice) = left.pop() {
+            passes += 1;
+            gathered.begin(slice);
+            for batch in batches {
+                gathered.add(batch)?;
+            }
+            left.extend(gathered.take_left());
+            for (actor, rows, texts) in gathered.actors() {
+                let row =
+                    |row: &super::Row| (row.at, row.mask, texts.get(row.text).map(str::to_owned));
+                let rows = rows.iter().map(row).collect();
+                assert_eq!(found.insert(actor.to_owned(), rows), None, "{actor} comes twice");
+            }
+        }
+        drop(gathered);
+        assert_eq!(pool.reserved(), 0);
+        Ok((found, passes))
+    }
+
+    /// Goal: the same histories, whatever the memory. Method: random rows beside sorted lists.
+    #[test]
+    fn all_rows_come_in_their_order_within_little_memory() {
+        let mut rng = StdRng::seed_from_u64(7);
+        let mut rows: Vec<(String, Plain)> = Vec::new();
+        for _ in 0..60_000 {
+            let text = rng.random_bool(0.8).then(|| format!("t{}", rng.random_range(0..9)));
+            let row = (rng.random_range(0..40), rng.random_range(0..3), text);
+            rows.push((format!("actor {}", rng.random_range(0..2000)), row));
+        }
+        let batches: Vec<_> = rows.chunks(1000).map(batch).collect();
+        let mut expected = Histories::new();
+        for (actor, row) in rows {
+            expected.entry(actor).or_default().push(row);
+        }
+        expected.values_mut().for_each(|rows| rows.sort());
+        let (found, passes) = gathered(&batches, 64 << 20, Rows::All).unwrap();
+        assert_eq!((found == expected, passes), (true, 1));
+        let (found, passes) = gathered(&batches, 600 << 10, Rows::All).unwrap();
+        assert!(found == expected && passes > 2, "{passes} passes");
+        expected.values_mut().for_each(Vec::dedup);
+        for bytes in [64 << 20, 1 << 20, 500 << 10] {
+            let (found, passes) = gathered(&batches, bytes, Rows::Distinct).unwrap();
+            assert!(found == expected, "{bytes} bytes, {passes} passes");
+        }
+    }
+
+    #[test]
+    fn equal_rows_take_memory_once() {
+        let rows = vec![("one".to_owned(), (1, 0, None)); 10_000];
+        let batches = vec![batch(&rows); 100];
+        let (found, passes) = gathered(&batches, 1 << 20, Rows::Distinct).unwrap();
+        assert_eq!((found["one"].len(), passes), (1, 1));
+        let error = gathered(&batches, 1 << 20, Rows::All).unwrap_err();
+        assert!(matches!(error, QueryError::Memory(_)), "one actor is more than there is: {error}");
+    }
+}
