@@ -18,6 +18,7 @@ pub mod error;
 pub mod events;
 mod explain;
 mod explained;
+pub mod filter;
 mod guard;
 pub mod histories;
 pub mod interner;
