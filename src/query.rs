@@ -28,6 +28,7 @@ pub mod merge;
 pub mod paging;
 pub mod parts;
 pub mod people;
+mod person_access;
 pub mod persons;
 mod property_access;
 mod pruning;

@@ -25,6 +25,7 @@ use crate::query::error::QueryError;
 use crate::query::events;
 use crate::query::explained;
 use crate::query::guard;
+use crate::query::person_access;
 use crate::query::persons;
 use crate::query::property_access;
 use crate::storage::delta::DataFile;
@@ -113,6 +114,7 @@ impl View {
         let mut statement = state.sql_to_statement(sql, dialect)?;
         guard::check(&statement)?;
         property_access::rewrite(&mut statement);
+        person_access::rewrite(&mut statement)?;
         let plan = state.statement_to_plan(statement).await?;
         options.verify_plan(&plan)?;
         self.context.execute_logical_plan(plan).await
