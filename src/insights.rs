@@ -14,6 +14,7 @@ pub mod insight;
 pub mod interval;
 pub mod legacy;
 pub mod node;
+pub mod paths;
 pub mod property;
 pub mod property_definitions;
 pub mod ranked;

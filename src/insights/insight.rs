@@ -7,6 +7,7 @@ use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::paths::Paths;
 use crate::insights::selection::Selection;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
@@ -14,11 +15,13 @@ use crate::query::engine::Engine;
 use crate::query::people::Part;
 
 /// Kinds of insights.
-pub const KINDS: [&str; 1] = ["TrendsQuery"];
+pub const KINDS: [&str; 2] = ["PathsQuery", "TrendsQuery"];
 
 /// A parsed insight.
 #[derive(Clone, Debug)]
 pub enum Insight {
+    /// `PathsQuery`.
+    Paths(Paths),
     /// `TrendsQuery`.
     Trends(Trends),
 }
@@ -26,6 +29,8 @@ pub enum Insight {
 /// What is asked of the actors of an insight: the fields of an `InsightActorsQuery` beside its source.
 #[derive(Clone, Debug)]
 pub enum ActorsOf {
+    /// Behind a step of paths, which the paths themselves name.
+    Paths(Paths),
     /// Behind a point of a trend.
     Trends(Trends, Point),
 }
@@ -39,6 +44,7 @@ impl Insight {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         match node.text("kind")? {
+            Some("PathsQuery") => Ok(Self::Paths(Paths::parse(query)?)),
             Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
             _ => Err(node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")))),
         }
@@ -47,6 +53,7 @@ impl Insight {
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         match self {
+            Self::Paths(paths) => paths.selection_mut(),
             Self::Trends(trends) => trends.selection_mut(),
         }
     }
@@ -62,6 +69,7 @@ impl Insight {
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
         match self {
+            Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
             Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
         }
     }
@@ -73,6 +81,7 @@ impl Insight {
     /// A field is malformed.
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
         match self {
+            Self::Paths(paths) => Ok(ActorsOf::Paths(paths)),
             Self::Trends(trends) => Ok(ActorsOf::Trends(trends, Point::parse(asked)?)),
         }
     }
@@ -91,6 +100,7 @@ impl ActorsOf {
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         match self {
+            Self::Paths(paths) => paths.actors(engine, owner, part).await,
             Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
         }
     }

@@ -51,6 +51,7 @@ mod merges;
 mod nested_json;
 mod operations;
 mod owner;
+mod paths;
 mod person_changes;
 mod person_columns;
 mod persons;

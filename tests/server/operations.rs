@@ -33,11 +33,10 @@ const ABOUT: [&str; 9] = [
 ];
 
 /// Endpoints of persons that belong to insights that do not exist.
-pub(crate) const INSIGHTS: [&str; 6] = [
+pub(crate) const INSIGHTS: [&str; 5] = [
     "P/persons/funnel/",
     "P/persons/funnel/correlation/",
     "P/persons/lifecycle/",
-    "P/persons/path/",
     "P/persons/retention/",
     "P/persons/stickiness/",
 ];
@@ -72,6 +71,8 @@ const SHAPES: &[(&str, &str)] = &[
         "of_point",
         "results:any next:text? initial:text missing_persons:int is_cached:bool last_refresh:any",
     ),
+    ("paths", "result:[edge] timezone:text is_cached:bool last_refresh:time timings:any next:any"),
+    ("edge", "source:text target:text value:int average_conversion_time:any"),
     (
         "trend",
         "result:[series] timezone:text is_cached:bool last_refresh:time timings:any next:any",
@@ -233,11 +234,13 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "P/persons/funnel/correlation/", "", "", 404, "error"),
     ("POST", "P/persons/funnel/correlation/", "", "{}", 404, "error"),
     ("GET", "P/persons/lifecycle/", "", "", 404, "error"),
-    ("GET", "P/persons/path/", "", "", 404, "error"),
-    ("POST", "P/persons/path/", "", "{}", 404, "error"),
+    ("GET", "P/persons/path/", "path_start_key=1_buy", "", 200, "of_point"),
+    ("POST", "P/persons/path/", "", "{}", 200, "of_point"),
     ("GET", "P/persons/retention/", "", "", 404, "error"),
     ("GET", "P/persons/stickiness/", "", "", 404, "error"),
     ("GET", "P/persons/trends/", "entity_id=buy&entity_type=events", "", 200, "of_point"),
+    ("GET", "P/insights/path/", "", "", 200, "paths"),
+    ("POST", "P/insights/path/", "", "{}", 200, "paths"),
     ("GET", "P/insights/trend/", "", "", 200, "trend"),
     ("POST", "P/insights/trend/", "", "{}", 200, "trend"),
     ("GET", "P/persons/activity/", "", "", 200, "log"),
@@ -509,7 +512,7 @@ fn insights_are_told_not_to_be_available() {
             count += 1;
         }
     }
-    assert_eq!(count, 9 * 4);
+    assert_eq!(count, 7 * 4);
 }
 
 /// Aliases of paths: the newer names, the user's current project, paths without a project, and without the

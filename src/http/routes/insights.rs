@@ -1,5 +1,7 @@
 //! Insights by the filters of older clients: `insights/trend/`, and `persons/trends/` for the persons behind a
-//! point of one. Filters stand in the query string, and with POST in the body, too.
+//! point of one; `paths` has those of paths. Filters stand in the query string, and with POST in the body, too.
+
+pub mod paths;
 
 use hyper::Method;
 use hyper::StatusCode;
