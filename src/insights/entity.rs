@@ -12,6 +12,7 @@ use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::view::View;
 
 /// How all events together are called.
 const ALL_EVENTS: &str = "All events";
@@ -105,9 +106,9 @@ impl Entity {
     }
 
     /// The condition that an event is of it: true or false.
-    pub fn condition(&self, engine: &Engine, project: ProjectId) -> Expr {
+    pub fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
         let named = self.event.as_deref().map(|event| col("event").eq(lit(event)));
-        let filters = self.filters.condition(engine, project);
+        let filters = self.filters.condition(engine, project, view.exact());
         named.into_iter().chain(filters).reduce(Expr::and).unwrap_or_else(|| lit(true))
     }
 

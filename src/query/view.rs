@@ -31,6 +31,7 @@ use crate::query::persons;
 use crate::query::property_access;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
+use crate::storage::exact::ExactColumns;
 use crate::storage::store::Snapshot;
 
 /// What one reader sees, and the planner over it.
@@ -81,6 +82,12 @@ impl View {
         let zone =
             known.project(project).map_or_else(|| "UTC".to_owned(), |own| own.timezone.clone());
         Ok(Self { context: SessionContext::new_with_state(state), events: snapshot, zone })
+    }
+
+    /// Which columns of the events say all about their properties.
+    pub fn exact(&self) -> ExactColumns {
+        let files = self.events.version.files.iter().map(|file| file.exact);
+        files.chain(self.events.batches.iter().map(|rows| rows.exact)).collect()
     }
 
     /// The oldest and the newest time that an event may have; `None` if there is none. The bounds are those

@@ -27,6 +27,7 @@ mod early_access;
 mod errors;
 mod event_definitions;
 mod events;
+mod exact_columns;
 mod feature_flags;
 mod filters;
 mod flag_management;

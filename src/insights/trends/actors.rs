@@ -131,7 +131,9 @@ impl Trends {
         let (events, math) = self.behind(plan, bucket).await?;
         let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
         let (number, statistic) = match math {
-            Math::Property(statistic, key) => (statistic.of(event_number(key)), Some(*statistic)),
+            Math::Property(statistic, key) => {
+                (statistic.of(event_number(key, view.exact())), Some(*statistic))
+            }
             _ => (count(lit(1)), None),
         };
         let actors = events.aggregate(vec![ident("person_id")], vec![number.alias("gathered")])?;

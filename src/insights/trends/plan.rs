@@ -120,7 +120,8 @@ impl SeriesPlan<'_> {
 
     fn conditions(self) -> Vec<Expr> {
         let filters = [self.filters, &self.series.entity.filters];
-        let conditions = filters.map(|filters| filters.condition(self.engine, self.project));
+        let conditions =
+            filters.map(|filters| filters.condition(self.engine, self.project, self.view.exact()));
         conditions.into_iter().flatten().collect()
     }
 
@@ -170,7 +171,7 @@ impl SeriesPlan<'_> {
             }
             Math::Total => self.aggregated(events, count(lit(1)), None),
             Math::Property(statistic, key) => {
-                let events = events.with_column("number", event_number(key))?;
+                let events = events.with_column("number", event_number(key, self.view.exact()))?;
                 self.aggregated(events, statistic.of(ident("number")), Some(*statistic))
             }
             Math::PerActor(statistic) => {
