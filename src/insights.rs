@@ -17,6 +17,7 @@ pub mod node;
 pub mod property;
 pub mod property_definitions;
 pub mod ranked;
+pub mod retention;
 pub mod selection;
 pub mod series;
 pub mod timeline;
@@ -44,12 +45,21 @@ pub struct ProjectSettings {
 }
 
 /// A person behind a point of an insight.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Actor {
     /// The person.
     pub person: Uuid,
     /// What the person adds to the point.
     pub value: f64,
+    /// The cells of a row of a retention in which the person was active, in their order.
+    pub appearances: Vec<usize>,
+}
+
+impl Actor {
+    /// A person who adds this to the point.
+    pub fn new(person: Uuid, value: f64) -> Self {
+        Self { person, value, appearances: Vec::new() }
+    }
 }
 
 /// Why an insight has no answer.

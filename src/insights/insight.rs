@@ -7,6 +7,7 @@ use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::retention::Retention;
 use crate::insights::selection::Selection;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
@@ -14,11 +15,13 @@ use crate::query::engine::Engine;
 use crate::query::people::Part;
 
 /// Kinds of insights.
-pub const KINDS: [&str; 1] = ["TrendsQuery"];
+pub const KINDS: [&str; 2] = ["RetentionQuery", "TrendsQuery"];
 
 /// A parsed insight.
 #[derive(Clone, Debug)]
 pub enum Insight {
+    /// `RetentionQuery`.
+    Retention(Retention),
     /// `TrendsQuery`.
     Trends(Trends),
 }
@@ -26,6 +29,8 @@ pub enum Insight {
 /// What is asked of the actors of an insight: the fields of an `InsightActorsQuery` beside its source.
 #[derive(Clone, Debug)]
 pub enum ActorsOf {
+    /// In a row of a retention, by its number.
+    Retention(Retention, usize),
     /// Behind a point of a trend.
     Trends(Trends, Point),
 }
@@ -39,6 +44,7 @@ impl Insight {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         match node.text("kind")? {
+            Some("RetentionQuery") => Ok(Self::Retention(Retention::parse(query)?)),
             Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
             _ => Err(node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")))),
         }
@@ -47,6 +53,7 @@ impl Insight {
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         match self {
+            Self::Retention(retention) => retention.selection_mut(),
             Self::Trends(trends) => trends.selection_mut(),
         }
     }
@@ -62,6 +69,9 @@ impl Insight {
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
         match self {
+            Self::Retention(retention) => {
+                Ok(Value::Array(retention.answer(engine, owner).await?))
+            }
             Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
         }
     }
@@ -73,6 +83,10 @@ impl Insight {
     /// A field is malformed.
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
         match self {
+            Self::Retention(retention) => {
+                let row = asked.number("interval")?.unwrap_or(0);
+                Ok(ActorsOf::Retention(retention, row))
+            }
             Self::Trends(trends) => Ok(ActorsOf::Trends(trends, Point::parse(asked)?)),
         }
     }
@@ -91,6 +105,7 @@ impl ActorsOf {
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         match self {
+            Self::Retention(retention, row) => retention.actors(engine, owner, *row, part).await,
             Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
         }
     }

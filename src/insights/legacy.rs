@@ -110,7 +110,11 @@ fn breakdown(filter: &Filter) -> Value {
 }
 
 /// A value, or the value that a text is as JSON; null if it is absent or empty.
-fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
+///
+/// # Errors
+///
+/// It is a text, but not of JSON.
+pub fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
     match filter.get(name) {
         Some(Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
         Some(Value::String(text)) => {
@@ -126,7 +130,8 @@ pub fn text(filter: &Filter, name: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn truth(filter: &Filter, name: &str) -> bool {
+/// Whether a value is true, in one of the ways that clients write it.
+pub fn truth(filter: &Filter, name: &str) -> bool {
     match filter.get(name) {
         Some(Value::Bool(truth)) => *truth,
         Some(Value::String(text)) => matches!(text.to_lowercase().as_str(), "true" | "1" | "yes"),
@@ -135,7 +140,8 @@ fn truth(filter: &Filter, name: &str) -> bool {
     }
 }
 
-fn refused(field: &str, detail: impl Into<String>) -> NodeError {
+/// The refusal of a filter.
+pub fn refused(field: &str, detail: impl Into<String>) -> NodeError {
     NodeError { field: field.to_owned(), detail: detail.into() }
 }
 
