@@ -4,6 +4,7 @@
 pub mod audience;
 pub mod cohorts;
 pub mod columns;
+pub mod compare;
 pub mod date_range;
 pub mod entity;
 pub mod events;
@@ -13,6 +14,7 @@ pub mod groups;
 pub mod insight;
 pub mod interval;
 pub mod legacy;
+pub mod lifecycle;
 pub mod node;
 pub mod property;
 pub mod property_definitions;
@@ -20,6 +22,7 @@ pub mod ranked;
 pub mod retention;
 pub mod selection;
 pub mod series;
+pub mod stickiness;
 pub mod timeline;
 pub mod trends;
 

@@ -337,6 +337,11 @@ impl Buckets {
 
     /// The bucket of the column `timestamp`: a number from 0 on, null for a time that does not count.
     pub fn expression(&self) -> Expr {
+        self.expression_of(ident("timestamp"))
+    }
+
+    /// The bucket of a time.
+    pub fn expression_of(&self, time: Expr) -> Expr {
         let buckets = self.clone();
         let invoke = move |arguments: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(arguments)?;
@@ -351,15 +356,15 @@ impl Buckets {
             };
             Ok(ColumnarValue::Array(Arc::new(numbers) as ArrayRef))
         };
-        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let function = create_udf(
             "bucket",
-            vec![time],
+            vec![kind],
             DataType::Int32,
             Volatility::Immutable,
             Arc::new(invoke),
         );
-        function.call(vec![ident("timestamp")])
+        function.call(vec![time])
     }
 }
 

@@ -96,6 +96,11 @@ impl Retention {
         })
     }
 
+    /// How many cells a row has, and without `date_from` how many rows there are.
+    pub fn cells(&self) -> usize {
+        self.intervals
+    }
+
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
