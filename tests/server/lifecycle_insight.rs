@@ -219,7 +219,7 @@ fn older_clients_get_series_and_follow_their_links() {
     assert_eq!(some["result"].as_array().map(Vec::len), Some(2), "{some}");
 
     let path = "/api/projects/@current/persons/lifecycle/";
-    let events = "events=[{\"id\":\"visit\"}]&date_from=2026-03-20&date_to=2026-04-02";
+    let events = "events=%5B%7B%22id%22:%22visit%22%7D%5D&date_from=2026-03-20&date_to=2026-04-02";
     for (query, detail) in [
         ("lifecycle_type=new", "Must include specified date"),
         ("target_date=2026-03-21", "Must include lifecycle type"),

@@ -75,7 +75,8 @@ impl Lifecycle {
             cast(seen.expression(), DataType::Int64).alias(AT),
         ])?;
         let created = created(view, unit, &seen).await?;
-        let rows = events.join(created, JoinType::Left, &[own], &["created_of"], None)?;
+        // The left side is kept in memory: the smaller one.
+        let rows = created.join(events, JoinType::Right, &["created_of"], &[own], None)?;
         let is_created = coalesce(vec![col("created_in").eq(col(AT)), lit(false)]);
         let bits = cast(is_created, DataType::UInt32) * lit(CREATED);
         Ok(rows.select(vec![ident(ACTOR), ident(AT), cast(bits, DataType::UInt32).alias(MASK)])?)
