@@ -2,6 +2,7 @@
 //! the identity store, and the shape of its answer. May not name HTTP: routes decode, call and encode.
 
 pub mod audience;
+pub mod breakdown;
 pub mod cohorts;
 pub mod columns;
 pub mod compare;
@@ -16,6 +17,7 @@ pub mod interval;
 pub mod legacy;
 pub mod lifecycle;
 pub mod node;
+pub mod paths;
 pub mod property;
 pub mod property_definitions;
 pub mod ranked;

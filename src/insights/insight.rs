@@ -9,6 +9,7 @@ use crate::insights::lifecycle::Lifecycle;
 use crate::insights::lifecycle::actors::Stage;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::paths::Paths;
 use crate::insights::retention::Retention;
 use crate::insights::selection::Selection;
 use crate::insights::stickiness::Stickiness;
@@ -19,14 +20,16 @@ use crate::query::engine::Engine;
 use crate::query::people::Part;
 
 /// Kinds of insights.
-pub const KINDS: [&str; 4] =
-    ["LifecycleQuery", "RetentionQuery", "StickinessQuery", "TrendsQuery"];
+pub const KINDS: [&str; 5] =
+    ["LifecycleQuery", "PathsQuery", "RetentionQuery", "StickinessQuery", "TrendsQuery"];
 
 /// A parsed insight.
 #[derive(Clone, Debug)]
 pub enum Insight {
     /// `LifecycleQuery`.
     Lifecycle(Lifecycle),
+    /// `PathsQuery`.
+    Paths(Paths),
     /// `RetentionQuery`.
     Retention(Retention),
     /// `StickinessQuery`.
@@ -40,6 +43,8 @@ pub enum Insight {
 pub enum ActorsOf {
     /// With a status.
     Lifecycle(Lifecycle, Stage),
+    /// Behind a step of paths, which the paths themselves name.
+    Paths(Paths),
     /// In a row of a retention, by its number.
     Retention(Retention, usize),
     /// With some number of intervals.
@@ -58,6 +63,7 @@ impl Insight {
         let node = Node::new(Some(query), "")?;
         match node.text("kind")? {
             Some("LifecycleQuery") => Ok(Self::Lifecycle(Lifecycle::parse(query)?)),
+            Some("PathsQuery") => Ok(Self::Paths(Paths::parse(query)?)),
             Some("RetentionQuery") => Ok(Self::Retention(Retention::parse(query)?)),
             Some("StickinessQuery") => Ok(Self::Stickiness(Stickiness::parse(query)?)),
             Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
@@ -69,6 +75,7 @@ impl Insight {
     pub fn selection_mut(&mut self) -> &mut Selection {
         match self {
             Self::Lifecycle(lifecycle) => lifecycle.selection_mut(),
+            Self::Paths(paths) => paths.selection_mut(),
             Self::Retention(retention) => retention.selection_mut(),
             Self::Stickiness(stickiness) => stickiness.selection_mut(),
             Self::Trends(trends) => trends.selection_mut(),
@@ -89,6 +96,7 @@ impl Insight {
             Self::Lifecycle(lifecycle) => {
                 Ok(Value::Array(lifecycle.answer(engine, owner).await?))
             }
+            Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
             Self::Retention(retention) => {
                 Ok(Value::Array(retention.answer(engine, owner).await?))
             }
@@ -109,6 +117,7 @@ impl Insight {
             Self::Lifecycle(lifecycle) => {
                 Ok(ActorsOf::Lifecycle(lifecycle, Stage::parse(asked)?))
             }
+            Self::Paths(paths) => Ok(ActorsOf::Paths(paths)),
             Self::Retention(retention) => {
                 let row = asked.number("interval")?.unwrap_or(0);
                 Ok(ActorsOf::Retention(retention, row))
@@ -135,6 +144,7 @@ impl ActorsOf {
     ) -> Result<Vec<Actor>, InsightError> {
         match self {
             Self::Lifecycle(lifecycle, stage) => lifecycle.actors(engine, owner, stage, part).await,
+            Self::Paths(paths) => paths.actors(engine, owner, part).await,
             Self::Retention(retention, row) => retention.actors(engine, owner, *row, part).await,
             Self::Stickiness(stickiness, asked) => {
                 stickiness.actors(engine, owner, asked, part).await

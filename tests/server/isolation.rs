@@ -60,6 +60,8 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
         "events=[{\"id\":null}]&breakdown=mark&breakdown_type=person&date_from=all",
         true,
     ),
+    ("P/insights/path/", "date_from=all", true),
+    ("P/persons/path/", "date_from=all", true),
     (
         "P/insights/retention/",
         "target_entity={\"id\":null,\"type\":\"events\"}&total_intervals=3",
@@ -200,8 +202,19 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
     ("POST", "P/persons/bulk_delete/", r#"{"ids": ["PERSON"], "delete_events": true}"#, 202),
     ("POST", "P/persons/funnel/", "{}", 404),
     ("POST", "P/persons/funnel/correlation/", "{}", 404),
-    ("POST", "P/persons/path/", "{}", 404),
+    (
+        "POST",
+        "P/persons/path/",
+        r#"{"date_from": "all", "properties": [{"key": "id", "type": "cohort", "value": COHORT}]}"#,
+        200,
+    ),
     ("POST", "P/persons/reset_person_distinct_id/", r#"{"distinct_id": "same"}"#, 202),
+    (
+        "POST",
+        "P/insights/path/",
+        r#"{"date_from": "all", "properties": [{"key": "id", "type": "cohort", "value": COHORT}]}"#,
+        200,
+    ),
     (
         "POST",
         "P/insights/retention/",

@@ -1,7 +1,8 @@
-//! Insights by the filters of older clients: `insights/trend/`, also of stickiness and lifecycle, and `persons/trends/` for the persons behind a
-//! point of one; other kinds in the modules below. Filters stand in the query string, and with POST in the body,
-//! too.
+//! Insights by the filters of older clients: `insights/trend/`, which also answers stickiness and lifecycle, and
+//! `persons/trends/` for the persons behind a point of a trend; the modules have those of others. Filters stand in
+//! the query string, and with POST in the body, too.
 
+pub mod paths;
 pub mod points;
 pub mod retention;
 
