@@ -195,6 +195,7 @@ pub const TABLE: &[Endpoint] = &[
     at("PATCH",     "P/groups_types/update_metadata/", "group:write",    of_project!(groups::changes::update_types)),
 
     at("GET POST",  "P/insights/path/",         "insight:read",          of_project!(insights::paths::path)).or_csv().analytics(),
+    at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics(),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics(),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),
@@ -204,10 +205,10 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv().analytics(),
     at("GET POST",  "P/persons/funnel/",        "person:read",           of_project!(persons::insights)).or_csv().analytics(),
     at("GET POST",  "P/persons/funnel/correlation/", "person:read",      of_project!(persons::insights)).or_csv().analytics(),
-    at("GET",       "P/persons/lifecycle/",     "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET",       "P/persons/lifecycle/",     "person:read",           of_project!(insights::points::lifecycle)).or_csv().analytics(),
     at("GET POST",  "P/persons/path/",          "person:read",           of_project!(insights::paths::persons)).or_csv().analytics(),
-    at("GET",       "P/persons/retention/",     "person:read",           of_project!(persons::insights)).or_csv().analytics(),
-    at("GET",       "P/persons/stickiness/",    "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET",       "P/persons/retention/",     "person:read",           of_project!(insights::retention::retention_persons)).or_csv().analytics(),
+    at("GET",       "P/persons/stickiness/",    "person:read",           of_project!(insights::points::stickiness)).or_csv().analytics(),
     at("GET",       "P/persons/trends/",        "person:read",           of_project!(insights::trend_persons)).or_csv().analytics(),
     at("GET",       "P/persons/deletion_status/", "person:read",         of_project!(persons::deletions::status)).analytics(),
     at("POST",      "P/persons/reset_person_distinct_id/", "person:write", of_project!(persons::changes::reset_distinct_id)).analytics(),

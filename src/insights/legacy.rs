@@ -26,10 +26,7 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
         "kind": "TrendsQuery",
         "series": series(filter)?,
         "interval": text(filter, "interval"),
-        "dateRange": {
-            "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
-            "explicitDate": truth(filter, "explicit_date"),
-        },
+        "dateRange": dates(filter),
         "properties": parsed(filter, "properties")?,
         "filterTestAccounts": truth(filter, "filter_test_accounts"),
         "samplingFactor": parsed(filter, "sampling_factor")?,
@@ -52,8 +49,20 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
     }))
 }
 
+/// The dates of the filters as a `dateRange`.
+pub fn dates(filter: &Filter) -> Value {
+    json!({
+        "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
+        "explicitDate": truth(filter, "explicit_date"),
+    })
+}
+
 /// The events of the filters as series, in their order.
-fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
+///
+/// # Errors
+///
+/// They are malformed, or have actions.
+pub fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let list = |name: &str| match parsed(filter, name)? {
         Value::Null => Ok(Vec::new()),
         Value::Array(list) => Ok(list),

@@ -9,7 +9,7 @@ mod plan;
 use serde_json::Value;
 
 use crate::insights::breakdown::Breakdown;
-use crate::insights::date_range::DateRange;
+use crate::insights::compare::Compare;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
@@ -35,16 +35,6 @@ pub struct Trends {
     display: Display,
     formulas: Vec<Formula>,
     smoothing: usize,
-}
-
-/// Which other period is shown.
-#[derive(Clone, Debug)]
-enum Compare {
-    Nothing,
-    /// The one of the same length right before.
-    Previous,
-    /// The one that lies before by this duration, such as `-1w`.
-    Before(String),
 }
 
 /// What is shown of a series.
@@ -100,21 +90,6 @@ impl Trends {
     }
 }
 
-impl Compare {
-    fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
-        let node = Node::new(filter, "compareFilter")?;
-        if !node.truth("compare")? {
-            return Ok(Self::Nothing);
-        }
-        let Some(duration) = node.text("compare_to")? else { return Ok(Self::Previous) };
-        if DateRange::shift(UNIX_EPOCH, duration).is_none() {
-            return Err(node.refuse("compare_to", "Expected a duration such as -1w."));
-        }
-        Ok(Self::Before(duration.to_owned()))
-    }
-}
-
-const UNIX_EPOCH: chrono::NaiveDateTime = chrono::DateTime::UNIX_EPOCH.naive_utc();
 
 impl Display {
     fn parse(options: &Node<'_>) -> Result<Self, NodeError> {

@@ -62,6 +62,22 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ),
     ("P/insights/path/", "date_from=all", true),
     ("P/persons/path/", "date_from=all", true),
+    (
+        "P/insights/retention/",
+        "target_entity={\"id\":null,\"type\":\"events\"}&total_intervals=3",
+        false,
+    ),
+    (
+        "P/persons/retention/",
+        "target_entity={\"id\":null,\"type\":\"events\"}&total_intervals=1",
+        true,
+    ),
+    ("P/persons/stickiness/", "entity_id=same event&entity_type=events&date_from=all", true),
+    (
+        "P/persons/lifecycle/",
+        "events=[{\"id\":null}]&date_from=2026-03-01&date_to=2026-03-02&target_date=2026-03-01&lifecycle_type=new",
+        false,
+    ),
     ("P/persons/trends/", "entity_id=same event&entity_type=events&date_from=all", true),
     ("P/feature_flags/", "", true),
     ("P/feature_flags/", "search=SECRET", true),
@@ -197,6 +213,12 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
         "POST",
         "P/insights/path/",
         r#"{"date_from": "all", "properties": [{"key": "id", "type": "cohort", "value": COHORT}]}"#,
+        200,
+    ),
+    (
+        "POST",
+        "P/insights/retention/",
+        r#"{"properties": [{"key": "id", "type": "cohort", "value": "COHORT"}]}"#,
         200,
     ),
     (

@@ -149,7 +149,7 @@ impl Trends {
             texts(batch, "person_id").into_iter().zip(numbers.unwrap_or_default())
         });
         let actor = |(id, number): (String, Option<f64>)| {
-            Some(Actor { person: Uuid::try_parse(&id).ok()?, value: number.unwrap_or(0.0) })
+            Some(Actor::new(Uuid::try_parse(&id).ok()?, number.unwrap_or(0.0)))
         };
         Ok(actors.filter_map(actor).collect())
     }

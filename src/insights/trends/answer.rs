@@ -21,6 +21,8 @@ use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::breakdown::in_cohort;
 use crate::insights::columns::texts;
+use crate::insights::compare::Compare;
+use crate::insights::compare::PERIODS;
 use crate::insights::date_range::DateRange;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Buckets;
@@ -30,7 +32,6 @@ use crate::insights::selection::buckets;
 use crate::insights::series::Math;
 use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
-use crate::insights::trends::Compare;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
 use crate::insights::trends::plan::BREAKDOWN;
@@ -46,9 +47,6 @@ use crate::query::view::View;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;
-
-/// Periods of a comparison, in their words.
-const PERIODS: [&str; 2] = ["current", "previous"];
 
 /// A series of the answer, before formulas.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,20 +141,7 @@ impl Trends {
     ) -> Result<Vec<DateRange>, InsightError> {
         let interval = self.interval();
         let dates = &self.selection.dates;
-        let current = dates.range(engine, (view, owner), interval).await?;
-        let is_by_day = !matches!(interval, Interval::Hour | Interval::Minute);
-        let other = match &self.compare {
-            Compare::Nothing => None,
-            Compare::Before(duration) => current.before(duration),
-            Compare::Previous => {
-                // PostHog's: the last 7 days are 8 with today, and weeks are compared day by day.
-                let from = dates.from.as_deref().unwrap_or("-7d");
-                let is_weeks = DateRange::is_whole_weeks(from) && dates.to.is_none();
-                let extra_days = u64::from(is_weeks && interval != Interval::Month);
-                Some(current.previous(is_by_day, extra_days))
-            }
-        };
-        Ok(std::iter::once(current).chain(other).collect())
+        self.compare.ranges(engine, (view, owner), dates, interval).await
     }
 
     /// One number for the whole range is computed by day, whatever the interval.
