@@ -5,6 +5,8 @@ use serde_json::Value;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::actors::Asked;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
@@ -14,20 +16,25 @@ use crate::query::engine::Engine;
 use crate::query::people::Part;
 
 /// Kinds of insights.
-pub const KINDS: [&str; 1] = ["TrendsQuery"];
+pub const KINDS: [&str; 2] = ["TrendsQuery", "FunnelsQuery"];
 
 /// A parsed insight.
 #[derive(Clone, Debug)]
 pub enum Insight {
     /// `TrendsQuery`.
     Trends(Trends),
+    /// `FunnelsQuery`.
+    Funnels(Funnels),
 }
 
-/// What is asked of the actors of an insight: the fields of an `InsightActorsQuery` beside its source.
+/// What is asked of the actors of an insight: the fields of an `InsightActorsQuery`, or of the
+/// one of its kind, beside its source.
 #[derive(Clone, Debug)]
 pub enum ActorsOf {
     /// Behind a point of a trend.
     Trends(Trends, Point),
+    /// Behind a step of a funnel.
+    Funnels(Funnels, Asked),
 }
 
 impl Insight {
@@ -40,6 +47,7 @@ impl Insight {
         let node = Node::new(Some(query), "")?;
         match node.text("kind")? {
             Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
+            Some("FunnelsQuery") => Ok(Self::Funnels(Funnels::parse(query)?)),
             _ => Err(node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")))),
         }
     }
@@ -48,6 +56,7 @@ impl Insight {
     pub fn selection_mut(&mut self) -> &mut Selection {
         match self {
             Self::Trends(trends) => trends.selection_mut(),
+            Self::Funnels(funnels) => funnels.selection_mut(),
         }
     }
 
@@ -63,6 +72,7 @@ impl Insight {
     ) -> Result<Value, InsightError> {
         match self {
             Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
+            Self::Funnels(funnels) => funnels.answer(engine, owner).await,
         }
     }
 
@@ -74,6 +84,10 @@ impl Insight {
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
         match self {
             Self::Trends(trends) => Ok(ActorsOf::Trends(trends, Point::parse(asked)?)),
+            Self::Funnels(funnels) => {
+                let asked = funnels.asked(asked)?;
+                Ok(ActorsOf::Funnels(funnels, asked))
+            }
         }
     }
 }
@@ -92,6 +106,7 @@ impl ActorsOf {
     ) -> Result<Vec<Actor>, InsightError> {
         match self {
             Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
+            Self::Funnels(funnels, asked) => funnels.actors(engine, owner, asked, part).await,
         }
     }
 }

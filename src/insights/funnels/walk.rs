@@ -243,12 +243,7 @@ impl Course {
     }
 
     /// Each event of the first step begins one attempt, which goes on as long as each next event is of the next step.
-    fn strict(
-        &self,
-        events: &[Moment],
-        starts: &RangeInclusive<i64>,
-        spoilers: &Spoilers,
-    ) -> Best {
+    fn strict(&self, events: &[Moment], starts: &RangeInclusive<i64>, spoilers: &Spoilers) -> Best {
         let mut best = Best::default();
         let mut times = Vec::with_capacity(self.steps);
         for (place, first) in events.iter().enumerate() {

@@ -110,8 +110,7 @@ fn actors_are_out_where_every_furthest_attempt_is_spoiled() {
         let mut course = course(Order::Ordered, 3, 100);
         course.exclusions.push(Exclusion { mask: X, from, to });
         let found = course.walk(&moments(history), &ALL);
-        let expected =
-            expected.map_or(Outcome::Excluded, |times| Outcome::Reached(times.to_vec()));
+        let expected = expected.map_or(Outcome::Excluded, |times| Outcome::Reached(times.to_vec()));
         assert_eq!(found, expected, "{history} {from} {to}");
     }
     let mut course = course(Order::Unordered, 2, 100);
@@ -136,11 +135,7 @@ fn attempts_begin_within_bounds() {
 }
 
 /// All attempts: the places of the events of their steps, of any length.
-fn attempts(
-    course: &Course,
-    events: &[Moment],
-    starts: &RangeInclusive<i64>,
-) -> Vec<Vec<usize>> {
+fn attempts(course: &Course, events: &[Moment], starts: &RangeInclusive<i64>) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = Vec::new();
     let mut open: Vec<(Vec<usize>, u32)> = vec![(Vec::new(), 0)];
     while let Some((attempt, used)) = open.pop() {
@@ -215,8 +210,10 @@ fn naive(course: &Course, events: &[Moment], starts: &RangeInclusive<i64>) -> Ou
             ends.dedup();
             let of_end = |end: i64| {
                 let own = all.iter().filter(is_furthest).map(times);
-                own.filter(|times| times.last() == Some(&end) && !spoils(course, events, times, true))
-                    .max()
+                own.filter(|times| {
+                    times.last() == Some(&end) && !spoils(course, events, times, true)
+                })
+                .max()
             };
             ends.into_iter().filter_map(of_end).collect()
         }
