@@ -20,6 +20,7 @@ pub mod feature_flags;
 pub mod flag_events;
 pub mod flag_settings;
 pub mod flags;
+pub mod funnels;
 pub mod groups;
 pub mod health;
 pub mod ingestion_warnings;

@@ -36,6 +36,7 @@ use crate::http::routes::feature_flags::rollout;
 use crate::http::routes::feature_flags::status;
 use crate::http::routes::feature_flags::test_evaluation;
 use crate::http::routes::flag_settings;
+use crate::http::routes::funnels;
 use crate::http::routes::groups;
 use crate::http::routes::ingestion_warnings;
 use crate::http::routes::insights;
@@ -194,6 +195,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/groups_types/",          "group:read",            of_project!(groups::types)),
     at("PATCH",     "P/groups_types/update_metadata/", "group:write",    of_project!(groups::changes::update_types)),
 
+    at("GET POST",  "P/insights/funnel/",       "insight:read",          of_project!(funnels::funnel)).or_csv().analytics(),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics(),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),
@@ -201,7 +203,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/persons/activity/",      "person:read",           of_project!(persons::activity)).or_csv().analytics(),
     at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::deletions::bulk_delete)).analytics(),
     at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv().analytics(),
-    at("GET POST",  "P/persons/funnel/",        "person:read",           of_project!(persons::insights)).or_csv().analytics(),
+    at("GET POST",  "P/persons/funnel/",        "person:read",           of_project!(funnels::funnel_persons)).or_csv().analytics(),
     at("GET POST",  "P/persons/funnel/correlation/", "person:read",      of_project!(persons::insights)).or_csv().analytics(),
     at("GET",       "P/persons/lifecycle/",     "person:read",           of_project!(persons::insights)).or_csv().analytics(),
     at("GET POST",  "P/persons/path/",          "person:read",           of_project!(persons::insights)).or_csv().analytics(),

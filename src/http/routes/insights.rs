@@ -12,6 +12,7 @@ use crate::error::Kind;
 use crate::event::json;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
@@ -22,19 +23,19 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
+use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
 use crate::insights::node::NodeError;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
-use crate::query::people::Part;
 
 /// Parameters that say where the persons of a point are, not which insight it is.
 const OF_POINTS: [&str; 3] = ["entity_id", "entity_math", "entity_order"];
 
 /// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
-const URLS_MAX_BYTES: usize = 4 << 20;
+pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
 
 /// `GET insights/trend/` and `POST`.
 pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -65,11 +66,7 @@ pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem
 /// `GET persons/trends/`: the persons with an event of an entity within the range of dates.
 pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
-    let page = Page::of(&request);
-    let public_url = app.config.http.public_url.as_deref();
-    let further = page.offset.saturating_add(page.limit);
-    let (next, initial) =
-        (page.link(&request, public_url, further), page.link(&request, public_url, 0));
+    let paging = Paging::of(app, &request);
     let mut filter = filter(request).await?;
     let entity = entity(&filter)?;
     filter.insert("events".to_owned(), json!([entity]));
@@ -96,19 +93,48 @@ pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response,
     let day = legacy::text(&filter, "day");
     let is_previous = legacy::text(&filter, "period").as_deref() == Some("previous");
     let point = Point { day, breakdown, is_previous, ..Point::default() };
-    let part = Part { offset: page.offset, limit: page.limit };
+    let part = paging.page.part();
     let settings = insight::settings(&asker.project);
     let found = app.engine.within_time(trends.actors(&app.engine, &settings, &point, part)).await;
-    let mut found = found.map_err(query::problem)?.map_err(problem)?;
-    let has_more = found.len() > part.limit;
-    found.truncate(part.limit);
-    let people = insight::people(app, &asker.project, &found).await?;
-    let count = people.len();
-    let body = json!({
-        "results": [{"people": people, "count": count}], "next": has_more.then_some(next),
-        "initial": initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
-    });
-    Ok(csv::render(StatusCode::OK, rendering, &body))
+    let found = found.map_err(query::problem)?.map_err(problem)?;
+    paging.answer(app, (&asker, rendering), found).await
+}
+
+/// A page of the persons behind a point, and the links of it.
+pub(super) struct Paging {
+    pub(super) page: Page,
+    next: String,
+    initial: String,
+}
+
+impl Paging {
+    /// The page that a request asks for.
+    pub(super) fn of(app: &App, request: &Request) -> Self {
+        let page = Page::of(request);
+        let public_url = app.config.http.public_url.as_deref();
+        let further = page.offset.saturating_add(page.limit);
+        let (next, initial) =
+            (page.link(request, public_url, further), page.link(request, public_url, 0));
+        Self { page, next, initial }
+    }
+
+    /// The response with the persons who were found, one more than the page has where there are more.
+    pub(super) async fn answer(
+        self,
+        app: &App,
+        (asker, rendering): (&Principal, Rendering),
+        mut found: Vec<Actor>,
+    ) -> Result<Response, Problem> {
+        let has_more = found.len() > self.page.limit;
+        found.truncate(self.page.limit);
+        let people = insight::people(app, &asker.project, &found).await?;
+        let count = people.len();
+        let body = json!({
+            "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),
+            "initial": self.initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
+        });
+        Ok(csv::render(StatusCode::OK, rendering, &body))
+    }
 }
 
 fn is_by_cohort(filter: &Filter) -> bool {
@@ -116,7 +142,7 @@ fn is_by_cohort(filter: &Filter) -> bool {
 }
 
 /// The filters of a request.
-async fn filter(request: Request) -> Result<Filter, Problem> {
+pub(super) async fn filter(request: Request) -> Result<Filter, Problem> {
     let mut filter: Filter = request
         .query_all()
         .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
@@ -191,15 +217,7 @@ fn add_urls(series: &mut Value, filter: &Filter, project: i64) {
         let mut point = base.clone();
         point.extend(of_entity.clone());
         point.insert("day".to_owned(), day.clone());
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (name, value) in &point {
-            match value {
-                Value::Null => {}
-                Value::String(text) => _ = query.append_pair(name, text),
-                other => _ = query.append_pair(name, &other.to_string()),
-            }
-        }
-        let url = format!("api/projects/{project}/persons/trends/?{}", query.finish());
+        let url = address(project, "persons/trends", &point);
         json!({"filter": point, "url": url})
     };
     let urls =
@@ -207,11 +225,24 @@ fn add_urls(series: &mut Value, filter: &Filter, project: i64) {
     fields.insert("persons_urls".to_owned(), Value::Array(urls));
 }
 
-fn invalid(error: &NodeError) -> Problem {
+/// The address of the persons behind a point of an insight.
+pub(super) fn address(project: i64, path: &str, point: &Filter) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in point {
+        match value {
+            Value::Null => {}
+            Value::String(text) => _ = query.append_pair(name, text),
+            other => _ = query.append_pair(name, &other.to_string()),
+        }
+    }
+    format!("api/projects/{project}/{path}/?{}", query.finish())
+}
+
+pub(super) fn invalid(error: &NodeError) -> Problem {
     refused(error.field.replace('.', "__"), "invalid_input", error.detail.clone())
 }
 
-fn problem(error: InsightError) -> Problem {
+pub(super) fn problem(error: InsightError) -> Problem {
     match error {
         InsightError::Node(error) => invalid(&error),
         other => insight::problem(other),

@@ -28,6 +28,9 @@ const WRAPPERS: [&str; 2] = ["InsightVizNode", "DataTableNode"];
 /// Most nodes around an insight.
 const WRAPPERS_MAX: usize = 5;
 
+/// Kinds of nodes that ask for the persons behind an insight.
+const OF_ACTORS: [&str; 2] = ["InsightActorsQuery", "FunnelsActorsQuery"];
+
 /// Columns of persons that can be selected.
 const COLUMNS: [&str; 6] = ["actor", "person", "id", "created_at", "event_count", "value"];
 
@@ -54,7 +57,7 @@ pub(super) fn unwrapped(mut node: &Value) -> (Option<&str>, &Value) {
 
 /// Whether a kind is one of an insight, or of persons behind one.
 pub(super) fn is_insight(kind: &str) -> bool {
-    KINDS.contains(&kind) || matches!(kind, "ActorsQuery" | "InsightActorsQuery")
+    KINDS.contains(&kind) || kind == "ActorsQuery" || OF_ACTORS.contains(&kind)
 }
 
 /// The answer to an insight, or the persons behind a point of one.
@@ -63,7 +66,7 @@ pub(super) async fn answer(
     asker: &Principal,
     (kind, node): (&str, &Value),
 ) -> Result<Response, Problem> {
-    if kind == "ActorsQuery" || kind == "InsightActorsQuery" {
+    if !KINDS.contains(&kind) {
         return actors(app, asker, (kind, node)).await;
     }
     let settings = settings(&asker.project);
@@ -110,11 +113,13 @@ async fn actors(
 ) -> Result<Response, Problem> {
     let outer = Node::new(Some(node), "").map_err(|error| invalid(&error))?;
     let (source, columns) = match kind {
-        "InsightActorsQuery" => (node, vec!["id"]),
+        kind if OF_ACTORS.contains(&kind) => (node, vec!["id"]),
         _ => {
             let source = outer.value("source").unwrap_or(&Value::Null);
-            if source.get("kind").and_then(Value::as_str) != Some("InsightActorsQuery") {
-                let detail = "The source of an ActorsQuery is an InsightActorsQuery.";
+            let kind = source.get("kind").and_then(Value::as_str).unwrap_or_default();
+            if !OF_ACTORS.contains(&kind) {
+                let detail =
+                    format!("The source of an ActorsQuery is one of {}.", OF_ACTORS.join(", "));
                 return Err(refused("query__source__kind", "invalid_input", detail));
             }
             (source, columns(&outer).map_err(|error| invalid(&error))?)
