@@ -34,6 +34,7 @@ mod flag_rights;
 mod flag_states;
 mod flags;
 mod full_disk;
+mod funnels;
 mod fuzz;
 mod geoip;
 mod groups;

@@ -32,9 +32,11 @@ const ABOUT: [&str; 9] = [
     "/api/users/",
 ];
 
+/// A funnel of one step, and who came to it.
+const FUNNEL_STEP: &str = "events=%5B%7B%22id%22:%22buy%22%7D%5D&funnel_step=1";
+
 /// Endpoints of persons that belong to insights that do not exist.
-pub(crate) const INSIGHTS: [&str; 6] = [
-    "P/persons/funnel/",
+pub(crate) const INSIGHTS: [&str; 5] = [
     "P/persons/funnel/correlation/",
     "P/persons/lifecycle/",
     "P/persons/path/",
@@ -71,6 +73,13 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "of_point",
         "results:any next:text? initial:text missing_persons:int is_cached:bool last_refresh:any",
+    ),
+    ("funnel", "result:[step] timezone:text is_cached:bool last_refresh:time timings:any"),
+    (
+        "step",
+        "action_id:text name:text custom_name:text? order:int people:any count:int type:text \
+         average_conversion_time:any median_conversion_time:any converted_people_url:text \
+         dropped_people_url:text?",
     ),
     (
         "trend",
@@ -228,8 +237,15 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("POST", "P/persons/:id/split/", "", "{}", 201, "changed"),
     ("GET", "P/persons/:id/properties_timeline/", "", "", 200, "timeline"),
     ("GET", "P/persons/cohorts/", "person_id=PERSON", "", 200, "cohorts"),
-    ("GET", "P/persons/funnel/", "", "", 404, "error"),
-    ("POST", "P/persons/funnel/", "", "{}", 404, "error"),
+    ("GET", "P/persons/funnel/", FUNNEL_STEP, "", 200, "of_point"),
+    (
+        "POST",
+        "P/persons/funnel/",
+        "",
+        r#"{"events": [{"id": "buy"}], "funnel_step": 1}"#,
+        200,
+        "of_point",
+    ),
     ("GET", "P/persons/funnel/correlation/", "", "", 404, "error"),
     ("POST", "P/persons/funnel/correlation/", "", "{}", 404, "error"),
     ("GET", "P/persons/lifecycle/", "", "", 404, "error"),
@@ -238,6 +254,8 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "P/persons/retention/", "", "", 404, "error"),
     ("GET", "P/persons/stickiness/", "", "", 404, "error"),
     ("GET", "P/persons/trends/", "entity_id=buy&entity_type=events", "", 200, "of_point"),
+    ("GET", "P/insights/funnel/", FUNNEL_STEP, "", 200, "funnel"),
+    ("POST", "P/insights/funnel/", "", r#"{"events": [{"id": "buy"}]}"#, 200, "funnel"),
     ("GET", "P/insights/trend/", "", "", 200, "trend"),
     ("POST", "P/insights/trend/", "", "{}", 200, "trend"),
     ("GET", "P/persons/activity/", "", "", 200, "log"),
@@ -509,7 +527,7 @@ fn insights_are_told_not_to_be_available() {
             count += 1;
         }
     }
-    assert_eq!(count, 9 * 4);
+    assert_eq!(count, 7 * 4);
 }
 
 /// Aliases of paths: the newer names, the user's current project, paths without a project, and without the
