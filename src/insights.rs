@@ -11,6 +11,7 @@ pub mod entity;
 pub mod events;
 pub mod filters;
 pub mod formula;
+pub mod funnels;
 pub mod groups;
 pub mod insight;
 pub mod interval;

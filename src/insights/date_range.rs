@@ -405,8 +405,7 @@ mod tests {
             ("2026-10-26", "2026-11-01", ["2026-10-19", "2026-10-25"]),
             ("2026-02-01", "2026-02-03", ["2026-01-29", "2026-01-31"]),
         ] {
-            let parameters =
-                Parameters { from: Some(from), to: Some(to), ..Parameters::default() };
+            let parameters = Parameters { from: Some(from), to: Some(to), ..Parameters::default() };
             let range = parameters.range(zone, UnixMicros(0)).unwrap().previous(true, 0);
             let days = [range.from, range.to].map(|time| range.written(time)[..10].to_owned());
             assert_eq!(days, expected, "{from} to {to}");

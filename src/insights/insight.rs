@@ -5,6 +5,8 @@ use serde_json::Value;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::actors::Position;
 use crate::insights::lifecycle::Lifecycle;
 use crate::insights::lifecycle::actors::Stage;
 use crate::insights::node::Node;
@@ -20,8 +22,14 @@ use crate::query::engine::Engine;
 use crate::query::people::Part;
 
 /// Kinds of insights.
-pub const KINDS: [&str; 5] =
-    ["LifecycleQuery", "PathsQuery", "RetentionQuery", "StickinessQuery", "TrendsQuery"];
+pub const KINDS: [&str; 6] = [
+    "FunnelsQuery",
+    "LifecycleQuery",
+    "PathsQuery",
+    "RetentionQuery",
+    "StickinessQuery",
+    "TrendsQuery",
+];
 
 /// A parsed insight.
 #[derive(Clone, Debug)]
@@ -36,9 +44,12 @@ pub enum Insight {
     Stickiness(Stickiness),
     /// `TrendsQuery`.
     Trends(Trends),
+    /// `FunnelsQuery`.
+    Funnels(Funnels),
 }
 
-/// What is asked of the actors of an insight: the fields of an `InsightActorsQuery` beside its source.
+/// What is asked of the actors of an insight: the fields of an `InsightActorsQuery`, or of the
+/// one of its kind, beside its source.
 #[derive(Clone, Debug)]
 pub enum ActorsOf {
     /// With a status.
@@ -51,6 +62,8 @@ pub enum ActorsOf {
     Stickiness(Stickiness, Asked),
     /// Behind a point of a trend.
     Trends(Trends, Point),
+    /// Behind a step of a funnel.
+    Funnels(Funnels, Position),
 }
 
 impl Insight {
@@ -67,6 +80,7 @@ impl Insight {
             Some("RetentionQuery") => Ok(Self::Retention(Retention::parse(query)?)),
             Some("StickinessQuery") => Ok(Self::Stickiness(Stickiness::parse(query)?)),
             Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
+            Some("FunnelsQuery") => Ok(Self::Funnels(Funnels::parse(query)?)),
             _ => Err(node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")))),
         }
     }
@@ -79,6 +93,7 @@ impl Insight {
             Self::Retention(retention) => retention.selection_mut(),
             Self::Stickiness(stickiness) => stickiness.selection_mut(),
             Self::Trends(trends) => trends.selection_mut(),
+            Self::Funnels(funnels) => funnels.selection_mut(),
         }
     }
 
@@ -93,17 +108,14 @@ impl Insight {
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
         match self {
-            Self::Lifecycle(lifecycle) => {
-                Ok(Value::Array(lifecycle.answer(engine, owner).await?))
-            }
+            Self::Lifecycle(lifecycle) => Ok(Value::Array(lifecycle.answer(engine, owner).await?)),
             Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
-            Self::Retention(retention) => {
-                Ok(Value::Array(retention.answer(engine, owner).await?))
-            }
+            Self::Retention(retention) => Ok(Value::Array(retention.answer(engine, owner).await?)),
             Self::Stickiness(stickiness) => {
                 Ok(Value::Array(stickiness.answer(engine, owner).await?))
             }
             Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
+            Self::Funnels(funnels) => funnels.answer(engine, owner).await,
         }
     }
 
@@ -114,9 +126,7 @@ impl Insight {
     /// A field is malformed.
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
         match self {
-            Self::Lifecycle(lifecycle) => {
-                Ok(ActorsOf::Lifecycle(lifecycle, Stage::parse(asked)?))
-            }
+            Self::Lifecycle(lifecycle) => Ok(ActorsOf::Lifecycle(lifecycle, Stage::parse(asked)?)),
             Self::Paths(paths) => Ok(ActorsOf::Paths(paths)),
             Self::Retention(retention) => {
                 let row = asked.number("interval")?.unwrap_or(0);
@@ -126,6 +136,10 @@ impl Insight {
                 Ok(ActorsOf::Stickiness(stickiness, Asked::parse(asked)?))
             }
             Self::Trends(trends) => Ok(ActorsOf::Trends(trends, Point::parse(asked)?)),
+            Self::Funnels(funnels) => {
+                let asked = funnels.asked(asked)?;
+                Ok(ActorsOf::Funnels(funnels, asked))
+            }
         }
     }
 }
@@ -150,6 +164,7 @@ impl ActorsOf {
                 stickiness.actors(engine, owner, asked, part).await
             }
             Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
+            Self::Funnels(funnels, asked) => funnels.actors(engine, owner, asked, part).await,
         }
     }
 }

@@ -496,7 +496,8 @@ mod tests {
             assert_eq!(days(&buckets), expected);
             assert_eq!(buckets.bounds(), (time(first), UnixMicros(time(end).0 - 1)));
             assert_eq!(buckets.bucket_of(time(first)), Some(0));
-            let all = Buckets::of(&range(expected[0], "2024-04-01", "Europe/Berlin"), interval, true);
+            let all =
+                Buckets::of(&range(expected[0], "2024-04-01", "Europe/Berlin"), interval, true);
             assert_eq!(all.unwrap().whole().starts, buckets.starts, "as from the first on");
         }
         let [from, to] = ["2024-03-31T01:30:00Z", "2024-03-31T01:40:00Z"].map(time);

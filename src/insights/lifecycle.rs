@@ -43,8 +43,10 @@ impl Lifecycle {
         let toggled = options.list("toggledLifecycles")?;
         let status = |name: &Value| {
             let status = name.as_str().and_then(Status::of);
-            let wrong =
-                || options.refuse("toggledLifecycles", format!("Expected some of {}.", Status::names()));
+            let wrong = || {
+                options
+                    .refuse("toggledLifecycles", format!("Expected some of {}.", Status::names()))
+            };
             status.ok_or_else(wrong)
         };
         let toggled = toggled.iter().map(status).collect::<Result<Vec<_>, _>>()?;

@@ -139,7 +139,10 @@ mod tests {
                                  "stickinessCriteria": {"operator": "lte", "value": 3}},
         }));
         let parsed = parsed.unwrap();
-        assert_eq!((parsed.series.len(), parsed.interval_count, parsed.is_cumulative), (2, 2, true));
+        assert_eq!(
+            (parsed.series.len(), parsed.interval_count, parsed.is_cumulative),
+            (2, 2, true)
+        );
         let most = Criteria { operator: Operator::AtMost, value: 3 };
         assert_eq!(parsed.criteria, Some(most));
         let any = json!({"series": [{}], "stickinessFilter": {"stickinessCriteria": {"operator": "gte", "value": 1}}});

@@ -90,7 +90,6 @@ impl Trends {
     }
 }
 
-
 impl Display {
     fn parse(options: &Node<'_>) -> Result<Self, NodeError> {
         match options.text("display")? {

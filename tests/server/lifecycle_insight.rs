@@ -109,7 +109,8 @@ impl Asked {
 fn created(server: &TestServer, world: &World) -> Created {
     let list = server.get("/api/projects/@current/persons/?limit=1000").json();
     let people = list["results"].as_array().expect("persons").iter();
-    let of_world = people.filter(|person| person["distinct_ids"][0].as_str().unwrap().starts_with('d'));
+    let of_world =
+        people.filter(|person| person["distinct_ids"][0].as_str().unwrap().starts_with('d'));
     let time = |person: &Value| {
         let at = person["created_at"].as_str().expect("a time");
         (person_of(world, person), chrono::DateTime::parse_from_rfc3339(at).unwrap().timestamp())
@@ -178,7 +179,8 @@ fn the_persons_of_statuses_are_those_that_were_counted() {
         let (status, day) = (rng.random_range(0..4), rng.random_range(0..expected[0].len()));
         let source = json!({"kind": "InsightActorsQuery", "source": asked.node(),
                             "status": STATUSES[status], "day": results[0]["days"][day]});
-        let query = json!({"kind": "ActorsQuery", "source": source, "select": ["person"], "limit": 1000});
+        let query =
+            json!({"kind": "ActorsQuery", "source": source, "select": ["person"], "limit": 1000});
         let page = server.post(QUERY, &json!({"query": query}));
         assert_eq!(page.status, 200, "{page} {asked:?}");
         let rows = page.json()["results"].take();
@@ -199,17 +201,26 @@ fn older_clients_get_series_and_follow_their_links() {
     let series = answer["result"].as_array().expect("series");
     let statuses: Vec<_> = series.iter().map(|own| own["status"].as_str().unwrap()).collect();
     assert_eq!(statuses, STATUSES);
-    assert_eq!((&series[0]["days"][0], &series[0]["labels"][0]), (&json!("2026-03-20"), &json!("20-Mar-2026")));
+    assert_eq!(
+        (&series[0]["days"][0], &series[0]["labels"][0]),
+        (&json!("2026-03-20"), &json!("20-Mar-2026"))
+    );
     let mut people_seen = 0;
     for own in series {
-        for (count, url) in own["data"].as_array().unwrap().iter().zip(own["persons_urls"].as_array().unwrap()) {
+        for (count, url) in
+            own["data"].as_array().unwrap().iter().zip(own["persons_urls"].as_array().unwrap())
+        {
             let page = server.get(&format!("/{}", url["url"].as_str().unwrap()));
             assert_eq!(page.status, 200, "{page}");
             let page = page.json();
             let people = page["results"][0]["people"].as_array().unwrap();
             assert_eq!(Some(people.len() as i64), count.as_i64().map(i64::abs), "{url}");
-            assert_eq!((&page["results"][0]["count"], &page["next"]), (&json!(people.len()), &Value::Null));
-            let known: BTreeSet<_> = people.iter().map(|person| person_of(&world, person)).collect();
+            assert_eq!(
+                (&page["results"][0]["count"], &page["next"]),
+                (&json!(people.len()), &Value::Null)
+            );
+            let known: BTreeSet<_> =
+                people.iter().map(|person| person_of(&world, person)).collect();
             people_seen += known.len();
         }
     }

@@ -46,14 +46,18 @@ impl Asked {
             _ => (DAY, (FIRST_DAY + rng.random_range(20..60)) * DAY),
         };
         let mut entity = || {
-            let name = [None, Some("sign up"), Some("visit"), Some("visit")][rng.random_range(0..4)];
+            let name =
+                [None, Some("sign up"), Some("visit"), Some("visit")][rng.random_range(0..4)];
             (name, [None, None, Some("pro")][rng.random_range(0..3)])
         };
         let (target, returning) = (entity(), entity());
         Self {
             period,
-            kind: ["retention_recurring", "retention_first_time", "retention_first_ever_occurrence"]
-                [rng.random_range(0..3)],
+            kind: [
+                "retention_recurring",
+                "retention_first_time",
+                "retention_first_ever_occurrence",
+            ][rng.random_range(0..3)],
             cells: rng.random_range(1..10),
             target,
             returning,
@@ -127,8 +131,9 @@ impl Asked {
             };
             for start in starts {
                 let back = |cell: &usize| {
-                    let count = (own.iter())
-                        .filter(|event| is(event, self.returning) && place(event) == Some(start + cell));
+                    let count = (own.iter()).filter(|event| {
+                        is(event, self.returning) && place(event) == Some(start + cell)
+                    });
                     *cell == 0 || count.count() >= self.occurrences
                 };
                 seen[start].insert(person, (0..self.cells).filter(back).collect());
@@ -194,7 +199,8 @@ fn the_persons_of_rows_are_those_that_were_counted() {
         let seen = asked.seen(&world);
         let at = rng.random_range(0..seen.len());
         let source = json!({"kind": "InsightActorsQuery", "source": asked.node(), "interval": at});
-        let query = json!({"kind": "ActorsQuery", "source": source, "select": ["person", "appearances"]});
+        let query =
+            json!({"kind": "ActorsQuery", "source": source, "select": ["person", "appearances"]});
         let mut found = BTreeMap::new();
         let mut before = usize::MAX;
         for offset in (0..).step_by(5) {
@@ -283,10 +289,19 @@ fn a_published_example_has_its_published_numbers() {
     assert_eq!(server.get(&format!("/{flat}")).json()["result"], page["result"]);
     let csv = server.get(&format!("/{url}&format=csv"));
     assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
-    assert_eq!(String::from_utf8_lossy(&csv.body).lines().count(), 3, "a head and two persons: {csv}");
+    assert_eq!(
+        String::from_utf8_lossy(&csv.body).lines().count(),
+        3,
+        "a head and two persons: {csv}"
+    );
     let csv = server.get(&format!("{older}?date_to=2020-06-16&format=csv"));
-    assert_eq!(String::from_utf8_lossy(&csv.body).lines().count(), 12, "a head and eleven rows: {csv}");
-    let unknown = server.get(&format!("/{}", url.replace("selected_interval=1", "selected_interval=7")));
+    assert_eq!(
+        String::from_utf8_lossy(&csv.body).lines().count(),
+        12,
+        "a head and eleven rows: {csv}"
+    );
+    let unknown =
+        server.get(&format!("/{}", url.replace("selected_interval=1", "selected_interval=7")));
     assert_eq!((unknown.status, &unknown.json()["attr"]), (400, &json!("selected_interval")));
 }
 
@@ -299,7 +314,8 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         node
     };
     let actors = |more: Value| {
-        let mut source = json!({"kind": "InsightActorsQuery", "source": node(json!({}), json!({}))});
+        let mut source =
+            json!({"kind": "InsightActorsQuery", "source": node(json!({}), json!({}))});
         source.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({"kind": "ActorsQuery", "source": source})
     };
@@ -349,7 +365,8 @@ fn numbers_are_of_one_project() {
     let event = json!({"event": "$pageview", "distinct_id": "d"});
     assert_eq!(server.capture(&json!([event])).status, 200);
     let other = server.post("/api/projects/", &json!({"name": "Other"})).json();
-    let query = json!({"query": {"kind": "RetentionQuery", "retentionFilter": {"totalIntervals": 1}}});
+    let query =
+        json!({"query": {"kind": "RetentionQuery", "retentionFilter": {"totalIntervals": 1}}});
     for (project, count) in [(&json!("@current"), 1), (&other["id"], 0)] {
         let project = project.to_string().replace('"', "");
         let found = server.post(&format!("/api/projects/{project}/query/"), &query).json();

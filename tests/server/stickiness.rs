@@ -108,12 +108,20 @@ impl Asked {
     }
 
     /// In how many intervals each person was active.
-    fn numbers(&self, world: &World, series: usize, (from, to): (i64, i64)) -> BTreeMap<usize, usize> {
+    fn numbers(
+        &self,
+        world: &World,
+        series: usize,
+        (from, to): (i64, i64),
+    ) -> BTreeMap<usize, usize> {
         let (name, plan) = self.series[series];
         let is_in = |event: &Event| match self.period {
             "Hour" => event.at >= from && event.at <= to,
             // Of a month, all before the range counts, too.
-            "Month" => world.interval("Month", event.at) >= self.interval(world, from) && day_of(event.at) <= to / DAY,
+            "Month" => {
+                world.interval("Month", event.at) >= self.interval(world, from)
+                    && day_of(event.at) <= to / DAY
+            }
             _ => (from / DAY..=to / DAY).contains(&day_of(event.at)),
         };
         let mut counts: BTreeMap<(usize, i64), usize> = BTreeMap::new();
@@ -215,8 +223,10 @@ fn the_persons_behind_numbers_are_those_that_were_counted() {
             _ => own == day,
         };
         let expected = asked.numbers(&world, series, range).into_iter();
-        let expected: BTreeMap<usize, f64> =
-            expected.filter(|(_, own)| holds(*own)).map(|(person, own)| (person, own as f64)).collect();
+        let expected: BTreeMap<usize, f64> = expected
+            .filter(|(_, own)| holds(*own))
+            .map(|(person, own)| (person, own as f64))
+            .collect();
         assert_eq!(found, expected, "{source} {asked:?}");
         if operator.is_none() {
             let (data, _) = asked.data(&world, series, range);
@@ -242,7 +252,9 @@ fn older_clients_get_series_and_follow_their_links() {
     assert_eq!(series[0]["labels"][9], "10 days");
     assert_eq!(series[1]["action"]["id"], "buy");
     for own in series {
-        for (count, url) in own["data"].as_array().unwrap().iter().zip(own["persons_urls"].as_array().unwrap()) {
+        for (count, url) in
+            own["data"].as_array().unwrap().iter().zip(own["persons_urls"].as_array().unwrap())
+        {
             let page = server.get(&format!("/{}", url["url"].as_str().unwrap()));
             assert_eq!(page.status, 200, "{page}");
             let page = page.json();
@@ -263,9 +275,10 @@ fn older_clients_get_series_and_follow_their_links() {
     }
     let first = "2026-03-01".parse::<chrono::NaiveDate>().expect("a date");
     let first = (first - date(0)).num_days();
-    let own = world.events.iter().filter(|event| {
-        event.name == "visit" && (first..=first + 40).contains(&day_of(event.at))
-    });
+    let own = world
+        .events
+        .iter()
+        .filter(|event| event.name == "visit" && (first..=first + 40).contains(&day_of(event.at)));
     assert_eq!(seen, own.map(|event| world.persons[event.id]).collect());
     let flat = base.replace("projects/@current/persons", "person");
     assert_eq!(server.get(&flat).json()["results"], server.get(base).json()["results"]);
@@ -274,7 +287,9 @@ fn older_clients_get_series_and_follow_their_links() {
     let found = server.get(&format!("{base}&search=D1")).json();
     let people = found["results"][0]["people"].as_array().unwrap();
     assert!(!people.is_empty() && people.len() < seen.len(), "{found}");
-    for (wrong, attr) in [("stickiness_days=many", "stickiness_days"), ("interval=year", "interval")] {
+    for (wrong, attr) in
+        [("stickiness_days=many", "stickiness_days"), ("interval=year", "interval")]
+    {
         let told = server.get(&format!("{base}&{wrong}"));
         assert_eq!((told.status, &told.json()["attr"]), (400, &json!(attr)), "{told}");
     }
@@ -300,7 +315,10 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
     let path = "query__stickinessFilter__stickinessCriteria";
     for (query, attr) in [
         (with(json!({"series": []})), "query__series".to_owned()),
-        (with(json!({"series": [{"math": "unique_session"}]})), "query__series__0__math".to_owned()),
+        (
+            with(json!({"series": [{"math": "unique_session"}]})),
+            "query__series__0__math".to_owned(),
+        ),
         (with(json!({"interval": "year"})), "query__interval".to_owned()),
         (with(json!({"intervalCount": 0})), "query__intervalCount".to_owned()),
         (
@@ -315,7 +333,9 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         (actors(json!({"series": 1})), "query__series".to_owned()),
         (actors(json!({"compare": "previous"})), "query__compare".to_owned()),
         (
-            actors(json!({"source": with(json!({"series": [{"math": "unique_group", "math_group_type_index": 0}]}))})),
+            actors(
+                json!({"source": with(json!({"series": [{"math": "unique_group", "math_group_type_index": 0}]}))}),
+            ),
             "query__series".to_owned(),
         ),
     ] {
@@ -336,7 +356,8 @@ fn numbers_are_of_one_project() {
         let found = server.post(&format!("/api/projects/{project}/query/"), &query).json();
         assert_eq!(found["results"][0]["count"], count, "{found}");
         assert_eq!(found["results"][0]["data"].as_array().map(Vec::len), Some(8), "{found}");
-        let path = format!("/api/projects/{project}/persons/stickiness/?entity_id=x&entity_type=events");
+        let path =
+            format!("/api/projects/{project}/persons/stickiness/?entity_id=x&entity_type=events");
         assert_eq!(server.get(&path).json()["results"][0]["count"], count);
     }
 }

@@ -2,6 +2,7 @@
 //! `persons/trends/` for the persons behind a point of a trend; the modules have those of others. Filters stand in
 //! the query string, and with POST in the body, too.
 
+pub mod funnels;
 pub mod paths;
 pub mod points;
 pub mod retention;
@@ -17,6 +18,7 @@ use crate::error::Kind;
 use crate::event::json;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
@@ -27,6 +29,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
+use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::insight::Insight;
 use crate::insights::legacy;
@@ -36,13 +39,12 @@ use crate::insights::node::NodeError;
 use crate::insights::stickiness::legacy::stickiness_query;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
-use crate::query::people::Part;
 
 /// Parameters that say where the persons of a point are, not which insight it is.
 const OF_POINTS: [&str; 3] = ["entity_id", "entity_math", "entity_order"];
 
 /// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
-const URLS_MAX_BYTES: usize = 4 << 20;
+pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
 
 /// `GET insights/trend/` and `POST`.
 pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -82,11 +84,7 @@ fn parsed(filter: &Filter) -> Result<Insight, NodeError> {
 /// `GET persons/trends/`: the persons with an event of an entity within the range of dates.
 pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
-    let page = Page::of(&request);
-    let public_url = app.config.http.public_url.as_deref();
-    let further = page.offset.saturating_add(page.limit);
-    let (next, initial) =
-        (page.link(&request, public_url, further), page.link(&request, public_url, 0));
+    let paging = Paging::of(app, &request);
     let mut filter = filter(request).await?;
     let entity = entity(&filter)?;
     filter.insert("events".to_owned(), json!([entity]));
@@ -113,19 +111,48 @@ pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response,
     let day = legacy::text(&filter, "day");
     let is_previous = legacy::text(&filter, "period").as_deref() == Some("previous");
     let point = Point { day, breakdown, is_previous, ..Point::default() };
-    let part = Part { offset: page.offset, limit: page.limit };
+    let part = paging.page.part();
     let settings = insight::settings(&asker.project);
     let found = app.engine.within_time(trends.actors(&app.engine, &settings, &point, part)).await;
-    let mut found = found.map_err(query::problem)?.map_err(problem)?;
-    let has_more = found.len() > part.limit;
-    found.truncate(part.limit);
-    let people = insight::people(app, &asker.project, &found).await?;
-    let count = people.len();
-    let body = json!({
-        "results": [{"people": people, "count": count}], "next": has_more.then_some(next),
-        "initial": initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
-    });
-    Ok(csv::render(StatusCode::OK, rendering, &body))
+    let found = found.map_err(query::problem)?.map_err(problem)?;
+    paging.answer(app, (&asker, rendering), found).await
+}
+
+/// A page of the persons behind a point, and the links of it.
+pub(super) struct Paging {
+    pub(super) page: Page,
+    next: String,
+    initial: String,
+}
+
+impl Paging {
+    /// The page that a request asks for.
+    pub(super) fn of(app: &App, request: &Request) -> Self {
+        let page = Page::of(request);
+        let public_url = app.config.http.public_url.as_deref();
+        let further = page.offset.saturating_add(page.limit);
+        let (next, initial) =
+            (page.link(request, public_url, further), page.link(request, public_url, 0));
+        Self { page, next, initial }
+    }
+
+    /// The response with the persons who were found, one more than the page has where there are more.
+    pub(super) async fn answer(
+        self,
+        app: &App,
+        (asker, rendering): (&Principal, Rendering),
+        mut found: Vec<Actor>,
+    ) -> Result<Response, Problem> {
+        let has_more = found.len() > self.page.limit;
+        found.truncate(self.page.limit);
+        let people = insight::people(app, &asker.project, &found).await?;
+        let count = people.len();
+        let body = json!({
+            "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),
+            "initial": self.initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
+        });
+        Ok(csv::render(StatusCode::OK, rendering, &body))
+    }
 }
 
 fn is_by_cohort(filter: &Filter) -> bool {
@@ -133,7 +160,7 @@ fn is_by_cohort(filter: &Filter) -> bool {
 }
 
 /// The filters of a request.
-async fn filter(request: Request) -> Result<Filter, Problem> {
+pub(super) async fn filter(request: Request) -> Result<Filter, Problem> {
     let mut filter: Filter = request
         .query_all()
         .map(|(name, value)| (name.into_owned(), Value::String(value.into_owned())))
@@ -225,7 +252,7 @@ fn add_urls(series: &mut Value, filter: &Filter, project: i64) {
 }
 
 /// The address of a list of a project with filters.
-fn address(project: i64, list: &str, filter: &Filter) -> String {
+pub(super) fn address(project: i64, list: &str, filter: &Filter) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in filter {
         match value {
@@ -237,11 +264,11 @@ fn address(project: i64, list: &str, filter: &Filter) -> String {
     format!("api/projects/{project}/{list}?{}", query.finish())
 }
 
-fn invalid(error: &NodeError) -> Problem {
+pub(super) fn invalid(error: &NodeError) -> Problem {
     refused(error.field.replace('.', "__"), "invalid_input", error.detail.clone())
 }
 
-fn problem(error: InsightError) -> Problem {
+pub(super) fn problem(error: InsightError) -> Problem {
     match error {
         InsightError::Node(error) => invalid(&error),
         other => insight::problem(other),

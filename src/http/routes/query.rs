@@ -118,7 +118,7 @@ fn sql_of(node: &Value) -> Result<String, Problem> {
     if kind != "HogQLQuery" {
         let kind: String = kind.chars().take(KIND_MAX_CHARS).collect();
         let detail = format!(
-            "Queries of the kind {kind} are not available. Send a TrendsQuery, or a HogQLQuery with SQL."
+            "Queries of the kind {kind} are not available. Send a TrendsQuery, a FunnelsQuery, or a HogQLQuery with SQL."
         );
         return Err(refused("query", "invalid_input", detail));
     }

@@ -33,7 +33,8 @@ impl Lifecycle {
         let fold = Counting { counts: Status::ALL.map(|_| vec![0; intervals.len()]) };
         let counted = engine.histories(plan, Rows::Distinct, fold).await?;
         let name = self.series.entity.label();
-        let texts = |text: &dyn Fn(usize) -> String| (0..intervals.len()).map(text).collect::<Vec<_>>();
+        let texts =
+            |text: &dyn Fn(usize) -> String| (0..intervals.len()).map(text).collect::<Vec<_>>();
         let series = |(status, data): (Status, Vec<i64>)| {
             json!({
                 "action": self.series.action, "label": format!("{name} - {}", status.name()),

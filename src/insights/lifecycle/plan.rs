@@ -61,7 +61,8 @@ impl Lifecycle {
         let seen = seen.map_err(too_many)?.whole();
         let unit = self.selection.unit;
         let events = self.selection.events(engine, (view, owner), seen.bounds()).await?;
-        let mut events = events.filter(self.series.entity.condition(engine, owner.project))?;
+        let mut events =
+            events.filter(self.series.entity.condition(engine, (view, owner.project)))?;
         if unit == Unit::Persons {
             events = events.filter(ident(promoted_column_name(PROFILE)).is_not_false())?;
         }

@@ -48,7 +48,8 @@ impl Retention {
         let ranked = Ranked::new(part);
         let fold = Finding { rule, row, ranked, activity: Activity::default() };
         let found = engine.histories(plan, rows, fold).await?.ranked;
-        let actor = |(actor, cells): (Actor, Cells)| Actor { appearances: cells.numbers(), ..actor };
+        let actor =
+            |(actor, cells): (Actor, Cells)| Actor { appearances: cells.numbers(), ..actor };
         Ok(found.into_known().map(actor).collect())
     }
 }

@@ -36,9 +36,8 @@ impl Retention {
         let (zone, period) = (zone(owner)?, self.title());
         let row = |(counts, at): (&[u64], usize)| {
             let start = intervals.bounds_of(at).map(|(start, _)| start.to_datetime());
-            let date = start.map(|start| {
-                start.with_timezone(&zone).to_rfc3339_opts(SecondsFormat::Secs, true)
-            });
+            let date = start
+                .map(|start| start.with_timezone(&zone).to_rfc3339_opts(SecondsFormat::Secs, true));
             let value = |(count, at): (&u64, usize)| json!({"count": count, "label": format!("{period} {at}")});
             let values: Vec<Value> = counts.iter().zip(0..).map(value).collect();
             json!({"values": values, "label": format!("{period} {at}"), "date": date})

@@ -109,8 +109,8 @@ impl Retention {
         // Of what was first, all of the past has a say.
         let from = if self.kind == Kind::Recurring { first } else { UnixMicros(i64::MIN) };
         let events = self.selection.events(engine, (view, owner), (from, to)).await?;
-        let target = self.target.condition(engine, owner.project);
-        let returning = self.returning.condition(engine, owner.project);
+        let target = self.target.condition(engine, (view, owner.project));
+        let returning = self.returning.condition(engine, (view, owner.project));
         let returning = returning.and(col("timestamp").gt_eq(time(first)));
         let named = self.target.event.as_deref().map(|event| col("event").eq(lit(event)));
         let named = named.unwrap_or_else(|| lit(true));

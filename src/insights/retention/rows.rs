@@ -162,7 +162,8 @@ mod tests {
 
     /// A computation that looks at each pair of intervals.
     fn plain(rule: &Rule, rows: &[Mark]) -> BTreeMap<usize, Vec<usize>> {
-        let of = |bit: u32, at: i64| rows.iter().filter(|row| row.1 & bit > 0 && row.0 == at).count();
+        let of =
+            |bit: u32, at: i64| rows.iter().filter(|row| row.1 & bit > 0 && row.0 == at).count();
         let least = |bit: u32| rows.iter().filter(|row| row.1 & bit > 0).map(|row| row.0).min();
         let is_start = |at: i64| match rule.kind {
             _ if of(TARGET, at) == 0 => false,
@@ -188,8 +189,7 @@ mod tests {
     fn rows_and_cells_equal_a_plain_computation() {
         let mut rng = StdRng::seed_from_u64(31);
         for _ in 0..3000 {
-            let kind =
-                [Kind::Recurring, Kind::FirstTime, Kind::FirstEver][rng.random_range(0..3)];
+            let kind = [Kind::Recurring, Kind::FirstTime, Kind::FirstEver][rng.random_range(0..3)];
             let rule = Rule {
                 is_cumulative: rng.random_bool(0.3),
                 occurrences: rng.random_range(1..4),

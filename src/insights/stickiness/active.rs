@@ -73,7 +73,8 @@ impl Rule {
         let Self { interval_count, intervals, criteria } = self;
         let place = |interval: usize| intervals.saturating_sub(1 + interval) / interval_count;
         let (mut active, mut same, mut count) = (0, usize::MAX, 0);
-        let holds = |count| usize::from(count > 0 && criteria.operator.holds(count, criteria.value));
+        let holds =
+            |count| usize::from(count > 0 && criteria.operator.holds(count, criteria.value));
         for own in events.map(place) {
             if own != same {
                 active += holds(count);
@@ -116,7 +117,11 @@ mod tests {
             (rule(4, Operator::Exactly, 3), 3, 1),
             (rule(1000, Operator::AtLeast, 1), 1, 1),
         ] {
-            assert_eq!((rule.largest(), rule.active(events.into_iter())), (largest, active), "{rule:?}");
+            assert_eq!(
+                (rule.largest(), rule.active(events.into_iter())),
+                (largest, active),
+                "{rule:?}"
+            );
         }
         assert_eq!(rule(1, Operator::AtMost, 3).active(std::iter::empty()), 0);
     }

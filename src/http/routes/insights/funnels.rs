@@ -1,0 +1,182 @@
+//! Funnels by the filters of older clients: `insights/funnel/`, and `persons/funnel/` for the persons behind a step
+//! of one. Filters stand in the query string, and with POST in the body, too.
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::csv;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::insights::Paging;
+use crate::http::routes::insights::URLS_MAX_BYTES;
+use crate::http::routes::insights::address;
+use crate::http::routes::insights::filter;
+use crate::http::routes::insights::invalid;
+use crate::http::routes::insights::problem;
+use crate::http::routes::query;
+use crate::http::routes::query::insight;
+use crate::insights::funnels::Funnels;
+use crate::insights::legacy;
+use crate::insights::legacy::Filter;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+
+/// Parameters that say which persons of a funnel are asked for, not which funnel it is.
+const OF_STEPS: [&str; 8] = [
+    "funnel_step",
+    "funnel_custom_steps",
+    "funnel_step_breakdown",
+    "entrance_period_start",
+    "drop_off",
+    "limit",
+    "offset",
+    "search",
+];
+
+/// The names of fields of nodes, and of the parameters that they are read from.
+const NAMES: [(&str, &str); 5] = [
+    ("funnelStep", "funnel_step"),
+    ("funnelCustomSteps", "funnel_custom_steps"),
+    ("funnelStepBreakdown", "funnel_step_breakdown"),
+    ("funnelTrendsDropOff", "drop_off"),
+    ("funnelTrendsEntrancePeriodStart", "entrance_period_start"),
+];
+
+/// `GET insights/funnel/` and `POST`.
+pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let filter = filter(request).await?;
+    let settings = insight::settings(&asker.project);
+    let node = legacy::funnels_query(&filter).map_err(|error| invalid(&error))?;
+    let has_steps = node.get("series").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    let result = match has_steps {
+        true => {
+            let funnels = Funnels::parse(&node).map_err(|error| invalid(&error))?;
+            let result = app.engine.within_time(funnels.answer(&app.engine, &settings)).await;
+            let mut result = result.map_err(query::problem)?.map_err(problem)?;
+            add_urls(&mut result, &filter, asker.project.id.0);
+            result
+        }
+        // A funnel without steps has an answer, too.
+        false => json!([]),
+    };
+    let body = json!({
+        "result": result, "timezone": settings.timezone, "is_cached": false,
+        "last_refresh": app.clock.now().to_rfc3339(), "timings": [],
+    });
+    Ok(csv::render(StatusCode::OK, rendering, &body))
+}
+
+/// `GET persons/funnel/` and `POST`: the persons who came to a step, or not further than to the one before.
+pub async fn funnel_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let paging = Paging::of(app, &request);
+    let filter = filter(request).await?;
+    check_point(&filter)?;
+    let read = || {
+        let mut funnels = Funnels::parse(&legacy::funnels_query(&filter)?)?;
+        if let Some(text) = legacy::text(&filter, "search") {
+            funnels.selection_mut().search(&text)?;
+        }
+        let asked = legacy::funnel_actors(&filter)?;
+        let asked = funnels.asked(&Node::new(Some(&asked), "")?).map_err(named)?;
+        Ok((funnels, asked))
+    };
+    let (funnels, asked) = read().map_err(|error| invalid(&error))?;
+    let settings = insight::settings(&asker.project);
+    let part = paging.page.part();
+    let found = app.engine.within_time(funnels.actors(&app.engine, &settings, &asked, part)).await;
+    let found = found.map_err(query::problem)?.map_err(problem)?;
+    paging.answer(app, (&asker, rendering), found).await
+}
+
+/// Refuses the persons of a trend without a point of it.
+fn check_point(filter: &Filter) -> Result<(), Problem> {
+    if legacy::text(filter, "funnel_viz_type").as_deref() != Some("trends") {
+        return Ok(());
+    }
+    for (name, kind) in [("drop_off", "bool"), ("entrance_period_start", "datetime")] {
+        if filter.get(name).is_none_or(|value| value.is_null() || value.as_str() == Some("")) {
+            let detail = format!(
+                "Filter parameter {name} must be provided and a {kind} for funnel trends persons!"
+            );
+            return Err(refused(name, "invalid_input", detail));
+        }
+    }
+    Ok(())
+}
+
+/// The error with the name of the parameter.
+fn named(error: NodeError) -> NodeError {
+    let name = NAMES.iter().find(|(field, _)| *field == error.field);
+    let field = name.map_or(error.field, |(_, name)| (*name).to_owned());
+    NodeError { field, ..error }
+}
+
+/// Adds to each step the addresses of the persons who came to it, and of those who did not come further than to the
+/// step before; and to each point of a trend those of the persons who converted.
+fn add_urls(result: &mut Value, filter: &Filter, project: i64) {
+    let mut base = filter.clone();
+    for name in OF_STEPS {
+        base.remove(name);
+    }
+    let length = serde_json::to_string(&base).map_or(usize::MAX, |text| text.len());
+    let count = |value: &Value| match value {
+        Value::Array(steps) => steps.len(),
+        other => other.get("days").and_then(Value::as_array).map_or(1, Vec::len),
+    };
+    let Value::Array(list) = result else { return };
+    // Two for each step.
+    let urls = list.iter().map(count).sum::<usize>().saturating_mul(2);
+    if urls.saturating_mul(length) > URLS_MAX_BYTES {
+        return;
+    }
+    for value in list {
+        match value {
+            Value::Array(steps) => {
+                steps.iter_mut().for_each(|step| add_to_step(step, &base, project));
+            }
+            step if step.get("days").is_none() => add_to_step(step, &base, project),
+            series => add_to_series(series, &base, project),
+        }
+    }
+}
+
+fn add_to_step(step: &mut Value, base: &Filter, project: i64) {
+    let Value::Object(fields) = step else { return };
+    let order = fields.get("order").and_then(Value::as_i64).unwrap_or(0);
+    let url = |number: i64| {
+        let mut point = base.clone();
+        point.insert("funnel_step".to_owned(), json!(number));
+        if let Some(value) = fields.get("breakdown_value") {
+            point.insert("funnel_step_breakdown".to_owned(), value.clone());
+        }
+        Value::String(address(project, "persons/funnel/", &point))
+    };
+    let converted = url(order + 1);
+    let dropped = if order == 0 { Value::Null } else { url(-order - 1) };
+    fields.insert("converted_people_url".to_owned(), converted);
+    fields.insert("dropped_people_url".to_owned(), dropped);
+}
+
+fn add_to_series(series: &mut Value, base: &Filter, project: i64) {
+    let Value::Object(fields) = series else { return };
+    let days = fields.get("days").and_then(Value::as_array).cloned().unwrap_or_default();
+    let url = |day: Value| {
+        let mut point = base.clone();
+        point.insert("entrance_period_start".to_owned(), day);
+        point.insert("drop_off".to_owned(), json!(false));
+        if let Some(value) = fields.get("breakdown_value") {
+            point.insert("funnel_step_breakdown".to_owned(), value.clone());
+        }
+        let url = address(project, "persons/funnel/", &point);
+        json!({"filter": point, "url": url})
+    };
+    let urls: Vec<Value> = days.into_iter().map(url).collect();
+    fields.insert("persons_urls".to_owned(), Value::Array(urls));
+}

@@ -1,0 +1,55 @@
+//! Funnels: how many actors go from step to step. [`Funnels`] is a parsed request; `plan` finds the events of its
+//! steps, `walk` says how far an actor comes with them, `split` for which values of the breakdown; `answer`,
+//! `time_to_convert` and `trends` shape the answers, and `actors` finds the persons behind a step. The rules are
+//! those of PostHog's funnels.
+
+pub mod actors;
+mod answer;
+mod parse;
+mod plan;
+mod split;
+mod time_to_convert;
+mod times;
+mod trends;
+mod walk;
+
+use crate::insights::breakdown::Breakdown;
+use crate::insights::entity::Entity;
+use crate::insights::funnels::split::Attribution;
+use crate::insights::funnels::walk::Course;
+use crate::insights::interval::Interval;
+use crate::insights::selection::Selection;
+
+/// A parsed request.
+#[derive(Clone, Debug)]
+pub struct Funnels {
+    selection: Selection,
+    steps: Vec<Entity>,
+    /// The events of the exclusions of the course, in their order.
+    exclusions: Vec<Entity>,
+    course: Course,
+    interval: Interval,
+    breakdown: Breakdown,
+    attribution: Attribution,
+    shown: Shown,
+    /// The steps between which conversion is shown over time, or its time: the first and the last one otherwise.
+    between: (usize, usize),
+}
+
+/// What is shown of a funnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    /// How many actors come to each step.
+    Steps,
+    /// How long they take, in so many bins.
+    TimeToConvert(Option<usize>),
+    /// The part that converts, by the interval of the first step.
+    Trends,
+}
+
+impl Funnels {
+    /// What it looks at.
+    pub fn selection_mut(&mut self) -> &mut Selection {
+        &mut self.selection
+    }
+}

@@ -1,0 +1,284 @@
+//! The persons behind a step of a funnel: [`Funnels::actors`]. The walks that counted them find them, so that there
+//! are as many as the step says.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::SEPARATOR;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::Shown;
+use crate::insights::funnels::answer::OTHER;
+use crate::insights::funnels::plan::Context;
+use crate::insights::funnels::split::Found;
+use crate::insights::funnels::split::Splitter;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::ranked::Ranked;
+use crate::insights::selection::Unit;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::Fold;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+use crate::query::people::Part;
+
+/// Whose persons are asked for: the fields of a `FunnelsActorsQuery` beside its source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Position {
+    of: Of,
+    /// The value of the breakdown.
+    breakdown: Option<Value>,
+}
+
+/// Where they stopped.
+#[derive(Clone, Debug, PartialEq)]
+enum Of {
+    /// At one of these numbers of steps.
+    Steps(Vec<usize>),
+    /// In a trend: between the two steps that it shows, or not before the later one.
+    Trend {
+        /// The beginning of an interval.
+        day: String,
+        is_drop_off: bool,
+    },
+}
+
+/// Which values of the breakdown count.
+#[derive(Debug)]
+enum OfValue {
+    Any,
+    One(String),
+    /// All but these.
+    Others(HashSet<String>),
+}
+
+impl OfValue {
+    fn has(&self, value: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::One(own) => own == value,
+            Self::Others(shown) => !shown.contains(value),
+        }
+    }
+}
+
+/// Collects the actors.
+#[derive(Debug)]
+struct Behind {
+    splitter: Splitter,
+    reached: Reached,
+    value: OfValue,
+    found: Ranked,
+}
+
+/// How far an actor came, by the number of steps.
+#[derive(Debug)]
+enum Reached {
+    OneOf(Vec<usize>),
+    /// In an interval: at least the first number of steps, and less than the second.
+    Within {
+        bucket: usize,
+        least: usize,
+        below: usize,
+    },
+}
+
+impl Reached {
+    fn is(&self, found: &Found<'_>) -> bool {
+        let steps = found.times.len();
+        match self {
+            Self::OneOf(wanted) => wanted.contains(&steps),
+            Self::Within { bucket, least, below } => {
+                found.bucket == *bucket && steps >= *least && steps < *below
+            }
+        }
+    }
+}
+
+impl Fold for Behind {
+    fn actor(&mut self, actor: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let mut is_in = false;
+        self.splitter.each(rows, texts, |found| {
+            is_in |= self.value.has(found.value) && self.reached.is(&found);
+            Ok(())
+        })?;
+        if is_in {
+            self.found.add(actor, 1.0);
+        }
+        Ok(())
+    }
+}
+
+impl Funnels {
+    /// Reads the fields of a `FunnelsActorsQuery` beside its source, which is this one.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or there is no such step.
+    pub fn asked(&self, node: &Node<'_>) -> Result<Position, NodeError> {
+        let breakdown = match node.value("funnelStepBreakdown") {
+            Some(Value::Array(values)) if values.is_empty() => None,
+            value => value.cloned(),
+        };
+        let of = match self.shown {
+            Shown::Trends => self.trend_asked(node)?,
+            Shown::Steps | Shown::TimeToConvert(_) => Of::Steps(self.steps_asked(node)?),
+        };
+        Ok(Position { of, breakdown })
+    }
+
+    fn trend_asked(&self, node: &Node<'_>) -> Result<Of, NodeError> {
+        if node.value("funnelTrendsDropOff").is_none() {
+            let detail = "Trends of funnels need funnelTrendsDropOff: true or false.";
+            return Err(node.refuse("funnelTrendsDropOff", detail));
+        }
+        let Some(day) = node.text("funnelTrendsEntrancePeriodStart")? else {
+            let detail = "Trends of funnels need the beginning of an interval, as in days.";
+            return Err(node.refuse("funnelTrendsEntrancePeriodStart", detail));
+        };
+        let is_drop_off = node.truth("funnelTrendsDropOff")?;
+        Ok(Of::Trend { day: day.to_owned(), is_drop_off })
+    }
+
+    /// The numbers of steps after which actors stopped.
+    fn steps_asked(&self, node: &Node<'_>) -> Result<Vec<usize>, NodeError> {
+        let count = self.steps.len();
+        let number = |value: &Value| match value {
+            Value::String(text) => text.parse::<i64>().ok(),
+            other => other.as_i64(),
+        };
+        let custom = node.list("funnelCustomSteps")?;
+        if !custom.is_empty() {
+            let step = |value: &Value| {
+                let step = number(value).and_then(|step| usize::try_from(step).ok());
+                let detail = || format!("Expected numbers of steps from 1 to {count}.");
+                step.filter(|step| (1..=count).contains(step))
+                    .ok_or_else(|| node.refuse("funnelCustomSteps", detail()))
+            };
+            return custom.iter().map(step).collect();
+        }
+        let Some(sent) = node.value("funnelStep") else {
+            let detail = "Expected a step: funnelStep, or funnelCustomSteps.";
+            return Err(node.refuse("funnelStep", detail));
+        };
+        let step =
+            number(sent).ok_or_else(|| node.refuse("funnelStep", "Expected a whole number."))?;
+        let place = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
+        if step == -1 {
+            let detail = "Nobody drops off before the first step: use -2 for those who did the first step alone.";
+            return Err(node.refuse("funnelStep", detail));
+        }
+        if place == 0 || place > count {
+            let detail = format!("Expected a step from 1 to {count}, or from -2 to -{count}.");
+            return Err(node.refuse("funnelStep", detail));
+        }
+        Ok(if step > 0 { (place..=count).collect() } else { vec![place - 1] })
+    }
+
+    /// The persons behind a step, by their ids; one more than the part has where there are more.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn actors(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        asked: &Position,
+        part: Part,
+    ) -> Result<Vec<Actor>, InsightError> {
+        if self.selection.unit != Unit::Persons {
+            let detail = "The groups behind a step are not available.".to_owned();
+            let field = "aggregation_group_type_index".to_owned();
+            return Err(NodeError { field, detail }.into());
+        }
+        let view = engine.view(owner.project).await?;
+        let context = Context { engine, view: &view, owner };
+        let (reached, buckets) = match &asked.of {
+            Of::Steps(steps) => (Reached::OneOf(steps.clone()), None),
+            Of::Trend { day, is_drop_off } => {
+                let buckets = self.buckets(context).await?;
+                let bucket = buckets.bucket_of_day(day).ok_or_else(|| NodeError {
+                    field: "funnelTrendsEntrancePeriodStart".to_owned(),
+                    detail: "There is no such interval.".to_owned(),
+                })?;
+                let (from, to) = self.between;
+                let (least, below) =
+                    if *is_drop_off { (from + 1, to + 1) } else { (to + 1, usize::MAX) };
+                (Reached::Within { bucket, least, below }, Some(buckets))
+            }
+        };
+        let bounds = match &buckets {
+            Some(buckets) => buckets.bounds(),
+            None => self.bounds(context).await?,
+        };
+        let (value, cohort) = self.value_asked(context, asked.breakdown.as_ref()).await?;
+        let splitter = self.splitter(buckets);
+        let behind = Behind { splitter, reached, value, found: Ranked::new(part) };
+        let behind = self.fold(context, (bounds, cohort), behind).await?;
+        Ok(behind.found.into_actors())
+    }
+
+    /// The values that a value of the answer stands for, and the cohort.
+    async fn value_asked(
+        &self,
+        context: Context<'_>,
+        value: Option<&Value>,
+    ) -> Result<(OfValue, Option<i64>), InsightError> {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let Some(value) = value else { return Ok((OfValue::Any, None)) };
+        match self.split() {
+            Breakdown::Nothing => Ok((OfValue::Any, None)),
+            Breakdown::Cohorts(cohorts) => {
+                let asked = match value {
+                    Value::Array(values) => values.first().map(text).unwrap_or_default(),
+                    one => text(one),
+                };
+                let id =
+                    |cohort: &Option<i64>| cohort.map_or("all".to_owned(), |id| id.to_string());
+                let cohort = cohorts.iter().find(|cohort| id(cohort) == asked);
+                let wrong = || NodeError {
+                    field: "funnelStepBreakdown".to_owned(),
+                    detail: "The funnel is not split by this cohort.".to_owned(),
+                };
+                Ok((OfValue::Any, *cohort.ok_or_else(wrong)?))
+            }
+            Breakdown::Properties { limit, .. } => {
+                let value = match value {
+                    Value::Array(values) => {
+                        values.iter().map(text).collect::<Vec<_>>().join(SEPARATOR)
+                    }
+                    one => text(one),
+                };
+                if value != OTHER {
+                    return Ok((OfValue::One(value), None));
+                }
+                let shown = self.shown_values(context, *limit).await?;
+                if shown.contains(OTHER) {
+                    return Ok((OfValue::One(value), None));
+                }
+                Ok((OfValue::Others(shown), None))
+            }
+        }
+    }
+
+    /// The values that are shown on their own.
+    async fn shown_values(
+        &self,
+        context: Context<'_>,
+        limit: usize,
+    ) -> Result<HashSet<String>, InsightError> {
+        if self.shown == Shown::Trends {
+            let buckets = self.buckets(context).await?;
+            let (shown, _) = self.ranked_rates(context, &buckets, limit).await?;
+            return Ok(shown.into_iter().map(|(value, _)| value).collect());
+        }
+        let (shown, _) = self.ranked_counts(context, limit).await?;
+        Ok(shown.into_iter().map(|(value, _)| value).collect())
+    }
+}

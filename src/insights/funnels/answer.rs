@@ -1,0 +1,241 @@
+//! Runs the plan of a funnel and shapes its answer: the steps, for each value of the breakdown.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::SEPARATOR;
+use crate::insights::entity::Entity;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::Shown;
+use crate::insights::funnels::plan::Context;
+use crate::insights::funnels::split::Found;
+use crate::insights::funnels::split::Splitter;
+use crate::insights::funnels::times::Room;
+use crate::insights::funnels::times::Times;
+use crate::insights::funnels::walk::Order;
+use crate::metadata::cohorts::CohortId;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::Fold;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+
+/// The value of a breakdown that stands for all beyond the limit (PostHog's).
+pub(super) const OTHER: &str = "Other";
+
+/// Most different values of a breakdown.
+pub(super) const VALUES_MAX: usize = 50_000;
+
+/// How many actors came to each step, and how long they took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    reached: Vec<u64>,
+    /// The times from the step before; none for the first.
+    times: Vec<Times>,
+}
+
+impl Counts {
+    fn add(&mut self, found: Found<'_>, room: &mut Room) -> Result<(), QueryError> {
+        let steps = found.times.len();
+        if self.reached.len() < steps {
+            self.reached.resize(steps, 0);
+            self.times.resize_with(steps, Times::default);
+        }
+        self.reached.iter_mut().take(steps).for_each(|count| *count = count.saturating_add(1));
+        let pairs = found.times.windows(2).zip(self.times.iter_mut().skip(1));
+        for (pair, times) in pairs {
+            let [before, at] = pair else { continue };
+            // Steps at the same time say nothing about how long it takes.
+            if at > before {
+                room.add(times, at.saturating_sub(*before))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn extend(&mut self, other: Self) {
+        let steps = self.reached.len().max(other.reached.len());
+        self.reached.resize(steps, 0);
+        self.times.resize_with(steps, Times::default);
+        for (own, more) in self.reached.iter_mut().zip(other.reached) {
+            *own = own.saturating_add(more);
+        }
+        for (own, more) in self.times.iter_mut().zip(other.times) {
+            own.extend(more);
+        }
+    }
+
+    /// How many came to a step.
+    fn of(&self, step: usize) -> u64 {
+        self.reached.get(step).copied().unwrap_or(0)
+    }
+}
+
+/// Counts by the value of the breakdown.
+#[derive(Debug)]
+struct Counting {
+    splitter: Splitter,
+    values: HashMap<String, Counts>,
+    room: Room,
+}
+
+impl Fold for Counting {
+    fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let Self { splitter, values, room } = self;
+        splitter.each(rows, texts, |found| {
+            if let Some(counts) = values.get_mut(found.value) {
+                return counts.add(found, room);
+            }
+            check_values(values.len())?;
+            values.entry(found.value.to_owned()).or_default().add(found, room)
+        })
+    }
+}
+
+/// Refuses another value of a breakdown that has so many.
+pub(super) fn check_values(count: usize) -> Result<(), QueryError> {
+    if count < VALUES_MAX {
+        return Ok(());
+    }
+    Err(QueryError::Invalid(format!("The breakdown has more than {VALUES_MAX} values.")))
+}
+
+/// Values by their `rank`, the largest first, and what those beyond the limit come to together, if there are any.
+pub(super) fn ranked<T, R: Ord>(
+    values: HashMap<String, T>,
+    limit: usize,
+    rank: impl Fn(&T) -> R,
+    mut join: impl FnMut(&mut T, T),
+) -> (Vec<(String, T)>, Option<T>) {
+    let mut values: Vec<(String, T)> = values.into_iter().collect();
+    values.sort_by(|(a, own), (b, other)| rank(other).cmp(&rank(own)).then_with(|| a.cmp(b)));
+    let mut others = values.split_off(values.len().min(limit)).into_iter().map(|(_, own)| own);
+    let rest = others.next().map(|mut first| {
+        others.for_each(|other| join(&mut first, other));
+        first
+    });
+    (values, rest)
+}
+
+/// A value of the breakdown as clients get it: a list of the values of the properties.
+pub(super) fn value_of(value: &str) -> Value {
+    value.split(SEPARATOR).collect()
+}
+
+impl Funnels {
+    /// The answer, as `results` of PostHog's clients have it.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn answer(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Value, InsightError> {
+        let entities = self.steps.iter().chain(&self.exclusions);
+        let names = entities.filter_map(|entity| entity.event.as_deref());
+        engine.note_events_named(owner.project, names);
+        let view = engine.view(owner.project).await?;
+        let context = Context { engine, view: &view, owner };
+        match self.shown {
+            Shown::Steps => self.shown_steps(context).await,
+            Shown::TimeToConvert(bins) => self.time_to_convert(context, bins).await,
+            Shown::Trends => self.conversion_trends(context).await,
+        }
+    }
+
+    async fn shown_steps(&self, context: Context<'_>) -> Result<Value, InsightError> {
+        match self.split() {
+            Breakdown::Nothing => {
+                let counts = self.counts(context, None).await?.remove("").unwrap_or_default();
+                Ok(self.bodies(&counts, None))
+            }
+            Breakdown::Cohorts(cohorts) => {
+                let mut answer = Vec::with_capacity(cohorts.len());
+                for cohort in cohorts {
+                    let mut counts = self.counts(context, *cohort).await?;
+                    let counts = counts.remove("").unwrap_or_default();
+                    answer.push(self.bodies(&counts, Some(cohort_of(context, *cohort))));
+                }
+                Ok(Value::Array(answer))
+            }
+            Breakdown::Properties { limit, is_other_hidden, .. } => {
+                let (shown, rest) = self.ranked_counts(context, *limit).await?;
+                let rest = rest.filter(|_| !is_other_hidden);
+                let rest = rest.map(|counts| (OTHER.to_owned(), counts));
+                let body = |(value, counts): (String, Counts)| {
+                    let value = value_of(&value);
+                    self.bodies(&counts, Some((value.clone(), value)))
+                };
+                Ok(shown.into_iter().chain(rest).map(body).collect())
+            }
+        }
+    }
+
+    /// The counts of the values that are shown on their own, and those of all others together.
+    pub(super) async fn ranked_counts(
+        &self,
+        context: Context<'_>,
+        limit: usize,
+    ) -> Result<(Vec<(String, Counts)>, Option<Counts>), InsightError> {
+        let counts = self.counts(context, None).await?;
+        // By the last step, then by the step before, and so on.
+        let rank = |counts: &Counts| -> Vec<u64> {
+            (0..self.steps.len()).rev().map(|step| counts.of(step)).collect()
+        };
+        Ok(ranked(counts, limit, rank, Counts::extend))
+    }
+
+    async fn counts(
+        &self,
+        context: Context<'_>,
+        cohort: Option<i64>,
+    ) -> Result<HashMap<String, Counts>, InsightError> {
+        let bounds = self.bounds(context).await?;
+        let (values, room) = (HashMap::new(), Room::default());
+        let counting = Counting { splitter: self.splitter(None), values, room };
+        Ok(self.fold(context, (bounds, cohort), counting).await?.values)
+    }
+
+    /// The steps, with the name and the value of the breakdown if there is one.
+    fn bodies(&self, counts: &Counts, value: Option<(Value, Value)>) -> Value {
+        let none = Times::default();
+        let body = |(step, entity): (usize, &Entity)| {
+            let times = counts.times.get(step).unwrap_or(&none);
+            let mut body = json!({
+                "action_id": entity.event, "name": entity.name(), "custom_name": entity.custom_name,
+                "order": step, "people": [], "count": counts.of(step), "type": "events",
+                "average_conversion_time": times.average(),
+                "median_conversion_time": times.median(),
+            });
+            let Value::Object(fields) = &mut body else { return body };
+            if self.course.order == Order::Unordered {
+                let plural = if step == 0 { "" } else { "s" };
+                let name = format!("Completed {} step{plural}", step + 1);
+                fields.insert("action_id".to_owned(), Value::Null);
+                fields.insert("name".to_owned(), Value::String(name));
+                fields.insert("custom_name".to_owned(), Value::Null);
+            }
+            if let Some((name, value)) = &value {
+                fields.insert("breakdown".to_owned(), name.clone());
+                fields.insert("breakdown_value".to_owned(), value.clone());
+            }
+            body
+        };
+        self.steps.iter().enumerate().map(body).collect()
+    }
+}
+
+/// The name of a cohort, and its id.
+pub(super) fn cohort_of(context: Context<'_>, cohort: Option<i64>) -> (Value, Value) {
+    let Some(id) = cohort else { return (json!("all users"), json!("all")) };
+    let snapshot = context.engine.metadata().snapshot();
+    let cohort = snapshot.cohort(context.owner.project, CohortId(id));
+    (cohort.map_or_else(|| json!(id.to_string()), |cohort| json!(cohort.name)), json!(id))
+}

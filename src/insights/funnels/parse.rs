@@ -1,0 +1,334 @@
+//! Reads a `FunnelsQuery`: [`Funnels::parse`].
+
+use serde_json::Value;
+
+use crate::insights::breakdown::Breakdown;
+use crate::insights::entity::Entity;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::Shown;
+use crate::insights::funnels::split::Attribution;
+use crate::insights::funnels::walk::Course;
+use crate::insights::funnels::walk::Exclusion;
+use crate::insights::funnels::walk::Order;
+use crate::insights::interval::Interval;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::selection::Selection;
+
+/// Most steps.
+pub(super) const STEPS_MAX: usize = 20;
+
+/// Most exclusions: the bits of a mask besides those of steps.
+const EXCLUSIONS_MAX: usize = 12;
+
+/// The length of the window unless a request says otherwise, in days (PostHog's figure).
+const WINDOW_DEFAULT: usize = 14;
+
+/// The longest window.
+const WINDOW_MAX_DAYS: i64 = 3660;
+
+/// Most bins of times that a request may ask for (PostHog's figure).
+const BINS_MAX: usize = 90;
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+const SECONDS_PER_DAY: i64 = 86_400;
+
+/// Maths that would make an event another one.
+const FIRST_TIMES: [&str; 3] =
+    ["first_time_for_user", "first_matching_event_for_user", "first_time_for_user_with_filters"];
+
+impl Funnels {
+    /// Reads a `FunnelsQuery`.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or asks for something that is not available.
+    pub fn parse(query: &Value) -> Result<Self, NodeError> {
+        let node = Node::new(Some(query), "")?;
+        let steps = steps(&node)?;
+        let options = Node::new(node.value("funnelsFilter"), "funnelsFilter")?;
+        options.without(&["funnelAggregateByHogQL"])?;
+        let order = order(&options)?;
+        let (exclusions, spoilers) = exclusions(&options, order, &steps)?;
+        let course =
+            Course { order, steps: steps.len(), window: window(&options)?, exclusions: spoilers };
+        let shown = shown(&options)?;
+        if shown != Shown::Steps && steps.len() < 2 {
+            return Err(node.refuse("series", "Expected two steps at least."));
+        }
+        Ok(Self {
+            between: between(&options, steps.len())?,
+            attribution: attribution(&options, order, steps.len())?,
+            selection: Selection::parse(&node)?,
+            interval: Interval::parse(&node)?,
+            breakdown: Breakdown::parse(node.value("breakdownFilter"))?,
+            steps,
+            exclusions,
+            course,
+            shown,
+        })
+    }
+}
+
+fn steps(node: &Node<'_>) -> Result<Vec<Entity>, NodeError> {
+    let sent = node.list("series")?;
+    if sent.is_empty() || sent.len() > STEPS_MAX {
+        return Err(node.refuse("series", format!("Expected 1 to {STEPS_MAX} steps.")));
+    }
+    let step = |(value, at): (&Value, usize)| {
+        let path = format!("series.{at}");
+        let entity = Entity::parse(value, &path)?;
+        let node = Node::new(Some(value), &path)?;
+        node.without(&["optionalInFunnel"])?;
+        match node.text("math")?.filter(|math| FIRST_TIMES.contains(math)) {
+            Some(math) => Err(node.refuse("math", format!("{math} is not available in funnels."))),
+            None => Ok(entity),
+        }
+    };
+    sent.iter().zip(0..).map(step).collect()
+}
+
+fn order(options: &Node<'_>) -> Result<Order, NodeError> {
+    match options.text("funnelOrderType")? {
+        None | Some("ordered") => Ok(Order::Ordered),
+        Some("strict") => Ok(Order::Strict),
+        Some("unordered") => Ok(Order::Unordered),
+        Some(_) => Err(options.refuse("funnelOrderType", "Expected ordered, strict or unordered.")),
+    }
+}
+
+fn shown(options: &Node<'_>) -> Result<Shown, NodeError> {
+    let bins = options.number("binCount")?.map(|bins| bins.clamp(1, BINS_MAX));
+    match options.text("funnelVizType")? {
+        None | Some("steps") => Ok(Shown::Steps),
+        Some("time_to_convert") => Ok(Shown::TimeToConvert(bins)),
+        Some("trends") => Ok(Shown::Trends),
+        Some(_) => {
+            Err(options.refuse("funnelVizType", "Expected steps, time_to_convert or trends."))
+        }
+    }
+}
+
+/// The length of the window in microseconds. A month has 31 days.
+fn window(options: &Node<'_>) -> Result<i64, NodeError> {
+    let count = options.number("funnelWindowInterval")?.unwrap_or(WINDOW_DEFAULT);
+    let seconds = match options.text("funnelWindowIntervalUnit")?.unwrap_or("day") {
+        "second" => 1,
+        "minute" => 60,
+        "hour" => 3600,
+        "day" => SECONDS_PER_DAY,
+        "week" => 7 * SECONDS_PER_DAY,
+        "month" => 31 * SECONDS_PER_DAY,
+        _ => {
+            let detail = "Expected second, minute, hour, day, week or month.";
+            return Err(options.refuse("funnelWindowIntervalUnit", detail));
+        }
+    };
+    let length = i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(seconds);
+    if count == 0 || length > WINDOW_MAX_DAYS * SECONDS_PER_DAY {
+        let detail = format!("Expected a window of at most {WINDOW_MAX_DAYS} days.");
+        return Err(options.refuse("funnelWindowInterval", detail));
+    }
+    Ok(length.saturating_mul(MICROS_PER_SECOND))
+}
+
+/// The steps between which conversion is shown.
+fn between(options: &Node<'_>, steps: usize) -> Result<(usize, usize), NodeError> {
+    let last = steps.saturating_sub(1);
+    let from = options.number("funnelFromStep")?.unwrap_or(0);
+    let to = options.number("funnelToStep")?.unwrap_or(last);
+    if to > last {
+        let detail = format!("Expected at most {last}: the last step, counted from 0.");
+        return Err(options.refuse("funnelToStep", detail));
+    }
+    if from >= to && steps > 1 {
+        return Err(options.refuse("funnelFromStep", "Expected a step before funnelToStep."));
+    }
+    Ok((from, to))
+}
+
+fn attribution(options: &Node<'_>, order: Order, steps: usize) -> Result<Attribution, NodeError> {
+    let value = options.number("breakdownAttributionValue")?;
+    match options.text("breakdownAttributionType")? {
+        None | Some("first_touch") => Ok(Attribution::First),
+        Some("last_touch") => Ok(Attribution::Last),
+        Some("all_events") => Ok(Attribution::All),
+        Some("step") => {
+            let step = value.unwrap_or(0);
+            if step >= steps {
+                let detail = format!("Expected a step from 0 to {}.", steps.saturating_sub(1));
+                return Err(options.refuse("breakdownAttributionValue", detail));
+            }
+            if order == Order::Unordered && step != 0 {
+                let detail = "Only the first step can be used for breakdown attribution in unordered funnels";
+                return Err(options.refuse("breakdownAttributionValue", detail));
+            }
+            Ok(Attribution::Step(step))
+        }
+        Some(_) => {
+            let detail = "Expected first_touch, last_touch, all_events or step.";
+            Err(options.refuse("breakdownAttributionType", detail))
+        }
+    }
+}
+
+/// The events of exclusions, and between which steps they count.
+fn exclusions(
+    options: &Node<'_>,
+    order: Order,
+    steps: &[Entity],
+) -> Result<(Vec<Entity>, Vec<Exclusion>), NodeError> {
+    let sent = options.list("exclusions")?;
+    if sent.len() > EXCLUSIONS_MAX {
+        let detail = format!("Expected at most {EXCLUSIONS_MAX} exclusions.");
+        return Err(options.refuse("exclusions", detail));
+    }
+    let last = steps.len().saturating_sub(1);
+    let mut entities = Vec::with_capacity(sent.len());
+    let mut exclusions = Vec::with_capacity(sent.len());
+    for (value, at) in sent.iter().zip(0..) {
+        let path = format!("funnelsFilter.exclusions.{at}");
+        let node = Node::new(Some(value), &path)?;
+        let step = |name: &str| {
+            let step = node.number(name)?;
+            step.ok_or_else(|| {
+                node.refuse(name, "An exclusion needs the step before and after it.")
+            })
+        };
+        let (from, to) = (step("funnelFromStep")?, step("funnelToStep")?);
+        if from >= to {
+            let detail = "The step before an exclusion must be an earlier one than that after it.";
+            return Err(node.refuse("funnelFromStep", detail));
+        }
+        if to > last {
+            let detail = format!("Expected at most {last}: the last step, counted from 0.");
+            return Err(node.refuse("funnelToStep", detail));
+        }
+        if order == Order::Unordered && (from, to) != (0, last) {
+            let detail = "Partial Exclusions not allowed in unordered funnels";
+            return Err(node.refuse("funnelFromStep", detail));
+        }
+        let entity = Entity::parse(value, &path)?;
+        if steps.iter().take(to + 1).skip(from).any(|step| contains(&entity, step)) {
+            let detail = "Exclusion steps cannot contain an event that's part of funnel steps.";
+            return Err(node.refuse("event", detail));
+        }
+        entities.push(entity);
+        exclusions.push(Exclusion { mask: 1 << (STEPS_MAX + at), from, to });
+    }
+    Ok((entities, exclusions))
+}
+
+/// Whether every event of the second is one of the first, as far as their filters show.
+fn contains(first: &Entity, second: &Entity) -> bool {
+    let list = |entity: &Entity| match entity.body(0).get("properties") {
+        Some(Value::Array(list)) => list.clone(),
+        other => other.cloned().into_iter().collect(),
+    };
+    let filters = list(second);
+    let is_name = first.event.is_none() || first.event == second.event;
+    is_name && list(first).iter().all(|filter| filters.contains(filter))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use crate::insights::funnels::Funnels;
+
+    fn query(options: Value) -> Value {
+        json!({
+            "kind": "FunnelsQuery", "funnelsFilter": options,
+            "series": [{"event": "a"}, {"event": "b", "properties": [{"key": "k", "value": 1}]}, {"event": "c"}],
+        })
+    }
+
+    #[test]
+    fn windows_have_a_unit() {
+        let day = 86_400_000_000;
+        for (options, expected) in [
+            (json!({}), Ok(14 * day)),
+            (json!({"funnelWindowInterval": 2}), Ok(2 * day)),
+            (
+                json!({"funnelWindowInterval": 30, "funnelWindowIntervalUnit": "second"}),
+                Ok(30_000_000),
+            ),
+            (json!({"funnelWindowInterval": 1, "funnelWindowIntervalUnit": "month"}), Ok(31 * day)),
+            (json!({"funnelWindowInterval": 0}), Err("funnelsFilter.funnelWindowInterval")),
+            (json!({"funnelWindowInterval": 9999}), Err("funnelsFilter.funnelWindowInterval")),
+            (
+                json!({"funnelWindowIntervalUnit": "year"}),
+                Err("funnelsFilter.funnelWindowIntervalUnit"),
+            ),
+        ] {
+            let found = Funnels::parse(&query(options.clone()));
+            let found = found.map(|own| own.course.window).map_err(|error| error.field);
+            assert_eq!(found, expected.map_err(str::to_owned), "{options}");
+        }
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        let exclusion = |from: Value, to: Value, more: Value| {
+            let mut exclusion = json!({"event": "x", "funnelFromStep": from, "funnelToStep": to});
+            exclusion.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"exclusions": [exclusion]})
+        };
+        let of = |from: usize, to: usize| exclusion(json!(from), json!(to), json!({}));
+        let unordered = |mut options: Value| {
+            options["funnelOrderType"] = json!("unordered");
+            options
+        };
+        for (options, field) in [
+            (of(0, 1), None),
+            (unordered(of(0, 2)), None),
+            (unordered(of(0, 1)), Some("exclusions.0.funnelFromStep")),
+            (of(1, 1), Some("exclusions.0.funnelFromStep")),
+            (of(0, 3), Some("exclusions.0.funnelToStep")),
+            (exclusion(json!(0), json!(null), json!({})), Some("exclusions.0.funnelToStep")),
+            (exclusion(json!(0), json!(1), json!({"event": "a"})), Some("exclusions.0.event")),
+            // The filter leaves a part of the step.
+            (exclusion(json!(0), json!(1), json!({"event": "c"})), None),
+            (exclusion(json!(0), json!(1), json!({"event": "b"})), Some("exclusions.0.event")),
+            (
+                exclusion(
+                    json!(0),
+                    json!(1),
+                    json!({"event": "a", "properties": [{"key": "k", "value": 2}]}),
+                ),
+                None,
+            ),
+            (exclusion(json!(0), json!(1), json!({"event": null})), Some("exclusions.0.event")),
+            (json!({"funnelOrderType": "random"}), Some("funnelOrderType")),
+            (json!({"funnelVizType": "pie"}), Some("funnelVizType")),
+            (json!({"funnelFromStep": 2}), Some("funnelFromStep")),
+            (json!({"funnelToStep": 3}), Some("funnelToStep")),
+            (json!({"breakdownAttributionType": "none"}), Some("breakdownAttributionType")),
+            (
+                json!({"breakdownAttributionType": "step", "breakdownAttributionValue": 3}),
+                Some("breakdownAttributionValue"),
+            ),
+            (
+                unordered(
+                    json!({"breakdownAttributionType": "step", "breakdownAttributionValue": 1}),
+                ),
+                Some("breakdownAttributionValue"),
+            ),
+            (json!({"funnelAggregateByHogQL": "properties.x"}), Some("funnelAggregateByHogQL")),
+        ] {
+            let found = Funnels::parse(&query(options.clone())).err().map(|error| error.field);
+            let expected = field.map(|field| format!("funnelsFilter.{field}"));
+            assert_eq!(found, expected, "{options}");
+        }
+        for (series, field) in [
+            (json!([]), "series"),
+            (json!(vec![json!({"event": "a"}); 21]), "series"),
+            (json!([{"event": "a", "optionalInFunnel": true}]), "series.0.optionalInFunnel"),
+            (json!([{"event": "a", "math": "first_time_for_user"}]), "series.0.math"),
+        ] {
+            let error = Funnels::parse(&json!({"series": series})).unwrap_err();
+            assert_eq!(error.field, field);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The plan of a funnel: a row for each event of a step or an exclusion within the range of dates, by actor.
+
+use arrow::datatypes::DataType;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions::expr_fn::concat;
+use datafusion::functions::expr_fn::nullif;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::bitwise_or;
+use datafusion::logical_expr::cast;
+use datafusion::logical_expr::when;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+
+use crate::clock::UnixMicros;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::SEPARATOR;
+use crate::insights::breakdown::in_cohort;
+use crate::insights::entity::Entity;
+use crate::insights::filters::Filters;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::Shown;
+use crate::insights::funnels::split::Splitter;
+use crate::insights::funnels::walk::Order;
+use crate::insights::interval::Buckets;
+use crate::insights::property::Property;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::ACTOR;
+use crate::query::histories::AT;
+use crate::query::histories::Fold;
+use crate::query::histories::MASK;
+use crate::query::histories::Rows;
+use crate::query::histories::TEXT;
+use crate::query::view::View;
+
+/// What the plans of one funnel need.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'r> {
+    pub(super) engine: &'r Engine,
+    pub(super) view: &'r View,
+    pub(super) owner: &'r ProjectSettings,
+}
+
+impl Funnels {
+    /// The first and the last time of its events.
+    pub(super) async fn bounds(
+        &self,
+        context: Context<'_>,
+    ) -> Result<(UnixMicros, UnixMicros), InsightError> {
+        let Context { engine, view, owner } = context;
+        let range = self.selection.dates.range(engine, (view, owner), self.interval).await?;
+        Ok((range.from, range.to))
+    }
+
+    /// What takes the rows of actors apart: by intervals, or all as one.
+    pub(super) fn splitter(&self, buckets: Option<Buckets>) -> Splitter {
+        let has_values = matches!(self.split(), Breakdown::Properties { .. });
+        let attribution = has_values.then_some(self.attribution);
+        Splitter { course: self.course.clone(), attribution, buckets }
+    }
+
+    /// What it is split by. Times to convert are of all together.
+    pub(super) fn split(&self) -> &Breakdown {
+        match self.shown {
+            Shown::TimeToConvert(_) => &Breakdown::Nothing,
+            Shown::Steps | Shown::Trends => &self.breakdown,
+        }
+    }
+
+    /// Folds the rows of each actor within bounds; of a cohort if one is given.
+    pub(super) async fn fold<F: Fold>(
+        &self,
+        context: Context<'_>,
+        (bounds, cohort): ((UnixMicros, UnixMicros), Option<i64>),
+        fold: F,
+    ) -> Result<F, InsightError> {
+        let rows = self.rows(context, bounds, cohort).await?;
+        // Equal events of one time are different events: each may fill a step.
+        Ok(context.engine.histories(rows, Rows::All, fold).await?)
+    }
+
+    async fn rows(
+        &self,
+        context: Context<'_>,
+        bounds: (UnixMicros, UnixMicros),
+        cohort: Option<i64>,
+    ) -> Result<DataFrame, InsightError> {
+        let Context { engine, view, owner } = context;
+        let mut events = self.selection.events(engine, (view, owner), bounds).await?;
+        if cohort.is_some() {
+            let filters = in_cohort(&Filters::default(), cohort)?;
+            if let Some(condition) = filters.condition(engine, owner.project, view.exact()) {
+                events = events.filter(condition)?;
+            }
+        }
+        let condition = |entity: &Entity| entity.condition(engine, (view, owner.project));
+        if self.course.order != Order::Strict {
+            let entities = self.steps.iter().chain(&self.exclusions);
+            let any = entities.map(condition).reduce(Expr::or);
+            events = events.filter(any.unwrap_or_else(|| lit(false)))?;
+        }
+        let mut mask = lit(0_u32);
+        let steps = self.steps.iter().enumerate().map(|(step, entity)| (entity, 1_u32 << step));
+        let exclusions = self.exclusions.iter().zip(&self.course.exclusions);
+        let exclusions = exclusions.map(|(entity, exclusion)| (entity, exclusion.mask));
+        for (entity, bit) in steps.chain(exclusions) {
+            let own = when(condition(entity), lit(bit)).otherwise(lit(0_u32))?;
+            mask = bitwise_or(mask, own);
+        }
+        let mut columns = vec![
+            self.selection.unit.actor().alias(ACTOR),
+            cast(ident("timestamp"), DataType::Int64).alias(AT),
+            cast(mask, DataType::UInt32).alias(MASK),
+        ];
+        if let Breakdown::Properties { properties, .. } = self.split() {
+            let value;
+            (events, value) = with_value(view, events, properties).await?;
+            columns.push(value.alias(TEXT));
+        }
+        Ok(events.select(columns)?)
+    }
+}
+
+/// `events` with the columns that the value of a breakdown needs, and the value: null where no property has one.
+async fn with_value(
+    view: &View,
+    mut events: DataFrame,
+    properties: &[Property],
+) -> Result<(DataFrame, Expr), QueryError> {
+    let mut parts = Vec::new();
+    for (property, at) in properties.iter().zip(0..) {
+        let name = format!("value_{at}");
+        events = property.add_to(view, events, &name).await?;
+        if !parts.is_empty() {
+            parts.push(lit(SEPARATOR));
+        }
+        parts.push(coalesce(vec![cast(ident(&name), DataType::Utf8), lit("")]));
+    }
+    let empty = SEPARATOR.repeat(properties.len().saturating_sub(1));
+    let value = match parts.len() {
+        1 => parts.swap_remove(0),
+        _ => concat(parts),
+    };
+    Ok((events, nullif(cast(value, DataType::Utf8), lit(empty))))
+}

@@ -1,0 +1,103 @@
+//! How long actors take from one step of a funnel to another, in bins of equal width.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::InsightError;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::plan::Context;
+use crate::insights::funnels::split::Splitter;
+use crate::insights::funnels::times::Room;
+use crate::insights::funnels::times::Times;
+use crate::query::error::QueryError;
+use crate::query::histories::Fold;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+
+/// Most bins unless a request says how many (PostHog's figure).
+const BINS_MAX: usize = 60;
+
+/// The width of bins where all times are the same, in seconds (PostHog's figure).
+const WIDTH_DEFAULT: f64 = 60.0;
+
+/// Gathers the times.
+#[derive(Debug)]
+struct Timing {
+    splitter: Splitter,
+    between: (usize, usize),
+    times: Times,
+    room: Room,
+}
+
+impl Fold for Timing {
+    fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let Self { splitter, between: (from, to), times, room } = self;
+        splitter.each(rows, texts, |found| match (found.times.get(*from), found.times.get(*to)) {
+            (Some(before), Some(at)) => room.add(times, at.saturating_sub(*before)),
+            _ => Ok(()),
+        })
+    }
+}
+
+impl Funnels {
+    pub(super) async fn time_to_convert(
+        &self,
+        context: Context<'_>,
+        bins: Option<usize>,
+    ) -> Result<Value, InsightError> {
+        let bounds = self.bounds(context).await?;
+        let (times, room) = (Times::default(), Room::default());
+        let timing = Timing { splitter: self.splitter(None), between: self.between, times, room };
+        let times = self.fold(context, (bounds, None), timing).await?.times;
+        let average = times.average().map(|seconds| (seconds * 100.0).round() / 100.0);
+        let bins = bins_of(&times, bins.unwrap_or_else(|| bins_for(times.len())));
+        Ok(json!({"bins": bins, "average_conversion_time": average}))
+    }
+}
+
+/// How many bins so many times have: the cube root.
+fn bins_for(times: usize) -> usize {
+    (1..BINS_MAX).find(|bins| bins * bins * bins >= times).unwrap_or(BINS_MAX)
+}
+
+/// Where each bin begins, in seconds, and how many times lie in it. The last one has the longest time alone, if
+/// that lies on its edge.
+fn bins_of(times: &Times, bins: usize) -> Vec<(f64, u64)> {
+    let Some(longest) = times.seconds().reduce(f64::max) else { return Vec::new() };
+    let start = times.seconds().fold(longest, f64::min).floor();
+    let count = u32::try_from(bins.max(1)).unwrap_or(u32::MAX);
+    let width = ((longest.ceil() - start) / f64::from(count)).ceil();
+    let width = if width > 0.0 { width } else { WIDTH_DEFAULT };
+    let mut rows: Vec<(f64, u64)> =
+        (0..=count).map(|bin| (start + f64::from(bin) * width, 0)).collect();
+    for time in times.seconds() {
+        let next = rows.partition_point(|(from, _)| *from <= time);
+        let own = next.checked_sub(1).and_then(|bin| rows.get_mut(bin));
+        own.into_iter().for_each(|(_, count)| *count = count.saturating_add(1));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bins_for;
+    use super::bins_of;
+    use crate::insights::funnels::times::Room;
+    use crate::insights::funnels::times::Times;
+
+    #[test]
+    fn bins_are_of_equal_width() {
+        for (seconds, bins, expected) in [
+            (&[][..], 3, &[][..]),
+            (&[10], 1, &[(10.0, 1), (70.0, 0)]),
+            (&[2220, 2220, 2220, 3600], 2, &[(2220.0, 3), (2910.0, 0), (3600.0, 1)]),
+            (&[0, 1, 2, 3, 9], 3, &[(0.0, 3), (3.0, 1), (6.0, 0), (9.0, 1)]),
+        ] {
+            let (mut times, mut room) = (Times::default(), Room::default());
+            seconds.iter().for_each(|at| room.add(&mut times, at * 1_000_000).unwrap());
+            assert_eq!(bins_of(&times, bins), expected, "{seconds:?}");
+        }
+        let counts = [0, 1, 2, 3, 8, 9, 27, 28, 10_000_000].map(bins_for);
+        assert_eq!(counts, [1, 1, 2, 2, 2, 3, 3, 4, 60]);
+    }
+}

@@ -1,0 +1,113 @@
+//! How long conversions take: [`Times`].
+
+use crate::query::error::QueryError;
+
+/// Most memory for the times of one answer.
+pub(super) const TIMES_MAX_BYTES: usize = 64 << 20;
+
+/// How many times fit.
+const TIMES_MAX: usize = TIMES_MAX_BYTES / size_of::<i64>();
+
+const MICROS_PER_SECOND: f64 = 1e6;
+
+/// Durations in microseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times(Vec<i64>);
+
+/// What is left of [`TIMES_MAX_BYTES`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(TIMES_MAX)
+    }
+}
+
+impl Room {
+    /// Adds a duration.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for it.
+    pub(super) fn add(&mut self, times: &mut Times, micros: i64) -> Result<(), QueryError> {
+        let detail =
+            || format!("times of conversions take more than {} MiB", TIMES_MAX_BYTES >> 20);
+        self.0 = self.0.checked_sub(1).ok_or_else(|| QueryError::Memory(detail()))?;
+        times.0.push(micros);
+        Ok(())
+    }
+}
+
+impl Times {
+    /// Takes those of another one.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// Their mean in seconds; `None` without any.
+    pub(super) fn average(&self) -> Option<f64> {
+        let count = i128::try_from(self.0.len()).ok().filter(|count| *count > 0)?;
+        let sum: i128 = self.0.iter().map(|micros| i128::from(*micros)).sum();
+        // Whole microseconds and the rest apart, so that whole seconds stay whole.
+        let (whole, rest) = (sum.div_euclid(count), sum.rem_euclid(count));
+        Some((number(whole) + number(rest) / number(count)) / MICROS_PER_SECOND)
+    }
+
+    /// Their median in seconds, the mean of the middle two where these are two; `None` without any.
+    pub(super) fn median(&self) -> Option<f64> {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let high = i128::from(*sorted.get(sorted.len() / 2)?);
+        let low = i128::from(*sorted.get(sorted.len().saturating_sub(1) / 2)?);
+        Some(number(low + high) / 2.0 / MICROS_PER_SECOND)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Each in seconds.
+    pub(super) fn seconds(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().map(|micros| number(i128::from(*micros)) / MICROS_PER_SECOND)
+    }
+}
+
+/// Microseconds of any range of dates are exact.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "the sums of differences below 2^53 need not be exact"
+)]
+fn number(micros: i128) -> f64 {
+    micros as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Room;
+    use super::Times;
+    use crate::query::error::QueryError;
+
+    #[test]
+    fn averages_and_medians_are_seconds() {
+        for (micros, average, median) in [
+            (&[][..], None, None),
+            (&[1_500_000], Some(1.5), Some(1.5)),
+            (&[3_000_000, 1_000_000], Some(2.0), Some(2.0)),
+            (&[9_000_000, 1_000_000, 2_000_000], Some(4.0), Some(2.0)),
+        ] {
+            let (mut times, mut room) = (Times::default(), Room::default());
+            micros.iter().for_each(|time| room.add(&mut times, *time).unwrap());
+            assert_eq!((times.average(), times.median()), (average, median), "{micros:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let (mut times, mut room) = (Times::default(), Room(1));
+        room.add(&mut times, 1).unwrap();
+        assert!(matches!(room.add(&mut times, 1), Err(QueryError::Memory(_))));
+        assert_eq!(times.len(), 1);
+    }
+}

@@ -1,0 +1,211 @@
+//! The part of actors that converts, by the interval in which they do the first step of an attempt.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::InsightError;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::answer::OTHER;
+use crate::insights::funnels::answer::check_values;
+use crate::insights::funnels::answer::cohort_of;
+use crate::insights::funnels::answer::ranked;
+use crate::insights::funnels::answer::value_of;
+use crate::insights::funnels::plan::Context;
+use crate::insights::funnels::split::Splitter;
+use crate::insights::interval::Buckets;
+use crate::insights::node::NodeError;
+use crate::query::error::QueryError;
+use crate::query::histories::Fold;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+
+/// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
+const NUMBERS_MAX: usize = 100_000;
+
+/// Most pairs of a value and an interval while an answer is made. Each takes some 50 bytes.
+const CELLS_MAX: usize = 1_000_000;
+
+/// How many actors entered and how many converted, by interval.
+type Rates = BTreeMap<usize, Rate>;
+
+/// How many actors reached the earlier step, and how many of them the later one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rate {
+    entered: u64,
+    converted: u64,
+}
+
+impl Rate {
+    fn add(&mut self, other: Self) {
+        self.entered = self.entered.saturating_add(other.entered);
+        self.converted = self.converted.saturating_add(other.converted);
+    }
+
+    /// In percent, with two decimals.
+    fn percent(self) -> f64 {
+        // Hundredths of a percent, rounded.
+        let (entered, converted) = (u128::from(self.entered), u128::from(self.converted));
+        let hundredths = (converted * 20_000 + entered).checked_div(entered * 2).unwrap_or(0);
+        u32::try_from(hundredths).map_or(100.0, |hundredths| f64::from(hundredths) / 100.0)
+    }
+}
+
+/// Counts by the value of the breakdown and the interval.
+#[derive(Debug)]
+struct Counting {
+    splitter: Splitter,
+    between: (usize, usize),
+    values: HashMap<String, Rates>,
+    cells: usize,
+}
+
+impl Fold for Counting {
+    fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let Self { splitter, between: (from, to), values, cells } = self;
+        splitter.each(rows, texts, |found| {
+            let steps = found.times.len();
+            if steps <= *from {
+                return Ok(());
+            }
+            if !values.contains_key(found.value) {
+                check_values(values.len())?;
+                values.insert(found.value.to_owned(), Rates::new());
+            }
+            let Some(rates) = values.get_mut(found.value) else { return Ok(()) };
+            let before = rates.len();
+            let rate = Rate { entered: 1, converted: u64::from(steps > *to) };
+            rates.entry(found.bucket).or_default().add(rate);
+            *cells = cells.saturating_add(rates.len().saturating_sub(before));
+            if *cells > CELLS_MAX {
+                let detail = format!(
+                    "Values of the breakdown and intervals make more than {CELLS_MAX} numbers. Use longer intervals."
+                );
+                return Err(QueryError::Invalid(detail));
+            }
+            Ok(())
+        })
+    }
+}
+
+fn join(rates: &mut Rates, others: Rates) {
+    for (bucket, rate) in others {
+        rates.entry(bucket).or_default().add(rate);
+    }
+}
+
+impl Funnels {
+    pub(super) async fn conversion_trends(
+        &self,
+        context: Context<'_>,
+    ) -> Result<Value, InsightError> {
+        let buckets = self.buckets(context).await?;
+        match self.split() {
+            Breakdown::Nothing => {
+                let mut rates = self.rates(context, &buckets, None).await?;
+                let rates = rates.remove("").unwrap_or_default();
+                Ok(json!([series(&buckets, &rates, None)]))
+            }
+            Breakdown::Cohorts(cohorts) => {
+                check_size(&buckets, cohorts.len())?;
+                let mut answer = Vec::with_capacity(cohorts.len());
+                for cohort in cohorts {
+                    let mut rates = self.rates(context, &buckets, *cohort).await?;
+                    let rates = rates.remove("").unwrap_or_default();
+                    let (_, value) = cohort_of(context, *cohort);
+                    answer.push(series(&buckets, &rates, Some(value)));
+                }
+                Ok(Value::Array(answer))
+            }
+            Breakdown::Properties { limit, is_other_hidden, .. } => {
+                check_size(&buckets, *limit)?;
+                let (shown, rest) = self.ranked_rates(context, &buckets, *limit).await?;
+                let rest = rest.filter(|_| !is_other_hidden);
+                let rest = rest.map(|rates| (OTHER.to_owned(), rates));
+                let body = |(value, rates): (String, Rates)| {
+                    series(&buckets, &rates, Some(value_of(&value)))
+                };
+                Ok(shown.into_iter().chain(rest).map(body).collect())
+            }
+        }
+    }
+
+    /// The intervals of the range.
+    pub(super) async fn buckets(&self, context: Context<'_>) -> Result<Buckets, InsightError> {
+        let Context { engine, view, owner } = context;
+        self.selection.dates.buckets(engine, (view, owner), self.interval).await
+    }
+
+    /// The numbers of the values that are shown on their own, and those of all others together.
+    pub(super) async fn ranked_rates(
+        &self,
+        context: Context<'_>,
+        buckets: &Buckets,
+        limit: usize,
+    ) -> Result<(Vec<(String, Rates)>, Option<Rates>), InsightError> {
+        let rates = self.rates(context, buckets, None).await?;
+        let rank = |rates: &Rates| {
+            let mut sum = Rate::default();
+            rates.values().for_each(|rate| sum.add(*rate));
+            (sum.converted, sum.entered)
+        };
+        Ok(ranked(rates, limit, rank, join))
+    }
+
+    async fn rates(
+        &self,
+        context: Context<'_>,
+        buckets: &Buckets,
+        cohort: Option<i64>,
+    ) -> Result<HashMap<String, Rates>, InsightError> {
+        let splitter = self.splitter(Some(buckets.clone()));
+        let counting =
+            Counting { splitter, between: self.between, values: HashMap::new(), cells: 0 };
+        let bounds = (buckets.bounds(), cohort);
+        Ok(self.fold(context, bounds, counting).await?.values)
+    }
+}
+
+fn check_size(buckets: &Buckets, values: usize) -> Result<(), NodeError> {
+    if buckets.len().saturating_mul(values.saturating_add(1)) <= NUMBERS_MAX {
+        return Ok(());
+    }
+    let detail = format!(
+        "Values of the breakdown and intervals make more than {NUMBERS_MAX} numbers. \
+         Use longer intervals or a lower breakdown_limit."
+    );
+    Err(NodeError { field: "interval".to_owned(), detail })
+}
+
+/// A series of the answer: a rate for each interval.
+fn series(buckets: &Buckets, rates: &Rates, value: Option<Value>) -> Value {
+    let all = 0..buckets.len();
+    let rate = |bucket| rates.get(&bucket).copied().unwrap_or_default().percent();
+    let mut body = json!({
+        "count": buckets.len(),
+        "data": all.clone().map(rate).collect::<Vec<_>>(),
+        "days": all.clone().map(|bucket| buckets.day(bucket)).collect::<Vec<_>>(),
+        "labels": all.map(|bucket| buckets.label(bucket)).collect::<Vec<_>>(),
+    });
+    if let (Value::Object(fields), Some(value)) = (&mut body, value) {
+        fields.insert("breakdown_value".to_owned(), value);
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rate;
+
+    #[test]
+    fn rates_are_percents_with_two_decimals() {
+        for (converted, entered, expected) in
+            [(0, 0, 0.0), (0, 3, 0.0), (1, 3, 33.33), (2, 3, 66.67), (3, 3, 100.0), (1, 800, 0.13)]
+        {
+            assert_eq!(Rate { entered, converted }.percent(), expected);
+        }
+    }
+}

@@ -1,0 +1,738 @@
+//! Funnels beside a search through all attempts: random histories with merged persons and equal times, random
+//! queries over all options, before and after events are in files, and the persons behind every step.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TestServer;
+
+const QUERY: &str = "/api/projects/@current/query/";
+const LEGACY: &str = "/api/projects/@current/insights/funnel/";
+const HOUR: i64 = 3600;
+const DAY: i64 = 86_400;
+
+/// Berlin in winter, whose days the project has.
+const OFFSET: i64 = 3600;
+
+/// 2026-01-05, a Monday, at midnight UTC.
+const FIRST_DAY: i64 = 20_458;
+
+const IDS: usize = 24;
+
+/// The bit of the exclusion.
+const EXCLUDED: u32 = 1 << 20;
+
+/// One sent event.
+#[derive(Clone, Debug)]
+struct Event {
+    /// Seconds since 1970.
+    at: i64,
+    name: &'static str,
+    id: usize,
+    browser: Option<&'static str>,
+}
+
+impl Event {
+    fn sent(&self) -> Value {
+        let at = chrono::DateTime::from_timestamp(self.at, 0).expect("a time").to_rfc3339();
+        let mut properties = json!({});
+        if let Some(browser) = self.browser {
+            properties["$browser"] = json!(browser);
+        }
+        json!({"event": self.name, "distinct_id": format!("d{}", self.id), "timestamp": at,
+               "properties": properties})
+    }
+}
+
+/// What was sent, and whose ids belong together.
+struct World {
+    events: Vec<Event>,
+    /// The person of each id, as the least of its ids.
+    persons: Vec<usize>,
+}
+
+/// A server with the events of a random world, of which some persons were merged before and some after the
+/// events came.
+fn start(rng: &mut StdRng) -> (TestServer, World) {
+    let server = TestServer::start();
+    let zone = server.patch("/api/projects/@current/", &json!({"timezone": "Europe/Berlin"}));
+    assert_eq!(zone.status, 200, "{zone}");
+    let event = |_| Event {
+        // Whole hours, so that some times are equal.
+        at: FIRST_DAY * DAY + rng.random_range(0..12 * 24) * HOUR,
+        name: ["view", "view", "buy", "leave"][rng.random_range(0..4)],
+        id: rng.random_range(0..IDS),
+        browser: [None, Some(""), Some("Chrome"), Some("Firefox"), Some("Safari"), Some("Edge")]
+            [rng.random_range(0..6)],
+    };
+    let events: Vec<Event> = (0..320).map(event).collect();
+    let mut world = World { events, persons: (0..IDS).collect() };
+    let sent: Vec<Value> = world.events.iter().map(Event::sent).collect();
+    let (early, late) = sent.split_at(sent.len() / 2);
+    assert_eq!(server.capture(&json!(late)).status, 200);
+    let mut merges = Vec::new();
+    for anonymous in 0..IDS / 3 {
+        let user = rng.random_range(IDS / 3..IDS);
+        world.persons[anonymous] = user;
+        merges.push(json!({
+            "event": "$identify", "distinct_id": format!("d{user}"), "timestamp": "2026-02-20T00:00:00Z",
+            "properties": {"$anon_distinct_id": format!("d{anonymous}")},
+        }));
+    }
+    assert_eq!(server.capture(&json!(merges)).status, 200);
+    assert_eq!(server.capture(&json!(early)).status, 200);
+    (server, world)
+}
+
+/// A random query, and what is needed to compute its answer.
+#[derive(Clone, Debug)]
+struct Asked {
+    /// The name of each step, and whether it is of Chrome and Edge alone.
+    steps: Vec<(Option<&'static str>, bool)>,
+    order: &'static str,
+    viz: &'static str,
+    window_hours: i64,
+    /// Between which steps people may not leave.
+    exclusion: Option<(usize, usize)>,
+    /// By which attribution it is split.
+    split: Option<&'static str>,
+    attribution_step: usize,
+    between: (usize, usize),
+    from: i64,
+    to: i64,
+}
+
+/// Time, mask and value of the breakdown.
+type Row = (i64, u32, Option<&'static str>);
+
+impl Asked {
+    fn random(rng: &mut StdRng, viz: &'static str) -> Self {
+        let order = ["ordered", "ordered", "strict", "unordered"][rng.random_range(0..4)];
+        let count = rng.random_range(2..=if order == "unordered" { 3 } else { 4 });
+        let has_exclusion = rng.random_bool(0.3);
+        let mut step = |_| {
+            let name = match rng.random_range(0..8) {
+                0 if !has_exclusion => None,
+                1 | 2 if !has_exclusion => Some("leave"),
+                3 | 4 => Some("buy"),
+                _ => Some("view"),
+            };
+            (name, rng.random_bool(0.2))
+        };
+        let steps = (0..count).map(&mut step).collect();
+        let is_unordered = order == "unordered";
+        let mut pair = || {
+            let from = rng.random_range(0..count - 1);
+            (from, rng.random_range(from + 1..count))
+        };
+        let (exclusion, between) = (pair(), pair());
+        let from = FIRST_DAY + rng.random_range(0..6);
+        Self {
+            steps,
+            order,
+            viz,
+            window_hours: [1, 12, 48, 400][rng.random_range(0..4)],
+            exclusion: has_exclusion.then_some(if is_unordered {
+                (0, count - 1)
+            } else {
+                exclusion
+            }),
+            split: [
+                None,
+                Some("first_touch"),
+                Some("last_touch"),
+                Some("all_events"),
+                Some("step"),
+            ][rng.random_range(0..5)],
+            attribution_step: if is_unordered { 0 } else { rng.random_range(0..count) },
+            between,
+            from,
+            to: (from + rng.random_range(1..10)).min(FIRST_DAY + 12),
+        }
+    }
+
+    fn node(&self) -> Value {
+        let date = |day: i64| {
+            let day = chrono::DateTime::from_timestamp(day * DAY, 0).expect("a day");
+            day.format("%Y-%m-%d").to_string()
+        };
+        let step = |(name, is_filtered): &(Option<&str>, bool)| {
+            let filter = json!({"key": "$browser", "value": ["Chrome", "Edge"], "operator": "exact", "type": "event"});
+            let filters = if *is_filtered { vec![filter] } else { Vec::new() };
+            json!({"kind": "EventsNode", "event": name, "properties": filters})
+        };
+        let exclusions: Vec<Value> = self
+            .exclusion
+            .map(|(from, to)| {
+                json!({"kind": "EventsNode", "event": "leave", "funnelFromStep": from, "funnelToStep": to})
+            })
+            .into_iter()
+            .collect();
+        json!({
+            "kind": "FunnelsQuery",
+            "series": self.steps.iter().map(step).collect::<Vec<_>>(),
+            "dateRange": {"date_from": date(self.from), "date_to": date(self.to)},
+            "funnelsFilter": {
+                "funnelWindowInterval": self.window_hours, "funnelWindowIntervalUnit": "hour",
+                "funnelOrderType": self.order, "funnelVizType": self.viz, "exclusions": exclusions,
+                "breakdownAttributionType": self.split, "breakdownAttributionValue": self.attribution_step,
+                "funnelFromStep": self.between.0, "funnelToStep": self.between.1, "layout": "vertical",
+            },
+            "breakdownFilter": match self.split {
+                Some(_) => json!({"breakdown": "$browser", "breakdown_type": "event", "breakdown_limit": 2}),
+                None => json!({}),
+            },
+        })
+    }
+
+    fn mask(&self, event: &Event) -> u32 {
+        let is_chrome = matches!(event.browser, Some("Chrome" | "Edge"));
+        let is = |(name, is_filtered): &(Option<&str>, bool)| {
+            name.is_none_or(|name| name == event.name) && (!is_filtered || is_chrome)
+        };
+        let steps = self.steps.iter().enumerate().filter(|(_, step)| is(step));
+        let excluded = self.exclusion.filter(|_| event.name == "leave").map_or(0, |_| EXCLUDED);
+        steps.fold(excluded, |mask, (step, _)| mask | 1 << step)
+    }
+
+    /// The rows of each person in their order.
+    fn rows(&self, world: &World) -> BTreeMap<usize, Vec<Row>> {
+        let range = self.from * DAY - OFFSET..(self.to + 1) * DAY - OFFSET;
+        let mut rows: BTreeMap<usize, Vec<Row>> = BTreeMap::new();
+        for event in world.events.iter().filter(|event| range.contains(&event.at)) {
+            let mask = self.mask(event);
+            if mask != 0 || self.order == "strict" {
+                let value = event.browser.filter(|browser| !browser.is_empty());
+                rows.entry(world.persons[event.id]).or_default().push((event.at, mask, value));
+            }
+        }
+        rows.values_mut().for_each(|rows| rows.sort());
+        rows
+    }
+
+    /// The rows that count for each value.
+    fn by_value(&self, rows: &[Row]) -> Vec<(String, Vec<Row>)> {
+        let text = |value: &Option<&'static str>| value.unwrap_or_default().to_owned();
+        let mut values = rows.iter().filter_map(|row| row.2);
+        match self.split.filter(|_| self.viz != "time_to_convert") {
+            None => vec![(String::new(), rows.to_vec())],
+            Some("first_touch") => vec![(text(&values.next()), rows.to_vec())],
+            Some("last_touch") => vec![(text(&values.next_back()), rows.to_vec())],
+            Some("all_events") => {
+                let values: BTreeSet<_> = rows.iter().map(|row| row.2).collect();
+                let own = |value: &_| rows.iter().filter(|row| row.2 == *value).copied().collect();
+                values.iter().map(|value| (text(value), own(value))).collect()
+            }
+            Some(_) => {
+                let bit = 1 << self.attribution_step;
+                let of_step = rows.iter().filter(|row| row.1 & bit != 0);
+                let values: BTreeSet<_> = of_step.map(|row| row.2).collect();
+                let own = |value: &Option<&str>| {
+                    let row = |(at, mask, own): &Row| match own == value {
+                        true => (*at, *mask, *own),
+                        false => (*at, mask & !bit, *own),
+                    };
+                    let mut own: Vec<Row> = rows.iter().map(row).collect();
+                    own.sort_by_key(|row| (row.0, row.1));
+                    own
+                };
+                values.iter().map(|value| (text(value), own(value))).collect()
+            }
+        }
+    }
+
+    /// All attempts that begin within bounds, of any length, by the places of their rows.
+    fn attempts(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Vec<Vec<usize>> {
+        let (count, window) = (self.steps.len(), self.window_hours * HOUR);
+        let mut all: Vec<Vec<usize>> = Vec::new();
+        let mut open: Vec<(Vec<usize>, u32)> = vec![(Vec::new(), 0)];
+        while let Some((attempt, used)) = open.pop() {
+            for (place, row) in rows.iter().enumerate() {
+                let is_next = match attempt.last() {
+                    None => starts.contains(&row.0),
+                    Some(last) if self.order == "strict" => place == last + 1,
+                    Some(last) => !attempt.contains(&place) && row.0 >= rows[*last].0,
+                };
+                let is_late = attempt.first().is_some_and(|first| row.0 - rows[*first].0 > window);
+                if !is_next || is_late {
+                    continue;
+                }
+                let steps = match self.order {
+                    "unordered" => 0..count,
+                    _ => attempt.len()..(attempt.len() + 1).min(count),
+                };
+                for step in steps.filter(|step| row.1 >> step & 1 == 1 && used >> step & 1 == 0) {
+                    let longer = [attempt.as_slice(), &[place]].concat();
+                    all.push(longer.clone());
+                    open.push((longer, used | 1 << step));
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether somebody left in between; for attempts that go on also until the end of their window.
+    fn is_spoiled(&self, rows: &[Row], times: &[i64], is_over: bool) -> bool {
+        let Some((from, to)) = self.exclusion else { return false };
+        let mut leaves = rows.iter().filter(|row| row.1 & EXCLUDED != 0).map(|row| row.0);
+        leaves.any(|at| match (times.get(from), times.get(to)) {
+            (Some(after), Some(before)) => at > *after && at < *before,
+            (Some(after), None) => {
+                is_over && at > *after && at <= times[0] + self.window_hours * HOUR
+            }
+            _ => false,
+        })
+    }
+
+    /// The times of the attempt that counts.
+    fn walk(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Option<Vec<i64>> {
+        let all = self.attempts(rows, starts);
+        let furthest = all.iter().map(Vec::len).max()?;
+        let times =
+            |attempt: &Vec<usize>| -> Vec<i64> { attempt.iter().map(|at| rows[*at].0).collect() };
+        let longest = || all.iter().filter(|attempt| attempt.len() == furthest);
+        let mut best: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+        let candidates: Vec<Vec<i64>> = match self.order {
+            "ordered" => {
+                for own in longest().map(times).filter(|own| !self.is_spoiled(rows, own, false)) {
+                    let latest = best.entry(own[furthest - 1]).or_default();
+                    *latest = own.max(std::mem::take(latest));
+                }
+                best.into_values().collect()
+            }
+            "strict" => longest().map(times).collect(),
+            _ => {
+                let of = |first: usize| longest().filter(move |own| own[0] == first).map(times);
+                (0..rows.len()).filter_map(|first| of(first).min()).collect()
+            }
+        };
+        let clean = candidates.into_iter().filter(|own| !self.is_spoiled(rows, own, true));
+        clean.min_by_key(|own| (own[furthest - 1], Reverse(own.clone())))
+    }
+
+    /// The attempts that count of each person: person, value, times of steps.
+    fn found(&self, world: &World, starts: &RangeInclusive<i64>) -> Vec<(usize, String, Vec<i64>)> {
+        let mut found = Vec::new();
+        for (person, rows) in self.rows(world) {
+            for (value, rows) in self.by_value(&rows) {
+                found.extend(self.walk(&rows, starts).map(|times| (person, value, times)));
+            }
+        }
+        found
+    }
+
+    fn expected(&self, world: &World) -> Value {
+        match self.viz {
+            "steps" => self.expected_steps(world),
+            "trends" => self.expected_trends(world),
+            _ => self.expected_times(world),
+        }
+    }
+
+    fn expected_steps(&self, world: &World) -> Value {
+        let mut values: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
+        for (_, value, times) in self.found(world, &(i64::MIN..=i64::MAX)) {
+            values.entry(value).or_default().push(times);
+        }
+        let count =
+            |all: &[Vec<i64>], step: usize| all.iter().filter(|own| own.len() > step).count();
+        let body = |all: &[Vec<i64>]| -> Value {
+            let step = |step: usize| {
+                let time = |own: &Vec<i64>| Some(own.get(step)? - own[step.checked_sub(1)?]);
+                let mut times: Vec<i64> =
+                    all.iter().filter_map(time).filter(|time| *time > 0).collect();
+                times.sort_unstable();
+                let half = times.len() / 2;
+                let average = (!times.is_empty())
+                    .then(|| times.iter().sum::<i64>() as f64 / times.len() as f64);
+                let median = (!times.is_empty())
+                    .then(|| (times[half] + times[(times.len() - 1) / 2]) as f64 / 2.0);
+                json!([count(all, step), average, median])
+            };
+            (0..self.steps.len()).map(step).collect()
+        };
+        if self.split.is_none() {
+            return json!([[null, body(values.get("").map_or(&[][..], Vec::as_slice))]]);
+        }
+        let rank = |all: &[Vec<i64>]| -> Vec<usize> {
+            (0..self.steps.len()).rev().map(|step| count(all, step)).collect()
+        };
+        let mut values: Vec<(String, Vec<Vec<i64>>)> = values.into_iter().collect();
+        values.sort_by_key(|(value, all)| (Reverse(rank(all)), value.clone()));
+        let others = values.split_off(values.len().min(2));
+        if !others.is_empty() {
+            let others = others.into_iter().flat_map(|(_, all)| all).collect();
+            values.push(("Other".to_owned(), others));
+        }
+        values.iter().map(|(value, all)| json!([[value], body(all)])).collect()
+    }
+
+    fn expected_times(&self, world: &World) -> Value {
+        let (from, to) = self.between;
+        let found = self.found(world, &(i64::MIN..=i64::MAX));
+        let times: Vec<i64> =
+            found.iter().filter_map(|(.., times)| Some(times.get(to)? - times[from])).collect();
+        let (Some(min), Some(max)) = (times.iter().min(), times.iter().max()) else {
+            return json!({"bins": [], "average_conversion_time": null});
+        };
+        let count = (1..60).find(|bins: &usize| bins.pow(3) >= times.len()).expect("few") as i64;
+        let width = match (max - min + count - 1) / count {
+            0 => 60,
+            width => width,
+        };
+        let bin = |bin: i64| {
+            let start = min + bin * width;
+            let own = times.iter().filter(|time| (start..start + width).contains(*time)).count();
+            json!([start as f64, own])
+        };
+        let average = times.iter().sum::<i64>() as f64 / times.len() as f64;
+        json!({"bins": (0..=count).map(bin).collect::<Vec<_>>(),
+               "average_conversion_time": (average * 100.0).round() / 100.0})
+    }
+
+    fn day(day: i64) -> RangeInclusive<i64> {
+        day * DAY - OFFSET..=(day + 1) * DAY - OFFSET - 1
+    }
+
+    fn expected_trends(&self, world: &World) -> Value {
+        let (from, to) = self.between;
+        let days = usize::try_from(self.to - self.from + 1).expect("days");
+        let mut values: BTreeMap<String, Vec<(usize, usize)>> = BTreeMap::new();
+        for (at, day) in (self.from..=self.to).enumerate() {
+            for (_, value, times) in self.found(world, &Self::day(day)) {
+                if times.len() > from {
+                    let rates = values.entry(value).or_insert_with(|| vec![(0, 0); days]);
+                    rates[at].0 += 1;
+                    rates[at].1 += usize::from(times.len() > to);
+                }
+            }
+        }
+        let percent = |(entered, converted): &(usize, usize)| match entered {
+            0 => 0.0,
+            _ => (*converted as f64 / *entered as f64 * 10_000.0).round() / 100.0,
+        };
+        let body = |rates: &[(usize, usize)]| rates.iter().map(percent).collect::<Vec<f64>>();
+        if self.split.is_none() {
+            return json!([[null, body(values.get("").unwrap_or(&vec![(0, 0); days]))]]);
+        }
+        let sum = |rates: &[(usize, usize)]| {
+            rates.iter().fold((0, 0), |sum, own| (sum.0 + own.1, sum.1 + own.0))
+        };
+        let mut values: Vec<_> = values.into_iter().collect();
+        values.sort_by_key(|(value, rates)| (Reverse(sum(rates)), value.clone()));
+        let others = values.split_off(values.len().min(2));
+        if !others.is_empty() {
+            let total = |at: usize| {
+                others.iter().fold((0, 0), |sum, (_, own)| (sum.0 + own[at].0, sum.1 + own[at].1))
+            };
+            values.push(("Other".to_owned(), (0..days).map(total).collect()));
+        }
+        values.iter().map(|(value, rates)| json!([[value], body(rates)])).collect()
+    }
+
+    /// What the model says of an answer.
+    fn shape(&self, results: &Value) -> Value {
+        let list = || results.as_array().expect("a list");
+        let value = |of: &Value| of.get("breakdown_value").cloned().unwrap_or_default();
+        let steps = |steps: &Value| {
+            let steps = steps.as_array().expect("steps");
+            let step = |step: &Value| {
+                json!([
+                    step["count"],
+                    step["average_conversion_time"],
+                    step["median_conversion_time"]
+                ])
+            };
+            json!([value(&steps[0]), steps.iter().map(step).collect::<Vec<_>>()])
+        };
+        match (self.viz, self.split) {
+            ("steps", None) => json!([steps(results)]),
+            ("steps", Some(_)) => list().iter().map(steps).collect(),
+            ("trends", _) => list().iter().map(|own| json!([value(own), own["data"]])).collect(),
+            _ => results.clone(),
+        }
+    }
+}
+
+/// Equal, but for the rounding of numbers.
+fn is_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len()
+                && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_equal(a, b)))
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64().expect("finite"), b.as_f64().expect("finite"));
+            (a - b).abs() <= 0.011_f64.min(1e-9 * a.abs().max(1.0)) || (a - b).abs() < 1e-9
+        }
+        _ => a == b,
+    }
+}
+
+#[test]
+fn funnels_equal_a_search_through_all_attempts() {
+    let mut rng = StdRng::seed_from_u64(51);
+    let (server, world) = start(&mut rng);
+    let asked: Vec<(Asked, Value)> = (0..180)
+        .map(|at| Asked::random(&mut rng, ["steps", "steps", "trends", "time_to_convert"][at % 4]))
+        .map(|asked| (asked.clone(), asked.expected(&world)))
+        .collect();
+    for round in ["in memory", "in files"] {
+        for (asked, expected) in &asked {
+            let answer = server.post(QUERY, &json!({"query": asked.node()}));
+            assert_eq!(answer.status, 200, "{answer} {asked:?}");
+            let found = asked.shape(&answer.json()["results"]);
+            assert!(is_equal(&found, expected), "{round} {asked:?}\n{found}\n{expected}");
+        }
+        let flushed = server.weir(&["flush"]).output().expect("runs");
+        assert!(flushed.status.success(), "{flushed:?}");
+    }
+}
+
+/// The persons of an answer to an `ActorsQuery`.
+fn persons(server: &TestServer, world: &World, source: &Value) -> BTreeSet<usize> {
+    let query = json!({"kind": "ActorsQuery", "source": source, "select": ["actor"]});
+    let behind = server.post(QUERY, &json!({"query": query}));
+    assert_eq!(behind.status, 200, "{behind} {source}");
+    let behind = behind.json();
+    let rows = behind["results"].as_array().expect("rows");
+    let found: BTreeSet<usize> = rows.iter().map(|row| person(world, &row[0])).collect();
+    assert_eq!(found.len(), rows.len(), "each once");
+    found
+}
+
+fn person(world: &World, body: &Value) -> usize {
+    let id = body["distinct_ids"][0].as_str().expect("an id")[1..].parse::<usize>();
+    world.persons[id.expect("a number")]
+}
+
+#[test]
+fn the_persons_behind_steps_are_those_that_were_counted() {
+    let mut rng = StdRng::seed_from_u64(52);
+    let (server, world) = start(&mut rng);
+    for _ in 0..30 {
+        let asked = Asked::random(&mut rng, "steps");
+        let found = asked.found(&world, &(i64::MIN..=i64::MAX));
+        let results = server.post(QUERY, &json!({"query": asked.node()})).json()["results"].clone();
+        let funnels = match asked.split {
+            None => vec![results],
+            Some(_) => results.as_array().expect("values").clone(),
+        };
+        let name = |steps: &Value| steps[0]["breakdown_value"][0].as_str().map(str::to_owned);
+        let shown: Vec<Option<String>> = funnels.iter().map(name).collect();
+        for (steps, value) in funnels.iter().zip(&shown) {
+            let is_of = |own: &String| match value.as_deref() {
+                None => true,
+                Some("Other") => !shown.contains(&Some(own.clone())),
+                Some(value) => value == own,
+            };
+            for (at, step) in (1..).zip(steps.as_array().expect("steps")) {
+                let mut source = json!({"kind": "FunnelsActorsQuery", "source": asked.node(),
+                                        "funnelStepBreakdown": step.get("breakdown_value")});
+                let own = found.iter().filter(|(_, value, _)| is_of(value));
+                let reached = |is: &dyn Fn(usize) -> bool| -> BTreeSet<usize> {
+                    own.clone().filter(|found| is(found.2.len())).map(|found| found.0).collect()
+                };
+                source["funnelStep"] = json!(at);
+                let behind = persons(&server, &world, &source);
+                assert_eq!(behind, reached(&|steps| steps >= at), "{asked:?} {value:?} {at}");
+                if value.as_deref() != Some("Other") {
+                    assert_eq!(Some(behind.len() as u64), step["count"].as_u64());
+                }
+                if at == 1 {
+                    continue;
+                }
+                source["funnelStep"] = json!(-i64::try_from(at).expect("few"));
+                let behind = persons(&server, &world, &source);
+                assert_eq!(behind, reached(&|steps| steps == at - 1), "{asked:?} {value:?} -{at}");
+                source["funnelCustomSteps"] = json!([1, at]);
+                let behind = persons(&server, &world, &source);
+                assert_eq!(behind, reached(&|steps| steps == 1 || steps == at), "{asked:?}");
+            }
+        }
+    }
+    for _ in 0..15 {
+        let asked = Asked { split: None, ..Asked::random(&mut rng, "trends") };
+        let day = rng.random_range(asked.from..=asked.to);
+        let found = asked.found(&world, &Asked::day(day));
+        let start = chrono::DateTime::from_timestamp(day * DAY, 0).expect("a day");
+        for is_drop_off in [false, true] {
+            let source = json!({
+                "kind": "FunnelsActorsQuery", "source": asked.node(), "funnelTrendsDropOff": is_drop_off,
+                "funnelTrendsEntrancePeriodStart": start.format("%Y-%m-%d 00:00:00").to_string(),
+            });
+            let (from, to) = asked.between;
+            let is = |steps: usize| steps > from && is_drop_off == (steps <= to);
+            let expected = found.iter().filter(|found| is(found.2.len())).map(|found| found.0);
+            let behind = persons(&server, &world, &source);
+            assert_eq!(behind, expected.collect(), "{asked:?} {day} {is_drop_off}");
+        }
+    }
+}
+
+fn count(page: &Value) -> Option<u64> {
+    page["results"][0]["count"].as_u64()
+}
+
+#[test]
+fn older_clients_get_steps_and_follow_their_links() {
+    let mut rng = StdRng::seed_from_u64(53);
+    let (server, world) = start(&mut rng);
+    let events =
+        json!([{"id": "buy", "order": 1}, {"id": "view", "order": 0}, {"id": "view", "order": 2}]);
+    let base = json!({"insight": "FUNNELS", "events": events, "date_from": "2026-01-05", "date_to": "2026-01-30",
+                      "funnel_window_days": 9});
+    let with = |more: Value| {
+        let mut filter = base.clone();
+        filter.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        filter
+    };
+    let asked = Asked {
+        steps: vec![(Some("view"), false), (Some("buy"), false), (Some("view"), false)],
+        order: "ordered",
+        viz: "steps",
+        window_hours: 9 * 24,
+        exclusion: None,
+        split: None,
+        attribution_step: 0,
+        between: (0, 2),
+        from: FIRST_DAY,
+        to: FIRST_DAY + 25,
+    };
+    let steps = server.post(LEGACY, &base);
+    assert_eq!(steps.status, 200, "{steps}");
+    let steps = steps.json()["result"].clone();
+    let expected = asked.expected(&world);
+    assert!(is_equal(&asked.shape(&steps), &expected), "{steps} {expected}");
+    let names: Vec<_> = (0..3).map(|at| (&steps[at]["action_id"], &steps[at]["order"])).collect();
+    assert_eq!(json!(names), json!([["view", 0], ["buy", 1], ["view", 2]]));
+    let follow = |url: &Value| server.get(&format!("/{}", url.as_str().expect("a link"))).json();
+    for at in 0..3 {
+        assert_eq!(count(&follow(&steps[at]["converted_people_url"])), steps[at]["count"].as_u64());
+    }
+    assert_eq!(steps[0]["dropped_people_url"], Value::Null);
+    let dropped = count(&follow(&steps[2]["dropped_people_url"])).expect("a count");
+    let of = |at: usize| steps[at]["count"].as_u64().expect("a count");
+    assert_eq!(dropped, of(1) - of(2));
+
+    // Every value has its own links; the one of no value, too.
+    let split = with(json!({"breakdown": "$browser", "breakdown_limit": 2}));
+    let split = server.post(LEGACY, &split).json()["result"].clone();
+    assert_eq!(split.as_array().map(Vec::len), Some(3), "{split}");
+    for steps in split.as_array().unwrap() {
+        for step in steps.as_array().unwrap() {
+            let people = follow(&step["converted_people_url"]);
+            assert_eq!(count(&people), step["count"].as_u64(), "{step}");
+        }
+    }
+    let trend = server.post(LEGACY, &with(json!({"funnel_viz_type": "trends"}))).json();
+    let trend = &trend["result"][0];
+    assert_eq!((&trend["count"], &trend["days"][0]), (&json!(26), &json!("2026-01-05")));
+    let behind = follow(&trend["persons_urls"][0]["url"]);
+    let rate = trend["data"][0].as_f64().expect("a rate");
+    assert_eq!(count(&behind) == Some(0), rate == 0.0, "{behind} {rate}");
+
+    // Pages go on where there are more, under the older name, too.
+    let url = steps[0]["converted_people_url"].as_str().unwrap();
+    let query = url.split_once('?').unwrap().1;
+    let (mut seen, mut next) = (BTreeSet::new(), format!("/api/person/funnel/?{query}&limit=4"));
+    while !next.is_empty() {
+        let page = server.get(&next).json();
+        for own in page["results"][0]["people"].as_array().unwrap() {
+            assert!(seen.insert(person(&world, own)), "{own} twice");
+        }
+        next = page["next"].as_str().map(|url| url.replace(&server.url(), "")).unwrap_or_default();
+    }
+    assert_eq!(seen.len() as u64, of(0));
+    let path = format!("/{url}&format=csv");
+    let csv = server.get(&path);
+    assert_eq!(
+        (csv.status, csv.header("content-type")),
+        (200, Some("text/csv; charset=utf-8")),
+        "{csv}"
+    );
+
+    let persons = "/api/projects/@current/persons/funnel/";
+    for (more, attr) in [
+        (json!({}), "funnel_step"),
+        (json!({"funnel_step": -1}), "funnel_step"),
+        (json!({"funnel_step": 4}), "funnel_step"),
+        (json!({"funnel_step": "x"}), "funnel_step"),
+        (json!({"funnel_custom_steps": [0]}), "funnel_custom_steps"),
+        (json!({"funnel_viz_type": "trends"}), "drop_off"),
+        (json!({"funnel_viz_type": "trends", "drop_off": true}), "entrance_period_start"),
+        (
+            json!({"funnel_viz_type": "trends", "drop_off": true, "entrance_period_start": "1999-01-01"}),
+            "funnelTrendsEntrancePeriodStart",
+        ),
+        (json!({"insight": "TRENDS"}), "insight"),
+    ] {
+        let answer = server.post(persons, &with(more.clone()));
+        let told = answer.json();
+        assert_eq!((answer.status, &told["attr"]), (400, &json!(attr)), "{more} {told}");
+    }
+    let none = server.post(LEGACY, &json!({})).json();
+    assert_eq!(none["result"], json!([]), "no steps");
+}
+
+#[test]
+fn what_is_wrong_or_not_available_is_told_by_its_field() {
+    let mut rng = StdRng::seed_from_u64(54);
+    let server = TestServer::start();
+    let node = |options: Value| {
+        json!({"kind": "FunnelsQuery", "funnelsFilter": options,
+               "series": [{"kind": "EventsNode", "event": "a"}, {"kind": "EventsNode", "event": "b"}]})
+    };
+    let exclusion = |event: &str, from: usize, to: usize| json!({"exclusions": [{"event": event, "funnelFromStep": from, "funnelToStep": to}]});
+    for (options, attr) in [
+        (json!({"funnelWindowIntervalUnit": "year"}), "funnelWindowIntervalUnit"),
+        (json!({"funnelAggregateByHogQL": "1"}), "funnelAggregateByHogQL"),
+        (exclusion("a", 0, 1), "exclusions__0__event"),
+        (exclusion("x", 1, 1), "exclusions__0__funnelFromStep"),
+        (
+            json!({"funnelOrderType": "unordered", "breakdownAttributionType": "step", "breakdownAttributionValue": 1}),
+            "breakdownAttributionValue",
+        ),
+    ] {
+        let answer = server.post(QUERY, &json!({"query": node(options)}));
+        let told = answer.json();
+        let attr = json!(format!("query__funnelsFilter__{attr}"));
+        let expected = (400, &json!("validation_error"), &attr);
+        assert_eq!((answer.status, &told["type"], &told["attr"]), expected, "{told}");
+    }
+    let actors = |source: Value| {
+        let query = json!({"kind": "ActorsQuery", "source": source});
+        server.post(QUERY, &json!({"query": query})).json()
+    };
+    let step = |step: i64, more: Value| {
+        let mut node = node(json!({}));
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"kind": "FunnelsActorsQuery", "source": node, "funnelStep": step})
+    };
+    let attr = |told: Value| told["attr"].clone();
+    assert_eq!(attr(actors(step(-1, json!({})))), "query__funnelStep");
+    let groups = json!({"aggregation_group_type_index": 0});
+    assert_eq!(attr(actors(step(1, groups))), "query__aggregation_group_type_index");
+    let nobody = server.post(QUERY, &json!({"query": node(json!({}))})).json();
+    let counts = [&nobody["results"][0]["count"], &nobody["results"][1]["count"]];
+    assert_eq!(counts, [&json!(0), &json!(0)], "{nobody}");
+
+    // Another project sees nothing of it.
+    let (server, _) = start(&mut rng);
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).json();
+    let path = format!("/api/projects/{}/query/", other["id"]);
+    let query = json!({"kind": "FunnelsQuery", "series": [{"event": null}], "dateRange": {"date_from": "all"}});
+    let found = server.post(&path, &json!({"query": query})).json();
+    assert_eq!(found["results"][0]["count"], 0, "{found}");
+}
