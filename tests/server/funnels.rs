@@ -657,7 +657,11 @@ fn older_clients_get_steps_and_follow_their_links() {
     assert_eq!(seen.len() as u64, of(0));
     let path = format!("/{url}&format=csv");
     let csv = server.get(&path);
-    assert_eq!((csv.status, csv.header("content-type")), (200, Some("text/csv; charset=utf-8")), "{csv}");
+    assert_eq!(
+        (csv.status, csv.header("content-type")),
+        (200, Some("text/csv; charset=utf-8")),
+        "{csv}"
+    );
 
     let persons = "/api/projects/@current/persons/funnel/";
     for (more, attr) in [
@@ -717,7 +721,7 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         json!({"kind": "FunnelsActorsQuery", "source": node, "funnelStep": step})
     };
     let attr = |told: Value| told["attr"].clone();
-    assert_eq!(attr(actors(step(-1, json!({})))), "query__funnelStep");
+    assert_eq!(attr(actors(step(-1, json!({})))), "query__source__funnelStep");
     let groups = json!({"aggregation_group_type_index": 0});
     assert_eq!(attr(actors(step(1, groups))), "query__aggregation_group_type_index");
     let nobody = server.post(QUERY, &json!({"query": node(json!({}))})).json();
