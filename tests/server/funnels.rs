@@ -721,7 +721,7 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         json!({"kind": "FunnelsActorsQuery", "source": node, "funnelStep": step})
     };
     let attr = |told: Value| told["attr"].clone();
-    assert_eq!(attr(actors(step(-1, json!({})))), "query__funnelStep");
+    assert_eq!(attr(actors(step(-1, json!({})))), "query__source__funnelStep");
     let groups = json!({"aggregation_group_type_index": 0});
     assert_eq!(attr(actors(step(1, groups))), "query__aggregation_group_type_index");
     let nobody = server.post(QUERY, &json!({"query": node(json!({}))})).json();

@@ -33,7 +33,7 @@ const ABOUT: [&str; 9] = [
 ];
 
 /// A funnel of one step, and who came to it.
-const FUNNEL_STEP: &str = "events=%5B%7B%22id%22:%22buy%22%7D%5D&funnel_step=1";
+const FUNNEL_STEP: &str = "events=[{\"id\":\"buy\"}]&funnel_step=1";
 
 /// Endpoints of persons that belong to insights that do not exist.
 pub(crate) const INSIGHTS: [&str; 1] = ["P/persons/funnel/correlation/"];

@@ -121,12 +121,12 @@ fn other_kinds_are_refused_by_their_names() {
         assert!(told["detail"].as_str().is_some_and(|told| told.contains(words)), "{told}");
     };
     let series = json!([{"kind": "EventsNode", "event": "x"}]);
-    let funnel = json!({"kind": "FunnelsQuery", "series": series, "query": "SELECT 1"});
+    let experiment = json!({"kind": "ExperimentQuery", "series": series, "query": "SELECT 1"});
     for (query, name) in [
-        (funnel.clone(), "FunnelsQuery"),
+        (experiment.clone(), "ExperimentQuery"),
         (json!({"kind": "EventsQuery", "select": ["*"]}), "EventsQuery"),
-        (json!({"kind": "InsightVizNode", "source": funnel}), "FunnelsQuery"),
-        (json!({"kind": "DataVisualizationNode", "source": funnel}), "FunnelsQuery"),
+        (json!({"kind": "InsightVizNode", "source": experiment}), "ExperimentQuery"),
+        (json!({"kind": "DataVisualizationNode", "source": experiment}), "ExperimentQuery"),
         (json!({"kind": "DataVisualizationNode"}), "DataVisualizationNode"),
         (json!({"kind": "hogqlquery", "query": "SELECT 1"}), "hogqlquery"),
         (json!({"kind": "x".repeat(10_000)}), &"x".repeat(100)),
