@@ -50,6 +50,8 @@ use crate::ingest::Engines;
 use crate::ingest::Foundations;
 use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_keys;
+use crate::insights::cache::Answers;
+use crate::insights::jobs::Jobs;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
 use crate::maintenance::columns;
@@ -196,6 +198,10 @@ pub struct App {
     pub pipeline: Pipeline,
     /// The read path.
     pub engine: Engine,
+    /// The last answers to insights.
+    pub answers: Answers,
+    /// Insights that nobody waits for.
+    pub jobs: Jobs,
     /// Evaluates flags.
     pub evaluator: Evaluator,
     /// The GeoIP database, if the operator has set one.
@@ -343,6 +349,7 @@ impl App {
             metrics: Arc::clone(&metrics),
         };
         let evaluator = Evaluator::new(&engine, &metadata, &tasks, &cpu);
+        let answers = Answers::new(config.query.insight_cache_max_bytes.as_u64());
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
             config,
@@ -350,6 +357,8 @@ impl App {
             identities,
             pipeline,
             engine,
+            answers,
+            jobs: Jobs::default(),
             evaluator,
             places,
             tasks,

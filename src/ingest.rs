@@ -85,6 +85,7 @@ use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::storage::disk::Disk;
+use crate::storage::progress::Latest;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
@@ -155,6 +156,7 @@ struct Shared {
     skew_ignored_millis: u32,
     event_max_bytes: u32,
     published: watch::Receiver<Sequence>,
+    latest: Latest,
     health: Arc<Health>,
     room: DiskRoom,
     feedback: Feedback,
@@ -220,6 +222,7 @@ impl Pipeline {
             Arc::clone(&metrics),
             Arc::clone(&health),
         );
+        let latest = publisher.lock().latest();
         let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let files = wal.files();
         let max_age = config.ingest.ingestion_warnings_max_age;
@@ -279,6 +282,7 @@ impl Pipeline {
                 skew_ignored_millis: u32::try_from(skew).unwrap_or(u32::MAX),
                 event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
                 published,
+                latest,
                 health,
                 room,
                 feedback,
@@ -495,7 +499,8 @@ impl Pipeline {
     /// Progress of publication, for queries that wait for it (read-your-writes).
     pub fn progress(&self) -> Progress {
         let ready = self.shared.health.live();
-        Progress::Live { published: self.shared.published.clone(), ready }
+        let (published, latest) = (self.shared.published.clone(), self.shared.latest.clone());
+        Progress::Live { published, ready, latest }
     }
 
     /// Writes the ingestion warnings that are still in memory; called at shutdown.

@@ -2,6 +2,7 @@
 //! the identity store, and the shape of its answer. May not name HTTP: routes decode, call and encode.
 
 pub mod audience;
+pub mod cache;
 pub mod cohorts;
 pub mod columns;
 pub mod date_range;
@@ -12,6 +13,7 @@ pub mod formula;
 pub mod groups;
 pub mod insight;
 pub mod interval;
+pub mod jobs;
 pub mod legacy;
 pub mod node;
 pub mod paths;

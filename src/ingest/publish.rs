@@ -22,6 +22,7 @@ use crate::ingest::dedup::Window;
 use crate::ingest::health::Health;
 use crate::ingest::prepared::Prepared;
 use crate::ingest::projector::Projection;
+use crate::storage::progress::Latest;
 use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
@@ -54,6 +55,7 @@ pub(super) struct Publisher {
     projections: mpsc::Sender<Projection>,
     backlog: Backlog,
     published: watch::Sender<Sequence>,
+    latest: Latest,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
@@ -79,8 +81,19 @@ impl Publisher {
         let (published, watch) = watch::channel(Sequence(0));
         let mode = Mode::CatchingUp;
         let backlog = Backlog::new(BACKLOG_MAX_BYTES);
-        let publisher =
-            Self { mode, window, durable, store, projections, backlog, published, metrics, health };
+        let latest = Latest::default();
+        let publisher = Self {
+            mode,
+            window,
+            durable,
+            store,
+            projections,
+            backlog,
+            published,
+            latest,
+            metrics,
+            health,
+        };
         (Arc::new(Mutex::new(publisher)), watch)
     }
 
@@ -112,6 +125,12 @@ impl Publisher {
             let _ = self.projections.blocking_send(projection);
         }
         self.published.send_replace(sequence);
+        self.latest.note(project.0, sequence);
+    }
+
+    /// The newest published record of each project.
+    pub(super) fn latest(&self) -> Latest {
+        self.latest.clone()
     }
 
     /// Stops publication before the record at `sequence`.

@@ -74,6 +74,14 @@ impl Insight {
         }
     }
 
+    /// Counts a view of the events that it names, as every new answer does by itself.
+    pub fn note(&self, engine: &Engine, owner: &ProjectSettings) {
+        match self {
+            Self::Paths(_) => {}
+            Self::Trends(trends) => trends.note(engine, owner),
+        }
+    }
+
     /// Which of its actors the node `asked` asks for.
     ///
     /// # Errors

@@ -41,6 +41,7 @@ mod harness;
 mod hostile_sql;
 mod http2;
 mod identity;
+mod insight_cache;
 mod isolation;
 mod landing;
 mod lifecycle;

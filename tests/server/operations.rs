@@ -239,6 +239,8 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "P/persons/retention/", "", "", 404, "error"),
     ("GET", "P/persons/stickiness/", "", "", 404, "error"),
     ("GET", "P/persons/trends/", "entity_id=buy&entity_type=events", "", 200, "of_point"),
+    ("GET", "P/query/:id/", "", "", 404, "error"),
+    ("DELETE", "P/query/:id/", "", "", 404, "error"),
     ("GET", "P/insights/path/", "", "", 200, "paths"),
     ("POST", "P/insights/path/", "", "{}", 200, "paths"),
     ("GET", "P/insights/trend/", "", "", 200, "trend"),

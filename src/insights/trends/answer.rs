@@ -74,8 +74,7 @@ impl Trends {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        let names = self.series.iter().filter_map(|series| series.entity.event.as_deref());
-        engine.note_events_named(owner.project, names);
+        self.note(engine, owner);
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
         let mut periods = Vec::new();
@@ -106,6 +105,12 @@ impl Trends {
             }
         }
         Ok(shown)
+    }
+
+    /// Counts a view of the events that it names.
+    pub fn note(&self, engine: &Engine, owner: &ProjectSettings) {
+        let names = self.series.iter().filter_map(|series| series.entity.event.as_deref());
+        engine.note_events_named(owner.project, names);
     }
 
     /// Refuses what has too long an answer.
