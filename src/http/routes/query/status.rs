@@ -129,7 +129,7 @@ pub async fn cancel(app: &App, call: Call<Principal>) -> Result<Response, Proble
 }
 
 fn unknown() -> Problem {
-    Problem::not_found("There is no such query, or it ended too long ago.")
+    Problem::not_found("Not found.")
 }
 
 fn response(id: &str, status: &Status, owner: &ProjectSettings) -> Response {
