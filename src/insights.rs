@@ -2,6 +2,7 @@
 //! the identity store, and the shape of its answer. May not name HTTP: routes decode, call and encode.
 
 pub mod audience;
+pub mod breakdown;
 pub mod cache;
 pub mod cohorts;
 pub mod columns;

@@ -32,7 +32,7 @@ use crate::event::predicate::moment::Moment;
 use crate::event::predicate::operator::Operator;
 
 /// A predicate on one property of an event, a person or a group.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Predicate {
     /// The name of the property.
     pub key: Box<str>,
@@ -41,7 +41,7 @@ pub struct Predicate {
 }
 
 /// The test of a property, which may be absent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Test {
     /// The property is present; null counts.
     Set,
@@ -56,7 +56,7 @@ pub enum Test {
 }
 
 /// A condition on the value of a present property.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Condition {
     /// Equality of strings, or of truth values.
     Equal(Equality),
@@ -90,7 +90,7 @@ pub enum Condition {
 }
 
 /// How `exact` and `is_not` compare.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Equality {
     /// The truth of the value equals this. See [`Matching`] for when it applies.
     Truth(bool),

@@ -14,7 +14,9 @@ use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
+use crate::query::filter;
 use crate::query::matches;
+use crate::query::matches::Subjects;
 
 /// Filters that all must hold.
 #[derive(Clone, Debug, Default)]
@@ -75,13 +77,13 @@ impl Filters {
         let now = engine.now();
         let cohorts = engine.metadata().snapshot().cohort_set(project).cloned().unwrap_or_default();
         let in_cohort = memberships(Arc::clone(&cohorts), project, now);
-        Some(matches::condition(matches::Filters {
-            tree,
+        let subjects = Subjects {
             project,
             view: engine.identities().view(),
             in_cohort: Some(Box::new(in_cohort)),
             now,
-        }))
+        };
+        Some(filter::condition(tree, subjects))
     }
 }
 

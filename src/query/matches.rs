@@ -1,8 +1,9 @@
-//! `matches_filters(properties, person_id, ...)`: a tree of filters as a function of a plan. It asks the
-//! same predicates as flags do, so both always agree.
+//! `matches_filters(properties, person_id, ...)`: a tree of filters as a function of a plan, asked row by row. Where
+//! it is about persons alone, it is asked once for each person.
 
 use std::collections::BTreeSet;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
@@ -13,6 +14,7 @@ use arrow::datatypes::TimeUnit;
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::Expr;
+use parking_lot::Mutex;
 use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
@@ -54,18 +56,23 @@ const METADATA: [(&str, &str); 13] = [
 /// Columns with the keys of an event's groups, by the index of their type.
 pub const GROUPS: [&str; GROUP_TYPES_MAX] = ["group_0", "group_1", "group_2", "group_3", "group_4"];
 
+/// Columns that most filters look at.
+const PROPERTIES: &str = "properties";
+const PERSON: &str = "person_id";
+
+/// Most persons whose answers are kept; further ones are asked for each row. Some 6 MiB.
+const ANSWERS_MAX: usize = 1 << 18;
+
 /// The column of a part of an event's row, by the name that filters have for it.
 pub fn metadata_column(key: &str) -> Option<&'static str> {
     METADATA.iter().find(|(name, _)| *name == key).map(|(_, column)| *column)
 }
 
-/// What rows are asked.
-pub struct Filters {
-    /// The filters.
-    pub tree: Tree,
+/// What filters ask of besides rows.
+pub struct Subjects {
     /// The project of the rows.
     pub project: ProjectId,
-    /// Persons and groups, for filters on them.
+    /// Persons and groups.
     pub view: View,
     /// Answers for cohorts; without it nobody is in one.
     pub in_cohort: Option<InCohort>,
@@ -74,9 +81,14 @@ pub struct Filters {
 }
 
 /// The condition that the filters hold for an event, and its person and groups as of now.
-pub fn condition(filters: Filters) -> Expr {
-    let matches =
-        Matches { needles: needles(&filters.tree), columns: columns(&filters.tree), filters };
+pub(super) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
+    let matches = Matches {
+        needles: needles(&tree),
+        columns: columns(&tree),
+        answers: is_of_persons(&tree).then(Mutex::default),
+        tree,
+        subjects,
+    };
     let data_type = |name: &str| match name {
         "timestamp" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         _ => DataType::Utf8View,
@@ -87,11 +99,25 @@ pub fn condition(filters: Filters) -> Expr {
     })
 }
 
+/// Whether all filters of a tree ask of the person and nothing else; there is one at least.
+pub(super) fn is_of_persons(tree: &Tree) -> bool {
+    let filters = tree.filters();
+    !filters.is_empty() && filters.into_iter().all(asks_for_person)
+}
+
+fn asks_for_person(filter: &Filter) -> bool {
+    let is_property =
+        matches!(filter, Filter::Property { scope: Scope::Person | Scope::PersonMetadata, .. });
+    is_property || matches!(filter, Filter::Cohort { .. })
+}
+
+fn asks_for_properties(filter: &Filter) -> bool {
+    matches!(filter, Filter::Property { scope: Scope::Event, .. })
+}
+
 /// Keys that the properties of every row that matches have.
 fn needles(tree: &Tree) -> Vec<KeyFinder> {
-    let is_of_event =
-        |filter: &&Filter| matches!(filter, Filter::Property { scope: Scope::Event, .. });
-    if !tree.filters().iter().all(is_of_event) {
+    if !tree.filters().into_iter().all(asks_for_properties) {
         return Vec::new();
     }
     tree.required_keys().into_iter().filter_map(KeyFinder::new).collect()
@@ -99,9 +125,11 @@ fn needles(tree: &Tree) -> Vec<KeyFinder> {
 
 /// The columns that filters look at, each once.
 fn columns(tree: &Tree) -> Vec<&'static str> {
-    let mut columns = vec!["properties", "person_id"];
+    let mut columns = Vec::new();
     for filter in tree.filters() {
         let column = match filter {
+            Filter::Property { scope: Scope::Event, .. } => Some(PROPERTIES),
+            filter if asks_for_person(filter) => Some(PERSON),
             Filter::Property { scope: Scope::Group(Some(index)), .. } => {
                 GROUPS.get(usize::from(*index)).copied()
             }
@@ -112,14 +140,18 @@ fn columns(tree: &Tree) -> Vec<&'static str> {
         };
         columns.extend(column.filter(|column| !columns.contains(column)));
     }
-    columns
+    // A condition on no column has no rows.
+    if columns.is_empty() { vec![PERSON] } else { columns }
 }
 
 struct Matches {
-    filters: Filters,
+    tree: Tree,
+    subjects: Arc<Subjects>,
     needles: Vec<KeyFinder>,
     /// Names of the columns of a row.
     columns: Vec<&'static str>,
+    /// Whether the filters hold for a person, where they ask of nothing else.
+    answers: Option<Mutex<HashMap<Uuid, bool>>>,
 }
 
 /// Persons and groups that were looked up. The rows of a batch often have few.
@@ -148,34 +180,65 @@ struct Row<'r> {
 
 impl Matches {
     fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray, IdentityError> {
+        match &self.answers {
+            Some(answers) => self.keep_persons(columns, answers),
+            None => self.keep_rows(columns),
+        }
+    }
+
+    /// The rows of persons for whom the filters hold.
+    fn keep_persons(
+        &self,
+        columns: &[ArrayRef],
+        answers: &Mutex<HashMap<Uuid, bool>>,
+    ) -> Result<BooleanArray, IdentityError> {
+        let ids = self.texts(columns, PERSON);
+        let ids: Vec<Uuid> =
+            ids.map(|id| id.and_then(|id| Uuid::try_parse(id).ok()).unwrap_or_default()).collect();
+        let known: Vec<Option<bool>> = {
+            let answers = answers.lock();
+            ids.iter().map(|id| answers.get(id).copied()).collect()
+        };
+        let mut found: HashMap<Uuid, bool> = HashMap::new();
+        let nobody = Known::default();
+        for (id, _) in ids.iter().zip(&known).filter(|(_, answer)| answer.is_none()) {
+            if found.contains_key(id) {
+                continue;
+            }
+            let (person, event) = (self.person(*id)?, Map::new());
+            let row = Row { columns, at: 0, event, person: person.as_ref(), known: &nobody };
+            found.insert(*id, self.tree.holds(&mut |filter| self.holds(filter, &row)));
+        }
+        let kept =
+            ids.iter().zip(known).map(|(id, answer)| answer.or_else(|| found.get(id).copied()));
+        let kept: Vec<bool> = kept.map(|answer| answer.unwrap_or(false)).collect();
+        let mut answers = answers.lock();
+        let room = ANSWERS_MAX.saturating_sub(answers.len());
+        answers.extend(found.into_iter().take(room));
+        Ok(BooleanArray::from(kept))
+    }
+
+    fn keep_rows(&self, columns: &[ArrayRef]) -> Result<BooleanArray, IdentityError> {
         let mut known = Known::default();
-        let filters = self.filters.tree.filters();
-        let asks_for_person = filters.iter().any(|filter| {
-            matches!(
-                filter,
-                Filter::Cohort { .. }
-                    | Filter::Property { scope: Scope::Person | Scope::PersonMetadata, .. }
-            )
-        });
+        let filters = self.tree.filters();
+        let is_of_persons = filters.iter().copied().any(asks_for_person);
         let groups = filters.iter().filter_map(|filter| match filter {
             Filter::Property { scope: Scope::Group(index), .. } => *index,
             _ => None,
         });
         let groups: BTreeSet<u8> = groups.collect();
-        let texts = |name: &str| {
-            let texts = self.column(columns, name).and_then(|column| column.as_string_view_opt());
-            texts.into_iter().flatten()
-        };
         let rows = columns.first().map_or(0, |column| column.len());
         let mut kept = Vec::with_capacity(rows);
-        for (at, (text, person)) in texts("properties").zip(texts("person_id")).enumerate() {
-            let (text, person) = (text.unwrap_or("{}"), person.unwrap_or_default());
+        for at in 0..rows {
+            let text = self.text(columns, at, PROPERTIES).unwrap_or("{}");
             if !self.needles.iter().all(|needle| needle.may_be_in(text.as_bytes())) {
                 kept.push(false);
                 continue;
             }
-            if asks_for_person && !known.persons.contains_key(person) {
-                known.persons.insert(person.to_owned(), self.person(person)?);
+            let person = self.text(columns, at, PERSON).unwrap_or_default();
+            if is_of_persons && !known.persons.contains_key(person) {
+                let found = Uuid::try_parse(person).ok().map(|id| self.person(id)).transpose()?;
+                known.persons.insert(person.to_owned(), found.flatten());
             }
             for index in &groups {
                 self.look_up_group(&mut known, *index, self.group_key(columns, at, *index))?;
@@ -183,14 +246,14 @@ impl Matches {
             let event = json::read(text.as_bytes()).unwrap_or_default();
             let person = known.persons.get(person).and_then(Option::as_ref);
             let row = Row { columns, at, event, person, known: &known };
-            kept.push(self.filters.tree.holds(&mut |filter| self.holds(filter, &row)));
+            kept.push(self.tree.holds(&mut |filter| self.holds(filter, &row)));
         }
         Ok(BooleanArray::from(kept))
     }
 
     /// Whether a filter holds for an event, its person and its groups, if it has such.
     fn holds(&self, filter: &Filter, row: &Row<'_>) -> bool {
-        let now = self.filters.now;
+        let now = self.subjects.now;
         match filter {
             Filter::Property { scope: Scope::Event, predicate } => {
                 predicate.matches(&row.event, now)
@@ -214,7 +277,7 @@ impl Matches {
                 predicate.matches_value(value, now)
             }
             Filter::Cohort { id, membership } => {
-                let (view, in_cohort) = (&self.filters.view, self.filters.in_cohort.as_ref());
+                let (view, in_cohort) = (&self.subjects.view, self.subjects.in_cohort.as_ref());
                 let person = in_cohort.zip(row.person);
                 let is_in = person.is_some_and(|(is_in, own)| is_in(view, *id, own));
                 is_in == (*membership == Membership::In)
@@ -246,10 +309,18 @@ impl Matches {
         self.text(columns, at, GROUPS.get(usize::from(index))?)
     }
 
+    fn texts<'c>(
+        &self,
+        columns: &'c [ArrayRef],
+        name: &str,
+    ) -> impl Iterator<Item = Option<&'c str>> + use<'c> {
+        let texts = self.column(columns, name).and_then(|column| column.as_string_view_opt());
+        texts.into_iter().flatten()
+    }
+
     /// A person, if there is one with this id.
-    fn person(&self, id: &str) -> Result<Option<Person>, IdentityError> {
-        let Ok(uuid) = Uuid::try_parse(id) else { return Ok(None) };
-        self.filters.view.person_by_uuid(self.filters.project, uuid)
+    fn person(&self, id: Uuid) -> Result<Option<Person>, IdentityError> {
+        self.subjects.view.person_by_uuid(self.subjects.project, id)
     }
 
     fn look_up_group(
@@ -261,7 +332,7 @@ impl Matches {
         if let (Some(key), Some(groups)) = (key, known.groups.get_mut(usize::from(index)))
             && !groups.contains_key(key)
         {
-            let group = self.filters.view.group(self.filters.project, index, key)?;
+            let group = self.subjects.view.group(self.subjects.project, index, key)?;
             groups.insert(key.to_owned(), group);
         }
         Ok(())

@@ -82,8 +82,8 @@ const OPERATORS: [&str; 36] = [
     "not_in",
 ];
 
-/// Keys of rows, with the usual kind of their values; some keys are hard to quote.
-const KEYS: [(&str, Kind); 8] = [
+/// Keys of rows, with the usual kind of their values; some keys are hard to quote, and some have columns of events.
+const KEYS: [(&str, Kind); 15] = [
     ("name", Kind::Text),
     ("na.me", Kind::Text),
     ("count", Kind::Number),
@@ -92,6 +92,13 @@ const KEYS: [(&str, Kind); 8] = [
     ("since", Kind::Date),
     ("$version", Kind::Version),
     ("quo'te \"d\"", Kind::List),
+    ("$browser", Kind::Text),
+    ("price", Kind::Number),
+    ("$is_server", Kind::Truth),
+    ("$feature_flag_response", Kind::Truth),
+    ("$app_build", Kind::Date),
+    ("$app_version", Kind::Version),
+    ("$os_version", Kind::Date),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

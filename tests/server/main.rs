@@ -38,6 +38,7 @@ mod fuzz;
 mod geoip;
 mod groups;
 mod harness;
+mod hogql;
 mod hostile_sql;
 mod http2;
 mod identity;

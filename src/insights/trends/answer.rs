@@ -17,9 +17,11 @@ use serde_json::json;
 
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::SEPARATOR;
+use crate::insights::breakdown::in_cohort;
 use crate::insights::columns::texts;
 use crate::insights::date_range::DateRange;
-use crate::insights::filters::Filters;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Interval;
@@ -28,7 +30,6 @@ use crate::insights::selection::buckets;
 use crate::insights::series::Math;
 use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
-use crate::insights::trends::Breakdown;
 use crate::insights::trends::Compare;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
@@ -36,7 +37,6 @@ use crate::insights::trends::plan::BREAKDOWN;
 use crate::insights::trends::plan::BUCKET;
 use crate::insights::trends::plan::NULL;
 use crate::insights::trends::plan::OTHER;
-use crate::insights::trends::plan::SEPARATOR;
 use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::VALUE;
@@ -353,16 +353,6 @@ fn within(values: DataFrame, top: &[String], is_more: bool) -> Result<DataFrame,
     let values = values.select(vec![ident(BUCKET), value.alias(BREAKDOWN), ident(VALUE)])?;
     let keys = vec![ident(BUCKET), ident(BREAKDOWN)];
     Ok(values.aggregate(keys, vec![sum(ident(VALUE)).alias(VALUE)])?)
-}
-
-/// The filters, and that the person is in a cohort.
-pub(super) fn in_cohort(filters: &Filters, cohort: Option<i64>) -> Result<Filters, NodeError> {
-    let mut filters = filters.clone();
-    if let Some(id) = cohort {
-        let filter = json!([{"key": "id", "type": "cohort", "value": id}]);
-        filters.add(&filter, "breakdownFilter.breakdown")?;
-    }
-    Ok(filters)
 }
 
 /// Value of the breakdown, bucket and number of each row.

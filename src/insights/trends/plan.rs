@@ -34,6 +34,7 @@ use datafusion::prelude::lit;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::insights::breakdown::SEPARATOR;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
@@ -54,9 +55,6 @@ pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";
 
 /// The value of a breakdown that stands for all beyond the limit (PostHog's).
 pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
-
-/// Between the values of several properties.
-pub(super) const SEPARATOR: &str = "\u{1f}";
 
 /// Columns of plans.
 pub(super) const BUCKET: &str = "bucket";

@@ -1,0 +1,192 @@
+//! A tree of filters as a condition of a plan: [`condition`].
+//!
+//! A filter on a property of events that has a column reads the column. A filter on persons alone is asked once for
+//! each person. What is left is asked row by row of the JSON text ([`matches`]). All of them ask the predicates
+//! that flags ask, so that they always agree.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::BooleanArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Float64Type;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::when;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::event::predicate::Condition;
+use crate::event::predicate::Equality;
+use crate::event::predicate::Predicate;
+use crate::event::predicate::Test;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
+use crate::event::predicate::tree::Tree;
+use crate::event::schema::PROMOTED;
+use crate::event::schema::PropertyType;
+use crate::event::schema::TEXT_OF_SCALARS;
+use crate::event::schema::promoted_column_name;
+use crate::query::condition;
+use crate::query::matches;
+use crate::query::matches::Subjects;
+
+/// The condition that a tree of filters holds for an event, and its person and groups as of now. It is true or
+/// false, never null.
+pub fn condition(tree: Tree, subjects: Subjects) -> Expr {
+    compiled(tree, &Arc::new(subjects))
+}
+
+fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
+    match tree {
+        Tree::All(trees) => joined(trees, Tree::All, subjects)
+            .into_iter()
+            .reduce(Expr::and)
+            .unwrap_or_else(|| lit(true)),
+        // A group without values restricts nothing, whatever its type.
+        Tree::Any(trees) => joined(trees, Tree::Any, subjects)
+            .into_iter()
+            .reduce(Expr::or)
+            .unwrap_or_else(|| lit(true)),
+        Tree::Leaf { filter: Filter::Property { scope: Scope::Event, predicate }, negated } => {
+            let holds = of_event(predicate, subjects);
+            if negated { !holds } else { holds }
+        }
+        leaf @ Tree::Leaf { .. } => matches::condition(leaf, Arc::clone(subjects)),
+    }
+}
+
+/// The conditions of a group. Those that need each row's JSON text are one, so that a text is read once; and so are
+/// those of persons, so that each person is.
+fn joined(
+    trees: Vec<Tree>,
+    join: impl Fn(Vec<Tree>) -> Tree,
+    subjects: &Arc<Subjects>,
+) -> Vec<Expr> {
+    let (mut conditions, mut of_persons, mut of_texts) = (Vec::new(), Vec::new(), Vec::new());
+    for tree in trees {
+        match &tree {
+            _ if matches::is_of_persons(&tree) => of_persons.push(tree),
+            Tree::Leaf { filter: Filter::Property { scope: Scope::Event, predicate }, .. }
+                if promoted(&predicate.key).is_none() =>
+            {
+                of_texts.push(tree);
+            }
+            _ => conditions.push(compiled(tree, subjects)),
+        }
+    }
+    for trees in [of_persons, of_texts] {
+        if !trees.is_empty() {
+            conditions.push(matches::condition(join(trees), Arc::clone(subjects)));
+        }
+    }
+    conditions
+}
+
+fn promoted(key: &str) -> Option<PropertyType> {
+    PROMOTED.iter().find(|(own, _)| *own == key).map(|(_, kind)| *kind)
+}
+
+/// A predicate on a property of the event.
+fn of_event(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
+    let Some(kind) = promoted(&predicate.key).filter(|kind| is_told_by(*kind, &predicate)) else {
+        return of_text(predicate, subjects);
+    };
+    let column = promoted_column_name(&predicate.key);
+    let is_there = ident(column.as_str()).is_not_null();
+    let (predicate, now) = (Arc::new(predicate), subjects.now);
+    let of_column = of_column(&column, kind, Arc::clone(&predicate), now);
+    let otherwise = match without_column(kind, &predicate) {
+        Some(holds) => lit(holds),
+        None => of_text(Arc::unwrap_or_clone(predicate), subjects),
+    };
+    // Where it is not there, `of_column` would be the answer for null.
+    when(is_there, of_column.clone()).otherwise(otherwise).unwrap_or(of_column)
+}
+
+fn of_text(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
+    let filter = Filter::Property { scope: Scope::Event, predicate };
+    matches::condition(Tree::Leaf { filter, negated: false }, Arc::clone(subjects))
+}
+
+/// Whether the value of the column says what the value in the JSON text would.
+fn is_told_by(kind: PropertyType, predicate: &Predicate) -> bool {
+    match (&predicate.test, kind) {
+        (Test::Set | Test::NotSet | Test::Never, _) => true,
+        // A column of scalars does not tell what a time is: a text, or a number.
+        (Test::Is(test) | Test::IsNot(test), PropertyType::Text) => {
+            !matches!(test, Condition::Date(..)) || !TEXT_OF_SCALARS.contains(&&*predicate.key)
+        }
+        // Nor one of numbers how they are written.
+        (Test::Is(test) | Test::IsNot(test), PropertyType::Double) => {
+            matches!(test, Condition::Number(..) | Condition::Between { .. })
+        }
+        (Test::Is(_) | Test::IsNot(_), PropertyType::Boolean) => true,
+    }
+}
+
+/// What holds where the column is null: there is no property, or one of another type, which is in the JSON text
+/// only. `None` if that matters.
+fn without_column(kind: PropertyType, predicate: &Predicate) -> Option<bool> {
+    // What no other JSON value is written as.
+    let is_text = |text: &str| {
+        let is_word = matches!(text, "true" | "false" | "null");
+        !is_word && !text.starts_with(|first: char| matches!(first, '[' | '{' | '-' | '0'..='9'))
+    };
+    let is_of_texts = |condition: &Condition| match condition {
+        Condition::Equal(Equality::Text(text)) => is_text(text),
+        Condition::Equal(Equality::AnyOf(texts)) => texts.iter().all(|text| is_text(text)),
+        _ => false,
+    };
+    match &predicate.test {
+        Test::Never => Some(false),
+        Test::Is(condition) if kind == PropertyType::Text && is_of_texts(condition) => Some(false),
+        Test::IsNot(condition) if kind == PropertyType::Text && is_of_texts(condition) => {
+            Some(true)
+        }
+        _ => None,
+    }
+}
+
+/// The predicate on the values of a column.
+fn of_column(name: &str, kind: PropertyType, predicate: Arc<Predicate>, now: UnixMicros) -> Expr {
+    let data_type = match kind {
+        PropertyType::Text => DataType::Utf8View,
+        PropertyType::Double => DataType::Float64,
+        PropertyType::Boolean => DataType::Boolean,
+    };
+    condition::condition("matches_column", &[(name, data_type)], move |columns| {
+        let holds = |value: Option<Value>| predicate.matches_value(value.as_ref(), now);
+        Ok(match columns {
+            [column, ..] => kept(column, kind, holds),
+            [] => BooleanArray::new_null(0),
+        })
+    })
+}
+
+fn kept(
+    column: &ArrayRef,
+    kind: PropertyType,
+    holds: impl Fn(Option<Value>) -> bool,
+) -> BooleanArray {
+    let kept: Option<Vec<bool>> = match kind {
+        PropertyType::Text => column.as_string_view_opt().map(|texts| {
+            // The rows of a batch have few different texts.
+            let mut known: HashMap<Option<&str>, bool> = HashMap::new();
+            let of = |text: Option<&str>| holds(text.map(Value::from));
+            texts.iter().map(|text| *known.entry(text).or_insert_with(|| of(text))).collect()
+        }),
+        PropertyType::Double => column
+            .as_primitive_opt::<Float64Type>()
+            .map(|numbers| numbers.iter().map(|number| holds(number.map(Value::from))).collect()),
+        PropertyType::Boolean => column
+            .as_boolean_opt()
+            .map(|truths| truths.iter().map(|truth| holds(truth.map(Value::from))).collect()),
+    };
+    // The types of the columns are those of the table.
+    BooleanArray::from(kept.unwrap_or_else(|| vec![false; column.len()]))
+}
