@@ -300,8 +300,7 @@ impl App {
         let (clock_and_metrics, has_events) = ((&clock, &*metrics), has_events(&store, &wal));
         let metadata = open_metadata(&data_dir, clock_and_metrics, has_events, policy).await?;
         note_lost_rows(&store, &wal, &metrics).await?;
-        let threads = config.ingest.decode_threads.unwrap_or_else(cores);
-        let cpu = CpuPool::new("decode", threads)?;
+        let cpu = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
         let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
         let engines = Engines {
             places: places.clone().map_or(Places::Unknown, Places::Database),
@@ -348,18 +347,16 @@ impl App {
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
-        let evaluator = Evaluator::new(&engine, &metadata, &tasks, &cpu);
-        let answers = Answers::new(config.query.insight_cache_max_bytes.as_u64());
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
+            answers: Answers::new(config.query.insight_cache_max_bytes.as_u64()),
+            jobs: Jobs::default(),
+            evaluator: Evaluator::new(&engine, &metadata, &tasks.0, &cpu),
             config,
             metadata,
             identities,
             pipeline,
             engine,
-            answers,
-            jobs: Jobs::default(),
-            evaluator,
             places,
             tasks,
             cpu,

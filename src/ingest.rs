@@ -46,7 +46,6 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
-use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::clock::Clock;
@@ -76,6 +75,7 @@ use crate::ingest::prepared::EventOutcome;
 use crate::ingest::projector::Projector;
 use crate::ingest::projector::Targets;
 use crate::ingest::projector::log_again::LogAgain;
+use crate::ingest::publish::Published;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
 use crate::ingest::request::CaptureRequest;
@@ -85,7 +85,6 @@ use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::storage::disk::Disk;
-use crate::storage::progress::Latest;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
@@ -155,8 +154,7 @@ struct Shared {
     wal_max_bytes: u64,
     skew_ignored_millis: u32,
     event_max_bytes: u32,
-    published: watch::Receiver<Sequence>,
-    latest: Latest,
+    published: Published,
     health: Arc<Health>,
     room: DiskRoom,
     feedback: Feedback,
@@ -222,7 +220,6 @@ impl Pipeline {
             Arc::clone(&metrics),
             Arc::clone(&health),
         );
-        let latest = publisher.lock().latest();
         let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let files = wal.files();
         let max_age = config.ingest.ingestion_warnings_max_age;
@@ -282,7 +279,6 @@ impl Pipeline {
                 skew_ignored_millis: u32::try_from(skew).unwrap_or(u32::MAX),
                 event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
                 published,
-                latest,
                 health,
                 room,
                 feedback,
@@ -493,14 +489,14 @@ impl Pipeline {
     /// Highest published log sequence. A snapshot taken from now on has all rows up to it. For persons,
     /// a reader also waits until the identity store has applied it.
     pub fn published(&self) -> Sequence {
-        *self.shared.published.borrow()
+        *self.shared.published.sequence.borrow()
     }
 
     /// Progress of publication, for queries that wait for it (read-your-writes).
     pub fn progress(&self) -> Progress {
         let ready = self.shared.health.live();
-        let (published, latest) = (self.shared.published.clone(), self.shared.latest.clone());
-        Progress::Live { published, ready, latest }
+        let Published { sequence, latest } = self.shared.published.clone();
+        Progress::Live { published: sequence, ready, latest }
     }
 
     /// Writes the ingestion warnings that are still in memory; called at shutdown.

@@ -60,6 +60,15 @@ pub(super) struct Publisher {
     health: Arc<Health>,
 }
 
+/// How far publication is.
+#[derive(Clone, Debug)]
+pub(super) struct Published {
+    /// The newest published record.
+    pub(super) sequence: watch::Receiver<Sequence>,
+    /// That of each project.
+    pub(super) latest: Latest,
+}
+
 /// Which effects of a record are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
@@ -77,11 +86,11 @@ impl Publisher {
         projections: mpsc::Sender<Projection>,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
-    ) -> (Arc<Mutex<Self>>, watch::Receiver<Sequence>) {
-        let (published, watch) = watch::channel(Sequence(0));
+    ) -> (Arc<Mutex<Self>>, Published) {
+        let (sender, sequence) = watch::channel(Sequence(0));
+        let published = Published { sequence, latest: Latest::default() };
         let mode = Mode::CatchingUp;
         let backlog = Backlog::new(BACKLOG_MAX_BYTES);
-        let latest = Latest::default();
         let publisher = Self {
             mode,
             window,
@@ -89,12 +98,12 @@ impl Publisher {
             store,
             projections,
             backlog,
-            published,
-            latest,
+            published: sender,
+            latest: published.latest.clone(),
             metrics,
             health,
         };
-        (Arc::new(Mutex::new(publisher)), watch)
+        (Arc::new(Mutex::new(publisher)), published)
     }
 
     /// Publishes the record at `sequence`, or stops. Blocks while the projector is far behind.
@@ -126,11 +135,6 @@ impl Publisher {
         }
         self.published.send_replace(sequence);
         self.latest.note(project.0, sequence);
-    }
-
-    /// The newest published record of each project.
-    pub(super) fn latest(&self) -> Latest {
-        self.latest.clone()
     }
 
     /// Stops publication before the record at `sequence`.

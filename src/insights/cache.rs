@@ -223,6 +223,8 @@ impl Uses {
                     |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
                 let is_by_date = text("operator").starts_with("is_date");
                 self.now |= is_by_date && !fields.get("value").is_some_and(is_date);
+                // An expression may be anything.
+                self.now |= text("type") == "hogql";
                 // The short form of a filter has its operator in the key.
                 self.now |= fields.keys().any(|key| key.contains("__is_date"));
                 self.cohorts |= text("type") == "cohort" || text("breakdown_type") == "cohort";
