@@ -50,6 +50,8 @@ use crate::ingest::Engines;
 use crate::ingest::Foundations;
 use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_keys;
+use crate::insights::cache::Answers;
+use crate::insights::jobs::Jobs;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
 use crate::maintenance::columns;
@@ -196,6 +198,10 @@ pub struct App {
     pub pipeline: Pipeline,
     /// The read path.
     pub engine: Engine,
+    /// The last answers to insights.
+    pub answers: Answers,
+    /// Insights that nobody waits for.
+    pub jobs: Jobs,
     /// Evaluates flags.
     pub evaluator: Evaluator,
     /// The GeoIP database, if the operator has set one.
@@ -294,8 +300,7 @@ impl App {
         let (clock_and_metrics, has_events) = ((&clock, &*metrics), has_events(&store, &wal));
         let metadata = open_metadata(&data_dir, clock_and_metrics, has_events, policy).await?;
         note_lost_rows(&store, &wal, &metrics).await?;
-        let threads = config.ingest.decode_threads.unwrap_or_else(cores);
-        let cpu = CpuPool::new("decode", threads)?;
+        let cpu = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
         let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
         let engines = Engines {
             places: places.clone().map_or(Places::Unknown, Places::Database),
@@ -342,15 +347,16 @@ impl App {
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
-        let evaluator = Evaluator::new(&engine, &metadata, &tasks, &cpu);
         let (config, tasks) = (Arc::new(config), TasksHandle(tasks));
         Ok(Self {
+            answers: Answers::new(config.query.insight_cache_max_bytes.as_u64()),
+            jobs: Jobs::default(),
+            evaluator: Evaluator::new(&engine, &metadata, &tasks.0, &cpu),
             config,
             metadata,
             identities,
             pipeline,
             engine,
-            evaluator,
             places,
             tasks,
             cpu,

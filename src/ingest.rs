@@ -46,7 +46,6 @@ use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
-use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::clock::Clock;
@@ -76,6 +75,7 @@ use crate::ingest::prepared::EventOutcome;
 use crate::ingest::projector::Projector;
 use crate::ingest::projector::Targets;
 use crate::ingest::projector::log_again::LogAgain;
+use crate::ingest::publish::Published;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
 use crate::ingest::request::CaptureRequest;
@@ -154,7 +154,7 @@ struct Shared {
     wal_max_bytes: u64,
     skew_ignored_millis: u32,
     event_max_bytes: u32,
-    published: watch::Receiver<Sequence>,
+    published: Published,
     health: Arc<Health>,
     room: DiskRoom,
     feedback: Feedback,
@@ -489,13 +489,14 @@ impl Pipeline {
     /// Highest published log sequence. A snapshot taken from now on has all rows up to it. For persons,
     /// a reader also waits until the identity store has applied it.
     pub fn published(&self) -> Sequence {
-        *self.shared.published.borrow()
+        *self.shared.published.sequence.borrow()
     }
 
     /// Progress of publication, for queries that wait for it (read-your-writes).
     pub fn progress(&self) -> Progress {
         let ready = self.shared.health.live();
-        Progress::Live { published: self.shared.published.clone(), ready }
+        let Published { sequence, latest } = self.shared.published.clone();
+        Progress::Live { published: sequence, ready, latest }
     }
 
     /// Writes the ingestion warnings that are still in memory; called at shutdown.

@@ -3,6 +3,7 @@
 
 pub mod audience;
 pub mod breakdown;
+pub mod cache;
 pub mod cohorts;
 pub mod columns;
 pub mod compare;
@@ -15,6 +16,7 @@ pub mod funnels;
 pub mod groups;
 pub mod insight;
 pub mod interval;
+pub mod jobs;
 pub mod legacy;
 pub mod lifecycle;
 pub mod node;

@@ -74,8 +74,9 @@
 //!    someone whom [`http::auth`] let through, and decodes a typed request for [`insights`], for
 //!    [`query::people`], or for [`query::engine::Engine::sql`].
 //! 2. [`insights`] has the product questions: lists of events ([`insights::events`]), of groups and of
-//!    definitions, timelines, sizes of cohorts and audiences. Each makes a plan over the tables of a
-//!    [`query::view::View`], and the shape of its answer.
+//!    definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
+//!    tables of a [`query::view::View`], and the shape of its answer. [`insights::cache`] keeps answers while they
+//!    are right.
 //! 3. [`query::engine::Engine::wait`] waits until persons and definitions are as of the newest record
 //!    published before the call.
 //! 4. [`query::engine::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of

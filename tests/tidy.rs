@@ -36,7 +36,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "app",
-        "clock config error evaluation event geoip identity ingest maintenance metadata query storage \
+        "clock config error evaluation event geoip identity ingest insights maintenance metadata query storage \
          tasks telemetry",
     ),
     (

@@ -34,6 +34,10 @@ pub struct QueryConfig {
     /// Minimum number of persons in a project before column files are written [range: 1 to 1000000000000]
     #[arg(long, env = "WEIR_PERSON_COLUMNS_PERSONS_MIN", default_value_t = 65_536, value_parser = number(1_u64, 1_000_000_000_000))]
     pub person_columns_persons_min: u64,
+    /// Memory for the last answers to insights, which are given again while nothing that they depend on has
+    /// changed; with 0B none is kept [range: 0B to 1PiB]
+    #[arg(long, env = "WEIR_INSIGHT_CACHE_MAX_BYTES", default_value = "32MiB", value_parser = bytes("0B", "1PiB"))]
+    pub insight_cache_max_bytes: ByteSize,
     /// Queries that run at once; further queries wait. SQL queries leave one slot to lists of persons, and
     /// one personal API key may use less than half of the slots for SQL and as many for lists [range: 1 to
     /// 10000]

@@ -240,6 +240,8 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/ingestion_warnings/",    "ingestion_warning:read", of_project!(ingestion_warnings::list)),
 
     at("POST",      "P/query/",                 "query:read",            of_project!(query::query)).own_rendering().analytics(),
+    at("GET",       "P/query/:id/",             "query:read",            of_project!(query::status::retrieve)),
+    at("DELETE",    "P/query/:id/",             "query:read",            of_project!(query::status::cancel)),
 ];
 
 /// The parameter with which a list of flags depends on the time of the last call, which comes from events.

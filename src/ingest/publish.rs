@@ -23,6 +23,7 @@ use crate::ingest::health::Health;
 use crate::ingest::prepared::Prepared;
 use crate::ingest::projector::Projection;
 use crate::storage::exact::ExactColumns;
+use crate::storage::progress::Latest;
 use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
@@ -55,8 +56,18 @@ pub(super) struct Publisher {
     projections: mpsc::Sender<Projection>,
     backlog: Backlog,
     published: watch::Sender<Sequence>,
+    latest: Latest,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+}
+
+/// How far publication is.
+#[derive(Clone, Debug)]
+pub(super) struct Published {
+    /// The newest published record.
+    pub(super) sequence: watch::Receiver<Sequence>,
+    /// That of each project.
+    pub(super) latest: Latest,
 }
 
 /// Which effects of a record are missing.
@@ -76,13 +87,24 @@ impl Publisher {
         projections: mpsc::Sender<Projection>,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
-    ) -> (Arc<Mutex<Self>>, watch::Receiver<Sequence>) {
-        let (published, watch) = watch::channel(Sequence(0));
+    ) -> (Arc<Mutex<Self>>, Published) {
+        let (sender, sequence) = watch::channel(Sequence(0));
+        let published = Published { sequence, latest: Latest::default() };
         let mode = Mode::CatchingUp;
         let backlog = Backlog::new(BACKLOG_MAX_BYTES);
-        let publisher =
-            Self { mode, window, durable, store, projections, backlog, published, metrics, health };
-        (Arc::new(Mutex::new(publisher)), watch)
+        let publisher = Self {
+            mode,
+            window,
+            durable,
+            store,
+            projections,
+            backlog,
+            published: sender,
+            latest: published.latest.clone(),
+            metrics,
+            health,
+        };
+        (Arc::new(Mutex::new(publisher)), published)
     }
 
     /// Publishes the record at `sequence`, or stops. Blocks while the projector is far behind.
@@ -114,6 +136,7 @@ impl Publisher {
             let _ = self.projections.blocking_send(projection);
         }
         self.published.send_replace(sequence);
+        self.latest.note(project.0, sequence);
     }
 
     /// Stops publication before the record at `sequence`.

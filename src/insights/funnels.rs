@@ -52,4 +52,10 @@ impl Funnels {
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
+
+    /// The names of the events that it is about.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        let entities = self.steps.iter().chain(&self.exclusions);
+        entities.filter_map(|entity| entity.event.as_deref())
+    }
 }

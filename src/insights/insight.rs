@@ -119,6 +119,19 @@ impl Insight {
         }
     }
 
+    /// Counts a view of the events that it names, as every new answer does by itself.
+    pub fn note(&self, engine: &Engine, owner: &ProjectSettings) {
+        let project = owner.project;
+        match self {
+            Self::Funnels(funnels) => engine.note_events_named(project, funnels.events()),
+            Self::Lifecycle(lifecycle) => engine.note_events_named(project, lifecycle.events()),
+            Self::Paths(_) => {}
+            Self::Retention(retention) => engine.note_events_named(project, retention.events()),
+            Self::Stickiness(stickiness) => engine.note_events_named(project, stickiness.events()),
+            Self::Trends(trends) => engine.note_events_named(project, trends.events()),
+        }
+    }
+
     /// Which of its actors the node `asked` asks for.
     ///
     /// # Errors

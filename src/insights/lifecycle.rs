@@ -63,6 +63,11 @@ impl Lifecycle {
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
+
+    /// The names of the events that it is about.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        self.series.entity.event.as_deref().into_iter()
+    }
 }
 
 #[cfg(test)]

@@ -105,6 +105,12 @@ impl Retention {
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
+
+    /// The names of the events that it is about.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        let entities = [&self.target, &self.returning].into_iter();
+        entities.filter_map(|entity| entity.event.as_deref())
+    }
 }
 
 /// The interval of rows and cells.

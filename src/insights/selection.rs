@@ -189,6 +189,25 @@ impl Dates {
         interval: Interval,
     ) -> Result<DateRange, InsightError> {
         let now = engine.now();
+        let range = self.range_at(now, owner, interval)?;
+        if self.from.as_deref() != Some("all") {
+            return Ok(range);
+        }
+        let first = first_event(engine, view).await?.unwrap_or(now);
+        Ok(range.since(first.min(range.to)))
+    }
+
+    /// The range as of a time, where `all` begins in 1970.
+    ///
+    /// # Errors
+    ///
+    /// A date is malformed; see [`InsightError`].
+    pub fn range_at(
+        &self,
+        now: UnixMicros,
+        owner: &ProjectSettings,
+        interval: Interval,
+    ) -> Result<DateRange, InsightError> {
         let parameters = Parameters {
             from: self.from.as_deref(),
             to: self.to.as_deref(),
@@ -200,12 +219,7 @@ impl Dates {
             field: format!("dateRange.{name}"),
             detail: "Expected a date, or a span such as -7d.".to_owned(),
         };
-        let range = parameters.range(zone(owner)?, now).map_err(wrong)?;
-        if self.from.as_deref() != Some("all") {
-            return Ok(range);
-        }
-        let first = first_event(engine, view).await?.unwrap_or(now);
-        Ok(range.since(first.min(range.to)))
+        Ok(parameters.range(zone(owner)?, now).map_err(wrong)?)
     }
 
     /// The intervals of the range.

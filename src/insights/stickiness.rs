@@ -106,6 +106,11 @@ impl Stickiness {
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
+
+    /// The names of the events that it is about.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        self.series.iter().filter_map(|own| own.series.entity.event.as_deref())
+    }
 }
 
 fn criteria(options: &Node<'_>) -> Result<Option<Criteria>, NodeError> {

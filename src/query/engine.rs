@@ -243,7 +243,7 @@ impl Engine {
     pub async fn wait(&self) -> Result<(), QueryError> {
         let Shared { settings, sources, .. } = &*self.shared;
         let limit = settings.query_timeout;
-        let Progress::Live { published, ready } = &sources.progress else { return Ok(()) };
+        let Progress::Live { published, ready, .. } = &sources.progress else { return Ok(()) };
         let is_ready = *ready.borrow();
         if !is_ready {
             let mut ready = ready.clone();
@@ -339,6 +339,15 @@ impl Engine {
     /// The most rows of an answer.
     pub fn rows_max(&self) -> usize {
         self.shared.settings.query_rows_max
+    }
+
+    /// The newest change of a project's events, persons and groups: as long as it stays the same, so do these. 0
+    /// without one since the start. [`Engine::wait`] waits for every change that this has told.
+    pub fn latest_of(&self, project: ProjectId) -> u64 {
+        match &self.shared.sources.progress {
+            Progress::Live { latest, .. } => latest.of(project.0).0,
+            Progress::Still => 0,
+        }
     }
 
     /// The time of the server's clock.

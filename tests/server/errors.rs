@@ -304,6 +304,8 @@ fn every_endpoint_of_persons_and_queries_counts_for_their_limit() {
     for (line, method, path) in endpoints_of_nothing() {
         let is_one = |begin: &&str| line.path.starts_with(*begin);
         let (is_of_many, is_of_few) = (many.iter().any(is_one), few.iter().any(is_one));
+        // To ask again and again whether a query is answered reads no events.
+        let is_of_many = is_of_many && line.path != "P/query/:id/";
         if is_of_many || (is_of_few && method == "GET") {
             let answer = send(&server, method, &path, &[], "");
             match is_of_many {

@@ -270,6 +270,9 @@ const HARM: &str = r#"{
     "person_id": "PERSON", "role_id": "ROLE", "stage": "archived", "payload": {"operation": "update_status", "value": false}
 }"#;
 
+/// Queries that are answered later are in memory, so there are none after a restart; see `insight_cache`.
+const LATER: &str = "P/query/:id/";
+
 fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
     TABLE.iter().filter(|line| line.path.starts_with("P/"))
 }
@@ -277,7 +280,8 @@ fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
 /// Endpoints that read.
 fn answering() -> impl Iterator<Item = &'static Endpoint> {
     let is_there = |line: &&Endpoint| !INSIGHTS.contains(&line.path);
-    endpoints().filter(is_there).filter(|line| line.methods().any(|method| method == "GET"))
+    let endpoints = endpoints().filter(is_there).filter(|line| line.path != LATER);
+    endpoints.filter(|line| line.methods().any(|method| method == "GET"))
 }
 
 /// The responses of all reading endpoints of a project.
@@ -430,7 +434,7 @@ fn ids_lead_nowhere(server: &TestServer, (me, you): (&Owner, &Owner), round: &st
                 _ => false,
             };
             assert!(is_nothing, "{case}: {answer}");
-            if method == "GET" {
+            if method == "GET" && line.path != LATER {
                 let own = server.get(&me.path(line.path, me));
                 assert_eq!(own.status, 200, "{case}: {own}");
                 assert!(!you.shows_in(&own), "{case}: {own}");

@@ -45,6 +45,7 @@ mod hogql;
 mod hostile_sql;
 mod http2;
 mod identity;
+mod insight_cache;
 mod isolation;
 mod landing;
 mod lifecycle;

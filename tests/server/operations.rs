@@ -264,6 +264,8 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "P/persons/trends/", "entity_id=buy&entity_type=events", "", 200, "of_point"),
     ("GET", "P/insights/retention/", "", "", 200, "retention"),
     ("POST", "P/insights/retention/", "", "{}", 200, "retention"),
+    ("GET", "P/query/:id/", "", "", 404, "error"),
+    ("DELETE", "P/query/:id/", "", "", 404, "error"),
     ("GET", "P/insights/path/", "", "", 200, "paths"),
     ("POST", "P/insights/path/", "", "{}", 200, "paths"),
     ("GET", "P/insights/funnel/", FUNNEL_STEP, "", 200, "funnel"),

@@ -120,6 +120,7 @@ impl Owner {
             ("feature_flags/:id", flag.clone()),
             ("persons/:id", text(&person["id"])),
             ("property_definitions/:id", property),
+            ("query/:id", format!("of-{secret}")),
             ("role_access/:access", text(&access["id"])),
             ("scheduled_changes/:id", text(&change["id"])),
             ("versions/:version", "1".to_owned()),

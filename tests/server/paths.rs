@@ -290,7 +290,7 @@ impl Asked {
             .filter(|edge| self.least.is_none_or(|least| edge.2 >= least))
             .filter(|edge| self.most.is_none_or(|most| edge.2 <= most))
             .collect();
-        shown.sort_by(|a, b| b.2.cmp(&a.2));
+        shown.sort_by_key(|edge| std::cmp::Reverse(edge.2));
         shown.truncate(self.edges.unwrap_or(50));
         let mut reached: BTreeSet<String> = BTreeSet::new();
         for _ in 0..10 {
@@ -377,9 +377,9 @@ fn the_persons_behind_steps_are_those_who_took_them() {
         for row in behind.json()["results"].as_array().expect("rows") {
             let id = row[0]["distinct_ids"][0].as_str().expect("an id")[1..].parse::<usize>();
             let person = world.persons[id.expect("a number")].to_string();
-            assert!(found.insert(person, row[1].as_f64().expect("a number") as usize).is_none());
+            assert!(found.insert(person, row[1].as_f64().expect("a number")).is_none());
         }
-        let mut expected: BTreeMap<String, usize> = BTreeMap::new();
+        let mut expected: BTreeMap<String, f64> = BTreeMap::new();
         for (person, path) in &paths {
             let nodes: Vec<String> =
                 path.iter().zip(1..).map(|(step, place)| node(place, &step.1)).collect();
@@ -393,7 +393,7 @@ fn the_persons_behind_steps_are_those_who_took_them() {
                 (None, None, None) => nodes.len() - 1,
             };
             if times > 0 {
-                *expected.entry(person.clone()).or_default() += times;
+                *expected.entry(person.clone()).or_default() += times as f64;
             }
         }
         assert_eq!(found, expected, "{asked:?} {from:?} {to:?} {dropoff:?}");

@@ -2,6 +2,8 @@
 //! format; other nodes are insights.
 
 pub(in crate::http::routes) mod insight;
+mod refresh;
+pub mod status;
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -19,6 +21,8 @@ use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::query::refresh::Refresh;
+use crate::http::routes::query::refresh::client_query_id;
 use crate::query::error::QueryError;
 use crate::query::paging::page_of;
 use crate::query::placeholders::filled;
@@ -42,6 +46,10 @@ struct Question {
     query: Asked,
     /// The project, for commands of the operator; requests with a key have it in their path.
     project: Option<i64>,
+    /// How an answer to an insight is obtained.
+    refresh: Refresh,
+    /// The name under which the client will ask for one that comes later.
+    id: Option<String>,
     /// Format of the response; `None` for a node, whose response has a fixed format.
     format: Option<Format>,
 }
@@ -60,7 +68,10 @@ enum Asked {
 pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let question = read(call.request).await?;
     match &question.query {
-        Asked::Insight(kind, node) => insight::answer(app, &call.asker, (kind, node)).await,
+        Asked::Insight(kind, node) => {
+            let how = (question.refresh, question.id);
+            insight::answer(app, &call.asker, (kind, node), how).await
+        }
         Asked::Sql(sql) => answer(app, call.asker.project.id, sql, question.format).await,
     }
 }
@@ -87,6 +98,7 @@ async fn read(request: Request) -> Result<Question, Problem> {
     let mut fields = Fields::read(request).await?;
     fields.require("query")?;
     let project = fields.nullable_integer("project")?.flatten();
+    let (refresh, id) = (Refresh::read(&mut fields)?, client_query_id(&mut fields)?);
     if let Some(Value::Object(_)) = fields.peek("query") {
         let node = fields.value("query")?.unwrap_or_default();
         let (kind, inner) = insight::unwrapped(&node);
@@ -94,13 +106,13 @@ async fn read(request: Request) -> Result<Question, Problem> {
             Some(kind) => Asked::Insight(kind.to_owned(), inner.clone()),
             None => Asked::Sql(sql_of(inner)?),
         };
-        return Ok(Question { query, project, format: None });
+        return Ok(Question { query, project, refresh, id, format: None });
     }
     let query = fields.text("query")?.unwrap_or_default();
     let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
     let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
     let format = known.map_or(Format::Json, |(_, format)| format);
-    Ok(Question { query: Asked::Sql(query), project, format: Some(format) })
+    Ok(Question { query: Asked::Sql(query), project, refresh, id, format: Some(format) })
 }
 
 /// The SQL of a node: of a `HogQLQuery`, or of the one in a `DataVisualizationNode`. Other nodes are

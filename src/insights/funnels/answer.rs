@@ -138,9 +138,7 @@ impl Funnels {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
-        let entities = self.steps.iter().chain(&self.exclusions);
-        let names = entities.filter_map(|entity| entity.event.as_deref());
-        engine.note_events_named(owner.project, names);
+        engine.note_events_named(owner.project, self.events());
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         match self.shown {

@@ -51,8 +51,7 @@ impl Lifecycle {
         (view, owner): (&View, &ProjectSettings),
         intervals: &Buckets,
     ) -> Result<DataFrame, InsightError> {
-        let names = self.series.entity.event.as_deref();
-        engine.note_events_named(owner.project, names.into_iter());
+        engine.note_events_named(owner.project, self.events());
         let too_many = |error: TooManyBuckets| NodeError {
             field: "dateRange".to_owned(),
             detail: error.to_string(),

@@ -49,9 +49,7 @@ impl Retention {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Folded, InsightError> {
-        let names = [&self.target, &self.returning];
-        let names = names.into_iter().filter_map(|entity| entity.event.as_deref());
-        engine.note_events_named(owner.project, names);
+        engine.note_events_named(owner.project, self.events());
         let view = engine.view(owner.project).await?;
         let intervals = self.intervals(engine, (&view, owner)).await?;
         let plan = self.plan(engine, (&view, owner), &intervals).await?;

@@ -33,8 +33,7 @@ impl Stickiness {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        let names = self.series.iter().filter_map(|own| own.series.entity.event.as_deref());
-        engine.note_events_named(owner.project, names);
+        engine.note_events_named(owner.project, self.events());
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
         let mut numbers = 0_usize;

@@ -72,8 +72,7 @@ impl Trends {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        let names = self.series.iter().filter_map(|series| series.entity.event.as_deref());
-        engine.note_events_named(owner.project, names);
+        engine.note_events_named(owner.project, self.events());
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
         let mut periods = Vec::new();
@@ -104,6 +103,11 @@ impl Trends {
             }
         }
         Ok(shown)
+    }
+
+    /// The names of the events that it is about.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        self.series.iter().filter_map(|series| series.entity.event.as_deref())
     }
 
     /// Refuses what has too long an answer.

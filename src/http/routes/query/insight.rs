@@ -1,9 +1,11 @@
-//! Insights by nodes: `{"query": {"kind": "TrendsQuery", ...}}`, and the persons behind their points. Every query
-//! is answered when it is asked, whatever `refresh` says, and no answer comes from a cache.
+//! Insights by nodes: `{"query": {"kind": "TrendsQuery", ...}}`, and the persons behind their points. Answers to
+//! insights may be kept ones, and may be computed while the client does not wait; the persons are always looked for.
 
 use hyper::StatusCode;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::app::App;
 use crate::http::auth::Principal;
@@ -12,9 +14,13 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
+use crate::http::routes::query::refresh::Refresh;
+use crate::http::routes::query::status;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::cache::Answer;
+use crate::insights::cache::Key;
 use crate::insights::insight::Insight;
 use crate::insights::insight::KINDS;
 use crate::insights::node::Node;
@@ -61,25 +67,75 @@ pub(super) fn is_insight(kind: &str) -> bool {
     KINDS.contains(&kind) || SOURCES.contains(&kind) || kind == "ActorsQuery"
 }
 
-/// The answer to an insight, or the persons behind a point of one.
+/// An answer to an insight as clients get it.
+#[derive(Debug, Serialize)]
+pub(super) struct AnswerBody<'a> {
+    results: &'a RawValue,
+    timezone: &'a str,
+    timings: [(); 0],
+    #[serde(rename = "hasMore")]
+    has_more: bool,
+    is_cached: bool,
+    last_refresh: String,
+    next_allowed_client_refresh: String,
+    cache_key: String,
+    error: Option<()>,
+    query_status: Option<()>,
+}
+
+impl<'a> AnswerBody<'a> {
+    pub(super) fn new(
+        key: Key,
+        answer: &'a Answer,
+        owner: &'a ProjectSettings,
+        is_cached: bool,
+    ) -> Self {
+        Self {
+            results: &answer.results,
+            timezone: &owner.timezone,
+            timings: [],
+            has_more: false,
+            is_cached,
+            last_refresh: answer.at.to_rfc3339(),
+            next_allowed_client_refresh: answer.at.to_rfc3339(),
+            cache_key: key.to_string(),
+            error: None,
+            query_status: None,
+        }
+    }
+}
+
+/// The answer to an insight, or the persons behind a point of one. `id` is the name under which the client will
+/// ask for an answer that comes later.
 pub(super) async fn answer(
     app: &App,
     asker: &Principal,
     (kind, node): (&str, &Value),
+    (refresh, id): (Refresh, Option<String>),
 ) -> Result<Response, Problem> {
     if kind == "ActorsQuery" || SOURCES.contains(&kind) {
         return actors(app, asker, (kind, node)).await;
     }
     let settings = settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
-    let results = app.engine.within_time(insight.answer(&app.engine, &settings)).await;
-    let results = results.map_err(query::problem)?.map_err(problem)?;
-    let body = json!({
-        "results": results, "timezone": settings.timezone, "timings": [], "hasMore": false,
-        "is_cached": false, "last_refresh": app.clock.now().to_rfc3339(), "error": null,
-        "query_status": null,
-    });
-    Ok(Response::json(StatusCode::OK, &body))
+    let key = Key::of(node, &settings, app.clock.now());
+    if refresh.takes_kept()
+        && let Some(answer) = app.answers.get(&key, &app.engine, settings.project)
+    {
+        insight.note(&app.engine, &settings);
+        return Ok(Response::json(StatusCode::OK, &AnswerBody::new(key, &answer, &settings, true)));
+    }
+    if refresh == Refresh::ForceCache {
+        let body = json!({"cache_key": key.to_string(), "query_status": null});
+        return Ok(Response::json(StatusCode::OK, &body));
+    }
+    if refresh.is_later() {
+        return status::begin(app, asker, (key, node.clone(), insight), (id, settings));
+    }
+    let computing = app.answers.compute((&key, node, &insight), &app.engine, &settings);
+    let answer = app.engine.within_time(computing).await;
+    let answer = answer.map_err(query::problem)?.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &AnswerBody::new(key, &answer, &settings, false)))
 }
 
 /// What an insight depends on besides its request.

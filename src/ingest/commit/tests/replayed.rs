@@ -98,7 +98,7 @@ fn restart(runtime: &Runtime, disk: &SimDisk) -> Restarted {
         wal,
         store,
         publisher,
-        published,
+        published: published.sequence,
         _derivations: inbox,
         rereader: Rereader { decoding, metadata },
         holes: Holes { identities, metrics },

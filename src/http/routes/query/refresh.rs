@@ -1,0 +1,117 @@
+//! How an answer is obtained: the fields `refresh`, `async` and `client_query_id` of a query.
+
+use serde_json::Value;
+
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::insights::jobs::ID_MAX_BYTES;
+
+/// The wire names.
+const NAMES: [(&str, Refresh); 6] = [
+    ("blocking", Refresh::Blocking),
+    ("force_blocking", Refresh::ForceBlocking),
+    ("force_cache", Refresh::ForceCache),
+    ("async", Refresh::Async),
+    // A kept answer is never out of date, so there is nothing to be lazy about.
+    ("lazy_async", Refresh::Async),
+    ("force_async", Refresh::ForceAsync),
+];
+
+/// How an answer is obtained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Refresh {
+    /// The kept one if it is still right, else a new one.
+    #[default]
+    Blocking,
+    /// A new one.
+    ForceBlocking,
+    /// The kept one or none.
+    ForceCache,
+    /// The kept one if it is still right, else a new one later.
+    Async,
+    /// A new one later.
+    ForceAsync,
+}
+
+impl Refresh {
+    /// Reads `refresh`, and `async` of older clients.
+    pub(super) fn read(fields: &mut Fields) -> Result<Self, Problem> {
+        let is_async = matches!(fields.nullable_value("async"), Some(Some(Value::Bool(true))));
+        let otherwise = if is_async { Self::Async } else { Self::Blocking };
+        match fields.nullable_value("refresh").flatten() {
+            None | Some(Value::Bool(false)) => Ok(otherwise),
+            Some(Value::Bool(true)) => Ok(Self::ForceBlocking),
+            Some(value) => {
+                let known = NAMES.iter().find(|(name, _)| value.as_str() == Some(*name));
+                let detail =
+                    || format!("Expected one of {}.", NAMES.map(|(name, _)| name).join(", "));
+                let wrong = || refused("refresh", "invalid_choice", detail());
+                known.map(|(_, refresh)| *refresh).ok_or_else(wrong)
+            }
+        }
+    }
+
+    /// Whether a kept answer will do.
+    pub(super) fn takes_kept(self) -> bool {
+        matches!(self, Self::Blocking | Self::ForceCache | Self::Async)
+    }
+
+    /// Whether a new answer is computed while the client does not wait.
+    pub(super) fn is_later(self) -> bool {
+        matches!(self, Self::Async | Self::ForceAsync)
+    }
+}
+
+/// Reads the id under which a client will ask for its query.
+pub(super) fn client_query_id(fields: &mut Fields) -> Result<Option<String>, Problem> {
+    const NAME: &str = "client_query_id";
+    match fields.nullable_value(NAME).flatten() {
+        None => Ok(None),
+        Some(Value::String(id)) if id.is_empty() => Ok(None),
+        Some(Value::String(id)) if id.len() <= ID_MAX_BYTES && !id.contains('/') => Ok(Some(id)),
+        Some(_) => {
+            let detail =
+                format!("Expected a text of at most {ID_MAX_BYTES} bytes without a slash.");
+            Err(refused(NAME, "invalid_input", detail))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Refresh;
+    use super::client_query_id;
+    use crate::http::fields::Fields;
+
+    fn fields(body: &Value) -> Fields {
+        Fields::parse("application/json", body.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn modes_are_read_in_all_their_forms() {
+        for (body, expected) in [
+            (json!({}), Some(Refresh::Blocking)),
+            (json!({"refresh": null}), Some(Refresh::Blocking)),
+            (json!({"refresh": false}), Some(Refresh::Blocking)),
+            (json!({"refresh": true, "async": true}), Some(Refresh::ForceBlocking)),
+            (json!({"refresh": "force_cache"}), Some(Refresh::ForceCache)),
+            (json!({"refresh": "lazy_async"}), Some(Refresh::Async)),
+            (json!({"async": true}), Some(Refresh::Async)),
+            (json!({"refresh": "force_async"}), Some(Refresh::ForceAsync)),
+            (json!({"refresh": "soon"}), None),
+            (json!({"refresh": 1}), None),
+        ] {
+            assert_eq!(Refresh::read(&mut fields(&body)).ok(), expected, "{body}");
+        }
+        let id = |body: Value| client_query_id(&mut fields(&body)).ok();
+        assert_eq!(id(json!({"client_query_id": "a-b"})), Some(Some("a-b".to_owned())));
+        assert_eq!(id(json!({"client_query_id": ""})), Some(None));
+        assert_eq!(id(json!({"client_query_id": "a/b"})), None);
+        assert_eq!(id(json!({"client_query_id": "x".repeat(201)})), None);
+        assert_eq!(id(json!({"client_query_id": 4})), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! Insights that are computed while the client does not wait: how they begin ([`begin`]), and
+//! `P/query/:id/`, where clients ask for them and cancel them.
+
+use hyper::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::query::insight::AnswerBody;
+use crate::http::routes::query::insight::settings;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::cache::Key;
+use crate::insights::insight::Insight;
+use crate::insights::jobs::Begun;
+use crate::insights::jobs::KEPT;
+use crate::insights::jobs::Outcome;
+use crate::insights::jobs::RUNNING_PER_KEY_MAX;
+use crate::insights::jobs::Status;
+use crate::insights::jobs::Ticket;
+
+/// `query_status` of PostHog's clients.
+#[derive(Debug, Serialize)]
+struct StatusBody<'s> {
+    id: &'s str,
+    team_id: i64,
+    query_async: bool,
+    complete: bool,
+    error: bool,
+    error_message: Option<&'s str>,
+    results: Option<AnswerBody<'s>>,
+    start_time: String,
+    pickup_time: String,
+    end_time: Option<String>,
+    expiration_time: Option<String>,
+    query_progress: Option<()>,
+    labels: Option<()>,
+    task_id: Option<()>,
+    insight_id: Option<()>,
+    dashboard_id: Option<()>,
+}
+
+#[derive(Debug, Serialize)]
+struct Envelope<'s> {
+    query_status: StatusBody<'s>,
+}
+
+/// Begins to compute an insight: 202.
+pub(super) fn begin(
+    app: &App,
+    asker: &Principal,
+    (key, query, insight): (Key, Value, Insight),
+    (id, owner): (Option<String>, ProjectSettings),
+) -> Result<Response, Problem> {
+    let id = id.unwrap_or_else(|| Uuid::new_v4().to_string());
+    let named = (owner.project, id.clone());
+    let ticket = match app.jobs.begin(named, asker.key.id, app.clock.now()) {
+        Begun::New(ticket) => ticket,
+        Begun::Running(status) => return Ok(response(&id, &status, &owner)),
+        Begun::TooMany => {
+            let detail = format!(
+                "This key has {RUNNING_PER_KEY_MAX} queries running already. Wait for one to end, or cancel one."
+            );
+            return Err(Problem::too_many_requests("concurrency_limit_exceeded", detail));
+        }
+    };
+    let response = response(&id, &ticket.status, &owner);
+    let (own, tasks) = (app.clone(), app.tasks.0.clone());
+    let work = async move {
+        let tasks = own.tasks.0.clone();
+        let computing = compute(&own, &ticket, (key, query, insight), &owner);
+        // What is cut short ends its queries.
+        tokio::select! {
+            () = computing => {}
+            () = ticket.stopped() => {}
+            () = tasks.shutdown().cancelled() => {}
+        }
+    };
+    tasks.spawn("insight", work);
+    Ok(response)
+}
+
+async fn compute(
+    app: &App,
+    ticket: &Ticket,
+    (key, query, insight): (Key, Value, Insight),
+    owner: &ProjectSettings,
+) {
+    let computing = app.answers.compute((&key, &query, &insight), &app.engine, owner);
+    let outcome = match app.engine.within_time(computing).await {
+        Ok(Ok(answer)) => Outcome::Answer(key, answer),
+        Ok(Err(InsightError::Query(error))) | Err(error) => {
+            let is_fault = matches!(error.kind(), Kind::Internal | Kind::Unavailable);
+            if is_fault {
+                tracing::error!(%error, "an insight that nobody waits for failed");
+            }
+            Outcome::Failed { detail: error.to_string(), is_fault }
+        }
+        Ok(Err(InsightError::Node(error))) => {
+            Outcome::Failed { detail: error.detail, is_fault: false }
+        }
+    };
+    ticket.end(outcome, app.clock.now());
+}
+
+/// `GET P/query/:id/`.
+pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let owner = settings(&call.asker.project);
+    let id = (owner.project, call.id().to_owned());
+    let status = app.jobs.status(&id, app.clock.now());
+    let status = status.ok_or_else(unknown)?;
+    Ok(response(&id.1, &status, &owner))
+}
+
+/// `DELETE P/query/:id/`.
+pub async fn cancel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = (call.asker.project.id, call.id().to_owned());
+    if !app.jobs.cancel(&id, app.clock.now()) && app.jobs.status(&id, app.clock.now()).is_none() {
+        return Err(unknown());
+    }
+    Ok(Response::json(StatusCode::OK, &json!({"message": "Query cancelled."})))
+}
+
+fn unknown() -> Problem {
+    Problem::not_found("Not found.")
+}
+
+fn response(id: &str, status: &Status, owner: &ProjectSettings) -> Response {
+    let ended = status.ended.as_ref();
+    let (code, error, results) = match ended.map(|(_, outcome)| outcome) {
+        None => (StatusCode::ACCEPTED, None, None),
+        Some(Outcome::Answer(key, answer)) => {
+            (StatusCode::OK, None, Some(AnswerBody::new(*key, answer, owner, false)))
+        }
+        Some(Outcome::Failed { detail, is_fault }) => {
+            let code =
+                if *is_fault { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST };
+            (code, Some((detail.as_str(), *is_fault)), None)
+        }
+    };
+    let body = StatusBody {
+        id,
+        team_id: owner.project.0,
+        query_async: true,
+        complete: ended.is_some(),
+        error: error.is_some(),
+        // What is the server's fault tells nothing of the server.
+        error_message: error.filter(|(_, is_fault)| !is_fault).map(|(detail, _)| detail),
+        results,
+        start_time: status.started_at.to_rfc3339(),
+        pickup_time: status.started_at.to_rfc3339(),
+        end_time: ended.map(|(at, _)| at.to_rfc3339()),
+        expiration_time: ended.map(|(at, _)| at.saturating_add(KEPT).to_rfc3339()),
+        query_progress: None,
+        labels: None,
+        task_id: None,
+        insight_id: None,
+        dashboard_id: None,
+    };
+    Response::json(code, &Envelope { query_status: body })
+}

@@ -1,0 +1,349 @@
+//! The last answers to insights: [`Answers`], which are given again while they are still right.
+//!
+//! What an answer depends on is of two kinds. What one can tell beforehand is part of its key: the request, the
+//! settings of the project, and which times relative dates stand for as of now. The rest is kept beside it and compared
+//! when it is asked for again ([`AsOf`]): events, persons and groups change with the project's newest record of the
+//! log, cohorts when their set is replaced. A question that compares something with the current time itself, such as
+//! "signed up less than 3 days ago", has no answer that stays right, so none is kept.
+
+use std::sync::Arc;
+use std::sync::Weak;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use serde_json::value::to_raw_value;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::flags::cohorts::CohortSet;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::insight::Insight;
+use crate::insights::interval::Interval;
+use crate::insights::node::NodeError;
+use crate::insights::selection::Dates;
+use crate::query::engine::Engine;
+
+/// Memory of an answer besides its text.
+const ANSWER_BYTES: u64 = 512;
+
+/// Memory of a typical answer, for the size of the index.
+const ANSWER_TYPICAL_BYTES: u64 = 8192;
+
+/// Most insights that one question has inside of each other.
+const SOURCES_MAX: usize = 8;
+
+/// An answer to an insight.
+#[derive(Debug)]
+pub struct Answer {
+    /// What PostHog's clients get as `results`.
+    pub results: Box<RawValue>,
+    /// When it was computed.
+    pub at: UnixMicros,
+    as_of: AsOf,
+}
+
+/// What an answer is right for.
+#[derive(Clone, Debug)]
+struct AsOf {
+    /// The newest record of the project.
+    latest: u64,
+    /// Its cohorts. They are not kept alive, but their address is not used again.
+    cohorts: Option<Weak<CohortSet>>,
+}
+
+impl AsOf {
+    fn now(engine: &Engine, project: ProjectId) -> Self {
+        let cohorts = engine.metadata().snapshot().cohort_set(project).map(Arc::downgrade);
+        Self { latest: engine.latest_of(project), cohorts }
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let is_same_set = match (&self.cohorts, &other.cohorts) {
+            (None, None) => true,
+            (Some(own), Some(other)) => Weak::ptr_eq(own, other),
+            _ => false,
+        };
+        is_same_set && self.latest == other.latest
+    }
+}
+
+/// What identifies a question as of now: the digest of the project and of all that the answer depends on besides its
+/// data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// The key of the node `query` of an insight.
+    pub fn of(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Self {
+        let mut digest = Sha256::new();
+        let mut add = |part: &[u8]| {
+            digest.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
+            digest.update(part);
+        };
+        add(&owner.project.0.to_le_bytes());
+        add(owner.timezone.as_bytes());
+        add(&[u8::from(owner.is_monday_first)]);
+        // The keys of objects are in order.
+        add(owner.test_account_filters.to_string().as_bytes());
+        add(query.to_string().as_bytes());
+        for time in times(query, owner, now) {
+            add(&time.0.to_le_bytes());
+        }
+        Self(digest.finalize().into())
+    }
+}
+
+/// As clients see it, with 64 hexadecimal digits.
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("cache_")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The times that the dates of a question stand for as of now, in each of the intervals that it may have.
+fn times(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Vec<UnixMicros> {
+    // An insight may be about another one.
+    let nodes = std::iter::successors(Some(query), |node| node.get("source")).take(SOURCES_MAX);
+    let times = nodes.flat_map(|node| {
+        let period = node.get("retentionFilter").and_then(|filter| filter.get("period"));
+        let names = [node.get("interval"), period].into_iter().flatten().filter_map(Value::as_str);
+        let named = names.filter_map(|name| Interval::of(&name.to_lowercase()));
+        let dates = Dates::parse(node.get("dateRange")).ok();
+        let range = move |interval| dates.as_ref()?.range_at(now, owner, interval).ok();
+        named.chain([Interval::Day]).filter_map(range)
+    });
+    times.flat_map(|range| [range.from, range.to]).collect()
+}
+
+/// The last answers, as many as fit. Clones share them.
+#[derive(Clone)]
+pub struct Answers {
+    kept: Arc<Cache<Key, Arc<Answer>, Bytes>>,
+    bytes_max: u64,
+}
+
+impl std::fmt::Debug for Answers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answers").field("kept", &self.kept.len()).finish_non_exhaustive()
+    }
+}
+
+/// Weighs answers in bytes of memory, roughly.
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<Key, Arc<Answer>> for Bytes {
+    fn weight(&self, _: &Key, answer: &Arc<Answer>) -> u64 {
+        bytes(answer)
+    }
+}
+
+fn bytes(answer: &Answer) -> u64 {
+    u64::try_from(answer.results.get().len()).unwrap_or(u64::MAX).saturating_add(ANSWER_BYTES)
+}
+
+impl Answers {
+    /// Keeps answers of so many bytes together; none with 0.
+    pub fn new(bytes_max: u64) -> Self {
+        let items = usize::try_from(bytes_max / ANSWER_TYPICAL_BYTES).unwrap_or(usize::MAX);
+        let kept = Arc::new(Cache::with_weighter(items.max(16), bytes_max, Bytes));
+        Self { kept, bytes_max }
+    }
+
+    /// The kept answer, if it is still right.
+    pub fn get(&self, key: &Key, engine: &Engine, project: ProjectId) -> Option<Arc<Answer>> {
+        let answer = self.kept.get(key)?;
+        if answer.as_of.is_same(&AsOf::now(engine, project)) {
+            return Some(answer);
+        }
+        self.kept.remove_if(key, |kept| Arc::ptr_eq(kept, &answer));
+        None
+    }
+
+    /// Computes an answer, and keeps it if it may stay right.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn compute(
+        &self,
+        (key, query, insight): (&Key, &Value, &Insight),
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Arc<Answer>, InsightError> {
+        // Before the data that it is computed from: what comes in between makes it look older than it is.
+        let (as_of, at) = (AsOf::now(engine, owner.project), engine.now());
+        let results = insight.answer(engine, owner).await?;
+        let results = to_raw_value(&results).map_err(|error| NodeError {
+            field: "query".to_owned(),
+            detail: format!("The answer has no form in JSON: {error}"),
+        })?;
+        let answer = Arc::new(Answer { results, at, as_of });
+        if bytes(&answer) <= self.bytes_max && stays_right(query, engine, owner) {
+            self.kept.insert(*key, Arc::clone(&answer));
+        }
+        Ok(answer)
+    }
+}
+
+/// Whether the answer to a question stays right while its data do not change.
+fn stays_right(query: &Value, engine: &Engine, owner: &ProjectSettings) -> bool {
+    let mut uses = Uses::default();
+    uses.look(query);
+    uses.look(&owner.test_account_filters);
+    if uses.cohorts {
+        let snapshot = engine.metadata().snapshot();
+        snapshot.cohorts(owner.project).iter().for_each(|cohort| uses.look(&cohort.filters));
+    }
+    !uses.now
+}
+
+/// What filters depend on besides events and persons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Uses {
+    /// The current time.
+    now: bool,
+    /// Cohorts, whose rules may depend on more.
+    cohorts: bool,
+}
+
+impl Uses {
+    /// Looks at all filters in a value. In doubt they depend on something.
+    fn look(&mut self, value: &Value) {
+        match value {
+            Value::Array(list) => list.iter().for_each(|value| self.look(value)),
+            Value::Object(fields) => {
+                let text =
+                    |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+                let is_by_date = text("operator").starts_with("is_date");
+                self.now |= is_by_date && !fields.get("value").is_some_and(is_date);
+                // An expression may be anything.
+                self.now |= text("type") == "hogql";
+                // The short form of a filter has its operator in the key.
+                self.now |= fields.keys().any(|key| key.contains("__is_date"));
+                self.cohorts |= text("type") == "cohort" || text("breakdown_type") == "cohort";
+                fields.values().for_each(|value| self.look(value));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a value is a date, or dates, that do not depend on the current time.
+fn is_date(value: &Value) -> bool {
+    match value {
+        Value::String(text) => {
+            let mut bytes = text.bytes();
+            bytes.by_ref().take(4).all(|byte| byte.is_ascii_digit()) && bytes.next() == Some(b'-')
+        }
+        Value::Array(list) => list.iter().all(is_date),
+        Value::Number(_) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Key;
+    use super::Uses;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::insights::ProjectSettings;
+
+    /// 2026-01-05, 12:34:56 UTC.
+    const NOW: i64 = 1_767_616_496_000_000;
+    const HOUR: i64 = 3_600_000_000;
+
+    fn owner() -> ProjectSettings {
+        ProjectSettings {
+            project: ProjectId(1),
+            timezone: "UTC".to_owned(),
+            is_monday_first: false,
+            test_account_filters: json!([]),
+        }
+    }
+
+    fn key(query: &Value, now: i64) -> Key {
+        Key::of(query, &owner(), UnixMicros(now))
+    }
+
+    #[test]
+    fn keys_differ_in_all_that_an_answer_depends_on() {
+        let query = json!({"kind": "TrendsQuery", "series": [{"event": "a"}]});
+        let other = json!({"kind": "TrendsQuery", "series": [{"event": "b"}]});
+        let with = |change: &dyn Fn(&mut ProjectSettings)| {
+            let mut owner = owner();
+            change(&mut owner);
+            Key::of(&query, &owner, UnixMicros(NOW))
+        };
+        let keys = [
+            key(&query, NOW),
+            key(&other, NOW),
+            key(&query, NOW + 12 * HOUR),
+            with(&|owner| owner.project = ProjectId(2)),
+            with(&|owner| owner.timezone = "Europe/Berlin".to_owned()),
+            with(&|owner| owner.is_monday_first = true),
+            with(&|owner| owner.test_account_filters = json!([{"key": "a", "value": 1}])),
+        ];
+        let texts: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
+        assert_eq!(texts.len(), keys.len());
+        assert!(texts.iter().all(|text| text.len() == 70 && text.starts_with("cache_")));
+    }
+
+    #[test]
+    fn keys_change_when_the_dates_mean_other_times() {
+        const MINUTE: i64 = HOUR / 60;
+        for (range, interval, same, other) in [
+            (json!({}), "day", 11 * HOUR, 12 * HOUR),
+            (json!({"date_from": "-7d"}), "week", 11 * HOUR, 12 * HOUR),
+            (json!({"date_from": "-3h"}), "hour", 25 * MINUTE, 26 * MINUTE),
+            (json!({"date_from": "-3h"}), "Hour", 25 * MINUTE, 26 * MINUTE),
+            (json!({"date_from": "-3h"}), "day", 25 * MINUTE, 26 * MINUTE),
+            (json!({"date_from": "-3h"}), "minute", 3_000_000, 4_000_000),
+            (json!({"date_from": "2025-01-01", "date_to": "2025-02-01"}), "hour", 1, 9000 * HOUR),
+        ] {
+            let retention = json!({"period": interval});
+            let query = match interval {
+                "minute" => json!({"source": {"dateRange": range, "interval": interval}}),
+                "Hour" => json!({"dateRange": range, "retentionFilter": retention}),
+                _ => json!({"dateRange": range, "interval": interval}),
+            };
+            assert_eq!(key(&query, NOW), key(&query, NOW + same), "{query}");
+            let is_absolute = range.get("date_to").is_some();
+            assert_eq!(key(&query, NOW) == key(&query, NOW + other), is_absolute, "{query}");
+        }
+    }
+
+    #[test]
+    fn questions_about_the_current_time_are_recognized() {
+        let uses = |query: Value| {
+            let mut uses = Uses::default();
+            uses.look(&query);
+            (uses.now, uses.cohorts)
+        };
+        let filter = |operator: &str, value: Value| json!({"properties": {"values": [{"key": "a", "operator": operator, "value": value}]}});
+        for (query, expected) in [
+            (filter("exact", json!("-7d")), (false, false)),
+            (filter("is_date_before", json!("-7d")), (true, false)),
+            (filter("is_date_after", json!("2026-01-01")), (false, false)),
+            (filter("is_date_after", json!(["2026-01-01", "3d"])), (true, false)),
+            (filter("is_date_exact", Value::Null), (true, false)),
+            (json!({"properties": {"a__is_date_before": "1d"}}), (true, false)),
+            (json!([{"type": "cohort", "value": 3}]), (false, true)),
+            (json!({"breakdownFilter": {"breakdown_type": "cohort"}}), (false, true)),
+        ] {
+            assert_eq!(uses(query.clone()), expected, "{query}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Insights that are computed while nobody waits for them: [`Jobs`], by the id that their asker polls. They are in
+//! memory, so they end with the process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::insights::cache::Answer;
+use crate::insights::cache::Key;
+use crate::metadata::accounts::KeyId;
+
+/// How long a finished job can be asked for (PostHog's figure).
+pub const KEPT: Duration = Duration::from_secs(20 * 60);
+
+/// Most jobs of one personal API key that run or wait at once.
+pub const RUNNING_PER_KEY_MAX: usize = 8;
+
+/// Most jobs of one personal API key, those that are finished included; the oldest of these is forgotten for a new
+/// one.
+const JOBS_PER_KEY_MAX: usize = 100;
+
+/// Most bytes of the answers of all finished jobs; the oldest one is forgotten for a new one.
+const ANSWERS_MAX_BYTES: usize = 32 << 20;
+
+/// Most bytes of an id that an asker chooses.
+pub const ID_MAX_BYTES: usize = 200;
+
+/// What a cancelled job tells.
+const CANCELLED: &str = "The query was cancelled.";
+
+/// Jobs by project and id. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Jobs(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    jobs: HashMap<(ProjectId, String), Job>,
+    /// How many jobs began: the number of the next one.
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Job {
+    number: u64,
+    by: KeyId,
+    status: Status,
+    stop: Arc<Notify>,
+}
+
+/// What is known of a job.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// When it began.
+    pub started_at: UnixMicros,
+    /// When it ended, and how; `None` while it runs.
+    pub ended: Option<(UnixMicros, Outcome)>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// With an answer, and its key.
+    Answer(Key, Arc<Answer>),
+    /// Without one.
+    Failed {
+        /// What its asker is told.
+        detail: String,
+        /// Whether it is the server's fault.
+        is_fault: bool,
+    },
+}
+
+/// What becomes of a request to begin a job.
+#[derive(Debug)]
+pub enum Begun {
+    /// It has to be done.
+    New(Ticket),
+    /// One with its id is running.
+    Running(Status),
+    /// Its key has [`RUNNING_PER_KEY_MAX`] running ones.
+    TooMany,
+}
+
+/// The duty to end a job. One that is dropped ends it as the server's fault.
+#[derive(Debug)]
+pub struct Ticket {
+    jobs: Jobs,
+    id: (ProjectId, String),
+    number: u64,
+    stop: Arc<Notify>,
+    /// What is known of it.
+    pub status: Status,
+}
+
+impl Status {
+    fn is_over(&self, now: UnixMicros) -> bool {
+        self.ended.as_ref().is_some_and(|(at, _)| now.since(*at) >= KEPT)
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.ended {
+            Some((_, Outcome::Answer(_, answer))) => answer.results.get().len(),
+            _ => 0,
+        }
+    }
+}
+
+impl Jobs {
+    /// Begins a job of a project with this id.
+    pub fn begin(&self, id: (ProjectId, String), by: KeyId, now: UnixMicros) -> Begun {
+        let mut state = self.0.lock();
+        state.jobs.retain(|_, job| !job.status.is_over(now));
+        if let Some(job) = state.jobs.get(&id).filter(|job| job.status.ended.is_none()) {
+            return Begun::Running(job.status.clone());
+        }
+        let own = || state.jobs.values().filter(|job| job.by == by);
+        if own().filter(|job| job.status.ended.is_none()).count() >= RUNNING_PER_KEY_MAX {
+            return Begun::TooMany;
+        }
+        if own().count() >= JOBS_PER_KEY_MAX {
+            state.forget_oldest(|job| job.by == by);
+        }
+        let number = state.begun;
+        state.begun += 1;
+        let (status, stop) = (Status { started_at: now, ended: None }, Arc::new(Notify::new()));
+        let job = Job { number, by, status: status.clone(), stop: Arc::clone(&stop) };
+        state.jobs.insert(id.clone(), job);
+        Begun::New(Ticket { jobs: self.clone(), id, number, stop, status })
+    }
+
+    /// What is known of a job; `None` if there is none, or it ended too long ago.
+    pub fn status(&self, id: &(ProjectId, String), now: UnixMicros) -> Option<Status> {
+        let state = self.0.lock();
+        let status = &state.jobs.get(id)?.status;
+        (!status.is_over(now)).then(|| status.clone())
+    }
+
+    /// Ends a running job; false if there is none.
+    pub fn cancel(&self, id: &(ProjectId, String), now: UnixMicros) -> bool {
+        let mut state = self.0.lock();
+        let Some(job) = state.jobs.get_mut(id).filter(|job| job.status.ended.is_none()) else {
+            return false;
+        };
+        let outcome = Outcome::Failed { detail: CANCELLED.to_owned(), is_fault: false };
+        job.status.ended = Some((now, outcome));
+        job.stop.notify_one();
+        true
+    }
+}
+
+impl State {
+    /// Forgets the finished job that began first, of those that are meant.
+    fn forget_oldest(&mut self, is_meant: impl Fn(&Job) -> bool) {
+        let finished = self.jobs.iter().filter(|(_, job)| job.status.ended.is_some());
+        let oldest = finished.filter(|(_, job)| is_meant(job)).min_by_key(|(_, job)| job.number);
+        if let Some(id) = oldest.map(|(id, _)| id.clone()) {
+            self.jobs.remove(&id);
+        }
+    }
+}
+
+impl Ticket {
+    /// Returns once the job is cancelled.
+    pub async fn stopped(&self) {
+        self.stop.notified().await;
+    }
+
+    /// Ends the job, unless it was cancelled.
+    pub fn end(&self, outcome: Outcome, now: UnixMicros) {
+        let mut state = self.jobs.0.lock();
+        let job = state.jobs.get_mut(&self.id).filter(|job| job.number == self.number);
+        let Some(job) = job.filter(|job| job.status.ended.is_none()) else { return };
+        job.status.ended = Some((now, outcome));
+        let bytes =
+            |state: &State| state.jobs.values().map(|job| job.status.bytes()).sum::<usize>();
+        while bytes(&state) > ANSWERS_MAX_BYTES {
+            let number = self.number;
+            let before = state.jobs.len();
+            state.forget_oldest(|job| job.number != number && job.status.bytes() > 0);
+            // One that is too long alone is kept: its asker has nothing else.
+            if state.jobs.len() == before {
+                break;
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let detail = "The query was not finished.".to_owned();
+        self.end(Outcome::Failed { detail, is_fault: true }, self.status.started_at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Begun;
+    use super::JOBS_PER_KEY_MAX;
+    use super::Jobs;
+    use super::KEPT;
+    use super::Outcome;
+    use super::RUNNING_PER_KEY_MAX;
+    use super::Ticket;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::metadata::accounts::KeyId;
+
+    const NOW: UnixMicros = UnixMicros(1_767_616_496_000_000);
+
+    fn id(project: i64, name: &str) -> (ProjectId, String) {
+        (ProjectId(project), name.to_owned())
+    }
+
+    fn begin(jobs: &Jobs, name: &str, by: i64) -> Option<Ticket> {
+        match jobs.begin(id(1, name), KeyId(by), NOW) {
+            Begun::New(ticket) => Some(ticket),
+            _ => None,
+        }
+    }
+
+    fn failed(detail: &str) -> Outcome {
+        Outcome::Failed { detail: detail.to_owned(), is_fault: false }
+    }
+
+    fn detail(jobs: &Jobs, name: &str) -> Option<String> {
+        match jobs.status(&id(1, name), NOW)?.ended?.1 {
+            Outcome::Failed { detail, .. } => Some(detail),
+            Outcome::Answer(..) => None,
+        }
+    }
+
+    #[test]
+    fn a_job_runs_once_and_is_known_for_a_time() {
+        let jobs = Jobs::default();
+        let ticket = begin(&jobs, "a", 1).unwrap();
+        assert!(matches!(jobs.begin(id(1, "a"), KeyId(2), NOW), Begun::Running(_)));
+        assert!(jobs.status(&id(1, "a"), NOW).unwrap().ended.is_none());
+        assert!(jobs.status(&id(2, "a"), NOW).is_none(), "of another project");
+        ticket.end(failed("x"), NOW);
+        ticket.end(failed("y"), NOW);
+        drop(ticket);
+        assert_eq!(detail(&jobs, "a").as_deref(), Some("x"));
+        let later = NOW.saturating_add(KEPT);
+        assert!(jobs.status(&id(1, "a"), later).is_none());
+        assert!(!jobs.cancel(&id(1, "a"), NOW), "it is finished");
+        let second = begin(&jobs, "a", 1).unwrap();
+        assert_eq!(detail(&jobs, "a"), None);
+        drop(second);
+        assert_eq!(detail(&jobs, "a").as_deref(), Some("The query was not finished."));
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_job_stops() {
+        let jobs = Jobs::default();
+        let ticket = begin(&jobs, "a", 1).unwrap();
+        assert!(!jobs.cancel(&id(2, "a"), NOW), "of another project");
+        assert!(jobs.cancel(&id(1, "a"), NOW));
+        tokio::time::timeout(Duration::from_secs(5), ticket.stopped()).await.unwrap();
+        ticket.end(failed("too late"), NOW);
+        assert_eq!(detail(&jobs, "a").as_deref(), Some("The query was cancelled."));
+        // Its number is not that of the next one with this id.
+        let next = begin(&jobs, "a", 1).unwrap();
+        ticket.end(failed("too late"), NOW);
+        assert_eq!(detail(&jobs, "a"), None);
+        drop(next);
+    }
+
+    #[test]
+    fn jobs_of_a_key_are_few() {
+        let jobs = Jobs::default();
+        let running: Vec<Ticket> =
+            (0..RUNNING_PER_KEY_MAX).map(|at| begin(&jobs, &at.to_string(), 1).unwrap()).collect();
+        assert!(matches!(jobs.begin(id(1, "more"), KeyId(1), NOW), Begun::TooMany));
+        drop(begin(&jobs, "of another key", 2).unwrap());
+        drop(running);
+        for at in 0..JOBS_PER_KEY_MAX {
+            drop(begin(&jobs, &format!("later {at}"), 1).unwrap());
+        }
+        let state = jobs.0.lock();
+        assert_eq!(state.jobs.len(), JOBS_PER_KEY_MAX + 1);
+        assert!(state.jobs.contains_key(&id(1, "of another key")));
+        assert!(!state.jobs.contains_key(&id(1, "0")), "the oldest one");
+    }
+}
