@@ -50,6 +50,7 @@ pub mod definition_bulk;
 pub mod definition_quota;
 pub mod definitions;
 mod disk;
+pub mod documents;
 pub mod early_access;
 pub mod erasure;
 pub mod error;
