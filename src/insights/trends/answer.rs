@@ -74,8 +74,11 @@ impl Trends {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        let names = self.series.iter().filter_map(|series| series.entity.event.as_deref());
-        engine.note_events_named(owner.project, names);
+        let mut names = Vec::new();
+        for series in &self.series {
+            names.extend(series.entity.event_names(engine, owner.project)?);
+        }
+        engine.note_events_named(owner.project, names.iter().map(String::as_str));
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
         let mut periods = Vec::new();

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::metadata::activity::Asked;
+use crate::metadata::activity::Scope;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::FIELDS_MAX_BYTES;
 use crate::metadata::documents::Kind as Of;
@@ -61,8 +62,8 @@ async fn documents_are_changed_deleted_and_restored() {
     assert_eq!(ids(&bench, Of::Action).await, [1]);
     bench.check_snapshot().await;
 
-    let of_action = Asked { scopes: vec![activity::Scope::Action], ..Asked::default() };
-    let log = bench.metadata.activity(PROJECT, &of_action, (0, 10)).await.expect("the log");
+    let of_action = Asked { scopes: vec![Scope::Action], ..Asked::default() };
+    let log = bench.metadata.activity(PROJECT, &of_action, 10, 0).await.expect("the log");
     let told: Vec<_> = log.entries.iter().map(|entry| entry.activity.as_str()).collect();
     assert_eq!(told, ["updated", "updated", "updated", "created"]);
     assert_eq!(log.entries[2].detail["name"], "b");

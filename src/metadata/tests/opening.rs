@@ -225,12 +225,10 @@ async fn flags_of_older_schemas_are_kept() {
 async fn older_databases_get_room_for_documents() {
     let (_directory, path) = of_before(
         110,
-        &[
-            "INSERT INTO users (id, organization, uuid, distinct_id, first_name, email,
+        &["INSERT INTO users (id, organization, uuid, distinct_id, first_name, email,
              is_email_verified, created_at)
              VALUES (1, '00000000-0000-0000-0000-000000000009',
-             '00000000-0000-0000-0000-000000000001', 'd', 'n', 'e', TRUE, 0)",
-        ],
+             '00000000-0000-0000-0000-000000000001', 'd', 'n', 'e', TRUE, 0)"],
     )
     .await;
     let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
