@@ -87,7 +87,8 @@ impl Kind {
         }
     }
 
-    fn scope(self) -> Scope {
+    /// The kind as the activity log names it.
+    pub fn scope(self) -> Scope {
         match self {
             Self::Action => Scope::Action,
             Self::Insight => Scope::Insight,
