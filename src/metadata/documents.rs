@@ -82,8 +82,8 @@ impl Kind {
     /// memory, up to [`FIELDS_MAX_BYTES`] each.
     pub fn per_project_max(self) -> i64 {
         match self {
-            Self::Action | Self::Dashboard => 1000,
-            Self::Insight | Self::Annotation => 10_000,
+            Self::Action => 1000,
+            Self::Insight | Self::Annotation | Self::Dashboard => 10_000,
         }
     }
 

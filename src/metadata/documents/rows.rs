@@ -13,7 +13,7 @@ use crate::metadata::error::MetadataError;
 const TABLE: &str = "documents";
 
 /// The id for the next document of a kind.
-pub(super) async fn next_id(
+pub(in crate::metadata) async fn next_id(
     connection: &mut SqliteConnection,
     kind: Kind,
 ) -> Result<i64, MetadataError> {
@@ -33,7 +33,7 @@ pub(super) async fn count(
 }
 
 /// Writes a document, or overwrites the one with its id.
-pub(super) async fn put(
+pub(in crate::metadata) async fn put(
     connection: &mut SqliteConnection,
     document: &Document,
 ) -> Result<(), MetadataError> {
@@ -86,7 +86,7 @@ pub(super) async fn purge(
 }
 
 /// Reads one document of a project, deleted or not.
-pub(super) async fn by_id(
+pub(in crate::metadata) async fn by_id(
     connection: impl sqlx::SqliteExecutor<'_>,
     (project, kind): (ProjectId, Kind),
     id: i64,
