@@ -226,6 +226,46 @@ fn saved_insights_are_found_by_their_fields() {
 }
 
 #[test]
+fn dashboards_show_insights_and_texts() {
+    let server = TestServer::start();
+    let insight = |name: &str, boards: Value| {
+        let body = json!({"name": name, "dashboards": boards});
+        server.post(&format!("{BASE}/insights/"), &body).created()["id"].clone()
+    };
+    let first = insight("first", json!([]));
+    let path = format!("{BASE}/dashboards/");
+    let tiles = json!([{"text": {"body": "Hello"}, "color": "blue"},
+                       {"insight": {"id": first}, "layouts": {"sm": {"x": 1}}}]);
+    let board = server.post(&path, &json!({"name": "Mine", "tiles": tiles})).created();
+    let second = insight("second", json!([board["id"]]));
+    let board = format!("{path}{}/", board["id"]);
+    let shown = || {
+        let tiles = server.get(&board).json()["tiles"].as_array().expect("tiles").clone();
+        let of = |tile: &Value| (tile["text"]["body"].clone(), tile["insight"]["id"].clone());
+        tiles.iter().map(of).collect::<Vec<_>>()
+    };
+    let hello = || (json!("Hello"), Value::Null);
+    let of = |insight: &Value| (Value::Null, insight.clone());
+    assert_eq!(shown(), [hello(), of(&first), of(&second)]);
+    let whole = server.get(&board).json();
+    assert_eq!(whole["tiles"][1]["insight"]["name"], "first");
+    assert_eq!(whole["tiles"][1]["layouts"], json!({"sm": {"x": 1}}));
+    let gone = server.patch(&format!("{BASE}/insights/{first}/"), &json!({"deleted": true}));
+    assert_eq!(gone.status, 200, "{gone}");
+    assert_eq!(shown(), [hello(), of(&second)]);
+    let wrong = server.patch(&board, &json!({"tiles": [{"insight": first}]}));
+    assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("tiles")));
+    assert_eq!(server.patch(&board, &json!({"tiles": [], "pinned": true})).status, 200);
+    assert_eq!(shown(), [of(&second)]);
+    let list = server.get(&format!("{path}?pinned=true")).json();
+    assert_eq!((&list["count"], list["results"][0].get("tiles")), (&json!(1), None));
+    // The dashboard of a flag's usage is one like others.
+    let flag = server.post(&format!("{BASE}/feature_flags/"), &json!({"key": "beta"})).created();
+    let usage = server.get(&format!("{path}{}/", flag["usage_dashboard"])).json();
+    assert_eq!(usage["name"], "Generated Dashboard: beta Usage");
+}
+
+#[test]
 fn annotations_belong_to_a_time_and_a_place() {
     let server = TestServer::start();
     let path = format!("{BASE}/annotations/");

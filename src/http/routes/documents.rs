@@ -5,6 +5,7 @@
 mod body;
 mod form;
 mod question;
+mod tiles;
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -69,7 +70,7 @@ pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let metadata = app.metadata.clone();
     let write = async move { metadata.create_document(place, kind, fields).await };
     let document = store::write(app, "create-document", write).await?;
-    let body = body::body(&document, &app.metadata.snapshot(), &asker.project);
+    let body = tiles::whole(app, &document, &asker.project).await?;
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
@@ -78,7 +79,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
     let project = &call.asker.project;
     let id = id(call.id())?;
     let document = app.metadata.document(project.id, kind, id).await.map_err(problem)?;
-    let body = body::body(&document, &app.metadata.snapshot(), project);
+    let body = tiles::whole(app, &document, project).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -96,7 +97,7 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let metadata = app.metadata.clone();
     let write = async move { metadata.update_document(place, (kind, id), (fields, deleted)).await };
     let document = store::write(app, "update-document", write).await?;
-    let body = body::body(&document, &app.metadata.snapshot(), &asker.project);
+    let body = tiles::whole(app, &document, &asker.project).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -151,7 +152,8 @@ pub async fn my_last_viewed(
     Ok(Response::json(StatusCode::OK, &bodies))
 }
 
-/// Checks that the documents exist whose ids stand in fields. Their short ids are immutable and kept with the ids.
+/// Checks that the documents exist whose ids stand in fields. The short id of an insight is immutable, and kept with an
+/// annotation of it.
 async fn check_references(
     app: &App,
     project: ProjectId,
@@ -160,13 +162,9 @@ async fn check_references(
 ) -> Result<(), Problem> {
     let mut short_ids = Vec::new();
     for (name, of) in form::references(kind) {
-        let ids = match fields.get(name) {
-            Some(Value::Array(ids)) => ids.iter().filter_map(Value::as_i64).collect(),
-            Some(one) => Vec::from_iter(one.as_i64()),
-            None => continue,
-        };
+        let Some(value) = fields.get(name) else { continue };
         let mut short_id = Value::Null;
-        for id in ids {
+        for id in form::ids(value) {
             match app.metadata.document(project, of, id).await {
                 Ok(document) if !document.deleted => {
                     short_id = document.fields.get("short_id").cloned().unwrap_or_default();
@@ -178,7 +176,7 @@ async fn check_references(
                 Err(error) => return Err(problem(error)),
             }
         }
-        if of == Kind::Insight {
+        if kind == Kind::Annotation && of == Kind::Insight {
             short_ids.push(("insight_short_id".to_owned(), short_id));
         }
     }

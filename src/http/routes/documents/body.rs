@@ -25,6 +25,8 @@ pub(super) fn body(document: &Document, snapshot: &Snapshot, project: &Project) 
     // A document of before a field was there has what a new one would have.
     body.extend(form::defaults(document.kind).map(|(name, value)| (name.to_owned(), value)));
     body.extend(document.fields.clone());
+    // Of a whole dashboard only; see `tiles`.
+    body.remove("tiles");
     let updated_at = document.updated_at.to_rfc3339();
     let more = match document.kind {
         Kind::Action => json!({

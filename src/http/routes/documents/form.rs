@@ -40,6 +40,8 @@ enum Form {
     Many(Kind),
     /// The steps of an action; none.
     Steps,
+    /// The tiles of a dashboard; none.
+    Tiles,
 }
 
 const ACTION: &[Field] = &[
@@ -80,7 +82,14 @@ const DASHBOARD: &[Field] = &[
     ("pinned", Form::Truth),
     ("filters", Form::Object),
     ("tags", Form::Tags),
+    ("tiles", Form::Tiles),
 ];
+
+/// Most tiles of a dashboard.
+const TILES_MAX: usize = 300;
+
+/// Longest text of a tile, in characters.
+const TILE_TEXT_MAX_CHARS: usize = 4000;
 
 /// What a step of an action has, in answers always all of it.
 const STEP: [&str; 11] = [
@@ -115,8 +124,21 @@ pub(super) fn defaults(kind: Kind) -> impl Iterator<Item = (&'static str, Value)
 pub(super) fn references(kind: Kind) -> impl Iterator<Item = (&'static str, Kind)> {
     table(kind).iter().filter_map(|(name, form)| match form {
         Form::One(of) | Form::Many(of) => Some((*name, *of)),
+        Form::Tiles => Some((*name, Kind::Insight)),
         _ => None,
     })
+}
+
+/// The ids of other documents in such a field.
+pub(super) fn ids(value: &Value) -> Vec<i64> {
+    match value {
+        Value::Array(items) => items.iter().filter_map(id).collect(),
+        one => Vec::from_iter(one.as_i64()),
+    }
+}
+
+fn id(item: &Value) -> Option<i64> {
+    item.get("insight").unwrap_or(item).as_i64()
 }
 
 /// Reads the fields that were sent; of a new document all.
@@ -139,7 +161,7 @@ impl Form {
         match self {
             Self::Text(_) => json!(""),
             Self::Truth => json!(false),
-            Self::Tags | Self::Many(_) | Self::Steps => json!([]),
+            Self::Tags | Self::Many(_) | Self::Steps | Self::Tiles => json!([]),
             Self::Object => json!({}),
             Self::Choice(choices) => choices.first().copied().into(),
             Self::NullableText(_)
@@ -180,6 +202,7 @@ impl Form {
                 Some(None) => return Err(refused(name, "null", "This field may not be null.")),
             },
             Self::Many(_) => sent.ids(name)?.map(Value::from),
+            Self::Tiles => sent.value(name)?.map(|tiles| checked_tiles(&tiles)).transpose()?,
             Self::Steps => {
                 sent.value(name)?.map(|steps| checked_steps(name, &steps)).transpose()?
             }
@@ -204,6 +227,47 @@ fn checked_steps(name: &'static str, steps: &Value) -> Result<Value, Problem> {
         Value::Object(STEP.into_iter().map(part).collect())
     };
     Ok(steps.as_array().map(|steps| steps.iter().map(whole).collect()).unwrap_or_default())
+}
+
+/// The tiles of a dashboard: each an insight, by its id or with it, or a text.
+fn checked_tiles(tiles: &Value) -> Result<Value, Problem> {
+    let Value::Array(list) = tiles else {
+        return Err(refused("tiles", "not_a_list", "Expected a list of tiles."));
+    };
+    if list.len() > TILES_MAX {
+        let detail = format!("A dashboard has at most {TILES_MAX} tiles.");
+        return Err(refused("tiles", "max_length", detail));
+    }
+    let numbered = list.iter().enumerate();
+    numbered.map(|(number, tile)| checked_tile(number, tile)).collect()
+}
+
+fn checked_tile(number: usize, tile: &Value) -> Result<Value, Problem> {
+    let wrong =
+        |detail: &str| Err(refused(format!("tiles__{number}"), "invalid_input", detail.to_owned()));
+    let part = |name: &str| tile.get(name).filter(|part| !part.is_null());
+    let insight = part("insight").map(|insight| insight.get("id").unwrap_or(insight).as_i64());
+    let text = part("text").map(|text| text.get("body").and_then(Value::as_str));
+    let (insight, text) = match (insight, text) {
+        (Some(Some(id)), None) => (json!(id), Value::Null),
+        (None, Some(Some(body))) if body.chars().count() <= TILE_TEXT_MAX_CHARS => {
+            (Value::Null, json!({"body": body}))
+        }
+        (None, Some(Some(_))) => {
+            return wrong(&format!("A text has at most {TILE_TEXT_MAX_CHARS} characters."));
+        }
+        _ => return wrong("A tile has either an insight with its id, or a text with its body."),
+    };
+    if part("layouts").is_some_and(|layouts| !layouts.is_object()) {
+        return wrong("The layouts of a tile are an object.");
+    }
+    if part("color").is_some_and(|color| !color.is_string()) {
+        return wrong("The color of a tile is a text.");
+    }
+    Ok(json!({
+        "insight": insight, "text": text, "color": part("color"),
+        "layouts": part("layouts").unwrap_or(&json!({})),
+    }))
 }
 
 #[cfg(test)]
@@ -261,6 +325,14 @@ mod tests {
             (Kind::Insight, json!({"filters": null}), "filters"),
             (Kind::Insight, json!({"dashboards": ["x"]}), "dashboards"),
             (Kind::Insight, json!({"saved": "perhaps"}), "saved"),
+            (Kind::Dashboard, json!({"tiles": {}}), "tiles"),
+            (Kind::Dashboard, json!({"tiles": [{"insight": 1}, {}]}), "tiles__1"),
+            (Kind::Dashboard, json!({"tiles": [{"insight": "x"}]}), "tiles__0"),
+            (
+                Kind::Dashboard,
+                json!({"tiles": [{"text": {"body": "x"}, "layouts": 1}]}),
+                "tiles__0",
+            ),
             (Kind::Annotation, json!({"scope": "world"}), "scope"),
             (Kind::Annotation, json!({"scope": null}), "scope"),
             (Kind::Annotation, json!({"dashboard_item": "x"}), "dashboard_item"),
