@@ -47,6 +47,7 @@ use weir::ingest::request::Received;
 use weir::ingest::tape::Scratch;
 use weir::ingest::tape::Value;
 use weir::storage::delta::TableSpec;
+use weir::storage::exact::ExactColumns;
 use weir::storage::memtable::Memtable;
 use weir::storage::parquet::Effort;
 use weir::storage::parquet::FileWriter;
@@ -258,7 +259,7 @@ fn files(criterion: &mut Criterion) {
     for sequence in 1..=MEMTABLE_BATCHES {
         let prepared = prepare(&preparer, stream.batch(BATCH_EVENTS).body);
         let Prepared { rows: len, columns, memory_bytes, .. } = prepared;
-        let rows = Rows { len, columns, memory_bytes, runs: Vec::new() };
+        let rows = Rows { len, columns, memory_bytes, runs: Vec::new(), exact: ExactColumns::ALL };
         memtable.insert(rows, Sequence(sequence), Duration::ZERO).expect("columns fit");
     }
     let batches = memtable.batches();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Queries about persons, events and definitions, and SQL: latencies of Weir, and of DuckDB answering the same from the
+# Queries about persons, events and definitions, SQL and insights: latencies of Weir, and of DuckDB answering the same from the
 # live Parquet files, in the same run. The events are of 30 days. Usage: scripts/bench-read.sh [EVENTS] [PERSONS] [ROUNDS]; WEIR_BIN skips the build;
 # WEIR_BENCH_DIR keeps the data directory there, and uses it again if it exists.
 set -euo pipefail
@@ -41,3 +41,4 @@ fi
 start
 "$python" "$here/bench_read.py" "$url" "$data" "$rounds" "$server"
 "$python" "$here/bench_sql.py" "$url" "$data" 7 "$server"
+"$python" "$here/bench_insights.py" "$url" "$data" 3 "$server"

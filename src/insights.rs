@@ -3,8 +3,10 @@
 
 pub mod action;
 pub mod audience;
+pub mod breakdown;
 pub mod cohorts;
 pub mod columns;
+pub mod compare;
 pub mod date_range;
 pub mod entity;
 pub mod events;
@@ -14,12 +16,16 @@ pub mod groups;
 pub mod insight;
 pub mod interval;
 pub mod legacy;
+pub mod lifecycle;
 pub mod node;
+pub mod paths;
 pub mod property;
 pub mod property_definitions;
 pub mod ranked;
+pub mod retention;
 pub mod selection;
 pub mod series;
+pub mod stickiness;
 pub mod timeline;
 pub mod trends;
 
@@ -45,12 +51,21 @@ pub struct ProjectSettings {
 }
 
 /// A person behind a point of an insight.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Actor {
     /// The person.
     pub person: Uuid,
     /// What the person adds to the point.
     pub value: f64,
+    /// The cells of a row of a retention in which the person was active, in their order.
+    pub appearances: Vec<usize>,
+}
+
+impl Actor {
+    /// A person who adds this to the point.
+    pub fn new(person: Uuid, value: f64) -> Self {
+        Self { person, value, appearances: Vec::new() }
+    }
 }
 
 /// Why an insight has no answer.

@@ -6,6 +6,7 @@
 //! here: JSON shapes, HTTP, product rules.
 
 pub mod admission;
+mod clickhouse;
 pub mod column_files;
 mod columns;
 pub mod complexity;
@@ -28,7 +29,9 @@ pub mod merge;
 pub mod paging;
 pub mod parts;
 pub mod people;
+mod person_access;
 pub mod persons;
+pub mod placeholders;
 mod property_access;
 mod pruning;
 mod row_filter;

@@ -6,6 +6,7 @@ pub mod compaction;
 pub mod delta;
 pub mod disk;
 pub mod durable;
+pub mod exact;
 #[cfg(test)]
 mod faulty_store;
 pub mod memtable;

@@ -29,7 +29,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("ingest", "clock config error event geoip identity metadata storage tasks telemetry wire"),
     ("query", "clock config error event flags identity metadata storage telemetry"),
     ("evaluation", "clock error event flags identity metadata query tasks"),
-    ("insights", "clock event evaluation flags identity ingest metadata query"),
+    ("insights", "clock event evaluation flags identity ingest metadata query storage"),
     (
         "maintenance",
         "clock config error event identity ingest insights metadata query storage tasks telemetry",

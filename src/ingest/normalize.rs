@@ -460,6 +460,7 @@ impl<'a, 'r> Batch<'a, 'r> {
                 + memory_estimate::of_ops(&self.ops)
                 + observed.memory_bytes(),
             columns,
+            mismatched: self.mismatched,
             keys: self.keys_of_events,
             ops: self.ops,
             received_at: self.received.at,

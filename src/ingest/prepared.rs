@@ -28,6 +28,9 @@ pub struct Prepared {
     pub rows: usize,
     /// Columns of the `events` table by position; `None` where no row has a value.
     pub columns: Vec<Option<ArrayRef>>,
+    /// Promoted properties that some row has with another type than their column, as bits by their place in
+    /// [`PROMOTED`](crate::event::schema::PROMOTED).
+    pub mismatched: u128,
     /// Deduplication keys of the rows.
     pub keys: Vec<EventKey>,
     /// Ops on persons and groups, in order.
@@ -64,6 +67,7 @@ impl Prepared {
             project,
             rows: 0,
             columns: Vec::new(),
+            mismatched: 0,
             keys: Vec::new(),
             ops,
             received_at: at,

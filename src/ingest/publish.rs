@@ -22,6 +22,7 @@ use crate::ingest::dedup::Window;
 use crate::ingest::health::Health;
 use crate::ingest::prepared::Prepared;
 use crate::ingest::projector::Projection;
+use crate::storage::exact::ExactColumns;
 use crate::storage::rows::Rows;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
@@ -88,8 +89,9 @@ impl Publisher {
     pub(super) fn publish(&mut self, sequence: Sequence, prepared: Prepared, missing: Missing) {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
         let said_bytes = prepared.said_bytes;
-        let Prepared { project, rows, columns, keys, ops, observed, by, .. } = prepared;
-        let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new() };
+        let Prepared { project, rows, columns, keys, ops, observed, by, mismatched, .. } = prepared;
+        let exact = ExactColumns::without(mismatched);
+        let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new(), exact };
         if missing.rows {
             if let Some(new) = self.window.insert_all(project, &keys) {
                 let before = rows.len;

@@ -25,6 +25,7 @@ use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::condition;
 use crate::query::engine::Engine;
+use crate::query::view::View;
 
 /// Most steps of an action. Each one is a condition on every event.
 pub const STEPS_MAX: usize = 50;
@@ -99,14 +100,14 @@ impl Action {
         Self::parse(steps, field)
     }
 
-    /// The names of the events that it is about; `None` if they may have any.
-    pub fn events(&self) -> Option<Vec<&str>> {
-        self.steps.iter().map(|step| step.event.as_deref()).collect()
+    /// The names of events that its steps have.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| step.event.as_deref())
     }
 
     /// The condition that an event is of it: true or false.
-    pub fn condition(&self, engine: &Engine, project: ProjectId) -> Expr {
-        let steps = self.steps.iter().map(|step| step.condition(engine, project));
+    pub fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
+        let steps = self.steps.iter().map(|step| step.condition(engine, (view, project)));
         steps.reduce(Expr::or).unwrap_or_else(|| lit(false))
     }
 }
@@ -144,11 +145,11 @@ impl Step {
         Ok(Self { event, filters, parts: Arc::new(parts) })
     }
 
-    fn condition(&self, engine: &Engine, project: ProjectId) -> Expr {
+    fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
         let named = self.event.as_deref().map(|event| col("event").eq(lit(event)));
         let of_elements = (!self.parts.is_empty()).then(|| of_elements(Arc::clone(&self.parts)));
         let all = named.into_iter().chain(of_elements);
-        let all = all.chain(self.filters.condition(engine, project));
+        let all = all.chain(self.filters.condition(engine, project, view.exact()));
         all.reduce(Expr::and).unwrap_or_else(|| lit(true))
     }
 }
@@ -286,9 +287,8 @@ mod tests {
         }
         let none = Action::parse(&json!([{"event": "a"}, {"url": "x"}]), "steps").unwrap();
         assert!(none.steps.iter().all(|step| step.parts.is_empty()));
-        assert_eq!(none.events(), None);
         let named = Action::parse(&json!([{"event": "a"}, {"event": "b"}]), "steps").unwrap();
-        assert_eq!(named.events(), Some(vec!["a", "b"]));
+        assert_eq!(named.events().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -70,13 +70,15 @@ impl DateRange {
                 |time: UnixMicros| UnixMicros(time.0.saturating_sub(length).saturating_sub(1));
             return Self { from: before(self.from), to: before(self.to), zone: self.zone };
         }
+        // By the clocks of the project: the period before a change of them has as many days.
         let days = || {
-            let wall = before.to_datetime().with_timezone(&self.zone).naive_local();
-            let start = whole(wall, Unit::Days)?.checked_add_days(Days::new(extra_days))?;
-            let from = at_wall(start, self.zone)?;
-            let last = UnixMicros(from.0.checked_add(length)?);
-            let last = last.to_datetime().with_timezone(&self.zone).naive_local();
-            Some((from, at_wall(end_of(last, Unit::Days)?, self.zone)?))
+            let wall =
+                |time: UnixMicros| time.to_datetime().with_timezone(&self.zone).naive_local();
+            let length = wall(self.to).signed_duration_since(wall(self.from));
+            let start = whole(wall(self.from).checked_sub_signed(length)?, Unit::Days)?;
+            let start = start.checked_add_days(Days::new(extra_days))?;
+            let last = start.checked_add_signed(length)?;
+            Some((at_wall(start, self.zone)?, at_wall(end_of(last, Unit::Days)?, self.zone)?))
         };
         let (from, to) = days().unwrap_or((before, self.from));
         Self { from, to, zone: self.zone }
@@ -391,6 +393,22 @@ mod tests {
             [("soon", ""), ("", "soon"), ("-10000d", ""), ("-d7", ""), ("2026-13-01", "")]
         {
             assert_eq!(range("UTC", from, to, ""), None, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn the_period_before_has_as_many_days_whatever_the_clocks_do() {
+        let zone: Tz = BERLIN.parse().unwrap();
+        for (from, to, expected) in [
+            ("2026-03-30", "2026-04-18", ["2026-03-10", "2026-03-29"]),
+            ("2026-03-29", "2026-03-29", ["2026-03-28", "2026-03-28"]),
+            ("2026-10-26", "2026-11-01", ["2026-10-19", "2026-10-25"]),
+            ("2026-02-01", "2026-02-03", ["2026-01-29", "2026-01-31"]),
+        ] {
+            let parameters = Parameters { from: Some(from), to: Some(to), ..Parameters::default() };
+            let range = parameters.range(zone, UnixMicros(0)).unwrap().previous(true, 0);
+            let days = [range.from, range.to].map(|time| range.written(time)[..10].to_owned());
+            assert_eq!(days, expected, "{from} to {to}");
         }
     }
 

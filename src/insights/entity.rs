@@ -13,6 +13,7 @@ use crate::insights::filters::Filters;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
+use crate::query::view::View;
 
 /// How all events together are called.
 const ALL_EVENTS: &str = "All events";
@@ -130,15 +131,32 @@ impl Entity {
         })
     }
 
-    /// The condition that an event is of it: true or false.
+    /// The condition that an event of the view is of it: true or false.
     ///
     /// # Errors
     ///
     /// There is no such action.
-    pub fn condition(&self, engine: &Engine, project: ProjectId) -> Result<Expr, NodeError> {
-        let named = self.of_name(engine, project)?;
-        let filters = self.filters.condition(engine, project);
+    pub fn condition(
+        &self,
+        engine: &Engine,
+        (view, project): (&View, ProjectId),
+    ) -> Result<Expr, NodeError> {
+        let named = self.of_name(engine, (view, project))?;
+        let filters = self.filters.condition(engine, project, view.exact());
         Ok(named.into_iter().chain(filters).reduce(Expr::and).unwrap_or_else(|| lit(true)))
+    }
+
+    /// The condition that an event of the view has its name or is of its action, whatever its filters are.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn is_named(
+        &self,
+        engine: &Engine,
+        (view, project): (&View, ProjectId),
+    ) -> Result<Expr, NodeError> {
+        Ok(self.of_name(engine, (view, project))?.unwrap_or_else(|| lit(true)))
     }
 
     /// Those of `events` that have its name or are of its action, whatever its filters are.
@@ -150,34 +168,21 @@ impl Entity {
         &self,
         events: DataFrame,
         engine: &Engine,
-        project: ProjectId,
+        (view, project): (&View, ProjectId),
     ) -> Result<DataFrame, InsightError> {
-        match self.of_name(engine, project)? {
+        match self.of_name(engine, (view, project))? {
             Some(condition) => Ok(events.filter(condition)?),
             None => Ok(events),
         }
     }
 
-    /// The names of the events that it asks for.
-    ///
-    /// # Errors
-    ///
-    /// There is no such action.
-    pub fn event_names(
+    fn of_name(
         &self,
         engine: &Engine,
-        project: ProjectId,
-    ) -> Result<Vec<String>, NodeError> {
-        let Some(action) = self.found(engine, project)? else {
-            return Ok(self.event.iter().cloned().collect());
-        };
-        let names = action.events().unwrap_or_default();
-        Ok(names.into_iter().map(str::to_owned).collect())
-    }
-
-    fn of_name(&self, engine: &Engine, project: ProjectId) -> Result<Option<Expr>, NodeError> {
+        (view, project): (&View, ProjectId),
+    ) -> Result<Option<Expr>, NodeError> {
         let action = self.found(engine, project)?;
-        let of_action = action.map(|action| action.condition(engine, project));
+        let of_action = action.map(|action| action.condition(engine, (view, project)));
         Ok(of_action.or_else(|| self.event.as_deref().map(|event| col("event").eq(lit(event)))))
     }
 
@@ -186,6 +191,27 @@ impl Entity {
         let field = format!("{}.id", self.path);
         self.action.map(|id| Action::find(engine, project, (id, &field))).transpose()
     }
+}
+
+/// Notes that a query named the events of these entities, those of actions included.
+///
+/// # Errors
+///
+/// There is no such action.
+pub fn note_named<'e>(
+    engine: &Engine,
+    project: ProjectId,
+    entities: impl IntoIterator<Item = &'e Entity>,
+) -> Result<(), NodeError> {
+    let mut names: Vec<String> = Vec::new();
+    for entity in entities {
+        names.extend(entity.event.clone());
+        if let Some(action) = entity.found(engine, project)? {
+            names.extend(action.events().map(str::to_owned));
+        }
+    }
+    engine.note_events_named(project, names.iter().map(String::as_str));
+    Ok(())
 }
 
 /// The id of an action.

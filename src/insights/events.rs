@@ -33,6 +33,7 @@ use crate::insights::property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::view::View;
+use crate::storage::exact::ExactColumns;
 
 /// The first window, in microseconds: 15 minutes.
 const WINDOW: i64 = 15 * 60 * 1_000_000;
@@ -209,7 +210,9 @@ async fn condition(
         None => None,
     };
     let equal = |name: &str, value: Option<String>| value.map(|value| col(name).eq(lit(value)));
-    let properties = question.properties.condition(engine, project);
+    // Each source is of its own moment, which is not known yet.
+    let exact = ExactColumns::default();
+    let properties = question.properties.condition(engine, project, exact);
     let conditions = [
         equal("event", question.event),
         equal("distinct_id", question.distinct_id),

@@ -17,6 +17,7 @@ use crate::query::engine::Engine;
 use crate::query::filter;
 use crate::query::matches;
 use crate::query::matches::Subjects;
+use crate::storage::exact::ExactColumns;
 
 /// Filters that all must hold.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +68,14 @@ impl Filters {
         Ok(tree)
     }
 
-    /// The condition that all hold for an event, and its person and groups as of now; `None` without filters.
-    pub fn condition(&self, engine: &Engine, project: ProjectId) -> Option<Expr> {
+    /// The condition that all hold for an event, and its person and groups as of now; `None` without filters. It is
+    /// for events whose columns are `exact`, see [`View::exact`](crate::query::view::View::exact).
+    pub fn condition(
+        &self,
+        engine: &Engine,
+        project: ProjectId,
+        exact: ExactColumns,
+    ) -> Option<Expr> {
         if self.0.is_empty() {
             return None;
         }
@@ -82,6 +89,7 @@ impl Filters {
             view: engine.identities().view(),
             in_cohort: Some(Box::new(in_cohort)),
             now,
+            exact,
         };
         Some(filter::condition(tree, subjects))
     }

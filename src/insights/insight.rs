@@ -5,20 +5,35 @@ use serde_json::Value;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::lifecycle::Lifecycle;
+use crate::insights::lifecycle::actors::Stage;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::paths::Paths;
+use crate::insights::retention::Retention;
 use crate::insights::selection::Selection;
+use crate::insights::stickiness::Stickiness;
+use crate::insights::stickiness::actors::Asked;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
 use crate::query::engine::Engine;
 use crate::query::people::Part;
 
 /// Kinds of insights.
-pub const KINDS: [&str; 1] = ["TrendsQuery"];
+pub const KINDS: [&str; 5] =
+    ["LifecycleQuery", "PathsQuery", "RetentionQuery", "StickinessQuery", "TrendsQuery"];
 
 /// A parsed insight.
 #[derive(Clone, Debug)]
 pub enum Insight {
+    /// `LifecycleQuery`.
+    Lifecycle(Lifecycle),
+    /// `PathsQuery`.
+    Paths(Paths),
+    /// `RetentionQuery`.
+    Retention(Retention),
+    /// `StickinessQuery`.
+    Stickiness(Stickiness),
     /// `TrendsQuery`.
     Trends(Trends),
 }
@@ -26,6 +41,14 @@ pub enum Insight {
 /// What is asked of the actors of an insight: the fields of an `InsightActorsQuery` beside its source.
 #[derive(Clone, Debug)]
 pub enum ActorsOf {
+    /// With a status.
+    Lifecycle(Lifecycle, Stage),
+    /// Behind a step of paths, which the paths themselves name.
+    Paths(Paths),
+    /// In a row of a retention, by its number.
+    Retention(Retention, usize),
+    /// With some number of intervals.
+    Stickiness(Stickiness, Asked),
     /// Behind a point of a trend.
     Trends(Trends, Point),
 }
@@ -39,6 +62,10 @@ impl Insight {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         match node.text("kind")? {
+            Some("LifecycleQuery") => Ok(Self::Lifecycle(Lifecycle::parse(query)?)),
+            Some("PathsQuery") => Ok(Self::Paths(Paths::parse(query)?)),
+            Some("RetentionQuery") => Ok(Self::Retention(Retention::parse(query)?)),
+            Some("StickinessQuery") => Ok(Self::Stickiness(Stickiness::parse(query)?)),
             Some("TrendsQuery") => Ok(Self::Trends(Trends::parse(query)?)),
             _ => Err(node.refuse("kind", format!("Expected one of {}.", KINDS.join(", ")))),
         }
@@ -47,6 +74,10 @@ impl Insight {
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         match self {
+            Self::Lifecycle(lifecycle) => lifecycle.selection_mut(),
+            Self::Paths(paths) => paths.selection_mut(),
+            Self::Retention(retention) => retention.selection_mut(),
+            Self::Stickiness(stickiness) => stickiness.selection_mut(),
             Self::Trends(trends) => trends.selection_mut(),
         }
     }
@@ -62,6 +93,12 @@ impl Insight {
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
         match self {
+            Self::Lifecycle(lifecycle) => Ok(Value::Array(lifecycle.answer(engine, owner).await?)),
+            Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
+            Self::Retention(retention) => Ok(Value::Array(retention.answer(engine, owner).await?)),
+            Self::Stickiness(stickiness) => {
+                Ok(Value::Array(stickiness.answer(engine, owner).await?))
+            }
             Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
         }
     }
@@ -73,6 +110,15 @@ impl Insight {
     /// A field is malformed.
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
         match self {
+            Self::Lifecycle(lifecycle) => Ok(ActorsOf::Lifecycle(lifecycle, Stage::parse(asked)?)),
+            Self::Paths(paths) => Ok(ActorsOf::Paths(paths)),
+            Self::Retention(retention) => {
+                let row = asked.number("interval")?.unwrap_or(0);
+                Ok(ActorsOf::Retention(retention, row))
+            }
+            Self::Stickiness(stickiness) => {
+                Ok(ActorsOf::Stickiness(stickiness, Asked::parse(asked)?))
+            }
             Self::Trends(trends) => Ok(ActorsOf::Trends(trends, Point::parse(asked)?)),
         }
     }
@@ -91,6 +137,12 @@ impl ActorsOf {
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         match self {
+            Self::Lifecycle(lifecycle, stage) => lifecycle.actors(engine, owner, stage, part).await,
+            Self::Paths(paths) => paths.actors(engine, owner, part).await,
+            Self::Retention(retention, row) => retention.actors(engine, owner, *row, part).await,
+            Self::Stickiness(stickiness, asked) => {
+                stickiness.actors(engine, owner, asked, part).await
+            }
             Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
         }
     }

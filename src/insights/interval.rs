@@ -193,6 +193,52 @@ impl Buckets {
         Ok(Self { starts: starts.into(), bounds: (first, range.to.0), interval, zone })
     }
 
+    /// The same buckets, and so many right before them.
+    ///
+    /// # Errors
+    ///
+    /// There are too many.
+    pub fn with_earlier(self, count: usize, is_monday_first: bool) -> Result<Self, TooManyBuckets> {
+        if self.len().saturating_add(count) > BUCKETS_MAX {
+            return Err(TooManyBuckets);
+        }
+        let mut starts = Vec::with_capacity(self.len().saturating_add(count));
+        let mut start = self.starts.first().copied().unwrap_or(self.bounds.0);
+        for _ in 0..count {
+            start = match self.interval {
+                Interval::Minute => start.saturating_sub(60 * MICROS_PER_SECOND),
+                Interval::Hour => start.saturating_sub(3600 * MICROS_PER_SECOND),
+                interval => {
+                    let last = UnixMicros(start.saturating_sub(1)).to_datetime();
+                    let wall = last.with_timezone(&self.zone).naive_local();
+                    let local = interval.start(wall, is_monday_first).unwrap_or(wall);
+                    at_wall(local, self.zone).map_or(start, |earlier| earlier.0.min(start - 1))
+                }
+            };
+            starts.push(start);
+        }
+        starts.reverse();
+        starts.extend(self.starts.iter());
+        let bounds = (start.min(self.bounds.0), self.bounds.1);
+        Ok(Self { starts: starts.into(), bounds, ..self })
+    }
+
+    /// The same buckets, of which the whole first and the whole last one count.
+    pub fn whole(mut self) -> Self {
+        let (Some(first), Some(last)) = (self.starts.first(), self.starts.last()) else {
+            return self;
+        };
+        let local = self.local(self.len() - 1);
+        let next = match (self.interval.next(local), self.interval) {
+            (Some(next), _) => at_wall(next, self.zone).map(|next| next.0),
+            (None, Interval::Minute) => last.checked_add(60 * MICROS_PER_SECOND),
+            (None, _) => last.checked_add(3600 * MICROS_PER_SECOND),
+        };
+        let end = next.map_or(self.bounds.1, |next| next.saturating_sub(1));
+        self.bounds = (*first, end.max(self.bounds.1));
+        self
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.starts.len()
@@ -291,6 +337,11 @@ impl Buckets {
 
     /// The bucket of the column `timestamp`: a number from 0 on, null for a time that does not count.
     pub fn expression(&self) -> Expr {
+        self.expression_of(ident("timestamp"))
+    }
+
+    /// The bucket of a time.
+    pub fn expression_of(&self, time: Expr) -> Expr {
         let buckets = self.clone();
         let invoke = move |arguments: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(arguments)?;
@@ -305,15 +356,15 @@ impl Buckets {
             };
             Ok(ColumnarValue::Array(Arc::new(numbers) as ArrayRef))
         };
-        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+        let kind = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
         let function = create_udf(
             "bucket",
-            vec![time],
+            vec![kind],
             DataType::Int32,
             Volatility::Immutable,
             Arc::new(invoke),
         );
-        function.call(vec![ident("timestamp")])
+        function.call(vec![time])
     }
 }
 
@@ -411,6 +462,51 @@ mod tests {
         assert_eq!(of("2024-03-24T12:00:00Z"), 0..3);
         assert_eq!(of("2024-03-25T12:00:00Z"), 1..3);
         assert_eq!(window.steps.bucket_of(time("2024-04-08T12:00:00Z")), None);
+    }
+
+    #[test]
+    fn earlier_buckets_go_on_backwards_and_whole_ones_count_whole() {
+        // The clocks of Berlin went forward on 31 March 2024, a Sunday.
+        let days = |buckets: &Buckets| {
+            (0..buckets.len()).map(|bucket| buckets.day(bucket)).collect::<Vec<_>>()
+        };
+        let one = range("2024-04-01 12:00", "2024-04-01", "Europe/Berlin");
+        for (interval, expected, first, end) in [
+            (
+                Interval::Day,
+                ["2024-03-30", "2024-03-31", "2024-04-01"],
+                "2024-03-29T23:00:00Z",
+                "2024-04-01T22:00:00Z",
+            ),
+            (
+                Interval::Week,
+                ["2024-03-18", "2024-03-25", "2024-04-01"],
+                "2024-03-17T23:00:00Z",
+                "2024-04-07T22:00:00Z",
+            ),
+            (
+                Interval::Month,
+                ["2024-02-01", "2024-03-01", "2024-04-01"],
+                "2024-01-31T23:00:00Z",
+                "2024-04-30T22:00:00Z",
+            ),
+        ] {
+            let buckets = Buckets::of(&one, interval, true).unwrap();
+            let buckets = buckets.with_earlier(2, true).unwrap().whole();
+            assert_eq!(days(&buckets), expected);
+            assert_eq!(buckets.bounds(), (time(first), UnixMicros(time(end).0 - 1)));
+            assert_eq!(buckets.bucket_of(time(first)), Some(0));
+            let all =
+                Buckets::of(&range(expected[0], "2024-04-01", "Europe/Berlin"), interval, true);
+            assert_eq!(all.unwrap().whole().starts, buckets.starts, "as from the first on");
+        }
+        let [from, to] = ["2024-03-31T01:30:00Z", "2024-03-31T01:40:00Z"].map(time);
+        let hours = DateRange::new(from, to, "Europe/Berlin".parse().unwrap());
+        let hours = Buckets::of(&hours, Interval::Hour, false).unwrap();
+        let hours = hours.with_earlier(1, false).unwrap().whole();
+        assert_eq!(days(&hours), ["2024-03-31 01:00:00", "2024-03-31 03:00:00"]);
+        assert_eq!(hours.bounds().1, UnixMicros(time("2024-03-31T02:00:00Z").0 - 1));
+        assert_eq!(hours.with_earlier(BUCKETS_MAX, false).err(), Some(TooManyBuckets));
     }
 
     #[test]

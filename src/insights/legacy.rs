@@ -26,10 +26,7 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
         "kind": "TrendsQuery",
         "series": series(filter)?,
         "interval": text(filter, "interval"),
-        "dateRange": {
-            "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
-            "explicitDate": truth(filter, "explicit_date"),
-        },
+        "dateRange": dates(filter),
         "properties": parsed(filter, "properties")?,
         "filterTestAccounts": truth(filter, "filter_test_accounts"),
         "samplingFactor": parsed(filter, "sampling_factor")?,
@@ -52,8 +49,20 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
     }))
 }
 
+/// The dates of the filters as a `dateRange`.
+pub fn dates(filter: &Filter) -> Value {
+    json!({
+        "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
+        "explicitDate": truth(filter, "explicit_date"),
+    })
+}
+
 /// The events and actions of the filters as series, in their order.
-fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
+///
+/// # Errors
+///
+/// They are malformed.
+pub fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let list = |name: &str| match parsed(filter, name)? {
         Value::Null => Ok(Vec::new()),
         Value::Array(list) => Ok(list),
@@ -111,7 +120,11 @@ fn breakdown(filter: &Filter) -> Value {
 }
 
 /// A value, or the value that a text is as JSON; null if it is absent or empty.
-fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
+///
+/// # Errors
+///
+/// It is a text, but not of JSON.
+pub fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
     match filter.get(name) {
         Some(Value::String(text)) if text.trim().is_empty() => Ok(Value::Null),
         Some(Value::String(text)) => {
@@ -127,7 +140,8 @@ pub fn text(filter: &Filter, name: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn truth(filter: &Filter, name: &str) -> bool {
+/// Whether a value is true, in one of the ways that clients write it.
+pub fn truth(filter: &Filter, name: &str) -> bool {
     match filter.get(name) {
         Some(Value::Bool(truth)) => *truth,
         Some(Value::String(text)) => matches!(text.to_lowercase().as_str(), "true" | "1" | "yes"),
@@ -136,7 +150,8 @@ fn truth(filter: &Filter, name: &str) -> bool {
     }
 }
 
-fn refused(field: &str, detail: impl Into<String>) -> NodeError {
+/// The refusal of a filter.
+pub fn refused(field: &str, detail: impl Into<String>) -> NodeError {
     NodeError { field: field.to_owned(), detail: detail.into() }
 }
 

@@ -16,6 +16,7 @@ use crate::event::schema::promoted_column_name;
 use crate::query::error::QueryError;
 use crate::query::matches::GROUPS;
 use crate::query::view::View;
+use crate::storage::exact::ExactColumns;
 
 /// Whose property it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,13 @@ impl Property {
     ) -> Result<DataFrame, QueryError> {
         let key = format!("{name}_of");
         let (table, own, others) = match self.owner {
-            Owner::Event => return Ok(events.with_column(name, event_text(&self.key))?),
+            Owner::Event => {
+                let text = match is_exact(&self.key, view.exact()) {
+                    true => event_text(&self.key),
+                    false => coalesce(vec![event_text(&self.key), json_text(&self.key)]),
+                };
+                return Ok(events.with_column(name, text)?);
+            }
             Owner::Person => (view.table("persons").await?, "person_id", "uuid"),
             Owner::Group(index) => {
                 let groups = view.table("groups").await?;
@@ -69,7 +76,8 @@ impl Property {
 /// The property whose column has a shorter name.
 const SESSION: &str = "$session_id";
 
-/// A property of an event as text, read from its column if it has one. What is no text is compact JSON.
+/// A property of an event as text, read from its column if it has one, which has texts only. What is no text is
+/// compact JSON.
 pub fn event_text(key: &str) -> Expr {
     match promoted(key) {
         Some(PropertyType::Text) => ident(promoted_column_name(key)),
@@ -79,11 +87,12 @@ pub fn event_text(key: &str) -> Expr {
 }
 
 /// A property of an event as a number, or the number that a text is; null where it is neither. The column of
-/// a property has JSON numbers only, so texts are looked up where it has none.
-pub fn event_number(key: &str) -> Expr {
+/// a property has JSON numbers only, so texts are looked up where it has none and is not one of those that are `exact`.
+pub fn event_number(key: &str, exact: ExactColumns) -> Expr {
     match promoted(key) {
+        Some(PropertyType::Double) if is_exact(key, exact) => ident(promoted_column_name(key)),
         Some(PropertyType::Double) => {
-            coalesce(vec![ident(promoted_column_name(key)), number(event_text(key))])
+            coalesce(vec![ident(promoted_column_name(key)), number(json_text(key))])
         }
         _ => number(event_text(key)),
     }
@@ -92,6 +101,15 @@ pub fn event_number(key: &str) -> Expr {
 /// The number that a text is; null where it is none.
 pub fn number(text: Expr) -> Expr {
     try_cast(text, DataType::Float64)
+}
+
+/// Whether the values of a property are all in its column.
+fn is_exact(key: &str, exact: ExactColumns) -> bool {
+    match PROMOTED.iter().position(|(own, _)| *own == key) {
+        Some(number) => exact.has(number),
+        // The JSON text is where it is.
+        None => true,
+    }
 }
 
 fn promoted(key: &str) -> Option<PropertyType> {

@@ -8,54 +8,80 @@ use uuid::Uuid;
 use crate::insights::Actor;
 use crate::query::people::Part;
 
-/// The actors with the largest values, those of one value by their ids.
+/// The actors with the largest values, those of one value by their ids, and what else is known of each.
 #[derive(Debug)]
-pub struct Ranked {
+pub struct Ranked<T = ()> {
     part: Part,
     /// The last of those kept on top.
-    kept: BinaryHeap<Entry>,
+    kept: BinaryHeap<Entry<T>>,
 }
 
-#[derive(Debug, PartialEq)]
-struct Entry {
+#[derive(Debug)]
+struct Entry<T> {
     value: f64,
     person: Uuid,
+    known: T,
 }
 
-impl Eq for Entry {}
+impl<T> PartialEq for Entry<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
 
-impl Ord for Entry {
+impl<T> Eq for Entry<T> {}
+
+impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         other.value.total_cmp(&self.value).then(self.person.cmp(&other.person))
     }
 }
 
-impl PartialOrd for Entry {
+impl<T> PartialOrd for Entry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ranked {
+    /// Adds an actor by its id; what is no id of a person is nobody.
+    pub fn add(&mut self, actor: &str, value: f64) {
+        self.add_with(actor, value, || ());
+    }
+
+    /// The part in its order, and one more if there are more.
+    pub fn into_actors(self) -> Vec<Actor> {
+        self.into_known().map(|(actor, ())| actor).collect()
+    }
+}
+
+impl<T> Ranked<T> {
     /// For this part, and one more so that it shows whether there are more.
     pub fn new(part: Part) -> Self {
         Self { part, kept: BinaryHeap::new() }
     }
 
-    /// Adds an actor by its id; what is no id of a person is nobody.
-    pub fn add(&mut self, actor: &str, value: f64) {
+    /// Adds an actor by its id with what is known of it, which is computed if the actor is kept.
+    pub fn add_with(&mut self, actor: &str, value: f64, known: impl FnOnce() -> T) {
         let Ok(person) = Uuid::try_parse(actor) else { return };
         let most = self.part.offset.saturating_add(self.part.limit).saturating_add(1);
-        self.kept.push(Entry { value, person });
+        let is_before = |last: &Entry<T>| match value.total_cmp(&last.value) {
+            Ordering::Equal => person < last.person,
+            order => order == Ordering::Greater,
+        };
+        if self.kept.len() >= most && !self.kept.peek().is_some_and(is_before) {
+            return;
+        }
+        self.kept.push(Entry { value, person, known: known() });
         if self.kept.len() > most {
             self.kept.pop();
         }
     }
 
-    /// The part in its order, and one more if there are more.
-    pub fn into_actors(self) -> Vec<Actor> {
+    /// The part in its order with what is known of each, and one more if there are more.
+    pub fn into_known(self) -> impl Iterator<Item = (Actor, T)> {
         let sorted = self.kept.into_sorted_vec().into_iter().skip(self.part.offset);
-        sorted.map(|Entry { value, person }| Actor { person, value }).collect()
+        sorted.map(|Entry { value, person, known }| (Actor::new(person, value), known))
     }
 }
 

@@ -130,7 +130,7 @@ impl Selection {
     ) -> Result<DataFrame, InsightError> {
         let events = view.table("events").await?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
-        Ok(match self.filters(owner)?.condition(engine, owner.project) {
+        Ok(match self.filters(owner)?.condition(engine, owner.project, view.exact()) {
             Some(condition) => events.filter(condition)?,
             None => events,
         })

@@ -197,7 +197,8 @@ impl Files {
             Effort::Merge,
             (partition, &name),
         )?;
-        Ok(writer.with_group_bytes(memory.group_bytes))
+        let exact = files.iter().map(|file| file.exact).collect();
+        Ok(writer.with_group_bytes(memory.group_bytes).with_exact(exact))
     }
 
     /// Writes sorted rows without duplicates. Returns the number of rows read, duplicates included. `None`

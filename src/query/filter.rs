@@ -100,10 +100,11 @@ fn of_event(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
     let is_there = ident(column.as_str()).is_not_null();
     let (predicate, now) = (Arc::new(predicate), subjects.now);
     let of_column = of_column(&column, kind, Arc::clone(&predicate), now);
-    let otherwise = match without_column(kind, &predicate) {
-        Some(holds) => lit(holds),
-        None => of_text(Arc::unwrap_or_clone(predicate), subjects),
-    };
+    let otherwise =
+        match without_column(kind, &predicate).or_else(|| without_value(&predicate, subjects)) {
+            Some(holds) => lit(holds),
+            None => of_text(Arc::unwrap_or_clone(predicate), subjects),
+        };
     // Where it is not there, `of_column` would be the answer for null.
     when(is_there, of_column.clone()).otherwise(otherwise).unwrap_or(of_column)
 }
@@ -150,6 +151,16 @@ fn without_column(kind: PropertyType, predicate: &Predicate) -> Option<bool> {
         }
         _ => None,
     }
+}
+
+/// What holds where the column is null and has every value: there is no property, or it is null. `None` if that is
+/// not the same, or the column has not every value.
+fn without_value(predicate: &Predicate, subjects: &Subjects) -> Option<bool> {
+    let number = PROMOTED.iter().position(|(key, _)| *key == &*predicate.key);
+    number.filter(|number| subjects.exact.has(*number))?;
+    let [absent, null] =
+        [None, Some(&Value::Null)].map(|value| predicate.matches_value(value, subjects.now));
+    (absent == null).then_some(absent)
 }
 
 /// The predicate on the values of a column.

@@ -12,6 +12,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 use datafusion::dataframe::DataFrame;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::MemoryReservation;
 use tokio::task::JoinHandle;
 
 use crate::query::admission::Work;
@@ -61,6 +63,15 @@ pub enum Rows {
 
 /// What is computed of each actor's rows.
 pub trait Fold: Send + 'static {
+    /// A pass over some of the actors begins. Until the next one, [`Row::text`] is a number of these texts.
+    ///
+    /// # Errors
+    ///
+    /// What it keeps of texts becomes too large.
+    fn begin(&mut self, _texts: &Interner) -> Result<(), QueryError> {
+        Ok(())
+    }
+
     /// Takes the rows of an actor: one at least, ordered by [`Row::at`], those of one time by their masks and then
     /// by their texts. Each actor comes once; actors come in no order.
     ///
@@ -109,6 +120,11 @@ impl Engine {
         drop(permit);
         Ok(fold)
     }
+
+    /// A part of the memory of queries for what a fold keeps: nothing at first.
+    pub fn reservation(&self, name: &'static str) -> MemoryReservation {
+        MemoryConsumer::new(name).register(&self.shared.pools.rows)
+    }
 }
 
 fn each_actor<F: Fold>(
@@ -116,6 +132,7 @@ fn each_actor<F: Fold>(
     fold: &mut F,
     stop: &AtomicBool,
 ) -> Result<(), QueryError> {
+    fold.begin(gathered.texts())?;
     for (count, (actor, rows, texts)) in gathered.actors().enumerate() {
         if count % ACTORS_PER_CHECK == 0 && stop.load(Ordering::Relaxed) {
             return Err(QueryError::Unavailable("nobody waits for the answer"));

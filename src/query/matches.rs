@@ -35,6 +35,7 @@ use crate::identity::view::View;
 use crate::query::condition;
 use crate::query::people::InCohort;
 use crate::query::people::search::place_value;
+use crate::storage::exact::ExactColumns;
 
 /// What filters of the type `event_metadata` ask of an event's row, and the column that has it.
 const METADATA: [(&str, &str); 13] = [
@@ -78,6 +79,8 @@ pub struct Subjects {
     pub in_cohort: Option<InCohort>,
     /// What relative dates are relative to.
     pub now: UnixMicros,
+    /// Which columns of the events say all about their properties.
+    pub exact: ExactColumns,
 }
 
 /// The condition that the filters hold for an event, and its person and groups as of now.

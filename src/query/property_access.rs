@@ -46,6 +46,9 @@ use crate::event::schema::promoted_column_name;
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";
 
+/// The start of the names of columns with properties of persons.
+pub(super) const OF_PERSONS: &str = "person.properties.";
+
 /// The function that gives a value of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
 
@@ -128,7 +131,7 @@ impl VisitorMut for Rewriter {
 }
 
 /// The column and the keys of an expression that is an access to a property.
-fn access(expression: &SqlExpr) -> Option<(Vec<Ident>, Vec<String>)> {
+pub(super) fn access(expression: &SqlExpr) -> Option<(Vec<Ident>, Vec<String>)> {
     let (mut names, chain): (Vec<Ident>, &[AccessExpr]) = match expression {
         SqlExpr::CompoundIdentifier(names) => (names.clone(), &[]),
         SqlExpr::CompoundFieldAccess { root, access_chain } => match &**root {
@@ -289,7 +292,11 @@ fn is_access(call: &ScalarFunction) -> bool {
 
 /// A property as the number or the truth value that it is compared with; null where it is none.
 fn as_type_of(side: Expr, other: Option<&DataType>) -> Expr {
-    let is_property = matches!(&side, Expr::ScalarFunction(call) if is_access(call));
+    let is_property = match &side {
+        Expr::ScalarFunction(call) => is_access(call),
+        Expr::Column(column) => column.name.starts_with(OF_PERSONS),
+        _ => false,
+    };
     match other {
         Some(other) if is_property && other.is_numeric() => try_cast(side, DataType::Float64),
         Some(DataType::Boolean) if is_property => try_cast(side, DataType::Boolean),

@@ -161,6 +161,7 @@ mod tests {
     use crate::storage::delta::DataFile;
     use crate::storage::delta::stats::ColumnStats;
     use crate::storage::delta::stats::FileStats;
+    use crate::storage::exact::ExactColumns;
 
     fn file(path: &str, bounds: &[(&str, Value, Value)]) -> Arc<DataFile> {
         let columns = bounds.iter().map(|(name, min, max)| {
@@ -168,7 +169,14 @@ mod tests {
             ((*name).to_owned(), ColumnStats { min, max, null_count: Some(0) })
         });
         let stats = FileStats { columns: columns.collect() };
-        Arc::new(DataFile { path: path.to_owned(), size_bytes: 9, rows: 9, partition: None, stats })
+        Arc::new(DataFile {
+            path: path.to_owned(),
+            size_bytes: 9,
+            rows: 9,
+            partition: None,
+            stats,
+            exact: ExactColumns::ALL,
+        })
     }
 
     /// Files `a` and `b` of project 7, `c` of projects 1 to 9, `d` of project 8, `u` without bounds.

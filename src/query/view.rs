@@ -19,22 +19,27 @@ use datafusion::prelude::SessionContext;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::query::clickhouse;
 use crate::query::definitions;
 use crate::query::engine::Sources;
 use crate::query::error::QueryError;
 use crate::query::events;
 use crate::query::explained;
 use crate::query::guard;
+use crate::query::person_access;
 use crate::query::persons;
 use crate::query::property_access;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
+use crate::storage::exact::ExactColumns;
 use crate::storage::store::Snapshot;
 
 /// What one reader sees, and the planner over it.
 pub struct View {
     context: SessionContext,
     events: Snapshot,
+    /// The name of the time zone of the project.
+    zone: String,
 }
 
 impl std::fmt::Debug for View {
@@ -73,7 +78,16 @@ impl View {
         let state = SessionStateBuilder::new_from_existing(base.clone())
             .with_catalog_list(Arc::new(catalogs))
             .build();
-        Ok(Self { context: SessionContext::new_with_state(state), events: snapshot })
+        let known = metadata.snapshot();
+        let zone =
+            known.project(project).map_or_else(|| "UTC".to_owned(), |own| own.timezone.clone());
+        Ok(Self { context: SessionContext::new_with_state(state), events: snapshot, zone })
+    }
+
+    /// Which columns of the events say all about their properties.
+    pub fn exact(&self) -> ExactColumns {
+        let files = self.events.version.files.iter().map(|file| file.exact);
+        files.chain(self.events.batches.iter().map(|rows| rows.exact)).collect()
     }
 
     /// The oldest and the newest time that an event may have; `None` if there is none. The bounds are those
@@ -112,7 +126,9 @@ impl View {
         let dialect = &state.config_options().sql_parser.dialect;
         let mut statement = state.sql_to_statement(sql, dialect)?;
         guard::check(&statement)?;
+        clickhouse::rewrite(&mut statement, &self.zone)?;
         property_access::rewrite(&mut statement);
+        person_access::rewrite(&mut statement)?;
         let plan = state.statement_to_plan(statement).await?;
         options.verify_plan(&plan)?;
         self.context.execute_logical_plan(plan).await

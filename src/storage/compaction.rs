@@ -168,6 +168,7 @@ mod tests {
     use super::choose;
     use crate::storage::delta::DataFile;
     use crate::storage::delta::stats::FileStats;
+    use crate::storage::exact::ExactColumns;
 
     const MIB: u64 = 1 << 20;
 
@@ -183,6 +184,7 @@ mod tests {
                 rows: 1,
                 partition: Some((*partition).to_owned()),
                 stats: FileStats::default(),
+                exact: ExactColumns::ALL,
             })
         };
         let files: Vec<_> = files.iter().enumerate().map(file).collect();

@@ -48,6 +48,7 @@ use crate::storage::delta::error::TableError;
 use crate::storage::delta::log::Loaded;
 use crate::storage::delta::log::Log;
 use crate::storage::delta::stats::FileStats;
+use crate::storage::exact::ExactColumns;
 
 /// Commits between two checkpoints of the log, as is usual for Delta. A reader that opens the table reads
 /// at most this many commit files.
@@ -112,6 +113,8 @@ pub struct DataFile {
     pub partition: Option<String>,
     /// Bounds of the columns for pruning.
     pub stats: FileStats,
+    /// What a NULL means.
+    pub exact: ExactColumns,
 }
 
 /// An immutable version of the table.

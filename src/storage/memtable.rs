@@ -135,6 +135,7 @@ mod tests {
     use super::Memtable;
     use super::Rows;
     use super::Sequence;
+    use crate::storage::exact::ExactColumns;
 
     #[test]
     fn small_batches_are_put_together_in_order() {
@@ -151,6 +152,7 @@ mod tests {
                 ],
                 memory_bytes: 100,
                 runs: Vec::new(),
+                exact: ExactColumns::ALL,
             };
             let sequence = Sequence(u64::try_from(number).unwrap() + 1);
             memtable.insert(rows, sequence, Duration::ZERO).unwrap();
@@ -182,7 +184,13 @@ mod tests {
     fn text(values: &[&str]) -> Rows {
         let column: ArrayRef = Arc::new(StringViewArray::from(values.to_vec()));
         let memory_bytes = column.get_array_memory_size();
-        Rows { len: values.len(), columns: vec![Some(column)], memory_bytes, runs: Vec::new() }
+        Rows {
+            len: values.len(),
+            columns: vec![Some(column)],
+            memory_bytes,
+            runs: Vec::new(),
+            exact: ExactColumns::ALL,
+        }
     }
 
     /// Goal: a record whose rows do not match removes no previous rows, and does not move the last sequence.
@@ -194,7 +202,13 @@ mod tests {
         }
         let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
         let memory_bytes = number.get_array_memory_size();
-        let odd = Rows { len: 1, columns: vec![Some(number)], memory_bytes, runs: Vec::new() };
+        let odd = Rows {
+            len: 1,
+            columns: vec![Some(number)],
+            memory_bytes,
+            runs: Vec::new(),
+            exact: ExactColumns::ALL,
+        };
         let before = memtable.memory_bytes();
         for _ in 0..2 {
             assert!(memtable.insert(odd.clone(), Sequence(16), Duration::ZERO).is_err());

@@ -55,6 +55,7 @@ mod tests {
     use super::position;
     use crate::storage::delta::DataFile;
     use crate::storage::delta::stats::FileStats;
+    use crate::storage::exact::ExactColumns;
     use crate::storage::wal::Sequence;
 
     fn file(name: &str) -> DataFile {
@@ -64,6 +65,7 @@ mod tests {
             rows: 1,
             partition: Some("2026-11".to_owned()),
             stats: FileStats::default(),
+            exact: ExactColumns::ALL,
         }
     }
 

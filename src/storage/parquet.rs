@@ -63,6 +63,7 @@ use crate::storage::delta::TableSpec;
 use crate::storage::delta::stats::ColumnStats;
 use crate::storage::delta::stats::FileStats;
 use crate::storage::delta::stats::Value;
+use crate::storage::exact::ExactColumns;
 use crate::storage::parquet::page_crc::PageStores;
 
 /// Maximum rows of a row group: large enough to compress and skip well, small enough to be read in parallel
@@ -141,6 +142,7 @@ pub struct FileWriter {
     partition: Option<String>,
     rows: u64,
     group_bytes: u64,
+    exact: ExactColumns,
 }
 
 /// Chunked output buffer: a row group has tens of megabytes, and a contiguous buffer would be copied each
@@ -216,7 +218,14 @@ impl FileWriter {
             partition,
             rows: 0,
             group_bytes: GROUP_BYTES,
+            exact: ExactColumns::default(),
         })
+    }
+
+    /// Says what a NULL in the file means.
+    #[must_use]
+    pub fn with_exact(self, exact: ExactColumns) -> Self {
+        Self { exact, ..self }
     }
 
     /// Ends row groups when they take `group_bytes` of memory, however few rows they have. Until a row
@@ -359,6 +368,7 @@ impl FileWriter {
             rows: self.rows,
             partition: self.partition,
             stats: stats(&metadata, &self.schema, &self.statistics),
+            exact: self.exact,
             path: self.path,
         })
     }

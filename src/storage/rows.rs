@@ -20,6 +20,7 @@ use arrow::datatypes::DataType;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 
+use crate::storage::exact::ExactColumns;
 use crate::storage::wal::Sequence;
 
 /// Some rows of a table: columns by position in the table's schema.
@@ -33,6 +34,8 @@ pub struct Rows {
     pub memory_bytes: usize,
     /// The log records that the rows come from, in the order of the rows.
     pub runs: Vec<Run>,
+    /// What a NULL means.
+    pub exact: ExactColumns,
 }
 
 /// Consecutive rows that come from one log record.
@@ -98,6 +101,7 @@ impl Rows {
             columns: columns.collect::<Result<_, _>>()?,
             memory_bytes: self.memory_bytes,
             runs,
+            exact: self.exact,
         })
     }
 
@@ -118,6 +122,7 @@ impl Rows {
             len: parts.iter().map(|part| part.len).sum(),
             memory_bytes: columns.iter().flatten().map(own).sum(),
             runs: parts.iter().flat_map(|part| part.runs.iter().copied()).collect(),
+            exact: parts.iter().map(|part| part.exact).collect(),
             columns,
         })
     }

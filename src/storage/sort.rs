@@ -263,6 +263,7 @@ mod tests {
     use super::Gather;
     use super::Rows;
     use super::sorted;
+    use crate::storage::exact::ExactColumns;
 
     /// Short, long or none.
     fn note(other: i64) -> Option<String> {
@@ -296,6 +297,7 @@ mod tests {
                     ],
                     memory_bytes: 0,
                     runs: Vec::new(),
+                    exact: ExactColumns::ALL,
                 })
             }).collect();
             let places = sorted(&rows, &[0, 1, 2]).unwrap();

@@ -25,6 +25,7 @@ use crate::storage::delta::Edit;
 use crate::storage::delta::EditKind;
 use crate::storage::delta::TableVersion;
 use crate::storage::delta::error::TableError;
+use crate::storage::exact::ExactColumns;
 use crate::storage::memtable::Memtable;
 use crate::storage::naming;
 use crate::storage::parquet::Effort;
@@ -426,6 +427,7 @@ impl Store {
         let batches: Vec<Arc<Rows>> =
             memtable.batches().iter().map(kept).collect::<Result<_, _>>()?;
         let batches = batches.as_slice();
+        let exact: ExactColumns = batches.iter().map(|rows| rows.exact).collect();
         let places = sort::sorted(batches, &shared.layout.sort)?;
         let gather = Gather::new(batches, &shared.table.spec().schema);
         for (partition, places) in self.partitioned(batches, places) {
@@ -436,7 +438,8 @@ impl Store {
                 &shared.layout,
                 Effort::Flush,
                 (Some(partition), &name),
-            )?;
+            )?
+            .with_exact(exact);
             for places in places.chunks(GROUP_MAX_ROWS) {
                 let column = |position| {
                     let parts = places.chunks(GATHER_ROWS);

@@ -17,6 +17,7 @@ use weir::ingest::request::Protocol;
 use weir::ingest::request::Received;
 use weir::storage::compaction::Memory;
 use weir::storage::compaction::Reading;
+use weir::storage::exact::ExactColumns;
 use weir::storage::parquet::Effort;
 use weir::storage::parquet::FileWriter;
 use weir::storage::parquet::pages::PagedFile;
@@ -69,7 +70,8 @@ async fn the_memory_of_a_merge_is_enough_for_many_flushes() {
         let body = stream.batch(BATCH_EVENTS).body;
         let prepared = preparer.prepare(body, &received, &project).unwrap();
         let (len, columns) = (prepared.rows, prepared.columns);
-        let rows = Rows { len, columns, memory_bytes: 0, runs: Vec::new() };
+        let rows =
+            Rows { len, columns, memory_bytes: 0, runs: Vec::new(), exact: ExactColumns::ALL };
         writer.write(&rows.to_batch(&schema, &all).unwrap()).await.unwrap();
     }
     let file = Arc::new(writer.finish().await.unwrap());

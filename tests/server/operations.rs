@@ -37,14 +37,7 @@ const ABOUT: [&str; 13] = [
 ];
 
 /// Endpoints of persons that belong to insights that do not exist.
-pub(crate) const INSIGHTS: [&str; 6] = [
-    "P/persons/funnel/",
-    "P/persons/funnel/correlation/",
-    "P/persons/lifecycle/",
-    "P/persons/path/",
-    "P/persons/retention/",
-    "P/persons/stickiness/",
-];
+pub(crate) const INSIGHTS: [&str; 2] = ["P/persons/funnel/", "P/persons/funnel/correlation/"];
 const OF_PROJECT: [&str; 2] = ["P/", "P/reset_token/"];
 const OF_ORGANIZATION: [&str; 3] = ["O/", "O/members/", "O/projects/"];
 
@@ -108,6 +101,13 @@ const SHAPES: &[(&str, &str)] = &[
         "of_point",
         "results:any next:text? initial:text missing_persons:int is_cached:bool last_refresh:any",
     ),
+    ("of_number", "results:any next:text?"),
+    ("of_row", "result:any next:text? missing_persons:int"),
+    ("retention", "result:[row] timezone:text is_cached:bool last_refresh:time timings:any"),
+    ("row", "values:[cell] label:text date:moment people_url:text"),
+    ("cell", "count:int label:text people:any people_url:text"),
+    ("paths", "result:[edge] timezone:text is_cached:bool last_refresh:time timings:any next:any"),
+    ("edge", "source:text target:text value:int average_conversion_time:any"),
     (
         "trend",
         "result:[series] timezone:text is_cached:bool last_refresh:time timings:any next:any",
@@ -302,12 +302,23 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("POST", "P/persons/funnel/", "", "{}", 404, "error"),
     ("GET", "P/persons/funnel/correlation/", "", "", 404, "error"),
     ("POST", "P/persons/funnel/correlation/", "", "{}", 404, "error"),
-    ("GET", "P/persons/lifecycle/", "", "", 404, "error"),
-    ("GET", "P/persons/path/", "", "", 404, "error"),
-    ("POST", "P/persons/path/", "", "{}", 404, "error"),
-    ("GET", "P/persons/retention/", "", "", 404, "error"),
-    ("GET", "P/persons/stickiness/", "", "", 404, "error"),
+    (
+        "GET",
+        "P/persons/lifecycle/",
+        "date_from=2026-03-01&date_to=2026-03-02&target_date=2026-03-01&lifecycle_type=new",
+        "",
+        200,
+        "of_number",
+    ),
+    ("GET", "P/persons/path/", "path_start_key=1_buy", "", 200, "of_point"),
+    ("POST", "P/persons/path/", "", "{}", 200, "of_point"),
+    ("GET", "P/persons/retention/", "", "", 200, "of_row"),
+    ("GET", "P/persons/stickiness/", "entity_id=buy&entity_type=events", "", 200, "of_number"),
     ("GET", "P/persons/trends/", "entity_id=buy&entity_type=events", "", 200, "of_point"),
+    ("GET", "P/insights/retention/", "", "", 200, "retention"),
+    ("POST", "P/insights/retention/", "", "{}", 200, "retention"),
+    ("GET", "P/insights/path/", "", "", 200, "paths"),
+    ("POST", "P/insights/path/", "", "{}", 200, "paths"),
     ("GET", "P/insights/trend/", "", "", 200, "trend"),
     ("POST", "P/insights/trend/", "", "{}", 200, "trend"),
     ("GET", "P/persons/activity/", "", "", 200, "log"),
@@ -579,7 +590,7 @@ fn insights_are_told_not_to_be_available() {
             count += 1;
         }
     }
-    assert_eq!(count, 9 * 4);
+    assert_eq!(count, 4 * 4);
 }
 
 /// Aliases of paths: the newer names, the user's current project, paths without a project, and without the

@@ -86,6 +86,57 @@ fn accesses_give_what_was_sent_whatever_their_form() {
     }
 }
 
+/// Persons as of now, of events that have one.
+#[test]
+fn events_know_their_persons() {
+    let server = start();
+    let merged = json!([
+        {"event": "$identify", "distinct_id": "ann", "timestamp": "2026-01-02T00:00:00Z",
+         "properties": {"$anon_distinct_id": "b", "$set": {"plan": "team", "age": 41, "a": {"b": 1}, "vip": true}}},
+        {"event": "seen", "distinct_id": "e", "timestamp": "2026-01-02T00:00:00Z",
+         "properties": {"$process_person_profile": false}},
+    ]);
+    assert_eq!(server.capture(&merged).status, 200);
+    for round in ["in memory", "in files"] {
+        for (condition, expected) in [
+            ("person.properties.plan = 'pro'", "a"),
+            ("e.person.properties['plan'] = 'team'", "annb"),
+            ("person.properties.plan = properties.plan", "a"),
+            ("person.properties.age > 40", "annb"),
+            ("person.properties.age < 40", ""),
+            ("person.properties.vip = true", "annb"),
+            ("person.properties.a.b = 1", "annb"),
+            ("person.is_identified", "annb"),
+            ("person.id = e.person_id AND event = 'buy'", "abcd"),
+            ("person.created_at IS NULL", "e"),
+            (
+                "EXISTS (SELECT 1 FROM events o WHERE o.person.properties.plan = 'team' AND o.uuid = e.uuid)",
+                "annb",
+            ),
+        ] {
+            assert_eq!(ids(&server, condition), expected, "{round}: {condition}");
+        }
+        let rows = server.query(
+            "SELECT person.properties.plan, count(*) AS n FROM events GROUP BY person.properties.plan \
+             ORDER BY person.properties.plan NULLS LAST",
+        );
+        let expected = [
+            json!({"plan": "pro", "n": 1}),
+            json!({"plan": "team", "n": 2}),
+            json!({"plan": null, "n": 3}),
+        ];
+        assert_eq!(rows, expected, "{round}");
+        let all = server
+            .query("SELECT *, person.properties.plan AS x FROM events WHERE distinct_id = 'a'");
+        let plain = server.query("SELECT * FROM events WHERE distinct_id = 'a'");
+        let mut with = plain[0].clone();
+        with["x"] = json!("pro");
+        assert_eq!(all, [with], "{round}");
+        let flushed = server.weir(&["flush"]).output().expect("runs");
+        assert!(flushed.status.success(), "{flushed:?}");
+    }
+}
+
 /// So that files are pruned by its bounds, and the JSON text is not read.
 #[test]
 fn properties_with_a_column_are_read_from_it() {

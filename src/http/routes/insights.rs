@@ -1,5 +1,10 @@
-//! Insights by the filters of older clients: `insights/trend/`, and `persons/trends/` for the persons behind a
-//! point of one. Filters stand in the query string, and with POST in the body, too.
+//! Insights by the filters of older clients: `insights/trend/`, which also answers stickiness and lifecycle, and
+//! `persons/trends/` for the persons behind a point of a trend; the modules have those of others. Filters stand in
+//! the query string, and with POST in the body, too.
+
+pub mod paths;
+pub mod points;
+pub mod retention;
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -23,9 +28,12 @@ use crate::http::response::Response;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::InsightError;
+use crate::insights::insight::Insight;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
+use crate::insights::lifecycle::legacy::lifecycle_query;
 use crate::insights::node::NodeError;
+use crate::insights::stickiness::legacy::stickiness_query;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
 use crate::query::people::Part;
@@ -41,17 +49,17 @@ pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem
     let Call { asker, request, rendering, .. } = call;
     let filter = filter(request).await?;
     let settings = insight::settings(&asker.project);
-    let query = legacy::trends_query(&filter).map_err(|error| invalid(&error))?;
-    let trends = Trends::parse(&query).map_err(|error| invalid(&error))?;
-    let result = app.engine.within_time(trends.answer(&app.engine, &settings)).await;
+    let insight = parsed(&filter).map_err(|error| invalid(&error))?;
+    let result = app.engine.within_time(insight.answer(&app.engine, &settings)).await;
     let mut result = result.map_err(query::problem)?.map_err(problem)?;
-    let points = result
+    let series = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let points = series
         .iter()
         .filter_map(|series| series.get("days")?.as_array())
         .map(|days| days.len().max(1));
     let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
     if points.sum::<usize>().saturating_mul(length) <= URLS_MAX_BYTES {
-        for series in &mut result {
+        for series in series {
             add_urls(series, &filter, asker.project.id.0);
         }
     }
@@ -60,6 +68,15 @@ pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem
         "last_refresh": app.clock.now().to_rfc3339(), "timings": [], "next": null,
     });
     Ok(csv::render(StatusCode::OK, rendering, &body))
+}
+
+/// Reads the filters of a trend, or of a kind of insight that older clients ask for at the same place.
+fn parsed(filter: &Filter) -> Result<Insight, NodeError> {
+    match legacy::text(filter, "insight").as_deref() {
+        Some("LIFECYCLE") => Insight::parse(&lifecycle_query(filter)?),
+        Some("STICKINESS") => Insight::parse(&stickiness_query(filter)?),
+        _ => Insight::parse(&legacy::trends_query(filter)?),
+    }
 }
 
 /// `GET persons/trends/`: the persons with an event of an entity within the range of dates.
@@ -200,24 +217,37 @@ fn add_urls(series: &mut Value, filter: &Filter, project: i64) {
     if fields.get("compare_label").and_then(Value::as_str) == Some("previous") {
         of_entity.insert("period".to_owned(), json!("previous"));
     }
+    if let Some(status) = fields.get("status") {
+        of_entity.insert("lifecycle_type".to_owned(), status.clone());
+    }
+    let (list, name) = match legacy::text(filter, "insight").as_deref() {
+        Some("LIFECYCLE") => ("persons/lifecycle/", "target_date"),
+        Some("STICKINESS") => ("persons/stickiness/", "stickiness_days"),
+        _ => ("persons/trends/", "day"),
+    };
     let url = |day: &Value| {
         let mut point = base.clone();
         point.extend(of_entity.clone());
-        point.insert("day".to_owned(), day.clone());
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        for (name, value) in &point {
-            match value {
-                Value::Null => {}
-                Value::String(text) => _ = query.append_pair(name, text),
-                other => _ = query.append_pair(name, &other.to_string()),
-            }
-        }
-        let url = format!("api/projects/{project}/persons/trends/?{}", query.finish());
+        point.insert(name.to_owned(), day.clone());
+        let url = address(project, list, &point);
         json!({"filter": point, "url": url})
     };
     let urls =
         if days.is_empty() { vec![url(&Value::Null)] } else { days.iter().map(url).collect() };
     fields.insert("persons_urls".to_owned(), Value::Array(urls));
+}
+
+/// The address of a list of a project with filters.
+fn address(project: i64, list: &str, filter: &Filter) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in filter {
+        match value {
+            Value::Null => {}
+            Value::String(text) => _ = query.append_pair(name, text),
+            other => _ = query.append_pair(name, &other.to_string()),
+        }
+    }
+    format!("api/projects/{project}/{list}?{}", query.finish())
 }
 
 fn invalid(error: &NodeError) -> Problem {

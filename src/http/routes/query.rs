@@ -6,6 +6,7 @@ pub(in crate::http::routes) mod insight;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
@@ -20,6 +21,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::query::error::QueryError;
 use crate::query::paging::page_of;
+use crate::query::placeholders::filled;
 use crate::query::rows::Format;
 
 /// Formats of a response; the first is the default.
@@ -122,7 +124,12 @@ fn sql_of(node: &Value) -> Result<String, Problem> {
     }
     let text = sql.get("query").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     let wanted = || refused("query__query", "required", "This field is required.");
-    Ok(text.ok_or_else(wanted)?.to_owned())
+    let text = text.ok_or_else(wanted)?;
+    match sql.get("values") {
+        None | Some(Value::Null) => filled(text, &Map::new()).map_err(problem),
+        Some(Value::Object(values)) => filled(text, values).map_err(problem),
+        Some(_) => Err(refused("query__values", "invalid_input", "Expected an object.")),
+    }
 }
 
 async fn answer(

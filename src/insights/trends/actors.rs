@@ -14,6 +14,9 @@ use crate::clock::UnixMicros;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::SEPARATOR;
+use crate::insights::breakdown::in_cohort;
 use crate::insights::columns::texts;
 use crate::insights::columns::time;
 use crate::insights::interval::Buckets;
@@ -21,15 +24,12 @@ use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::property::event_number;
 use crate::insights::series::Math;
-use crate::insights::trends::Breakdown;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
-use crate::insights::trends::answer::in_cohort;
 use crate::insights::trends::answer::top;
 use crate::insights::trends::plan::BREAKDOWN;
 use crate::insights::trends::plan::NULL;
 use crate::insights::trends::plan::OTHER;
-use crate::insights::trends::plan::SEPARATOR;
 use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::finished;
@@ -131,7 +131,9 @@ impl Trends {
         let (events, math) = self.behind(plan, bucket).await?;
         let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
         let (number, statistic) = match math {
-            Math::Property(statistic, key) => (statistic.of(event_number(key)), Some(*statistic)),
+            Math::Property(statistic, key) => {
+                (statistic.of(event_number(key, view.exact())), Some(*statistic))
+            }
             _ => (count(lit(1)), None),
         };
         let actors = events.aggregate(vec![ident("person_id")], vec![number.alias("gathered")])?;
@@ -147,7 +149,7 @@ impl Trends {
             texts(batch, "person_id").into_iter().zip(numbers.unwrap_or_default())
         });
         let actor = |(id, number): (String, Option<f64>)| {
-            Some(Actor { person: Uuid::try_parse(&id).ok()?, value: number.unwrap_or(0.0) })
+            Some(Actor::new(Uuid::try_parse(&id).ok()?, number.unwrap_or(0.0)))
         };
         Ok(actors.filter_map(actor).collect())
     }

@@ -17,9 +17,14 @@ use serde_json::json;
 
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::SEPARATOR;
+use crate::insights::breakdown::in_cohort;
 use crate::insights::columns::texts;
+use crate::insights::compare::Compare;
+use crate::insights::compare::PERIODS;
 use crate::insights::date_range::DateRange;
-use crate::insights::filters::Filters;
+use crate::insights::entity::note_named;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Interval;
@@ -28,15 +33,12 @@ use crate::insights::selection::buckets;
 use crate::insights::series::Math;
 use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
-use crate::insights::trends::Breakdown;
-use crate::insights::trends::Compare;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
 use crate::insights::trends::plan::BREAKDOWN;
 use crate::insights::trends::plan::BUCKET;
 use crate::insights::trends::plan::NULL;
 use crate::insights::trends::plan::OTHER;
-use crate::insights::trends::plan::SEPARATOR;
 use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::VALUE;
@@ -46,9 +48,6 @@ use crate::query::view::View;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;
-
-/// Periods of a comparison, in their words.
-const PERIODS: [&str; 2] = ["current", "previous"];
 
 /// A series of the answer, before formulas.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,11 +73,8 @@ impl Trends {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        let mut names = Vec::new();
-        for series in &self.series {
-            names.extend(series.entity.event_names(engine, owner.project)?);
-        }
-        engine.note_events_named(owner.project, names.iter().map(String::as_str));
+        let entities = self.series.iter().map(|series| &series.entity);
+        note_named(engine, owner.project, entities)?;
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
         let mut periods = Vec::new();
@@ -146,20 +142,7 @@ impl Trends {
     ) -> Result<Vec<DateRange>, InsightError> {
         let interval = self.interval();
         let dates = &self.selection.dates;
-        let current = dates.range(engine, (view, owner), interval).await?;
-        let is_by_day = !matches!(interval, Interval::Hour | Interval::Minute);
-        let other = match &self.compare {
-            Compare::Nothing => None,
-            Compare::Before(duration) => current.before(duration),
-            Compare::Previous => {
-                // PostHog's: the last 7 days are 8 with today, and weeks are compared day by day.
-                let from = dates.from.as_deref().unwrap_or("-7d");
-                let is_weeks = DateRange::is_whole_weeks(from) && dates.to.is_none();
-                let extra_days = u64::from(is_weeks && interval != Interval::Month);
-                Some(current.previous(is_by_day, extra_days))
-            }
-        };
-        Ok(std::iter::once(current).chain(other).collect())
+        self.compare.ranges(engine, (view, owner), dates, interval).await
     }
 
     /// One number for the whole range is computed by day, whatever the interval.
@@ -351,16 +334,6 @@ fn within(values: DataFrame, top: &[String], is_more: bool) -> Result<DataFrame,
     let values = values.select(vec![ident(BUCKET), value.alias(BREAKDOWN), ident(VALUE)])?;
     let keys = vec![ident(BUCKET), ident(BREAKDOWN)];
     Ok(values.aggregate(keys, vec![sum(ident(VALUE)).alias(VALUE)])?)
-}
-
-/// The filters, and that the person is in a cohort.
-pub(super) fn in_cohort(filters: &Filters, cohort: Option<i64>) -> Result<Filters, NodeError> {
-    let mut filters = filters.clone();
-    if let Some(id) = cohort {
-        let filter = json!([{"key": "id", "type": "cohort", "value": id}]);
-        filters.add(&filter, "breakdownFilter.breakdown")?;
-    }
-    Ok(filters)
 }
 
 /// Value of the breakdown, bucket and number of each row.

@@ -35,6 +35,7 @@ use datafusion::prelude::lit;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::insights::InsightError;
+use crate::insights::breakdown::SEPARATOR;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
@@ -55,9 +56,6 @@ pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";
 
 /// The value of a breakdown that stands for all beyond the limit (PostHog's).
 pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
-
-/// Between the values of several properties.
-pub(super) const SEPARATOR: &str = "\u{1f}";
 
 /// Columns of plans.
 pub(super) const BUCKET: &str = "bucket";
@@ -116,7 +114,7 @@ impl SeriesPlan<'_> {
 
     /// Those of `events` that are of the series, whatever its filters are.
     fn of_name(self, events: DataFrame) -> Result<DataFrame, InsightError> {
-        self.series.entity.named_events(events, self.engine, self.project)
+        self.series.entity.named_events(events, self.engine, (self.view, self.project))
     }
 
     /// Those of `events` that match all filters.
@@ -128,7 +126,8 @@ impl SeriesPlan<'_> {
 
     fn conditions(self) -> Vec<Expr> {
         let filters = [self.filters, &self.series.entity.filters];
-        let conditions = filters.map(|filters| filters.condition(self.engine, self.project));
+        let conditions =
+            filters.map(|filters| filters.condition(self.engine, self.project, self.view.exact()));
         conditions.into_iter().flatten().collect()
     }
 
@@ -178,7 +177,7 @@ impl SeriesPlan<'_> {
             }
             Math::Total => self.aggregated(events, count(lit(1)), None),
             Math::Property(statistic, key) => {
-                let events = events.with_column("number", event_number(key))?;
+                let events = events.with_column("number", event_number(key, self.view.exact()))?;
                 self.aggregated(events, statistic.of(ident("number")), Some(*statistic))
             }
             Math::PerActor(statistic) => {

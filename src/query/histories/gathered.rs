@@ -194,6 +194,11 @@ impl Gathered {
         }
     }
 
+    /// The texts that the rows name.
+    pub(super) fn texts(&self) -> &Interner {
+        &self.texts
+    }
+
     /// Each actor, its rows in their order, and the texts that they name.
     pub(super) fn actors(&mut self) -> impl Iterator<Item = (&str, &[Row], &Interner)> {
         self.sort();

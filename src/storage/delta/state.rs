@@ -28,6 +28,7 @@ use crate::storage::delta::error::TableError;
 use crate::storage::delta::schema;
 use crate::storage::delta::stats;
 use crate::storage::delta::types::StructType;
+use crate::storage::exact::ExactColumns;
 
 /// The newest protocol that this program reads and writes. New tables get it.
 pub(super) const PROTOCOL: Protocol = Protocol { min_reader_version: 1, min_writer_version: 2 };
@@ -146,6 +147,9 @@ fn read_columns(spec: &TableSpec, metadata: Metadata) -> Result<Columns, TableEr
     Ok(Columns { metadata, table: Arc::new(table), files })
 }
 
+/// The tag of a file with the columns whose NULLs mean that there was no value. Other readers skip it.
+const EXACT: &str = "weir.exact";
+
 fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<Live, TableError> {
     let unsupported = |reason| TableError::Unsupported { table: spec.name, reason };
     if add.deletion_vector.is_some() {
@@ -160,7 +164,9 @@ fn read_file(spec: &TableSpec, table: &StructType, add: Add) -> Result<Live, Tab
         .partition_column
         .and_then(|column| add.partition_values.get(column).cloned())
         .flatten();
-    let file = DataFile { path: add.path.clone(), size_bytes, rows, partition, stats };
+    let exact = add.tags.as_ref().and_then(|tags| tags.get(EXACT)?.as_deref());
+    let exact = exact.map(ExactColumns::of_text).unwrap_or_default();
+    let file = DataFile { path: add.path.clone(), size_bytes, rows, partition, stats, exact };
     Ok(Live { file: Arc::new(file), add })
 }
 
@@ -406,7 +412,7 @@ impl State {
                 modification_time: millis,
                 data_change,
                 stats: Some(stats::encode(&file.stats, file.rows)),
-                tags: None,
+                tags: Some([(EXACT.to_owned(), Some(file.exact.to_text()))].into()),
                 deletion_vector: None,
             })
         });

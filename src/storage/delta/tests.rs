@@ -117,7 +117,8 @@ async fn write(
         ("timestamp".to_owned(), bounds(time(first), time(last))),
     ];
     let stats = FileStats { columns: columns.into() };
-    Ok(DataFile { path, size_bytes, rows: len(ids), partition: Some(month), stats })
+    let exact = ExactColumns::without(len(ids).into());
+    Ok(DataFile { path, size_bytes, rows: len(ids), partition: Some(month), stats, exact })
 }
 
 async fn written(store: &Arc<dyn ObjectStore>, name: &str, ids: &[i64]) -> DataFile {

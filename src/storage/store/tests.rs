@@ -69,7 +69,8 @@ fn insert(store: &Store, sequence: u64) {
     let times = TimestampMicrosecondArray::from(vec![NOW.0]).with_timezone("UTC");
     let columns: Vec<Option<ArrayRef>> =
         vec![Some(Arc::new(Int64Array::from(vec![id]))), Some(Arc::new(times))];
-    let rows = Rows { len: 1, columns, memory_bytes: 100, runs: Vec::new() };
+    let rows =
+        Rows { len: 1, columns, memory_bytes: 100, runs: Vec::new(), exact: ExactColumns::ALL };
     store.insert(rows, Sequence(sequence)).expect("rows that fit");
 }
 
@@ -307,7 +308,13 @@ async fn a_flush_that_fails_leaves_no_files() {
     let times = TimestampMicrosecondArray::from(vec![NOW.0 + DAY_MICROS; 20_000]);
     let columns: Vec<Option<ArrayRef>> =
         vec![Some(Arc::new(ids_of_day)), Some(Arc::new(times.with_timezone("UTC")))];
-    let rows = Rows { len: 20_000, columns, memory_bytes: 100, runs: Vec::new() };
+    let rows = Rows {
+        len: 20_000,
+        columns,
+        memory_bytes: 100,
+        runs: Vec::new(),
+        exact: ExactColumns::ALL,
+    };
     store.insert(rows, Sequence(2)).expect("rows that fit");
     store.freeze();
     let free = || disk.free_bytes(std::path::Path::new("/")).expect("the free space");

@@ -28,8 +28,12 @@ const WRAPPERS: [&str; 2] = ["InsightVizNode", "DataTableNode"];
 /// Most nodes around an insight.
 const WRAPPERS_MAX: usize = 5;
 
+/// Kinds of nodes that say which persons of an insight are meant.
+const SOURCES: [&str; 2] = ["InsightActorsQuery", "StickinessActorsQuery"];
+
 /// Columns of persons that can be selected.
-const COLUMNS: [&str; 6] = ["actor", "person", "id", "created_at", "event_count", "value"];
+const COLUMNS: [&str; 7] =
+    ["actor", "person", "id", "created_at", "event_count", "value", "appearances"];
 
 /// Persons of a page, unless the request says otherwise (PostHog's figure).
 const LIMIT: usize = 100;
@@ -54,7 +58,7 @@ pub(super) fn unwrapped(mut node: &Value) -> (Option<&str>, &Value) {
 
 /// Whether a kind is one of an insight, or of persons behind one.
 pub(super) fn is_insight(kind: &str) -> bool {
-    KINDS.contains(&kind) || matches!(kind, "ActorsQuery" | "InsightActorsQuery")
+    KINDS.contains(&kind) || SOURCES.contains(&kind) || kind == "ActorsQuery"
 }
 
 /// The answer to an insight, or the persons behind a point of one.
@@ -63,7 +67,7 @@ pub(super) async fn answer(
     asker: &Principal,
     (kind, node): (&str, &Value),
 ) -> Result<Response, Problem> {
-    if kind == "ActorsQuery" || kind == "InsightActorsQuery" {
+    if kind == "ActorsQuery" || SOURCES.contains(&kind) {
         return actors(app, asker, (kind, node)).await;
     }
     let settings = settings(&asker.project);
@@ -109,16 +113,16 @@ async fn actors(
     (kind, node): (&str, &Value),
 ) -> Result<Response, Problem> {
     let outer = Node::new(Some(node), "").map_err(|error| invalid(&error))?;
-    let (source, columns) = match kind {
-        "InsightActorsQuery" => (node, vec!["id"]),
-        _ => {
-            let source = outer.value("source").unwrap_or(&Value::Null);
-            if source.get("kind").and_then(Value::as_str) != Some("InsightActorsQuery") {
-                let detail = "The source of an ActorsQuery is an InsightActorsQuery.";
-                return Err(refused("query__source__kind", "invalid_input", detail));
-            }
-            (source, columns(&outer).map_err(|error| invalid(&error))?)
+    let (source, columns) = if SOURCES.contains(&kind) {
+        (node, vec!["id"])
+    } else {
+        let source = outer.value("source").unwrap_or(&Value::Null);
+        let is_source = |kind: &str| SOURCES.contains(&kind);
+        if !source.get("kind").and_then(Value::as_str).is_some_and(is_source) {
+            let detail = format!("The source of an ActorsQuery is one of {}.", SOURCES.join(", "));
+            return Err(refused("query__source__kind", "invalid_input", detail));
         }
+        (source, columns(&outer).map_err(|error| invalid(&error))?)
     };
     let read = || {
         outer.without(&["properties", "fixedProperties", "orderBy"])?;
@@ -167,6 +171,7 @@ fn type_of(column: &str) -> &'static str {
         "actor" | "person" => "Tuple",
         "id" => "UUID",
         "created_at" => "DateTime64(6, 'UTC')",
+        "appearances" => "Array(UInt64)",
         _ => "Float64",
     }
 }
@@ -176,6 +181,7 @@ fn row(actor: &Actor, person: &Value, columns: &[&str]) -> Vec<Value> {
         "actor" | "person" => person.clone(),
         "id" => json!(actor.person.to_string()),
         "created_at" => person.get("created_at").cloned().unwrap_or_default(),
+        "appearances" => json!(actor.appearances),
         _ => json!(actor.value),
     };
     columns.iter().map(cell).collect()

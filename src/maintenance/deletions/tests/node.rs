@@ -59,6 +59,7 @@ use crate::storage::delta::EditKind;
 use crate::storage::delta::TableSpec;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::durable::DurableStore;
+use crate::storage::exact::ExactColumns;
 use crate::storage::parquet::Layout;
 use crate::storage::parquet::read_columns;
 use crate::storage::progress::Progress;
@@ -276,7 +277,7 @@ fn rows(project: ProjectId, sequence: u64, events: &[(Uuid, &'static str)]) -> R
     columns[column::TIMESTAMP] = Some(Arc::new(utc((0..len).map(time).collect())) as _);
     columns[column::RECEIVED_AT] = Some(Arc::new(utc(vec![received_at(sequence).0; len])) as _);
     columns[column::PROPERTIES] = text(vec!["{}".to_owned(); len]);
-    Rows { len, columns, memory_bytes: 100 * len, runs: Vec::new() }
+    Rows { len, columns, memory_bytes: 100 * len, runs: Vec::new(), exact: ExactColumns::ALL }
 }
 
 async fn open_store(disk: &SimDisk, clock: &Clock) -> Store {

@@ -1,0 +1,141 @@
+//! Persons behind the points of stickiness and lifecycle, by the filters of older clients: `persons/stickiness/` and
+//! `persons/lifecycle/`.
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use crate::app::App;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::call::Rendering;
+use crate::http::csv;
+use crate::http::fields::refused;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::insights::entity;
+use crate::http::routes::insights::filter;
+use crate::http::routes::insights::invalid;
+use crate::http::routes::insights::problem;
+use crate::http::routes::query;
+use crate::http::routes::query::insight;
+use crate::insights::InsightError;
+use crate::insights::insight::ActorsOf;
+use crate::insights::legacy;
+use crate::insights::legacy::Filter;
+use crate::insights::lifecycle::Lifecycle;
+use crate::insights::lifecycle::actors::Stage;
+use crate::insights::lifecycle::legacy::lifecycle_query;
+use crate::insights::lifecycle::status::Status;
+use crate::insights::node::NodeError;
+use crate::insights::stickiness::Stickiness;
+use crate::insights::stickiness::actors::Asked;
+use crate::insights::stickiness::legacy::stickiness_query;
+use crate::query::people::Part;
+
+/// Which persons are asked for.
+struct Question {
+    asker: Principal,
+    rendering: Rendering,
+    filter: Filter,
+    part: Part,
+    /// The address of the next page.
+    next: String,
+}
+
+impl Question {
+    async fn of(app: &App, call: Call<Principal>) -> Result<Self, Problem> {
+        let Call { asker, request, rendering, .. } = call;
+        let page = Page::of(&request);
+        let public_url = app.config.http.public_url.as_deref();
+        let next = page.link(&request, public_url, page.offset.saturating_add(page.limit));
+        let part = Part { offset: page.offset, limit: page.limit };
+        Ok(Self { asker, rendering, filter: filter(request).await?, part, next })
+    }
+
+    /// The persons; `day` is what their interval is called here.
+    async fn answered(
+        self,
+        app: &App,
+        actors: ActorsOf,
+        day: &'static str,
+    ) -> Result<Response, Problem> {
+        let settings = insight::settings(&self.asker.project);
+        let found = app.engine.within_time(actors.find(&app.engine, &settings, self.part)).await;
+        let found = found.map_err(query::problem)?;
+        let mut found = found.map_err(|error| match error {
+            InsightError::Node(error) if error.field == "day" => {
+                refused(day, "invalid_input", error.detail)
+            }
+            other => problem(other),
+        })?;
+        let has_more = found.len() > self.part.limit;
+        found.truncate(self.part.limit);
+        let people = insight::people(app, &self.asker.project, &found).await?;
+        let count = people.len();
+        let body = json!({
+            "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),
+        });
+        Ok(csv::render(StatusCode::OK, self.rendering, &body))
+    }
+}
+
+/// `GET persons/stickiness/`: who was active in so many intervals.
+pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let mut question = Question::of(app, call).await?;
+    let filter = &mut question.filter;
+    let entity = entity(filter)?;
+    filter.insert("events".to_owned(), json!([entity]));
+    filter.remove("actions");
+    let read = |filter: &Filter| {
+        let mut stickiness = Stickiness::parse(&stickiness_query(filter)?)?;
+        if let Some(text) = legacy::text(filter, "search") {
+            stickiness.selection_mut().search(&text)?;
+        }
+        Ok(stickiness)
+    };
+    let stickiness = read(filter).map_err(|error: NodeError| invalid(&error))?;
+    let intervals = legacy::text(filter, "stickiness_days").map(|text| {
+        let wrong = |_| refused("stickiness_days", "invalid_input", "Expected a whole number.");
+        text.parse::<usize>().map_err(wrong)
+    });
+    let is_previous = legacy::text(filter, "period").as_deref() == Some("previous");
+    let asked = Asked { intervals: intervals.transpose()?, is_previous, ..Asked::default() };
+    question.answered(app, ActorsOf::Stickiness(stickiness, asked), "stickiness_days").await
+}
+
+/// `GET persons/lifecycle/`: who had a status in an interval.
+pub async fn lifecycle(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let mut question = Question::of(app, call).await?;
+    let filter = &mut question.filter;
+    // In PostHog's words, which are not those of its other errors.
+    let missing = |detail: &str| {
+        let body = json!({"message": "Missing parameter", "detail": detail});
+        Ok(Response::json(StatusCode::BAD_REQUEST, &body))
+    };
+    let Some(day) = legacy::text(filter, "target_date") else {
+        return missing("Must include specified date");
+    };
+    let Some(status) = legacy::text(filter, "lifecycle_type") else {
+        return missing("Must include lifecycle type");
+    };
+    let status = Status::of(&status).ok_or_else(|| {
+        let detail = format!("Expected one of {}.", Status::names());
+        refused("lifecycle_type", "invalid_input", detail)
+    })?;
+    if filter.contains_key("entity_id") || filter.contains_key("entity_order") {
+        let entity = entity(filter)?;
+        filter.insert("events".to_owned(), json!([entity]));
+        filter.remove("actions");
+    }
+    let read = |filter: &Filter| {
+        let mut lifecycle = Lifecycle::parse(&lifecycle_query(filter)?)?;
+        if let Some(text) = legacy::text(filter, "search") {
+            lifecycle.selection_mut().search(&text)?;
+        }
+        Ok(lifecycle)
+    };
+    let lifecycle = read(filter).map_err(|error: NodeError| invalid(&error))?;
+    let stage = Stage { day: Some(day), status: Some(status) };
+    question.answered(app, ActorsOf::Lifecycle(lifecycle, stage), "target_date").await
+}

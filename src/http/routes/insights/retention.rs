@@ -1,0 +1,124 @@
+//! Retention by the filters of older clients: `insights/retention/`, a triangle of rows and cells, and
+//! `persons/retention/` for the persons of a row.
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::call::Rendering;
+use crate::http::csv;
+use crate::http::fields::refused;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::insights::URLS_MAX_BYTES;
+use crate::http::routes::insights::address;
+use crate::http::routes::insights::filter;
+use crate::http::routes::insights::invalid;
+use crate::http::routes::insights::problem;
+use crate::http::routes::query;
+use crate::http::routes::query::insight;
+use crate::insights::Actor;
+use crate::insights::legacy;
+use crate::insights::legacy::Filter;
+use crate::insights::node::NodeError;
+use crate::insights::retention::Retention;
+use crate::insights::retention::legacy::retention_query;
+use crate::query::people::Part;
+
+/// The parameter that names a row.
+const ROW: &str = "selected_interval";
+
+/// `GET insights/retention/` and `POST`.
+pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let filter = filter(request).await?;
+    let settings = insight::settings(&asker.project);
+    let retention = parsed(&filter).map_err(|error| invalid(&error))?;
+    let found = app.engine.within_time(retention.answer(&app.engine, &settings)).await;
+    let mut rows = found.map_err(query::problem)?.map_err(problem)?;
+    let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
+    let has_urls = retention.cells().pow(2).saturating_mul(length) <= URLS_MAX_BYTES;
+    for (row, at) in rows.iter_mut().zip(0..) {
+        let url = has_urls.then(|| url_of(&filter, asker.project.id.0, at));
+        let shown = retention.cells().saturating_sub(at);
+        cut(row, shown, url.as_deref());
+    }
+    let body = json!({
+        "result": rows, "timezone": settings.timezone, "is_cached": false,
+        "last_refresh": app.clock.now().to_rfc3339(), "timings": [],
+    });
+    Ok(rendered(rendering, &body))
+}
+
+/// `GET persons/retention/`: the persons of a row, those who were active in most of its cells first.
+pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let page = Page::of(&request);
+    let public_url = app.config.http.public_url.as_deref();
+    let next = page.link(&request, public_url, page.offset.saturating_add(page.limit));
+    let filter = filter(request).await?;
+    let mut retention = parsed(&filter).map_err(|error| invalid(&error))?;
+    if let Some(text) = legacy::text(&filter, "search") {
+        retention.selection_mut().search(&text).map_err(|error| invalid(&error))?;
+    }
+    let row = match legacy::text(&filter, ROW) {
+        Some(text) => text.parse().ok().filter(|row| *row < retention.cells()),
+        None => Some(0),
+    };
+    let row: usize =
+        row.ok_or_else(|| refused(ROW, "invalid_input", "There is no such interval."))?;
+    let part = Part { offset: page.offset, limit: page.limit };
+    let settings = insight::settings(&asker.project);
+    let found = retention.actors(&app.engine, &settings, row, part);
+    let found = app.engine.within_time(found).await;
+    let mut found = found.map_err(query::problem)?.map_err(problem)?;
+    let has_more = found.len() > part.limit;
+    found.truncate(part.limit);
+    let people = insight::people(app, &asker.project, &found).await?;
+    let cells = retention.cells().saturating_sub(row);
+    let shown = |(person, actor): (Value, &Actor)| {
+        let seen = |cell: usize| u8::from(actor.appearances.contains(&cell));
+        json!({"person": person, "appearances": (0..cells).map(seen).collect::<Vec<_>>()})
+    };
+    let people: Vec<Value> = people.into_iter().zip(&found).map(shown).collect();
+    let body = json!({
+        "result": people, "next": has_more.then_some(next), "missing_persons": 0,
+    });
+    Ok(rendered(rendering, &body))
+}
+
+fn parsed(filter: &Filter) -> Result<Retention, NodeError> {
+    Retention::parse(&retention_query(filter)?)
+}
+
+/// JSON as it is; a CSV file has the rows.
+fn rendered(rendering: Rendering, body: &Value) -> Response {
+    let rows = body.get("result").filter(|_| rendering != Rendering::Json);
+    csv::render(StatusCode::OK, rendering, rows.unwrap_or(body))
+}
+
+/// The address of the persons of a row.
+fn url_of(filter: &Filter, project: i64, row: usize) -> String {
+    let mut filter = filter.clone();
+    filter.insert(ROW.to_owned(), json!(row));
+    address(project, "persons/retention/", &filter)
+}
+
+/// Leaves the cells of a row up to the last interval of all rows, and says where their persons are.
+fn cut(row: &mut Value, cells: usize, url: Option<&str>) {
+    let Value::Object(row) = row else { return };
+    if let Some(Value::Array(values)) = row.get_mut("values") {
+        values.truncate(cells);
+        for value in values {
+            if let Value::Object(value) = value {
+                value.insert("people".to_owned(), json!([]));
+                value.insert("people_url".to_owned(), json!(url));
+            }
+        }
+    }
+    row.insert("people_url".to_owned(), json!(url));
+}

@@ -1,0 +1,148 @@
+//! What an insight is split by: [`Breakdown`].
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::filters::Filters;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::property::Owner;
+use crate::insights::property::Property;
+use crate::insights::selection::Unit;
+
+/// Values of a breakdown unless a request says otherwise (PostHog's figure).
+const BREAKDOWN_LIMIT: usize = 25;
+
+/// Most values of a breakdown that a request may ask for.
+const BREAKDOWN_LIMIT_MAX: usize = 500;
+
+/// Most properties that one breakdown combines (PostHog's figure).
+const BREAKDOWNS_MAX: usize = 3;
+
+/// Most cohorts of one breakdown.
+const COHORTS_MAX: usize = 25;
+
+/// Between the values of several properties.
+pub const SEPARATOR: &str = "\u{1f}";
+
+/// What a series or a funnel is split by.
+#[derive(Clone, Debug)]
+pub enum Breakdown {
+    /// It is not split.
+    Nothing,
+    /// The values of properties together.
+    Properties {
+        /// The properties: one at least.
+        properties: Vec<Property>,
+        /// Most values that are shown on their own.
+        limit: usize,
+        /// Whether the values beyond the limit are left out, instead of shown together.
+        is_other_hidden: bool,
+    },
+    /// Cohorts by their ids; `None` is everybody.
+    Cohorts(Vec<Option<i64>>),
+}
+
+impl Breakdown {
+    /// Reads a `breakdownFilter`.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or asks for something that is not available.
+    pub fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
+        let node = Node::new(filter, "breakdownFilter")?;
+        node.without(&["breakdown_normalize_url", "breakdown_histogram_bin_count"])?;
+        let limit = node.number("breakdown_limit")?.unwrap_or(BREAKDOWN_LIMIT);
+        if limit == 0 || limit > BREAKDOWN_LIMIT_MAX {
+            let detail = format!("Expected 1 to {BREAKDOWN_LIMIT_MAX}.");
+            return Err(node.refuse("breakdown_limit", detail));
+        }
+        let is_other_hidden = node.truth("breakdown_hide_other_aggregation")?;
+        let several = node.list("breakdowns")?;
+        if several.len() > BREAKDOWNS_MAX {
+            let detail = format!("Expected at most {BREAKDOWNS_MAX} breakdowns.");
+            return Err(node.refuse("breakdowns", detail));
+        }
+        if !several.is_empty() {
+            let one = |(breakdown, at): (&Value, usize)| {
+                let path = format!("breakdownFilter.breakdowns.{at}");
+                let node = Node::new(Some(breakdown), &path)?;
+                node.without(&["normalize_url", "histogram_bin_count"])?;
+                let key = node.text("property")?;
+                let key = key.ok_or_else(|| node.refuse("property", "This field is required."))?;
+                property(&node, (key, "type"), "group_type_index")
+            };
+            let properties = several.iter().zip(0..).map(one).collect::<Result<Vec<_>, _>>()?;
+            return Ok(Self::Properties { properties, limit, is_other_hidden });
+        }
+        let Some(sent) = node.value("breakdown") else { return Ok(Self::Nothing) };
+        if node.text("breakdown_type")? == Some("cohort") {
+            return cohorts(&node, sent);
+        }
+        let keys: Vec<&str> = match sent {
+            Value::Array(keys) => keys.iter().filter_map(Value::as_str).collect(),
+            one => one.as_str().into_iter().collect(),
+        };
+        let [key] = keys.as_slice() else {
+            return Err(node.refuse("breakdown", "Expected the name of one property."));
+        };
+        let property = property(&node, (key, "breakdown_type"), "breakdown_group_type_index")?;
+        Ok(Self::Properties { properties: vec![property], limit, is_other_hidden })
+    }
+}
+
+/// A property that a breakdown names; the type stands in the field `kind`, and that of a group in `index`.
+fn property(
+    node: &Node<'_>,
+    (key, kind): (&str, &str),
+    index: &str,
+) -> Result<Property, NodeError> {
+    let owner = match node.text(kind)?.unwrap_or("event") {
+        "event" => Owner::Event,
+        "person" => Owner::Person,
+        "group" => match Unit::parse(node, index)? {
+            Unit::Groups(index) => Owner::Group(index),
+            Unit::Persons => {
+                return Err(node.refuse(index, "A valid group type index is required."));
+            }
+        },
+        other => {
+            let other: String = other.chars().take(100).collect();
+            let detail = format!("A breakdown by the type {other} is not available.");
+            return Err(node.refuse(kind, detail));
+        }
+    };
+    Ok(Property { owner, key: key.to_owned() })
+}
+
+fn cohorts(node: &Node<'_>, sent: &Value) -> Result<Breakdown, NodeError> {
+    let list = match sent {
+        Value::Array(list) => list.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let wrong = || node.refuse("breakdown", "Expected ids of cohorts, or \"all\".");
+    let one = |id: &Value| match id {
+        Value::String(text) if text == "all" => Ok(None),
+        Value::String(text) => text.parse().map(Some).map_err(|_| wrong()),
+        Value::Number(number) if number.as_i64() == Some(0) => Ok(None),
+        other => other.as_i64().map(Some).ok_or_else(wrong),
+    };
+    if list.is_empty() || list.len() > COHORTS_MAX {
+        return Err(node.refuse("breakdown", format!("Expected 1 to {COHORTS_MAX} cohorts.")));
+    }
+    Ok(Breakdown::Cohorts(list.iter().map(one).collect::<Result<_, _>>()?))
+}
+
+/// The filters, and that the person is in a cohort; `None` is everybody.
+///
+/// # Errors
+///
+/// There are too many filters with it.
+pub fn in_cohort(filters: &Filters, cohort: Option<i64>) -> Result<Filters, NodeError> {
+    let mut filters = filters.clone();
+    if let Some(id) = cohort {
+        let filter = json!([{"key": "id", "type": "cohort", "value": id}]);
+        filters.add(&filter, "breakdownFilter.breakdown")?;
+    }
+    Ok(filters)
+}

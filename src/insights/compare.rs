@@ -1,0 +1,76 @@
+//! Which other period an insight is compared with: [`Compare`].
+
+use serde_json::Value;
+
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::date_range::DateRange;
+use crate::insights::interval::Interval;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::selection::Dates;
+use crate::query::engine::Engine;
+use crate::query::view::View;
+
+/// Periods of a comparison, in their words.
+pub const PERIODS: [&str; 2] = ["current", "previous"];
+
+const UNIX_EPOCH: chrono::NaiveDateTime = chrono::DateTime::UNIX_EPOCH.naive_utc();
+
+/// Which other period is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// None.
+    Nothing,
+    /// The one of the same length right before.
+    Previous,
+    /// The one that lies before by this duration, such as `-1w`.
+    Before(String),
+}
+
+impl Compare {
+    /// Reads a `compareFilter`.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed.
+    pub fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
+        let node = Node::new(filter, "compareFilter")?;
+        if !node.truth("compare")? {
+            return Ok(Self::Nothing);
+        }
+        let Some(duration) = node.text("compare_to")? else { return Ok(Self::Previous) };
+        if DateRange::shift(UNIX_EPOCH, duration).is_none() {
+            return Err(node.refuse("compare_to", "Expected a duration such as -1w."));
+        }
+        Ok(Self::Before(duration.to_owned()))
+    }
+
+    /// The ranges of dates: the current one, and the one it is compared with.
+    ///
+    /// # Errors
+    ///
+    /// A date is malformed; see [`InsightError`].
+    pub async fn ranges(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        dates: &Dates,
+        interval: Interval,
+    ) -> Result<Vec<DateRange>, InsightError> {
+        let current = dates.range(engine, (view, owner), interval).await?;
+        let is_by_day = !matches!(interval, Interval::Hour | Interval::Minute);
+        let other = match self {
+            Self::Nothing => None,
+            Self::Before(duration) => current.before(duration),
+            Self::Previous => {
+                // PostHog's: the last 7 days are 8 with today, and weeks are compared day by day.
+                let from = dates.from.as_deref().unwrap_or("-7d");
+                let is_weeks = DateRange::is_whole_weeks(from) && dates.to.is_none();
+                let extra_days = u64::from(is_weeks && interval != Interval::Month);
+                Some(current.previous(is_by_day, extra_days))
+            }
+        };
+        Ok(std::iter::once(current).chain(other).collect())
+    }
+}

@@ -1,0 +1,98 @@
+//! Lifecycle: who is new, comes back or stays away in each interval of a range of dates. [`Lifecycle`] is a parsed
+//! request; `status` says what an actor is in each interval, `plan` makes the plan of the events, `answer` counts
+//! the actors, `actors` finds the persons with a status, and `legacy` reads the filters of older clients.
+
+pub mod actors;
+mod answer;
+pub mod legacy;
+mod plan;
+pub mod status;
+
+use serde_json::Value;
+
+use crate::insights::interval::Interval;
+use crate::insights::lifecycle::status::Status;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::selection::Selection;
+use crate::insights::series::Series;
+
+/// A parsed request.
+#[derive(Clone, Debug)]
+pub struct Lifecycle {
+    selection: Selection,
+    series: Series,
+    interval: Interval,
+    /// What is shown, in this order.
+    shown: Vec<Status>,
+}
+
+impl Lifecycle {
+    /// Reads a `LifecycleQuery`. Of its series only the events matter.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or asks for something that is not available.
+    pub fn parse(query: &Value) -> Result<Self, NodeError> {
+        let node = Node::new(Some(query), "")?;
+        node.without(&["breakdownFilter"])?;
+        let [series] = node.list("series")? else {
+            return Err(node.refuse("series", "Expected one series."));
+        };
+        let options = Node::new(node.value("lifecycleFilter"), "lifecycleFilter")?;
+        let toggled = options.list("toggledLifecycles")?;
+        let status = |name: &Value| {
+            let status = name.as_str().and_then(Status::of);
+            let wrong = || {
+                options
+                    .refuse("toggledLifecycles", format!("Expected some of {}.", Status::names()))
+            };
+            status.ok_or_else(wrong)
+        };
+        let toggled = toggled.iter().map(status).collect::<Result<Vec<_>, _>>()?;
+        let is_shown = |status: &Status| toggled.is_empty() || toggled.contains(status);
+        Ok(Self {
+            selection: Selection::parse(&node)?,
+            series: Series::parse(series, 0)?,
+            interval: Interval::parse(&node)?,
+            shown: Status::ALL.into_iter().filter(is_shown).collect(),
+        })
+    }
+
+    /// What it looks at.
+    pub fn selection_mut(&mut self) -> &mut Selection {
+        &mut self.selection
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Lifecycle;
+    use super::Status;
+
+    #[test]
+    fn what_is_wrong_or_not_available_is_refused_by_its_name() {
+        for (more, field) in [
+            (json!({"series": []}), "series"),
+            (json!({"series": [{}, {}]}), "series"),
+            (json!({"interval": "year"}), "interval"),
+            (json!({"breakdownFilter": {"breakdown": "a"}}), "breakdownFilter"),
+            (
+                json!({"lifecycleFilter": {"toggledLifecycles": ["old"]}}),
+                "lifecycleFilter.toggledLifecycles",
+            ),
+            (json!({"dateRange": 4}), "dateRange"),
+        ] {
+            let mut query = json!({"series": [{"event": "a"}]});
+            query.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            assert_eq!(Lifecycle::parse(&query).unwrap_err().field, field, "{more}");
+        }
+        let some = json!({"series": [{"event": "a"}],
+                          "lifecycleFilter": {"toggledLifecycles": ["dormant", "new"]}});
+        assert_eq!(Lifecycle::parse(&some).unwrap().shown, [Status::New, Status::Dormant]);
+        let all = json!({"series": [{"event": "a"}]});
+        assert_eq!(Lifecycle::parse(&all).unwrap().shown, Status::ALL);
+    }
+}

@@ -1,0 +1,102 @@
+//! The persons with a status.
+
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::lifecycle::Lifecycle;
+use crate::insights::lifecycle::plan::statuses;
+use crate::insights::lifecycle::status::Status;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::ranked::Ranked;
+use crate::insights::selection::Unit;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::Fold;
+use crate::query::histories::Row;
+use crate::query::histories::Rows;
+use crate::query::interner::Interner;
+use crate::query::people::Part;
+
+/// Whose persons are asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stage {
+    /// The interval, as in `days`; `None` for any.
+    pub day: Option<String>,
+    /// The status; `None` for any.
+    pub status: Option<Status>,
+}
+
+impl Stage {
+    /// Reads the fields of an `InsightActorsQuery` beside its source.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed.
+    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        let wrong = || node.refuse("status", format!("Expected one of {}.", Status::names()));
+        let status = node.text("status")?.map(|name| Status::of(name).ok_or_else(wrong));
+        Ok(Self { day: node.text("day")?.map(str::to_owned), status: status.transpose()? })
+    }
+}
+
+impl Lifecycle {
+    /// The persons with a status in an interval; one more than the part has where there are more. Their values are
+    /// the numbers of intervals for which this is so.
+    ///
+    /// # Errors
+    ///
+    /// There is no such interval, or groups are counted; see [`InsightError`].
+    pub async fn actors(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        stage: &Stage,
+        part: Part,
+    ) -> Result<Vec<Actor>, InsightError> {
+        let refused = |field: &str, detail: &str| {
+            InsightError::from(NodeError { field: field.to_owned(), detail: detail.to_owned() })
+        };
+        if self.selection.unit != Unit::Persons {
+            let detail = "The groups behind a point are not available.";
+            return Err(refused("aggregation_group_type_index", detail));
+        }
+        let view = engine.view(owner.project).await?;
+        let intervals = self.intervals(engine, (&view, owner)).await?;
+        let interval = match stage.day.as_deref() {
+            Some(day) => {
+                let interval = intervals.bucket_of_day(day);
+                Some(interval.ok_or_else(|| refused("day", "There is no such interval."))?)
+            }
+            None => None,
+        };
+        let plan = self.plan(engine, (&view, owner), &intervals).await?;
+        let asked = (interval, stage.status);
+        let fold = Finding { intervals: intervals.len(), asked, ranked: Ranked::new(part) };
+        Ok(engine.histories(plan, Rows::Distinct, fold).await?.ranked.into_actors())
+    }
+}
+
+/// Finds the actors with a status.
+#[derive(Debug)]
+struct Finding {
+    intervals: usize,
+    asked: (Option<usize>, Option<Status>),
+    ranked: Ranked,
+}
+
+impl Fold for Finding {
+    fn actor(&mut self, actor: &str, rows: &[Row], _: &Interner) -> Result<(), QueryError> {
+        let (asked_interval, asked_status) = self.asked;
+        let mut count = 0_u32;
+        statuses(rows, self.intervals, |interval, status| {
+            let is_asked = asked_interval.is_none_or(|own| own == interval)
+                && asked_status.is_none_or(|own| own == status);
+            count += u32::from(is_asked);
+        });
+        if count > 0 {
+            self.ranked.add(actor, f64::from(count));
+        }
+        Ok(())
+    }
+}

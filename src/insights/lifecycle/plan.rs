@@ -1,0 +1,110 @@
+//! The intervals of a lifecycle, and the plan of its events as rows of histories.
+
+use arrow::datatypes::DataType;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::logical_expr::JoinType;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::col;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+
+use crate::event::schema::promoted_column_name;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::entity::note_named;
+use crate::insights::interval::Buckets;
+use crate::insights::interval::TooManyBuckets;
+use crate::insights::lifecycle::Lifecycle;
+use crate::insights::lifecycle::status::Status;
+use crate::insights::lifecycle::status::each;
+use crate::insights::node::NodeError;
+use crate::insights::selection::Unit;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::ACTOR;
+use crate::query::histories::AT;
+use crate::query::histories::MASK;
+use crate::query::histories::Row;
+use crate::query::matches::GROUPS;
+use crate::query::view::View;
+
+/// The bit of rows in the interval in which the actor was created.
+const CREATED: u32 = 1;
+
+/// What says that an event makes no person.
+const PROFILE: &str = "$process_person_profile";
+
+impl Lifecycle {
+    /// The intervals of the range.
+    pub(super) async fn intervals(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+    ) -> Result<Buckets, InsightError> {
+        self.selection.dates.buckets(engine, (view, owner), self.interval).await
+    }
+
+    /// The plan: places are intervals, of which 0 is the one before the range.
+    pub(super) async fn plan(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        intervals: &Buckets,
+    ) -> Result<DataFrame, InsightError> {
+        note_named(engine, owner.project, [&self.series.entity])?;
+        let too_many = |error: TooManyBuckets| NodeError {
+            field: "dateRange".to_owned(),
+            detail: error.to_string(),
+        };
+        let seen = intervals.clone().with_earlier(1, owner.is_monday_first);
+        let seen = seen.map_err(too_many)?.whole();
+        let unit = self.selection.unit;
+        let events = self.selection.events(engine, (view, owner), seen.bounds()).await?;
+        let of_series = self.series.entity.condition(engine, (view, owner.project))?;
+        let mut events = events.filter(of_series)?;
+        if unit == Unit::Persons {
+            events = events.filter(ident(promoted_column_name(PROFILE)).is_not_false())?;
+        }
+        let own = match unit {
+            Unit::Persons => "person_id",
+            Unit::Groups(index) => GROUPS.get(usize::from(index)).copied().unwrap_or_default(),
+        };
+        let events = events.select(vec![
+            ident(own),
+            unit.actor().alias(ACTOR),
+            cast(seen.expression(), DataType::Int64).alias(AT),
+        ])?;
+        let created = created(view, unit, &seen).await?;
+        // The left side is kept in memory: the smaller one.
+        let rows = created.join(events, JoinType::Right, &["created_of"], &[own], None)?;
+        let is_created = coalesce(vec![col("created_in").eq(col(AT)), lit(false)]);
+        let bits = cast(is_created, DataType::UInt32) * lit(CREATED);
+        Ok(rows.select(vec![ident(ACTOR), ident(AT), cast(bits, DataType::UInt32).alias(MASK)])?)
+    }
+}
+
+/// In which interval each actor was created; null if in none.
+async fn created(view: &View, unit: Unit, intervals: &Buckets) -> Result<DataFrame, QueryError> {
+    let (actors, key) = match unit {
+        Unit::Persons => (view.table("persons").await?, "uuid"),
+        Unit::Groups(index) => {
+            let of_type = col("group_type_index").eq(lit(i64::from(index)));
+            (view.table("groups").await?.filter(of_type)?, "key")
+        }
+    };
+    let interval = cast(intervals.expression_of(ident("created_at")), DataType::Int64);
+    Ok(actors.select(vec![ident(key).alias("created_of"), interval.alias("created_in")])?)
+}
+
+/// Tells each interval of the range in which the actor of these rows has a status, and the status.
+pub(super) fn statuses(rows: &[Row], intervals: usize, mut tell: impl FnMut(usize, Status)) {
+    let active = rows.iter().filter_map(|row| usize::try_from(row.at).ok());
+    let is_created_in_first = rows.first().is_some_and(|row| row.mask & CREATED != 0);
+    each(active, is_created_in_first, |interval, status| {
+        // One before the range is only looked at.
+        if let Some(interval) = interval.checked_sub(1).filter(|own| *own < intervals) {
+            tell(interval, status);
+        }
+    });
+}

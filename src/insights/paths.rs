@@ -1,0 +1,223 @@
+//! Paths: which steps persons take one after another. [`Paths`] is a parsed request. One scan gives the steps of
+//! each actor: `items` says what they are called, `walk` divides them into sessions and cuts these, `edges` counts
+//! what follows what, and `actors` finds the persons behind a step. The rules are those of PostHog's paths.
+
+mod actors;
+mod answer;
+mod edges;
+mod items;
+pub mod legacy;
+mod walk;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::paths::edges::Shown;
+use crate::insights::paths::items::Rules;
+use crate::insights::paths::items::without_slash;
+use crate::insights::selection::Selection;
+
+/// Steps of a path unless a request says otherwise (PostHog's figure).
+const STEPS: usize = 5;
+
+/// Most steps of a path that a request may ask for.
+const STEPS_MAX: usize = 100;
+
+/// Edges of an answer unless a request says otherwise (PostHog's figure).
+const EDGES: usize = 50;
+
+/// Most edges that a request may ask for.
+const EDGES_MAX: usize = 2000;
+
+/// What a pageview is called, whose item is its address.
+const PAGEVIEW: &str = "$pageview";
+
+/// What a view of a screen is called, whose item is the screen's name.
+const SCREEN: &str = "$screen";
+
+/// A parsed request.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    selection: Selection,
+    kinds: Kinds,
+    rules: Arc<Rules>,
+    start: Option<String>,
+    end: Option<String>,
+    steps_max: usize,
+    shown: Shown,
+    keys: Keys,
+}
+
+/// Which events are steps. None chosen means all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Kinds {
+    pages: bool,
+    screens: bool,
+    /// Those whose name does not begin with a dollar sign.
+    custom: bool,
+}
+
+/// Whose persons are asked for: who went from a node to another one, or ended at one.
+#[derive(Clone, Debug, Default)]
+struct Keys {
+    start: Option<Key>,
+    end: Option<Key>,
+    dropoff: Option<Key>,
+}
+
+/// A node: the place of a step in its path, from 1 on, and its item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    place: usize,
+    item: String,
+}
+
+impl Paths {
+    /// Reads a `PathsQuery`.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or asks for something that is not available.
+    pub fn parse(query: &Value) -> Result<Self, NodeError> {
+        let node = Node::new(Some(query), "")?;
+        node.without(&["funnelPathsFilter", "pathsV2Filter"])?;
+        let filter = Node::new(node.value("pathsFilter"), "pathsFilter")?;
+        filter.without(&["pathsHogQLExpression", "funnelPaths", "funnelFilter"])?;
+        let number = |name: &str, otherwise: usize, most: usize| {
+            let number = filter.number(name)?.unwrap_or(otherwise);
+            let is_in = (1..=most).contains(&number);
+            is_in
+                .then_some(number)
+                .ok_or_else(|| filter.refuse(name, format!("Expected 1 to {most}.")))
+        };
+        let weight = |name: &str| {
+            let weight = filter.number(name)?;
+            Ok::<_, NodeError>(weight.map(|weight| u64::try_from(weight).unwrap_or(u64::MAX)))
+        };
+        let point = |name: &str| {
+            filter.text(name).map(|text| text.map(|text| without_slash(text).to_owned()))
+        };
+        // The rules of a project's own are applied where this is true; there are none.
+        filter.truth("pathReplacements")?;
+        Ok(Self {
+            selection: Selection::parse(&node)?,
+            kinds: Kinds::parse(&filter)?,
+            rules: Arc::new(Rules::parse(&filter)?),
+            start: point("startPoint")?,
+            end: point("endPoint")?,
+            steps_max: number("stepLimit", STEPS, STEPS_MAX)?,
+            shown: Shown {
+                edges_max: number("edgeLimit", EDGES, EDGES_MAX)?,
+                count_min: weight("minEdgeWeight")?.unwrap_or(0),
+                count_max: weight("maxEdgeWeight")?.unwrap_or(u64::MAX),
+            },
+            keys: Keys {
+                start: Key::parse(&filter, "pathStartKey")?,
+                end: Key::parse(&filter, "pathEndKey")?,
+                dropoff: Key::parse(&filter, "pathDropoffKey")?,
+            },
+        })
+    }
+
+    /// What it looks at.
+    pub fn selection_mut(&mut self) -> &mut Selection {
+        &mut self.selection
+    }
+}
+
+impl Kinds {
+    fn parse(filter: &Node<'_>) -> Result<Self, NodeError> {
+        const NAME: &str = "includeEventTypes";
+        let mut kinds = Self::default();
+        for kind in filter.list(NAME)? {
+            match kind.as_str() {
+                Some(PAGEVIEW) => kinds.pages = true,
+                Some(SCREEN) => kinds.screens = true,
+                Some("custom_event") => kinds.custom = true,
+                Some("hogql") => return Err(filter.refuse(NAME, "hogql is not available.")),
+                _ => {
+                    let detail = "Expected some of $pageview, $screen, custom_event.";
+                    return Err(filter.refuse(NAME, detail));
+                }
+            }
+        }
+        Ok(kinds)
+    }
+}
+
+impl Key {
+    fn parse(filter: &Node<'_>, name: &str) -> Result<Option<Self>, NodeError> {
+        let Some(text) = filter.text(name)? else { return Ok(None) };
+        let key = text.split_once('_').and_then(|(place, item)| {
+            let place = place.parse().ok().filter(|place| *place > 0)?;
+            Some(Self { place, item: item.to_owned() })
+        });
+        let detail = "Expected a place and the item there, such as 2_/pricing.";
+        key.map(Some).ok_or_else(|| filter.refuse(name, detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Key;
+    use super::Kinds;
+    use super::Paths;
+
+    #[test]
+    fn what_is_sent_is_read() {
+        let paths = Paths::parse(&json!({"kind": "PathsQuery"})).unwrap();
+        assert_eq!(
+            (paths.steps_max, paths.shown.edges_max, paths.kinds),
+            (5, 50, Kinds::default())
+        );
+        let paths = Paths::parse(&json!({"pathsFilter": {
+            "includeEventTypes": ["$screen", "custom_event"], "startPoint": "/a/", "endPoint": "/", "stepLimit": "7",
+            "edgeLimit": 3, "minEdgeWeight": 2, "pathDropoffKey": "12_a_b/", "pathReplacements": true,
+            "pathsHogQLExpression": null,
+        }}));
+        let paths = paths.unwrap();
+        assert_eq!(paths.kinds, Kinds { pages: false, screens: true, custom: true });
+        assert_eq!((paths.start.as_deref(), paths.end.as_deref()), (Some("/a"), Some("/")));
+        let shown = (paths.shown.edges_max, paths.shown.count_min, paths.shown.count_max);
+        assert_eq!((paths.steps_max, shown), (7, (3, 2, u64::MAX)));
+        assert_eq!(paths.keys.dropoff, Some(Key { place: 12, item: "a_b/".to_owned() }));
+    }
+
+    #[test]
+    fn what_is_wrong_or_not_available_is_told_by_its_field() {
+        for (query, field) in [
+            (json!({"funnelPathsFilter": {"funnelStep": 1}}), "funnelPathsFilter"),
+            (json!({"pathsFilter": []}), "pathsFilter"),
+            (
+                json!({"pathsFilter": {"pathsHogQLExpression": "event"}}),
+                "pathsFilter.pathsHogQLExpression",
+            ),
+            (
+                json!({"pathsFilter": {"includeEventTypes": ["hogql"]}}),
+                "pathsFilter.includeEventTypes",
+            ),
+            (json!({"pathsFilter": {"includeEventTypes": ["x"]}}), "pathsFilter.includeEventTypes"),
+            (
+                json!({"pathsFilter": {"includeEventTypes": "$screen"}}),
+                "pathsFilter.includeEventTypes",
+            ),
+            (json!({"pathsFilter": {"startPoint": 1}}), "pathsFilter.startPoint"),
+            (json!({"pathsFilter": {"stepLimit": 0}}), "pathsFilter.stepLimit"),
+            (json!({"pathsFilter": {"stepLimit": 101}}), "pathsFilter.stepLimit"),
+            (json!({"pathsFilter": {"edgeLimit": 2001}}), "pathsFilter.edgeLimit"),
+            (json!({"pathsFilter": {"minEdgeWeight": -1}}), "pathsFilter.minEdgeWeight"),
+            (json!({"pathsFilter": {"pathStartKey": "a"}}), "pathsFilter.pathStartKey"),
+            (json!({"pathsFilter": {"pathEndKey": "0_a"}}), "pathsFilter.pathEndKey"),
+            (json!({"pathsFilter": {"pathReplacements": 3}}), "pathsFilter.pathReplacements"),
+            (json!({"samplingFactor": 0.5}), "samplingFactor"),
+            (json!({"aggregation_group_type_index": 9}), "aggregation_group_type_index"),
+        ] {
+            assert_eq!(Paths::parse(&query).unwrap_err().field, field, "{query}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The persons behind a step of paths: who went from a node to another one, or ended at one.
+
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::node::NodeError;
+use crate::insights::paths::Key;
+use crate::insights::paths::Paths;
+use crate::insights::paths::answer::Walks;
+use crate::insights::paths::items::Items;
+use crate::insights::paths::walk::Step;
+use crate::insights::ranked::Ranked;
+use crate::insights::selection::Unit;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::Fold;
+use crate::query::histories::Row;
+use crate::query::histories::Rows;
+use crate::query::interner::Interner;
+use crate::query::people::Part;
+
+impl Paths {
+    /// The persons who took the steps that the keys of the request name, those who took them most often first; one
+    /// more than the part has where there are more. Without keys, all who took two steps.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn actors(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        part: Part,
+    ) -> Result<Vec<Actor>, InsightError> {
+        if self.selection.unit != Unit::Persons {
+            let field = "aggregation_group_type_index".to_owned();
+            let detail = "The groups behind a step are not available.".to_owned();
+            return Err(NodeError { field, detail }.into());
+        }
+        let events = self.steps(engine, owner).await?;
+        let mut walks = self.walks(engine)?;
+        let mut node = |key: &Option<Key>| match key {
+            Some(Key { place, item }) => Ok(Some((*place, walks.items.number(item)?))),
+            None => Ok::<_, QueryError>(None),
+        };
+        let keys = &self.keys;
+        let asked = Asked {
+            start: node(&keys.start)?,
+            end: node(&keys.end)?,
+            dropoff: node(&keys.dropoff)?,
+        };
+        let fold = Finding { walks, asked, ranked: Ranked::new(part) };
+        let found = engine.histories(events, Rows::Distinct, fold).await?;
+        Ok(found.ranked.into_actors())
+    }
+}
+
+/// A place of a path, from 1 on, and the number of the item there.
+type Place = (usize, u32);
+
+/// Whose persons are asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    start: Option<Place>,
+    end: Option<Place>,
+    dropoff: Option<Place>,
+}
+
+impl Asked {
+    /// How often a path takes the step.
+    fn times(self, path: &[Step]) -> usize {
+        let is = |(place, item): Place| {
+            let step = place.checked_sub(1).and_then(|at| path.get(at));
+            step.is_some_and(|step| step.item == item)
+        };
+        if !self.dropoff.is_none_or(|last| last.0 == path.len() && is(last)) {
+            return 0;
+        }
+        match (self.start, self.end) {
+            (Some(start), Some(end)) => {
+                usize::from(start.0.checked_add(1) == Some(end.0) && is(start) && is(end))
+            }
+            (Some(start), None) => usize::from(start.0 < path.len() && is(start)),
+            (None, Some(end)) => usize::from(is(end)),
+            (None, None) if self.dropoff.is_some() => 1,
+            (None, None) => path.len().saturating_sub(1),
+        }
+    }
+}
+
+/// Finds those who took a step.
+#[derive(Debug)]
+struct Finding {
+    walks: Walks,
+    asked: Asked,
+    ranked: Ranked,
+}
+
+impl Fold for Finding {
+    fn begin(&mut self, texts: &Interner) -> Result<(), QueryError> {
+        self.walks.items.begin(texts)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a number that is shown")]
+    fn actor(&mut self, actor: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let Self { walks, asked, ranked } = self;
+        let mut times = 0;
+        walks.each(rows, texts, |path, _: &Items| {
+            times += asked.times(path);
+            Ok(())
+        })?;
+        if times > 0 {
+            ranked.add(actor, times as f64);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Asked;
+    use super::Step;
+
+    #[test]
+    fn keys_name_steps_of_a_path() {
+        let path: Vec<Step> = [5, 6, 7].into_iter().map(|item| Step { at: 0, item }).collect();
+        for (start, end, dropoff, times) in [
+            (Some((1, 5)), Some((2, 6)), None, 1),
+            (Some((1, 5)), Some((3, 7)), None, 0),
+            (Some((1, 6)), Some((2, 6)), None, 0),
+            (Some((2, 6)), None, None, 1),
+            (Some((3, 7)), None, None, 0),
+            (None, Some((1, 5)), None, 1),
+            (None, Some((4, 5)), None, 0),
+            (None, None, Some((3, 7)), 1),
+            (None, None, Some((2, 6)), 0),
+            (None, Some((2, 6)), Some((3, 7)), 1),
+            (None, Some((2, 6)), Some((3, 6)), 0),
+            (Some((usize::MAX, 5)), Some((0, 5)), None, 0),
+            (None, None, None, 2),
+        ] {
+            let asked = Asked { start, end, dropoff };
+            assert_eq!(asked.times(&path), times, "{asked:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Runs the plan of paths, and shapes the answer: the edges between steps.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions::expr_fn::starts_with;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::cast;
+use datafusion::logical_expr::when;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+use datafusion::prelude::not;
+use serde_json::Value;
+
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::interval::Interval;
+use crate::insights::paths::Kinds;
+use crate::insights::paths::PAGEVIEW;
+use crate::insights::paths::Paths;
+use crate::insights::paths::SCREEN;
+use crate::insights::paths::edges::Edge;
+use crate::insights::paths::edges::Edges;
+use crate::insights::paths::edges::Slice;
+use crate::insights::paths::edges::first;
+use crate::insights::paths::edges::reachable;
+use crate::insights::paths::items::Items;
+use crate::insights::paths::items::PAGE;
+use crate::insights::paths::walk::Cut;
+use crate::insights::paths::walk::Step;
+use crate::insights::property::event_text;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::ACTOR;
+use crate::query::histories::AT;
+use crate::query::histories::Fold;
+use crate::query::histories::MASK;
+use crate::query::histories::Row;
+use crate::query::histories::Rows;
+use crate::query::histories::TEXT;
+use crate::query::interner::Interner;
+
+/// Stands for the middle of a path that is too long (PostHog's).
+const ELLIPSIS: &str = "...";
+
+impl Paths {
+    /// The answer: the edges as PostHog's clients expect them, the most frequent ones first.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn answer(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Vec<Value>, InsightError> {
+        let events = self.steps(engine, owner).await?;
+        let (mut left, mut found) = (vec![Slice::ALL], Vec::new());
+        while let Some(slice) = left.pop() {
+            let edges = Edges::new(slice, engine.reservation("edges of paths"));
+            let fold = Counting { walks: self.walks(engine)?, edges };
+            let mut fold = engine.histories(events.clone(), Rows::Distinct, fold).await?;
+            left.extend(fold.edges.take_left());
+            found.extend(fold.edges.counted(&fold.walks.items, self.shown));
+            found = first(found, self.shown.edges_max);
+        }
+        Ok(reachable(found).iter().map(|edge| edge.body()).collect())
+    }
+
+    /// The plan of the steps, as rows of histories.
+    pub(super) async fn steps(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<DataFrame, InsightError> {
+        let view = engine.view(owner.project).await?;
+        let range = self.selection.dates.range(engine, (&view, owner), Interval::Day).await?;
+        let bounds = (range.from, range.to);
+        let mut events = self.selection.events(engine, (&view, owner), bounds).await?;
+        if let Some(condition) = self.kinds.condition() {
+            events = events.filter(condition)?;
+        }
+        let text = |text: Expr| cast(text, DataType::Utf8View);
+        let is_page = || col("event").eq(lit(PAGEVIEW));
+        let item = when(is_page(), text(event_text("$current_url")))
+            .when(col("event").eq(lit(SCREEN)), text(event_text("$screen_name")))
+            .otherwise(text(col("event")))?;
+        Ok(events.select(vec![
+            self.selection.unit.actor().alias(ACTOR),
+            cast(col("timestamp"), DataType::Int64).alias(AT),
+            when(is_page(), lit(PAGE)).otherwise(lit(0_u32))?.alias(MASK),
+            item.alias(TEXT),
+        ])?)
+    }
+
+    /// What makes paths of rows.
+    pub(super) fn walks(&self, engine: &Engine) -> Result<Walks, QueryError> {
+        let mut items = Items::new(Arc::clone(&self.rules), engine.reservation("items of paths"));
+        let mut number = |item: &Option<String>| match item {
+            Some(item) => items.number(item).map(Some),
+            None => Ok(None),
+        };
+        let (start, end) = (number(&self.start)?, number(&self.end)?);
+        let ellipsis = items.number(ELLIPSIS)?;
+        let cut = Cut { start, end, steps_max: self.steps_max, ellipsis };
+        Ok(Walks { items, cut, steps: Vec::new() })
+    }
+}
+
+impl Kinds {
+    /// The condition that an event is a step; `None` if all are.
+    fn condition(self) -> Option<Expr> {
+        let event = || col("event");
+        let pages = self.pages.then(|| event().eq(lit(PAGEVIEW)));
+        let screens = self.screens.then(|| event().eq(lit(SCREEN)));
+        let custom = self.custom.then(|| not(starts_with(event(), lit("$"))));
+        [pages, screens, custom].into_iter().flatten().reduce(Expr::or)
+    }
+}
+
+/// Makes paths of the rows of an actor.
+#[derive(Debug)]
+pub(super) struct Walks {
+    pub(super) items: Items,
+    cut: Cut,
+    /// The steps of the actor.
+    steps: Vec<Step>,
+}
+
+impl Walks {
+    /// Gives the paths of an actor.
+    pub(super) fn each(
+        &mut self,
+        rows: &[Row],
+        texts: &Interner,
+        mut each: impl FnMut(&[Step], &Items) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
+        self.steps.clear();
+        for row in rows {
+            if let Some(item) = self.items.of(row, texts)? {
+                self.steps.push(Step { at: row.at, item });
+            }
+        }
+        self.cut.paths(&self.steps, |path| each(path, &self.items))
+    }
+}
+
+/// Counts edges.
+#[derive(Debug)]
+struct Counting {
+    walks: Walks,
+    edges: Edges,
+}
+
+impl Fold for Counting {
+    fn begin(&mut self, texts: &Interner) -> Result<(), QueryError> {
+        self.walks.items.begin(texts)
+    }
+
+    fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let Self { walks, edges } = self;
+        walks.each(rows, texts, |path, items| {
+            for ((before, after), place) in path.iter().zip(path.iter().skip(1)).zip(1..) {
+                let edge = Edge { place, from: before.item, to: after.item };
+                edges.add(edge, after.at.saturating_sub(before.at), items)?;
+            }
+            Ok(())
+        })
+    }
+}

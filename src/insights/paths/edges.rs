@@ -1,0 +1,366 @@
+//! How often paths go from one step to the next: [`Edges`], as many as there is room for. The others are left to
+//! another scan: edges are halved by their hash, one half is counted, and the other one has its own scan later.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryReservation;
+use foldhash::quality::FixedState;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::paths::items::Items;
+use crate::query::error::QueryError;
+
+/// Most edges that one scan counts.
+const EDGES_MAX: usize = 1 << 20;
+
+/// Most scans of one question.
+const SCANS_MAX: u64 = 16;
+
+/// Edges for which there is room at first.
+const EDGES_MIN: usize = 1024;
+
+/// A part of all edges: those whose hash has this rest when it is divided by a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    slices: u64,
+    rest: u64,
+}
+
+impl Slice {
+    pub(super) const ALL: Self = Self { slices: 1, rest: 0 };
+
+    fn has(self, hash: u64) -> bool {
+        hash & (self.slices - 1) == self.rest
+    }
+
+    /// Its two halves; `None` if there are too many already.
+    fn halves(self) -> Option<[Self; 2]> {
+        let slices = self.slices.checked_mul(2).filter(|slices| *slices <= SCANS_MAX)?;
+        Some([self.rest, self.rest + self.slices].map(|rest| Self { slices, rest }))
+    }
+}
+
+/// A step and the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Edge {
+    /// The place of the step in its path: 1 for the first one.
+    pub(super) place: usize,
+    /// Its item.
+    pub(super) from: u32,
+    /// The item of the next one.
+    pub(super) to: u32,
+}
+
+impl Edge {
+    fn hash(self, items: &Items) -> u64 {
+        FixedState::default().hash_one((self.place, items.hash(self.from), items.hash(self.to)))
+    }
+}
+
+/// What is counted of an edge.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    count: u64,
+    micros: i64,
+}
+
+/// Which edges are shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shown {
+    /// Most of them.
+    pub(super) edges_max: usize,
+    /// How often an edge is taken at least.
+    pub(super) count_min: u64,
+    /// How often at most.
+    pub(super) count_max: u64,
+}
+
+/// Counts of edges of one slice.
+#[derive(Debug)]
+pub(super) struct Edges {
+    totals: hashbrown::HashMap<Edge, Total, foldhash::fast::RandomState>,
+    slice: Slice,
+    /// What further scans are for.
+    left: Vec<Slice>,
+    most: usize,
+    reservation: MemoryReservation,
+}
+
+impl Edges {
+    pub(super) fn new(slice: Slice, reservation: MemoryReservation) -> Self {
+        let totals = hashbrown::HashMap::default();
+        Self { totals, slice, left: Vec::new(), most: EDGES_MAX, reservation }
+    }
+
+    /// The slices that others than this scan have to count.
+    pub(super) fn take_left(&mut self) -> Vec<Slice> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Counts an edge that took so many microseconds.
+    ///
+    /// # Errors
+    ///
+    /// There are too many edges.
+    pub(super) fn add(&mut self, edge: Edge, micros: i64, items: &Items) -> Result<(), QueryError> {
+        let is_in = |slice: Slice| slice == Slice::ALL || slice.has(edge.hash(items));
+        if !is_in(self.slice) {
+            return Ok(());
+        }
+        if !self.totals.contains_key(&edge) {
+            self.make_room(items)?;
+            if !is_in(self.slice) {
+                return Ok(());
+            }
+        }
+        let total = self.totals.entry(edge).or_default();
+        total.count += 1;
+        total.micros = total.micros.saturating_add(micros);
+        Ok(())
+    }
+
+    /// Makes room for one more edge: with more memory, or fewer edges.
+    fn make_room(&mut self, items: &Items) -> Result<(), QueryError> {
+        while self.totals.len() >= self.most || self.reserve().is_err() {
+            let Some([own, other]) = self.slice.halves() else {
+                return Err(QueryError::Memory(
+                    "paths have too many different steps: ask for less time, or group them"
+                        .to_owned(),
+                ));
+            };
+            self.slice = own;
+            self.left.push(other);
+            self.totals.retain(|edge, _| own.has(edge.hash(items)));
+        }
+        Ok(())
+    }
+
+    fn reserve(&mut self) -> Result<(), DataFusionError> {
+        let room = self.totals.capacity();
+        if self.totals.len() < room {
+            return Ok(());
+        }
+        // A table has a seventh more places than room, and a byte for each.
+        let bytes = |room: usize| room * 8 / 7 * (size_of::<(Edge, Total)>() + 1);
+        let larger = (room * 2).max(EDGES_MIN);
+        // While edges move to a larger table there are two.
+        self.reservation.try_resize(bytes(room + larger))?;
+        self.totals.reserve(larger - self.totals.len());
+        self.reservation.try_resize(bytes(self.totals.capacity()))
+    }
+
+    /// The most frequent of the edges that are shown.
+    pub(super) fn counted(self, items: &Items, shown: Shown) -> Vec<Counted> {
+        let is_shown = |total: &Total| (shown.count_min..=shown.count_max).contains(&total.count);
+        let mut edges: Vec<(Edge, Total)> =
+            self.totals.into_iter().filter(|(_, total)| is_shown(total)).collect();
+        if let Some(last) = shown.edges_max.checked_sub(1).filter(|last| *last < edges.len()) {
+            // Those that are as frequent as the last one are ordered by their texts, which are made of few.
+            let order = |(_, total): &(Edge, Total)| Reverse(total.count);
+            let (_, (_, total), _) = edges.select_nth_unstable_by_key(last, order);
+            let least = total.count;
+            edges.retain(|(_, total)| total.count >= least);
+        }
+        let mut counted = Vec::with_capacity(edges.len().min(shown.edges_max));
+        for (edge, Total { count, micros }) in edges {
+            let source = key(edge.place, items.get(edge.from));
+            let target = key(edge.place.saturating_add(1), items.get(edge.to));
+            counted.push(Counted { source, target, count, micros });
+            if counted.len() >= shown.edges_max.saturating_mul(2) {
+                counted = first(counted, shown.edges_max);
+            }
+        }
+        first(counted, shown.edges_max)
+    }
+}
+
+/// The node of an item at a place.
+pub(super) fn key(place: usize, item: &str) -> String {
+    format!("{place}_{item}")
+}
+
+/// An edge by its nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    source: String,
+    target: String,
+    count: u64,
+    micros: i64,
+}
+
+impl Counted {
+    /// Its form in answers.
+    #[expect(clippy::cast_precision_loss, reason = "a mean")]
+    pub(super) fn body(&self) -> Value {
+        let mean = self.micros as f64 / self.count.max(1) as f64 / 1000.0;
+        json!({
+            "source": self.source, "target": self.target, "value": self.count,
+            "average_conversion_time": mean,
+        })
+    }
+}
+
+/// The first edges in the order of answers: the most frequent ones, then by their nodes.
+pub(super) fn first(mut edges: Vec<Counted>, most: usize) -> Vec<Counted> {
+    edges.sort_by(|a, b| {
+        b.count.cmp(&a.count).then_with(|| (&a.source, &a.target).cmp(&(&b.source, &b.target)))
+    });
+    edges.truncate(most);
+    edges
+}
+
+/// Those edges that a path from a first step leads to.
+pub(super) fn reachable(mut edges: Vec<Counted>) -> Vec<Counted> {
+    let mut next: HashMap<&str, Vec<&str>> = HashMap::new();
+    for edge in &edges {
+        next.entry(&edge.source).or_default().push(&edge.target);
+    }
+    let mut left: Vec<&str> = next.keys().copied().filter(|key| key.starts_with("1_")).collect();
+    let mut seen: HashSet<String> = left.iter().map(|key| (*key).to_owned()).collect();
+    while let Some(key) = left.pop() {
+        for target in next.get(key).into_iter().flatten() {
+            if seen.insert((*target).to_owned()) {
+                left.push(target);
+            }
+        }
+    }
+    edges.retain(|edge| seen.contains(&edge.source));
+    edges
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::memory_pool::MemoryConsumer;
+    use datafusion::execution::memory_pool::MemoryPool;
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::Counted;
+    use super::Edge;
+    use super::Edges;
+    use super::Shown;
+    use super::Slice;
+    use super::first;
+    use super::key;
+    use super::reachable;
+    use crate::insights::paths::items::Items;
+    use crate::query::error::QueryError;
+
+    /// The edges of all scans, and how many scans it took.
+    fn counted(
+        taken: &[(usize, usize, usize, i64)],
+        (most, bytes): (usize, usize),
+        shown: Shown,
+    ) -> Result<(Vec<Counted>, usize), QueryError> {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let free: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
+        let (mut left, mut found, mut scans) = (vec![Slice::ALL], Vec::new(), 0);
+        while let Some(slice) = left.pop() {
+            scans += 1;
+            let mut items =
+                Items::new(Arc::default(), MemoryConsumer::new("items").register(&free));
+            let mut edges = Edges::new(slice, MemoryConsumer::new("edges").register(&pool));
+            edges.most = most;
+            // Each scan meets the edges in another order.
+            for at in 0..taken.len() {
+                let (place, from, to, micros) = taken[(at * 7 + scans) % taken.len()];
+                let from = items.number(&format!("item {from}"))?;
+                let to = items.number(&format!("item {to}"))?;
+                edges.add(Edge { place, from, to }, micros, &items)?;
+            }
+            left.extend(edges.take_left());
+            found.extend(edges.counted(&items, shown));
+        }
+        Ok((first(found, shown.edges_max), scans))
+    }
+
+    #[test]
+    fn several_scans_count_what_one_does() {
+        let mut rng = StdRng::seed_from_u64(42);
+        let mut longest = 0;
+        for round in 0..60 {
+            let taken: Vec<_> = (0..600)
+                .map(|_| {
+                    (
+                        rng.random_range(1..12),
+                        rng.random_range(0..6),
+                        rng.random_range(0..6),
+                        rng.random_range(0..99),
+                    )
+                })
+                .collect();
+            let shown = Shown {
+                edges_max: rng.random_range(1..60),
+                count_min: rng.random_range(0..3),
+                count_max: [u64::MAX, 3][round % 2],
+            };
+            let mut plain: Vec<Counted> = Vec::new();
+            for (place, from, to, micros) in &taken {
+                let nodes =
+                    (key(*place, &format!("item {from}")), key(place + 1, &format!("item {to}")));
+                match plain
+                    .iter_mut()
+                    .find(|own| (&own.source, &own.target) == (&nodes.0, &nodes.1))
+                {
+                    Some(own) => (own.count, own.micros) = (own.count + 1, own.micros + micros),
+                    None => plain.push(Counted {
+                        source: nodes.0,
+                        target: nodes.1,
+                        count: 1,
+                        micros: *micros,
+                    }),
+                }
+            }
+            plain.retain(|own| own.count >= shown.count_min && own.count <= shown.count_max);
+            plain.sort_by_key(|own| (u64::MAX - own.count, own.source.clone(), own.target.clone()));
+            plain.truncate(shown.edges_max);
+            let (all, scans) = counted(&taken, (1 << 20, 1 << 20), shown).unwrap();
+            assert_eq!((&all, scans), (&plain, 1));
+            let (all, scans) =
+                counted(&taken, (rng.random_range(60..400), 1 << 20), shown).unwrap();
+            assert_eq!(all, plain);
+            longest = longest.max(scans);
+        }
+        assert!(longest > 3, "{longest}");
+    }
+
+    #[test]
+    fn too_many_edges_are_refused() {
+        let taken: Vec<_> = (0..4000).map(|at| (1 + at % 9, at, at + 1, 5)).collect();
+        let shown = Shown { edges_max: 50, count_min: 0, count_max: u64::MAX };
+        let all = counted(&taken, (1 << 20, 1 << 20), shown).unwrap();
+        let few = counted(&taken, (1 << 20, 110_000), shown).unwrap();
+        assert_eq!((&few.0, all.1), (&all.0, 1));
+        assert!(few.1 > 1, "{}", few.1);
+        assert!(matches!(counted(&taken, (10, 1 << 20), shown), Err(QueryError::Memory(_))));
+        assert!(matches!(counted(&taken, (1 << 20, 100), shown), Err(QueryError::Memory(_))));
+    }
+
+    #[test]
+    fn what_no_first_step_leads_to_is_left_out() {
+        let edge = |source: &str, target: &str| Counted {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            count: 1,
+            micros: 0,
+        };
+        let edges = vec![
+            edge("3_c", "4_d"),
+            edge("1_a", "2_b"),
+            edge("2_b", "3_c"),
+            edge("2_x", "3_y"),
+            edge("11_a", "12_b"),
+        ];
+        assert_eq!(reachable(edges.clone()), edges[..3]);
+        assert!(reachable(edges[3..].to_vec()).is_empty());
+    }
+}

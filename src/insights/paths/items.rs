@@ -1,0 +1,371 @@
+//! What the steps of paths are called: [`Rules`] make an item of a text, [`Items`] numbers them.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryReservation;
+use foldhash::quality::FixedState;
+use regex::Captures;
+use regex::Regex;
+use regex::RegexBuilder;
+use regex::RegexSet;
+use regex::RegexSetBuilder;
+use serde_json::Value;
+
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::query::error::QueryError;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+
+/// Longest item; of longer ones the end is cut off.
+const ITEM_MAX_BYTES: usize = 8192;
+
+/// Most filters that clean items, and most groups of them.
+const RULES_MAX: usize = 100;
+
+/// Most items that are left out.
+const EXCLUDED_MAX: usize = 1000;
+
+/// Longest pattern, and longest text that replaces what it matches.
+const PATTERN_MAX_BYTES: usize = 400;
+
+/// Memory that one pattern, or all groups together, may take.
+const PATTERN_MEMORY_MAX_BYTES: usize = 1 << 20;
+
+/// The bit of a row whose text is an address.
+pub(super) const PAGE: u32 = 1;
+
+/// What is made of texts before they are items.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    /// What each replaces by which text.
+    cleanings: Vec<(Regex, String)>,
+    groups: RegexSet,
+    /// The items of the groups, in their order.
+    names: Vec<String>,
+    excluded: HashSet<String>,
+}
+
+impl Rules {
+    /// Reads what a `pathsFilter` says of items.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed.
+    pub(super) fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        let names = texts(node, "pathGroupings", RULES_MAX)?;
+        if names.iter().any(|name| name.len() > PATTERN_MAX_BYTES) {
+            let detail = format!("Expected at most {PATTERN_MAX_BYTES} bytes a pattern.");
+            return Err(node.refuse("pathGroupings", detail));
+        }
+        let patterns = names.iter().map(|name| regex::escape(name).replace(r"\*", "(?s:.*)"));
+        let groups = RegexSetBuilder::new(patterns).size_limit(PATTERN_MEMORY_MAX_BYTES).build();
+        let large = |_| node.refuse("pathGroupings", "The patterns are too large together.");
+        let excluded = texts(node, "excludeEvents", EXCLUDED_MAX)?;
+        let excluded = excluded.into_iter().flat_map(|item| {
+            let short = without_slash(&item).to_owned();
+            [item, short]
+        });
+        Ok(Self {
+            cleanings: cleanings(node)?,
+            groups: groups.map_err(large)?,
+            names,
+            excluded: excluded.collect(),
+        })
+    }
+
+    /// The item of a text, which is an address or not; `None` if it is left out.
+    fn item<'t>(&'t self, text: &'t str, is_page: bool) -> Option<Cow<'t, str>> {
+        let text = if is_page { without_slash(text) } else { text };
+        let mut item = Cow::Borrowed(start(text));
+        for (pattern, alias) in &self.cleanings {
+            if let Some(clean) = replaced(pattern, alias, &item) {
+                item = Cow::Owned(clean);
+            }
+        }
+        let group = self.groups.matches(&item).iter().next();
+        if let Some(name) = group.and_then(|group| self.names.get(group)) {
+            item = Cow::Borrowed(name);
+        }
+        (!self.excluded.contains(&*item)).then_some(item)
+    }
+}
+
+/// The list of texts in a field.
+fn texts(node: &Node<'_>, name: &str, most: usize) -> Result<Vec<String>, NodeError> {
+    let list = node.list(name)?;
+    if list.len() > most {
+        return Err(node.refuse(name, format!("Expected at most {most} texts.")));
+    }
+    let text = |text: &Value| text.as_str().map(str::to_owned);
+    let texts = list.iter().map(text).collect::<Option<Vec<_>>>();
+    texts.ok_or_else(|| node.refuse(name, "Expected a list of texts."))
+}
+
+/// Reads `localPathCleaningFilters`. One without a pattern changes nothing.
+fn cleanings(node: &Node<'_>) -> Result<Vec<(Regex, String)>, NodeError> {
+    const NAME: &str = "localPathCleaningFilters";
+    let list = node.list(NAME)?;
+    if list.len() > RULES_MAX {
+        return Err(node.refuse(NAME, format!("Expected at most {RULES_MAX} filters.")));
+    }
+    let mut cleanings = Vec::new();
+    for (filter, at) in list.iter().zip(0..) {
+        let path = format!("pathsFilter.{NAME}.{at}");
+        let node = Node::new(Some(filter), &path)?;
+        let alias = node.text("alias")?.unwrap_or_default();
+        let Some(pattern) = node.text("regex")? else { continue };
+        for (name, text) in [("regex", pattern), ("alias", alias)] {
+            if text.len() > PATTERN_MAX_BYTES {
+                let detail = format!("Expected at most {PATTERN_MAX_BYTES} bytes.");
+                return Err(node.refuse(name, detail));
+            }
+        }
+        let built = RegexBuilder::new(pattern).size_limit(PATTERN_MEMORY_MAX_BYTES).build();
+        let built = built.map_err(|error| match error {
+            regex::Error::CompiledTooBig(_) => node.refuse("regex", "The pattern is too large."),
+            _ => node.refuse("regex", "Expected a regular expression."),
+        });
+        cleanings.push((built?, alias.to_owned()));
+    }
+    Ok(cleanings)
+}
+
+/// An address without one slash at its end; a slash alone stays.
+pub(super) fn without_slash(text: &str) -> &str {
+    text.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(text)
+}
+
+/// As much of a text as an item may have.
+fn start(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(ITEM_MAX_BYTES)).unwrap_or(text)
+}
+
+/// A text with all matches replaced, and cut; `None` without a match.
+fn replaced(pattern: &Regex, alias: &str, text: &str) -> Option<String> {
+    let (mut clean, mut end) = (String::new(), 0);
+    for found in pattern.captures_iter(text) {
+        let whole = found.get_match();
+        clean.push_str(text.get(end..whole.start())?);
+        expand(alias, &found, &mut clean);
+        end = whole.end();
+        if clean.len() >= ITEM_MAX_BYTES {
+            break;
+        }
+    }
+    if end == 0 && clean.is_empty() {
+        return None;
+    }
+    clean.push_str(text.get(end..)?);
+    clean.truncate(start(&clean).len());
+    Some(clean)
+}
+
+/// Writes what replaces a match: the text, with `\0` for the match and `\1` to `\9` for its groups.
+fn expand(alias: &str, found: &Captures<'_>, clean: &mut String) {
+    let mut rest = alias.chars();
+    while let Some(next) = rest.next() {
+        if next != '\\' {
+            clean.push(next);
+            continue;
+        }
+        match rest.next() {
+            Some(digit) if digit.is_ascii_digit() => {
+                let group = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
+                let group = group.and_then(|group| found.get(group));
+                clean.push_str(group.map_or("", |group| group.as_str()));
+            }
+            Some('\\') | None => clean.push('\\'),
+            Some(other) => clean.extend(['\\', other]),
+        }
+    }
+}
+
+/// Items by number, in the memory of queries. Numbers are those of one scan: others have others.
+#[derive(Debug)]
+pub(super) struct Items {
+    rules: Arc<Rules>,
+    numbers: HashMap<Arc<str>, u32>,
+    /// Each item, and a hash that is the same in every scan.
+    all: Vec<(Arc<str>, u64)>,
+    /// The memory of the items.
+    bytes: usize,
+    /// What was found for texts of the pass by number: as they are, and as addresses.
+    found: Vec<[Found; 2]>,
+    reservation: MemoryReservation,
+}
+
+/// What became of a text.
+#[derive(Clone, Copy, Debug)]
+enum Found {
+    Nothing,
+    LeftOut,
+    Item(u32),
+}
+
+/// Memory of an item besides its text: two pointers with a number and a hash, twice as many places, and counters.
+const ITEM_BYTES: usize = 128;
+
+impl Items {
+    pub(super) fn new(rules: Arc<Rules>, reservation: MemoryReservation) -> Self {
+        let (numbers, all, found) = (HashMap::new(), Vec::new(), Vec::new());
+        Self { rules, numbers, all, bytes: 0, found, reservation }
+    }
+
+    /// A pass with these texts begins.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub(super) fn begin(&mut self, texts: &Interner) -> Result<(), QueryError> {
+        self.found = Vec::new();
+        self.reserve(texts.len())?;
+        self.found.resize(texts.len(), [Found::Nothing; 2]);
+        Ok(())
+    }
+
+    /// The item of a row; `None` if it is left out.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub(super) fn of(&mut self, row: &Row, texts: &Interner) -> Result<Option<u32>, QueryError> {
+        let is_page = row.mask & PAGE != 0;
+        let place = usize::try_from(row.text).unwrap_or(usize::MAX);
+        let known = self.found.get(place).and_then(|both| both.get(usize::from(is_page)));
+        match known {
+            Some(Found::Item(item)) => return Ok(Some(*item)),
+            Some(Found::LeftOut) => return Ok(None),
+            _ => {}
+        }
+        // A row may have no text, such as a page without an address.
+        let text = texts.get(row.text).unwrap_or_default();
+        let rules = Arc::clone(&self.rules);
+        let item = rules.item(text, is_page).map(|item| self.number(&item)).transpose()?;
+        let cell = self.found.get_mut(place).and_then(|both| both.get_mut(usize::from(is_page)));
+        if let Some(cell) = cell {
+            *cell = item.map_or(Found::LeftOut, Found::Item);
+        }
+        Ok(item)
+    }
+
+    /// The number of an item.
+    ///
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub(super) fn number(&mut self, item: &str) -> Result<u32, QueryError> {
+        if let Some(number) = self.numbers.get(item) {
+            return Ok(*number);
+        }
+        self.bytes = self.bytes.saturating_add(item.len()).saturating_add(ITEM_BYTES);
+        self.reserve(self.found.len())?;
+        let full = |_| QueryError::Memory("there are too many different steps".to_owned());
+        let number = u32::try_from(self.all.len()).map_err(full)?;
+        let item: Arc<str> = Arc::from(item);
+        self.all.push((Arc::clone(&item), FixedState::default().hash_one(&*item)));
+        self.numbers.insert(item, number);
+        Ok(number)
+    }
+
+    /// The item with a number; the empty one if there is none.
+    pub(super) fn get(&self, number: u32) -> &str {
+        self.entry(number).map_or("", |(item, _)| item)
+    }
+
+    /// The hash of an item, the same in every scan.
+    pub(super) fn hash(&self, number: u32) -> u64 {
+        self.entry(number).map_or(0, |(_, hash)| *hash)
+    }
+
+    fn entry(&self, number: u32) -> Option<&(Arc<str>, u64)> {
+        self.all.get(usize::try_from(number).ok()?)
+    }
+
+    fn reserve(&mut self, texts: usize) -> Result<(), DataFusionError> {
+        let found = texts.saturating_mul(size_of::<[Found; 2]>());
+        self.reservation.try_resize(self.bytes.saturating_add(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::ITEM_MAX_BYTES;
+    use super::Rules;
+    use crate::insights::node::Node;
+
+    fn rules(filter: &Value) -> Result<Rules, String> {
+        let node = Node::new(Some(filter), "pathsFilter").unwrap();
+        Rules::parse(&node).map_err(|error| error.field)
+    }
+
+    #[test]
+    fn texts_are_cleaned_then_grouped_then_left_out() {
+        let cleaning = json!({"localPathCleaningFilters": [
+            {"regex": r"/(\d+)", "alias": "/<id>"}, {"regex": r"\?(\w)=(\w)", "alias": r";\2=\1\\\n"}, {"alias": "x"},
+        ]});
+        let grouping =
+            json!({"pathGroupings": ["/a*c", "/a", "."], "excludeEvents": ["/a", "b/", "/x.y"]});
+        let both = json!({"localPathCleaningFilters": [{"regex": "^/.*", "alias": "/a"}],
+                          "pathGroupings": ["/A", "/a*"], "excludeEvents": ["/a"]});
+        for (filter, text, is_page, expected) in [
+            (&json!({}), "/", true, Some("/")),
+            (&json!({}), "/a/", true, Some("/a")),
+            (&json!({}), "/a//", true, Some("/a/")),
+            (&json!({}), "a/", false, Some("a/")),
+            (&json!({}), "", true, Some("")),
+            (&cleaning, "/1/b/22/", true, Some("/<id>/b/<id>")),
+            (&cleaning, "/a?b=c", true, Some(r"/a;c=b\\n")),
+            (&grouping, "xx/abc", true, Some("/a*c")),
+            (&grouping, "xx/a", false, None),
+            (&grouping, "b", false, None),
+            (&grouping, "/x.y", false, Some(".")),
+            (&grouping, "/xy", false, Some("/xy")),
+            (&both, "/zzz", true, Some("/a*")),
+        ] {
+            let rules = rules(filter).unwrap();
+            assert_eq!(rules.item(text, is_page).as_deref(), expected, "{filter} {text}");
+        }
+        let long = "ä".repeat(ITEM_MAX_BYTES);
+        let bomb = json!({"localPathCleaningFilters": vec![json!({"regex": "", "alias": "ö".repeat(150)}); 9]});
+        for filter in [json!({}), bomb] {
+            let item = rules(&filter).unwrap().item(&long, true).unwrap().into_owned();
+            assert_eq!(item.len(), ITEM_MAX_BYTES, "{filter}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_or_too_large_is_refused_by_its_name() {
+        for (filter, field) in [
+            (json!({"pathGroupings": "x"}), "pathGroupings"),
+            (json!({"pathGroupings": [1]}), "pathGroupings"),
+            (json!({"pathGroupings": vec!["x"; 101]}), "pathGroupings"),
+            (json!({"pathGroupings": ["x".repeat(401)]}), "pathGroupings"),
+            (json!({"excludeEvents": {}}), "excludeEvents"),
+            (json!({"excludeEvents": vec!["x"; 1001]}), "excludeEvents"),
+            (json!({"localPathCleaningFilters": ["x"]}), "localPathCleaningFilters.0"),
+            (
+                json!({"localPathCleaningFilters": [{"regex": "("}]}),
+                "localPathCleaningFilters.0.regex",
+            ),
+            (
+                json!({"localPathCleaningFilters": [{}, {"regex": "((a{1000}){1000}){1000}"}]}),
+                "localPathCleaningFilters.1.regex",
+            ),
+            (
+                json!({"localPathCleaningFilters": [{"regex": "a", "alias": "x".repeat(401)}]}),
+                "localPathCleaningFilters.0.alias",
+            ),
+        ] {
+            assert_eq!(rules(&filter).unwrap_err(), format!("pathsFilter.{field}"), "{filter}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The filters of older clients for paths, such as `?path_type=$pageview&start_point=/`, as the node of newer
+//! ones: [`paths_query`].
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::legacy::Filter;
+use crate::insights::legacy::parsed;
+use crate::insights::legacy::refused;
+use crate::insights::legacy::text;
+use crate::insights::legacy::truth;
+use crate::insights::node::NodeError;
+
+/// The `PathsQuery` of such filters.
+///
+/// # Errors
+///
+/// They are of another insight, or malformed.
+pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
+    let insight = text(filter, "insight").unwrap_or_else(|| "PATHS".to_owned());
+    if insight != "PATHS" {
+        let insight: String = insight.chars().take(100).collect();
+        return Err(refused("insight", format!("{insight} is not available here.")));
+    }
+    for name in ["funnel_paths", "funnel_filter"] {
+        let is_given = match parsed(filter, name) {
+            Ok(Value::Null) => false,
+            Ok(Value::Object(fields)) => !fields.is_empty(),
+            _ => true,
+        };
+        if is_given {
+            return Err(refused(name, format!("{name} is not available.")));
+        }
+    }
+    let kinds = match list(filter, "include_event_types")? {
+        Value::Array(kinds) if !kinds.is_empty() => Value::Array(kinds),
+        _ => text(filter, "path_type").map_or(Value::Null, |kind| json!([kind])),
+    };
+    Ok(json!({
+        "kind": "PathsQuery",
+        "dateRange": {
+            "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
+            "explicitDate": truth(filter, "explicit_date"),
+        },
+        "properties": parsed(filter, "properties")?,
+        "filterTestAccounts": truth(filter, "filter_test_accounts"),
+        "samplingFactor": parsed(filter, "sampling_factor")?,
+        "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
+        "pathsFilter": {
+            "includeEventTypes": kinds,
+            "startPoint": text(filter, "start_point"),
+            "endPoint": text(filter, "end_point"),
+            "excludeEvents": list(filter, "exclude_events")?,
+            "stepLimit": parsed(filter, "step_limit")?,
+            "edgeLimit": parsed(filter, "edge_limit")?,
+            "minEdgeWeight": parsed(filter, "min_edge_weight")?,
+            "maxEdgeWeight": parsed(filter, "max_edge_weight")?,
+            "pathGroupings": list(filter, "path_groupings")?,
+            "pathReplacements": truth(filter, "path_replacements"),
+            "localPathCleaningFilters": parsed(filter, "local_path_cleaning_filters")?,
+            "pathsHogQLExpression": text(filter, "paths_hogql_expression"),
+            "pathStartKey": text(filter, "path_start_key"),
+            "pathEndKey": text(filter, "path_end_key"),
+            "pathDropoffKey": text(filter, "path_dropoff_key"),
+        },
+    }))
+}
+
+/// A list, the text of one, or a text that is its only item; null if it is absent or empty.
+fn list(filter: &Filter, name: &str) -> Result<Value, NodeError> {
+    match text(filter, name) {
+        Some(text) if !text.trim_start().starts_with('[') => Ok(json!([text])),
+        _ => parsed(filter, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::paths_query;
+    use crate::insights::legacy::Filter;
+    use crate::insights::paths::Paths;
+
+    fn filter(value: Value) -> Filter {
+        let Value::Object(filter) = value else { panic!("an object") };
+        filter
+    }
+
+    #[test]
+    fn texts_of_query_strings_and_values_of_bodies_mean_the_same() {
+        let texts = filter(json!({
+            "insight": "PATHS", "path_type": "$screen", "include_event_types": "", "exclude_events": "[\"a\"]",
+            "step_limit": "4", "edge_limit": "", "path_groupings": "/a*", "start_point": "/b", "funnel_filter": "{}",
+            "local_path_cleaning_filters": "[{\"regex\": \"a\", \"alias\": \"b\"}]", "date_from": "-3d",
+            "path_replacements": "true",
+        }));
+        let values = filter(json!({
+            "include_event_types": ["$screen"], "exclude_events": ["a"], "step_limit": 4, "path_groupings": ["/a*"],
+            "start_point": "/b", "local_path_cleaning_filters": [{"regex": "a", "alias": "b"}], "date_from": "-3d",
+            "path_replacements": true, "funnel_paths": null,
+        }));
+        let query = paths_query(&texts).unwrap();
+        assert_eq!(query, paths_query(&values).unwrap());
+        let paths = Paths::parse(&query).unwrap();
+        assert_eq!((paths.steps_max, paths.start.as_deref()), (4, Some("/b")));
+        Paths::parse(&paths_query(&Filter::new()).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_available_is_refused_by_its_name() {
+        for (filters, field) in [
+            (json!({"insight": "FUNNELS"}), "insight"),
+            (json!({"funnel_paths": "funnel_path_between_steps"}), "funnel_paths"),
+            (json!({"funnel_filter": {"insight": "FUNNELS"}}), "funnel_filter"),
+            (json!({"step_limit": "x"}), "step_limit"),
+            (json!({"exclude_events": "[1"}), "exclude_events"),
+        ] {
+            let error = paths_query(&filter(filters.clone())).unwrap_err();
+            assert_eq!(error.field, field, "{filters}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Retention: of those who did something in an interval, how many come back in each interval after it.
+//! [`Retention`] is a parsed request; `rows` says which rows and cells an actor is in, `plan` makes the plan of
+//! the events, `answer` counts the actors of each cell, `actors` finds the persons of a row, and `legacy` reads the
+//! filters of older clients.
+
+pub mod actors;
+mod answer;
+pub mod legacy;
+mod plan;
+mod rows;
+
+use serde_json::Value;
+
+use crate::insights::entity::Entity;
+use crate::insights::interval::Interval;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::selection::Selection;
+
+/// Rows and cells unless a request says otherwise (PostHog's figure).
+const INTERVALS: usize = 7;
+
+/// Most cells of a row.
+const INTERVALS_MAX: usize = 400;
+
+/// Most events of one interval that a return may need.
+const OCCURRENCES_MAX: usize = 1_000_000;
+
+/// The event of a side that a request says nothing of (PostHog's).
+const EVENT: &str = "$pageview";
+
+/// A parsed request.
+#[derive(Clone, Debug)]
+pub struct Retention {
+    selection: Selection,
+    period: Interval,
+    /// Cells of a row, and without `date_from` rows.
+    intervals: usize,
+    kind: Kind,
+    target: Entity,
+    returning: Entity,
+    /// Whether one who comes back counts in all cells before, too.
+    is_cumulative: bool,
+    /// Events of an interval without which nobody has come back in it.
+    occurrences: usize,
+}
+
+/// In which rows an actor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// In those of all intervals with a target event.
+    Recurring,
+    /// In that of its first target event.
+    FirstTime,
+    /// In that of its first event of the target's name, if this event is a target event.
+    FirstEver,
+}
+
+impl Retention {
+    /// Reads a `RetentionQuery`.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or asks for something that is not available.
+    pub fn parse(query: &Value) -> Result<Self, NodeError> {
+        let node = Node::new(Some(query), "")?;
+        node.without(&["breakdownFilter"])?;
+        let options = Node::new(node.value("retentionFilter"), "retentionFilter")?;
+        options.without(&["retentionCustomBrackets", "aggregationProperty"])?;
+        for (name, usual) in
+            [("aggregationType", "count"), ("timeWindowMode", "strict_calendar_dates")]
+        {
+            if let Some(other) = options.text(name)?.filter(|own| *own != usual) {
+                let other: String = other.chars().take(100).collect();
+                return Err(options.refuse(name, format!("{other} is not available.")));
+            }
+        }
+        let number = |name: &str, usual: usize, most: usize| {
+            let number = options.number(name)?.unwrap_or(usual);
+            let wrong = || options.refuse(name, format!("Expected 1 to {most}."));
+            Some(number).filter(|number| (1..=most).contains(number)).ok_or_else(wrong)
+        };
+        let entity = |name: &str| match options.value(name) {
+            Some(entity) => Entity::parse(entity, &format!("retentionFilter.{name}")),
+            None => Ok(Entity::named(EVENT)),
+        };
+        Ok(Self {
+            selection: Selection::parse(&node)?,
+            period: period(&options)?,
+            intervals: number("totalIntervals", INTERVALS, INTERVALS_MAX)?,
+            kind: Kind::parse(&options)?,
+            target: entity("targetEntity")?,
+            returning: entity("returningEntity")?,
+            is_cumulative: options.truth("cumulative")?,
+            occurrences: number("minimumOccurrences", 1, OCCURRENCES_MAX)?,
+        })
+    }
+
+    /// How many cells a row has, and without `date_from` how many rows there are.
+    pub fn cells(&self) -> usize {
+        self.intervals
+    }
+
+    /// What it looks at.
+    pub fn selection_mut(&mut self) -> &mut Selection {
+        &mut self.selection
+    }
+}
+
+/// The interval of rows and cells.
+fn period(options: &Node<'_>) -> Result<Interval, NodeError> {
+    let Some(name) = options.text("period")? else { return Ok(Interval::Day) };
+    match Interval::of(&name.to_lowercase()) {
+        Some(interval) if interval != Interval::Minute => Ok(interval),
+        _ => {
+            let name: String = name.chars().take(100).collect();
+            Err(options.refuse("period", format!("Period {name} is unsupported.")))
+        }
+    }
+}
+
+impl Kind {
+    fn parse(options: &Node<'_>) -> Result<Self, NodeError> {
+        match options.text("retentionType")? {
+            None | Some("retention_recurring") => Ok(Self::Recurring),
+            Some("retention_first_time") => Ok(Self::FirstTime),
+            Some("retention_first_ever_occurrence") => Ok(Self::FirstEver),
+            Some(other) => {
+                let other: String = other.chars().take(100).collect();
+                let detail = format!("\"{other}\" is not a valid choice.");
+                Err(options.refuse("retentionType", detail))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Interval;
+    use super::Kind;
+    use super::Retention;
+
+    #[test]
+    fn what_is_left_out_has_the_usual_value() {
+        let parsed = Retention::parse(&json!({"kind": "RetentionQuery"})).unwrap();
+        let events = [&parsed.target, &parsed.returning].map(|entity| entity.event.as_deref());
+        assert_eq!(events, [Some("$pageview"); 2]);
+        assert_eq!((parsed.period, parsed.intervals), (Interval::Day, 7));
+        assert_eq!((parsed.kind, parsed.occurrences), (Kind::Recurring, 1));
+        let all = json!({"retentionFilter": {
+            "period": "Week", "totalIntervals": 3, "retentionType": "retention_first_ever_occurrence",
+            "targetEntity": {"id": null, "type": "events"}, "minimumOccurrences": 2,
+            "returningEntity": {"id": "buy", "type": "events", "properties": []},
+            "retentionReference": "previous", "showMean": true, "timeWindowMode": "strict_calendar_dates",
+        }});
+        let parsed = Retention::parse(&all).unwrap();
+        let events = [&parsed.target, &parsed.returning].map(|entity| entity.event.as_deref());
+        assert_eq!(events, [None, Some("buy")]);
+        assert_eq!((parsed.period, parsed.intervals), (Interval::Week, 3));
+        assert_eq!((parsed.kind, parsed.occurrences), (Kind::FirstEver, 2));
+    }
+
+    #[test]
+    fn what_is_wrong_or_not_available_is_refused_by_its_name() {
+        for (options, field) in [
+            (json!({"period": "Decade"}), "period"),
+            (json!({"period": "minute"}), "period"),
+            (json!({"totalIntervals": 0}), "totalIntervals"),
+            (json!({"totalIntervals": 401}), "totalIntervals"),
+            (json!({"totalIntervals": 1.5}), "totalIntervals"),
+            (json!({"minimumOccurrences": 0}), "minimumOccurrences"),
+            (json!({"retentionType": "often"}), "retentionType"),
+            (json!({"retentionCustomBrackets": [1, 3]}), "retentionCustomBrackets"),
+            (json!({"aggregationType": "sum"}), "aggregationType"),
+            (json!({"timeWindowMode": "24_hour_windows"}), "timeWindowMode"),
+            (json!({"targetEntity": {"id": "x", "type": "actions"}}), "targetEntity.id"),
+            (json!({"returningEntity": []}), "returningEntity"),
+            (json!({"cumulative": "yes"}), "cumulative"),
+        ] {
+            let error = Retention::parse(&json!({"retentionFilter": options})).unwrap_err();
+            assert_eq!(error.field, format!("retentionFilter.{field}"), "{options}");
+        }
+        let split = json!({"breakdownFilter": {"breakdown": "$browser"}});
+        assert_eq!(Retention::parse(&split).unwrap_err().field, "breakdownFilter");
+    }
+}

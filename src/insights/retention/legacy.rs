@@ -1,0 +1,104 @@
+//! The filters of older clients as a `RetentionQuery`.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::legacy::Filter;
+use crate::insights::legacy::parsed;
+use crate::insights::legacy::refused;
+use crate::insights::legacy::text;
+use crate::insights::legacy::truth;
+use crate::insights::node::NodeError;
+
+/// Rows unless the filters say otherwise (PostHog's figure for older clients).
+const INTERVALS: usize = 11;
+
+/// The `RetentionQuery` of such filters. Its rows end with the interval of `date_to`; `date_from` means nothing.
+///
+/// # Errors
+///
+/// They are of another insight, or malformed.
+pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
+    let insight = text(filter, "insight").unwrap_or_else(|| "RETENTION".to_owned());
+    if insight != "RETENTION" {
+        let insight: String = insight.chars().take(100).collect();
+        return Err(refused("insight", format!("{insight} is not available here.")));
+    }
+    for name in ["breakdowns", "breakdown"] {
+        let value = parsed(filter, name).unwrap_or(Value::Bool(true));
+        let is_empty = value.as_array().is_some_and(Vec::is_empty);
+        if !value.is_null() && !is_empty {
+            return Err(refused(name, format!("{name} is not available.")));
+        }
+    }
+    let target = parsed(filter, "target_entity")?;
+    let returning = parsed(filter, "returning_entity")?;
+    // One who does it again has come back, unless something else is named.
+    let returning = if returning.is_null() { target.clone() } else { returning };
+    let intervals = match parsed(filter, "total_intervals")? {
+        Value::Null => json!(INTERVALS),
+        given => given,
+    };
+    Ok(json!({
+        "kind": "RetentionQuery",
+        "retentionFilter": {
+            "period": text(filter, "period"), "totalIntervals": intervals,
+            "retentionType": text(filter, "retention_type"), "targetEntity": target,
+            "returningEntity": returning, "cumulative": truth(filter, "cumulative"),
+            "minimumOccurrences": parsed(filter, "minimum_occurrences")?,
+        },
+        "dateRange": {"date_to": text(filter, "date_to")},
+        "properties": parsed(filter, "properties")?,
+        "filterTestAccounts": truth(filter, "filter_test_accounts"),
+        "samplingFactor": parsed(filter, "sampling_factor")?,
+        "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::retention_query;
+    use crate::insights::legacy::Filter;
+    use crate::insights::retention::Retention;
+
+    fn filter(value: Value) -> Filter {
+        let Value::Object(filter) = value else { panic!("an object") };
+        filter
+    }
+
+    #[test]
+    fn texts_of_query_strings_and_values_of_bodies_mean_the_same() {
+        let texts = filter(json!({
+            "target_entity": "{\"id\": \"a\", \"type\": \"events\"}", "total_intervals": "5",
+            "period": "Week", "date_to": "2026-01-05", "date_from": "-90d", "breakdowns": "[]",
+        }));
+        let values = filter(json!({
+            "target_entity": {"id": "a", "type": "events"}, "total_intervals": 5,
+            "period": "Week", "date_to": "2026-01-05",
+        }));
+        let query = retention_query(&texts).unwrap();
+        assert_eq!(query, retention_query(&values).unwrap());
+        assert_eq!(query["retentionFilter"]["returningEntity"]["id"], "a", "the target");
+        Retention::parse(&query).unwrap();
+        let usual = retention_query(&Filter::new()).unwrap();
+        assert_eq!(usual["retentionFilter"]["totalIntervals"], 11);
+        Retention::parse(&usual).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_available_is_refused_by_its_name() {
+        for (filters, field) in [
+            (json!({"insight": "FUNNELS"}), "insight"),
+            (json!({"breakdowns": "[{\"property\": \"a\"}]"}), "breakdowns"),
+            (json!({"breakdown": "$browser"}), "breakdown"),
+            (json!({"target_entity": "{"}), "target_entity"),
+            (json!({"total_intervals": "many"}), "total_intervals"),
+        ] {
+            let error = retention_query(&filter(filters.clone())).unwrap_err();
+            assert_eq!(error.field, field, "{filters}");
+        }
+    }
+}

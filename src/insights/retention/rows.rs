@@ -1,0 +1,207 @@
+//! Which rows of a retention an actor is in, and which cells of them: [`Rule`], a pure function of its events.
+
+use crate::clock::UnixMicros;
+use crate::insights::interval::Buckets;
+use crate::insights::retention::Kind;
+
+/// Bits of a row: it is of the target.
+pub(super) const TARGET: u32 = 1;
+/// It is of what returning means.
+pub(super) const RETURNING: u32 = 2;
+/// It has the name of the target.
+pub(super) const NAMED: u32 = 4;
+
+/// The place of events before all intervals.
+pub(super) const BEFORE: i64 = -1;
+
+/// The place of an event, and its bits.
+pub(super) type Mark = (i64, u32);
+
+/// What decides on rows and cells.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) kind: Kind,
+    /// Cells of a row.
+    pub(super) cells: usize,
+    pub(super) is_cumulative: bool,
+    /// Events of an interval without which nobody has come back in it.
+    pub(super) occurrences: usize,
+    /// The intervals, if the places of events are their times; else they are intervals.
+    pub(super) times: Option<Buckets>,
+}
+
+/// The intervals in which an actor did something, in their order and each once.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Activity {
+    /// The rows that it is in.
+    pub(super) starts: Vec<usize>,
+    /// Those in which it was back.
+    returns: Vec<usize>,
+}
+
+impl Rule {
+    /// Reads the places and bits of an actor's events, which are ordered by their places.
+    pub(super) fn read(&self, rows: impl Iterator<Item = Mark> + Clone, into: &mut Activity) {
+        into.starts.clear();
+        into.returns.clear();
+        let with = |bit: u32| rows.clone().filter(move |(_, mask)| mask & bit != 0);
+        match self.kind {
+            Kind::Recurring => {
+                into.starts.extend(with(TARGET).filter_map(|row| self.interval(row)));
+                into.starts.dedup();
+            }
+            Kind::FirstTime => {
+                into.starts.extend(with(TARGET).next().and_then(|row| self.interval(row)));
+            }
+            Kind::FirstEver => {
+                let first = with(NAMED).next();
+                // Of several at one time, one of the target is enough.
+                let is_first = |row: &Mark| first.is_some_and(|first| first.0 == row.0);
+                into.starts.extend(with(TARGET).find(is_first).and_then(|row| self.interval(row)));
+            }
+        }
+        let mut same = (usize::MAX, 0);
+        for interval in with(RETURNING).filter_map(|row| self.interval(row)) {
+            same = (interval, if same.0 == interval { same.1 + 1 } else { 1 });
+            if same.1 == self.occurrences {
+                into.returns.push(interval);
+            }
+        }
+    }
+
+    /// The interval of an event; `None` if it is in none.
+    fn interval(&self, (at, _): Mark) -> Option<usize> {
+        match &self.times {
+            Some(intervals) => intervals.bucket_of(UnixMicros(at)),
+            None => usize::try_from(at).ok(),
+        }
+    }
+
+    /// The cells of the row `start` in which the actor is seen: the first one, and those in which it was back. Each
+    /// once, in their order.
+    pub(super) fn seen<'a>(
+        &self,
+        activity: &'a Activity,
+        start: usize,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let cells = self.cells;
+        let from = activity.returns.partition_point(|interval| *interval <= start);
+        let later = activity.returns.get(from..).unwrap_or_default().iter();
+        let later = later.map(move |interval| interval - start).take_while(move |at| *at < cells);
+        std::iter::once(0).chain(later)
+    }
+
+    /// The cells of the row `start` in which the actor counts.
+    pub(super) fn counted(&self, activity: &Activity, start: usize, count: impl FnMut(usize)) {
+        match self.is_cumulative {
+            true => (0..=self.seen(activity, start).last().unwrap_or(0)).for_each(count),
+            false => self.seen(activity, start).for_each(count),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::collections::BTreeSet;
+
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::Activity;
+    use super::BEFORE;
+    use super::Kind;
+    use super::Mark;
+    use super::NAMED;
+    use super::RETURNING;
+    use super::Rule;
+    use super::TARGET;
+
+    const BOTH: u32 = TARGET | RETURNING;
+
+    /// The cells of each row.
+    fn cells(rule: &Rule, rows: &[Mark]) -> BTreeMap<usize, Vec<usize>> {
+        let mut activity = Activity::default();
+        rule.read(rows.iter().copied(), &mut activity);
+        let mut found = BTreeMap::new();
+        for start in activity.starts.clone() {
+            let mut own = Vec::new();
+            rule.counted(&activity, start, |cell| own.push(cell));
+            assert_eq!(found.insert(start, own), None, "each row once");
+        }
+        found
+    }
+
+    fn rule(kind: Kind) -> Rule {
+        Rule { kind, cells: 7, is_cumulative: false, occurrences: 1, times: None }
+    }
+
+    #[test]
+    fn rows_and_cells_are_those_of_the_kind() {
+        let recurring = rule(Kind::Recurring);
+        let rows = [(0, BOTH), (1, RETURNING), (3, BOTH), (3, BOTH), (9, BOTH)];
+        let expected = [(0, vec![0, 1, 3]), (3, vec![0, 6]), (9, vec![0])];
+        assert_eq!(cells(&recurring, &rows), BTreeMap::from(expected));
+        let cumulative = Rule { is_cumulative: true, ..recurring.clone() };
+        let expected = [(0, vec![0, 1, 2, 3]), (3, (0..7).collect()), (9, vec![0])];
+        assert_eq!(cells(&cumulative, &rows), BTreeMap::from(expected));
+        let twice = Rule { occurrences: 2, ..recurring };
+        let expected = [(0, vec![0, 3]), (3, vec![0]), (9, vec![0])];
+        assert_eq!(cells(&twice, &rows), BTreeMap::from(expected));
+        let first = rule(Kind::FirstTime);
+        assert_eq!(cells(&first, &rows), BTreeMap::from([(0, vec![0, 1, 3])]));
+        assert_eq!(cells(&first, &[(BEFORE, TARGET), (3, BOTH)]), BTreeMap::new());
+        assert_eq!(cells(&first, &[(2, RETURNING)]), BTreeMap::new());
+        let ever = rule(Kind::FirstEver);
+        let expected = BTreeMap::from([(2, vec![0])]);
+        assert_eq!(cells(&ever, &[(1, RETURNING), (2, NAMED | TARGET)]), expected);
+        assert_eq!(cells(&ever, &[(2, NAMED), (2, NAMED | BOTH)]), expected);
+        assert_eq!(cells(&ever, &[(1, NAMED), (2, NAMED | BOTH)]), BTreeMap::new());
+    }
+
+    /// A computation that looks at each pair of intervals.
+    fn plain(rule: &Rule, rows: &[Mark]) -> BTreeMap<usize, Vec<usize>> {
+        let of =
+            |bit: u32, at: i64| rows.iter().filter(|row| row.1 & bit > 0 && row.0 == at).count();
+        let least = |bit: u32| rows.iter().filter(|row| row.1 & bit > 0).map(|row| row.0).min();
+        let is_start = |at: i64| match rule.kind {
+            _ if of(TARGET, at) == 0 => false,
+            Kind::Recurring => true,
+            Kind::FirstTime => least(TARGET) == Some(at),
+            Kind::FirstEver => least(NAMED) == Some(at),
+        };
+        let mut found = BTreeMap::new();
+        for start in (0..30_i64).filter(|at| is_start(*at)) {
+            let back = |cell: &i64| of(RETURNING, start + cell) >= rule.occurrences;
+            let mut own: BTreeSet<i64> = (1..7).filter(back).collect();
+            own.insert(0);
+            if rule.is_cumulative {
+                own = (0..=*own.last().unwrap()).collect();
+            }
+            let own = own.into_iter().map(|cell| usize::try_from(cell).unwrap()).collect();
+            found.insert(usize::try_from(start).unwrap(), own);
+        }
+        found
+    }
+
+    #[test]
+    fn rows_and_cells_equal_a_plain_computation() {
+        let mut rng = StdRng::seed_from_u64(31);
+        for _ in 0..3000 {
+            let kind = [Kind::Recurring, Kind::FirstTime, Kind::FirstEver][rng.random_range(0..3)];
+            let rule = Rule {
+                is_cumulative: rng.random_bool(0.3),
+                occurrences: rng.random_range(1..4),
+                ..rule(kind)
+            };
+            let mut rows: Vec<Mark> = (0..rng.random_range(0..25))
+                .map(|_| (rng.random_range(BEFORE..15), rng.random_range(0..4)))
+                .map(|(at, mask)| (at, if mask & TARGET > 0 { mask | NAMED } else { mask }))
+                .collect();
+            rows.extend(rng.random_bool(0.3).then(|| (rng.random_range(BEFORE..15), NAMED)));
+            rows.sort_unstable();
+            assert_eq!(cells(&rule, &rows), plain(&rule, &rows), "{rule:?} {rows:?}");
+        }
+    }
+}

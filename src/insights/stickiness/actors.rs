@@ -1,0 +1,105 @@
+//! The persons who were active in some number of intervals.
+
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::ranked::Ranked;
+use crate::insights::selection::Unit;
+use crate::insights::stickiness::Stickiness;
+use crate::insights::stickiness::active::Operator;
+use crate::insights::stickiness::active::Rule;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::Fold;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+use crate::query::people::Part;
+
+/// Whose persons are asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// The number of the series.
+    pub series: usize,
+    /// The number of intervals; `None` for any.
+    pub intervals: Option<usize>,
+    /// How it is compared; `None` as the numbers of the answer are.
+    pub operator: Option<Operator>,
+    /// Whether it is of the period that the current one is compared with.
+    pub is_previous: bool,
+}
+
+impl Asked {
+    /// Reads the fields of an `InsightActorsQuery` or `StickinessActorsQuery` beside its source.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed.
+    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        Ok(Self {
+            series: node.number("series")?.unwrap_or(0),
+            intervals: node.number("day")?,
+            operator: Operator::parse(node, "operator")?,
+            is_previous: node.text("compare")? == Some("previous"),
+        })
+    }
+}
+
+impl Stickiness {
+    /// The persons with a number of intervals, those with the largest numbers first; one more than the part has
+    /// where there are more.
+    ///
+    /// # Errors
+    ///
+    /// There is no such series or period, or it counts groups; see [`InsightError`].
+    pub async fn actors(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        asked: &Asked,
+        part: Part,
+    ) -> Result<Vec<Actor>, InsightError> {
+        let refused = |field: &str, detail: &str| {
+            InsightError::from(NodeError { field: field.to_owned(), detail: detail.to_owned() })
+        };
+        let counted = self.series.get(asked.series);
+        let counted = counted.ok_or_else(|| refused("series", "There is no such series."))?;
+        if counted.unit != Unit::Persons {
+            return Err(refused("series", "The groups behind a point are not available."));
+        }
+        let view = engine.view(owner.project).await?;
+        let ranges = self.ranges(engine, &view, owner).await?;
+        let range = ranges.get(usize::from(asked.is_previous));
+        let range = range.ok_or_else(|| refused("compare", "There is no other period."))?;
+        let (rule, intervals) = self.rule(range, owner)?;
+        let plan = self.plan(engine, (&view, owner), counted, &intervals).await?;
+        let usual = if self.is_cumulative { Operator::AtLeast } else { Operator::Exactly };
+        let asked = match asked.intervals {
+            Some(intervals) => (asked.operator.unwrap_or(usual), intervals),
+            None => (Operator::AtLeast, 1),
+        };
+        let fold = Finding { rule, asked, ranked: Ranked::new(part) };
+        Ok(engine.histories(plan, self.rows(), fold).await?.ranked.into_actors())
+    }
+}
+
+/// Finds the actors with some number of intervals.
+#[derive(Debug)]
+struct Finding {
+    rule: Rule,
+    asked: (Operator, usize),
+    ranked: Ranked,
+}
+
+impl Fold for Finding {
+    #[expect(clippy::cast_precision_loss, reason = "few intervals")]
+    fn actor(&mut self, actor: &str, rows: &[Row], _: &Interner) -> Result<(), QueryError> {
+        let Self { rule, asked: (operator, asked), ranked } = self;
+        let active = rule.active(rows.iter().filter_map(|row| usize::try_from(row.at).ok()));
+        if active > 0 && operator.holds(active, *asked) {
+            ranked.add(actor, active as f64);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! The plan of a series of a stickiness as rows of histories: places are intervals of the range.
+
+use arrow::datatypes::DataType;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::lit;
+
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::date_range::DateRange;
+use crate::insights::interval::Buckets;
+use crate::insights::selection::buckets;
+use crate::insights::stickiness::Counted;
+use crate::insights::stickiness::Stickiness;
+use crate::insights::stickiness::active::Criteria;
+use crate::insights::stickiness::active::Rule;
+use crate::query::engine::Engine;
+use crate::query::histories::ACTOR;
+use crate::query::histories::AT;
+use crate::query::histories::MASK;
+use crate::query::histories::Rows;
+use crate::query::view::View;
+
+impl Stickiness {
+    /// What makes an interval of a range one in which an actor was active.
+    pub(super) fn rule(
+        &self,
+        range: &DateRange,
+        owner: &ProjectSettings,
+    ) -> Result<(Rule, Buckets), InsightError> {
+        let intervals = buckets(range, self.interval, owner)?;
+        let criteria = self.criteria.unwrap_or(Criteria::ANY);
+        let rule =
+            Rule { interval_count: self.interval_count, intervals: intervals.len(), criteria };
+        Ok((rule, intervals))
+    }
+
+    /// The ranges of dates: the current one, and the one it is compared with.
+    pub(super) async fn ranges(
+        &self,
+        engine: &Engine,
+        view: &View,
+        owner: &ProjectSettings,
+    ) -> Result<Vec<DateRange>, InsightError> {
+        let dates = &self.selection.dates;
+        self.compare.ranges(engine, (view, owner), dates, self.interval).await
+    }
+
+    /// The plan of a series.
+    pub(super) async fn plan(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        Counted { series, unit }: &Counted,
+        intervals: &Buckets,
+    ) -> Result<DataFrame, InsightError> {
+        let events = self.selection.events(engine, (view, owner), intervals.bounds()).await?;
+        let events = events.filter(series.entity.condition(engine, (view, owner.project))?)?;
+        Ok(events.select(vec![
+            unit.actor().alias(ACTOR),
+            cast(intervals.expression(), DataType::Int64).alias(AT),
+            lit(0_u32).alias(MASK),
+        ])?)
+    }
+
+    /// Which rows matter.
+    pub(super) fn rows(&self) -> Rows {
+        if self.criteria.is_some() { Rows::All } else { Rows::Distinct }
+    }
+}

@@ -1,0 +1,397 @@
+//! Functions of ClickHouse that HogQL has, in SQL that DataFusion plans: [`rewrite`]. Each is a template, in which a
+//! placeholder stands for an argument. An argument stands in a template once, so that no nesting multiplies it.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::Function;
+use datafusion::sql::sqlparser::ast::FunctionArg;
+use datafusion::sql::sqlparser::ast::FunctionArgExpr;
+use datafusion::sql::sqlparser::ast::FunctionArguments;
+use datafusion::sql::sqlparser::ast::Value;
+use datafusion::sql::sqlparser::ast::VisitMut;
+use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::query::complexity;
+use crate::query::error::QueryError;
+
+/// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
+/// matter here. `$zone` is the time zone of the project.
+const TEMPLATES: [(&str, usize, &str); 76] = [
+    // Aggregates.
+    ("countIf", 1, "count(*) FILTER (WHERE $1)"),
+    ("countIf", 2, "count($1) FILTER (WHERE $2)"),
+    ("sumIf", 2, "sum($1) FILTER (WHERE $2)"),
+    ("avgIf", 2, "avg($1) FILTER (WHERE $2)"),
+    ("minIf", 2, "min($1) FILTER (WHERE $2)"),
+    ("maxIf", 2, "max($1) FILTER (WHERE $2)"),
+    ("uniq", 1, "count(DISTINCT $1)"),
+    ("uniqExact", 1, "count(DISTINCT $1)"),
+    ("countDistinct", 1, "count(DISTINCT $1)"),
+    ("uniqIf", 2, "count(DISTINCT $1) FILTER (WHERE $2)"),
+    ("countDistinctIf", 2, "count(DISTINCT $1) FILTER (WHERE $2)"),
+    ("argMin", 2, "first_value($1 ORDER BY $2 ASC NULLS LAST)"),
+    ("argMax", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
+    ("groupArray", 1, "array_agg($1)"),
+    ("groupUniqArray", 1, "array_agg(DISTINCT $1)"),
+    ("stddevPop", 1, "stddev_pop($1)"),
+    ("stddevSamp", 1, "stddev_samp($1)"),
+    ("varPop", 1, "var_pop($1)"),
+    ("varSamp", 1, "var_samp($1)"),
+    // Times.
+    ("toStartOfSecond", 1, "date_trunc('second', $1)"),
+    ("toStartOfMinute", 1, "date_trunc('minute', $1)"),
+    ("toStartOfFiveMinutes", 1, "date_bin(INTERVAL '5 minutes', $1)"),
+    ("toStartOfFifteenMinutes", 1, "date_bin(INTERVAL '15 minutes', $1)"),
+    ("toStartOfHour", 1, "date_trunc('hour', $1 AT TIME ZONE $zone)"),
+    ("toStartOfDay", 1, "date_trunc('day', $1 AT TIME ZONE $zone)"),
+    (
+        "toStartOfWeek",
+        1,
+        "(date_trunc('week', ($1 AT TIME ZONE $zone) + INTERVAL '1 day') - INTERVAL '1 day')",
+    ),
+    ("toMonday", 1, "date_trunc('week', $1 AT TIME ZONE $zone)"),
+    ("toStartOfMonth", 1, "date_trunc('month', $1 AT TIME ZONE $zone)"),
+    ("toStartOfQuarter", 1, "date_trunc('quarter', $1 AT TIME ZONE $zone)"),
+    ("toStartOfYear", 1, "date_trunc('year', $1 AT TIME ZONE $zone)"),
+    ("toDate", 1, "CAST($1 AT TIME ZONE $zone AS DATE)"),
+    ("toDateTime", 1, "CAST($1 AS TIMESTAMP WITH TIME ZONE)"),
+    ("toDateTime64", 1, "CAST($1 AS TIMESTAMP WITH TIME ZONE)"),
+    ("toYear", 1, "date_part('year', $1 AT TIME ZONE $zone)"),
+    ("toQuarter", 1, "date_part('quarter', $1 AT TIME ZONE $zone)"),
+    ("toMonth", 1, "date_part('month', $1 AT TIME ZONE $zone)"),
+    ("toDayOfYear", 1, "date_part('doy', $1 AT TIME ZONE $zone)"),
+    ("toDayOfMonth", 1, "date_part('day', $1 AT TIME ZONE $zone)"),
+    // 1 is Monday.
+    ("toDayOfWeek", 1, "((date_part('dow', $1 AT TIME ZONE $zone) + 6) % 7 + 1)"),
+    ("toHour", 1, "date_part('hour', $1 AT TIME ZONE $zone)"),
+    ("toMinute", 1, "date_part('minute', $1)"),
+    ("toSecond", 1, "CAST(floor(date_part('second', $1)) AS BIGINT)"),
+    ("toUnixTimestamp", 1, "CAST(floor(date_part('epoch', $1)) AS BIGINT)"),
+    ("fromUnixTimestamp", 1, "to_timestamp($1)"),
+    ("yesterday", 0, "(CAST(now() AT TIME ZONE $zone AS DATE) - INTERVAL '1 day')"),
+    ("today", 0, "CAST(now() AT TIME ZONE $zone AS DATE)"),
+    // Conditions.
+    ("if", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
+    ("ifNull", 2, "coalesce($1, $2)"),
+    ("isNull", 1, "($1 IS NULL)"),
+    ("isNotNull", 1, "($1 IS NOT NULL)"),
+    ("equals", 2, "($1 = $2)"),
+    ("notEquals", 2, "($1 <> $2)"),
+    ("less", 2, "($1 < $2)"),
+    ("lessOrEquals", 2, "($1 <= $2)"),
+    ("greater", 2, "($1 > $2)"),
+    ("greaterOrEquals", 2, "($1 >= $2)"),
+    // Texts.
+    ("empty", 1, "($1 = '')"),
+    ("notEmpty", 1, "($1 <> '')"),
+    ("lengthUTF8", 1, "char_length($1)"),
+    ("lowerUTF8", 1, "lower($1)"),
+    ("upperUTF8", 1, "upper($1)"),
+    ("replaceAll", 3, "replace($1, $2, $3)"),
+    ("replaceRegexpAll", 3, "regexp_replace($1, $2, $3, 'g')"),
+    ("replaceRegexpOne", 3, "regexp_replace($1, $2, $3)"),
+    ("splitByChar", 2, "string_to_array($2, $1)"),
+    ("splitByString", 2, "string_to_array($2, $1)"),
+    ("startsWith", 2, "starts_with($1, $2)"),
+    ("endsWith", 2, "ends_with($1, $2)"),
+    ("JSONExtractString", 2, "json_as_text($1, $2)"),
+    ("JSONExtractInt", 2, "json_get_int($1, $2)"),
+    ("JSONExtractFloat", 2, "json_get_float($1, $2)"),
+    ("JSONExtractBool", 2, "json_get_bool($1, $2)"),
+    ("JSONHas", 2, "json_contains($1, $2)"),
+    // Conversions.
+    ("toString", 1, "CAST($1 AS VARCHAR)"),
+    ("arrayJoin", 1, "unnest($1)"),
+    ("has", 2, "array_has($1, $2)"),
+];
+
+/// Conversions to numbers, which are null where a text is none.
+const INTEGERS: [&str; 10] = [
+    "toInt",
+    "toInt8",
+    "toInt16",
+    "toInt32",
+    "toInt64",
+    "toUInt8",
+    "toUInt16",
+    "toUInt32",
+    "toUInt64",
+    "toIntOrNull",
+];
+const FLOATS: [&str; 5] = ["toFloat", "toFloat32", "toFloat64", "toFloatOrNull", "toDecimal"];
+
+/// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
+/// `toIntervalDay` are there for each.
+const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
+
+/// Writes the functions of ClickHouse in a statement as those that there are.
+///
+/// # Errors
+///
+/// One has other arguments than it takes, or the statement becomes too long.
+pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
+    match statement {
+        Statement::Statement(statement) => {
+            let mut functions = Functions { zone, is_changed: false };
+            if let ControlFlow::Break(error) = VisitMut::visit(statement, &mut functions) {
+                return Err(error);
+            }
+            match functions.is_changed.then(|| complexity::check(&statement.to_string())) {
+                Some(Err(QueryError::Invalid(why))) => Err(DataFusionError::Plan(why)),
+                _ => Ok(()),
+            }
+        }
+        Statement::Explain(explain) => rewrite(&mut explain.statement, zone),
+        _ => Ok(()),
+    }
+}
+
+struct Functions<'r> {
+    zone: &'r str,
+    is_changed: bool,
+}
+
+impl VisitorMut for Functions<'_> {
+    type Break = DataFusionError;
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
+        let Expr::Function(function) = expression else { return ControlFlow::Continue(()) };
+        match self.written(function) {
+            Ok(Some(written)) => {
+                self.is_changed = true;
+                *expression = written;
+                ControlFlow::Continue(())
+            }
+            Ok(None) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+impl Functions<'_> {
+    /// What a call is; `None` if it is no function of ClickHouse alone.
+    fn written(&self, call: &Function) -> Result<Option<Expr>> {
+        let [name] = call.name.0.as_slice() else { return Ok(None) };
+        let Some(name) = name.as_ident().map(|name| name.value.as_str()) else { return Ok(None) };
+        let FunctionArguments::List(list) = &call.args else { return Ok(None) };
+        let plain = |argument: &FunctionArg| match argument {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => Some(argument.clone()),
+            _ => None,
+        };
+        let arguments: Option<Vec<Expr>> = list.args.iter().map(plain).collect();
+        let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
+            return Ok(None);
+        };
+        let Some(template) = template(name, &arguments)? else { return Ok(None) };
+        let parts = Parts { arguments, zone: self.zone };
+        let mut written = parts.filled(&template)?;
+        match (&mut written, &call.over) {
+            (_, None) => {}
+            (Expr::Function(inner), Some(over)) => inner.over = Some(over.clone()),
+            _ => return Err(DataFusionError::Plan(format!("{name} takes no OVER"))),
+        }
+        Ok(Some(written))
+    }
+}
+
+/// The template of a function; `None` if there is none.
+fn template(name: &str, arguments: &[Expr]) -> Result<Option<String>> {
+    let is = |own: &str| own.eq_ignore_ascii_case(name);
+    let count = arguments.len();
+    if INTEGERS.iter().any(|own| is(own)) && count == 1 {
+        return Ok(Some("try_cast($1 AS BIGINT)".to_owned()));
+    }
+    if FLOATS.iter().any(|own| is(own)) && count >= 1 {
+        return Ok(Some("try_cast($1 AS DOUBLE)".to_owned()));
+    }
+    for unit in UNITS {
+        let interval = |argument: &str| {
+            format!("CAST(concat(CAST({argument} AS VARCHAR), ' {unit}') AS INTERVAL)")
+        };
+        if is(&format!("add{unit}s")) && count == 2 {
+            return Ok(Some(format!("($1 + {})", interval("$2"))));
+        }
+        if is(&format!("subtract{unit}s")) && count == 2 {
+            return Ok(Some(format!("($1 - {})", interval("$2"))));
+        }
+        if is(&format!("toInterval{unit}")) && count == 1 {
+            return Ok(Some(interval("$1")));
+        }
+    }
+    if is("multiIf") && count >= 3 && count % 2 == 1 {
+        let cases = (1..count).step_by(2).map(|at| format!("WHEN ${at} THEN ${} ", at + 1));
+        return Ok(Some(format!("CASE {}ELSE ${count} END", cases.collect::<String>())));
+    }
+    if is("dateDiff") && count == 3 {
+        let unit = match arguments.first() {
+            Some(Expr::Value(value)) => match &value.value {
+                Value::SingleQuotedString(unit) => unit.to_lowercase(),
+                _ => String::new(),
+            },
+            _ => String::new(),
+        };
+        return match UNITS.iter().find(|own| **own == unit) {
+            Some(unit) => Ok(Some(date_diff(unit))),
+            None => {
+                let units = UNITS.join(", ");
+                Err(DataFusionError::Plan(format!("dateDiff counts one of {units}, as a text")))
+            }
+        };
+    }
+    let mut counts = TEMPLATES.iter().filter(|(own, ..)| is(own)).peekable();
+    if counts.peek().is_none() {
+        return Ok(None);
+    }
+    let counts: Vec<_> = counts.collect();
+    if let Some((.., template)) = counts.iter().find(|(_, own, _)| *own == count) {
+        return Ok(Some((*template).to_owned()));
+    }
+    let wanted: Vec<String> = counts.iter().map(|(_, count, _)| count.to_string()).collect();
+    let wanted = wanted.join(" or ");
+    Err(DataFusionError::Plan(format!("{name} takes {wanted} arguments, and has {count}")))
+}
+
+/// How many borders of a unit lie between two times.
+fn date_diff(unit: &str) -> String {
+    let place = |argument: &str| {
+        let at = format!("{argument} AT TIME ZONE $zone");
+        match unit {
+            "year" => format!("date_part('year', {at})"),
+            "month" => format!("date_part('epoch', date_trunc('month', {at})) / 2629746"),
+            "week" => format!("floor((date_part('epoch', CAST({at} AS DATE)) / 86400 + 3) / 7)"),
+            "day" => format!("date_part('epoch', CAST({at} AS DATE)) / 86400"),
+            "hour" => format!("floor(date_part('epoch', {argument}) / 3600)"),
+            "minute" => format!("floor(date_part('epoch', {argument}) / 60)"),
+            _ => format!("floor(date_part('epoch', {argument}))"),
+        }
+    };
+    format!("CAST(round({} - {}) AS BIGINT)", place("$3"), place("$2"))
+}
+
+/// What placeholders stand for.
+struct Parts<'r> {
+    arguments: Vec<Expr>,
+    zone: &'r str,
+}
+
+impl Parts<'_> {
+    fn filled(mut self, template: &str) -> Result<Expr> {
+        let parsed = Parser::new(&GenericDialect {}).try_with_sql(template);
+        let parsed = parsed.and_then(|mut parser| parser.parse_expr());
+        let internal = |error: &dyn std::fmt::Display| DataFusionError::Internal(error.to_string());
+        let mut expression = parsed.map_err(|error| internal(&error))?;
+        match VisitMut::visit(&mut expression, &mut self) {
+            ControlFlow::Break(missing) => Err(internal(&format!("{template} has {missing}"))),
+            ControlFlow::Continue(()) => Ok(expression),
+        }
+    }
+}
+
+impl VisitorMut for Parts<'_> {
+    type Break = String;
+
+    // After its parts, so that placeholders in arguments stay what they are.
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<String> {
+        let Expr::Value(value) = expression else { return ControlFlow::Continue(()) };
+        let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
+        if name == "$zone" {
+            *expression = Expr::Value(Value::SingleQuotedString(self.zone.to_owned()).into());
+            return ControlFlow::Continue(());
+        }
+        let at = name.strip_prefix('$').and_then(|at| at.parse::<usize>().ok()?.checked_sub(1));
+        match at.and_then(|at| self.arguments.get_mut(at)) {
+            Some(argument) => {
+                let argument = std::mem::replace(argument, Expr::Value(Value::Null.into()));
+                *expression = Expr::Nested(Box::new(argument));
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(name.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use datafusion::sql::parser::DFParser;
+    use datafusion::sql::sqlparser::ast::Expr;
+    use datafusion::sql::sqlparser::ast::Value;
+
+    use super::Parts;
+    use super::TEMPLATES;
+    use super::UNITS;
+    use super::date_diff;
+    use super::rewrite;
+
+    fn rewritten(sql: &str) -> Result<String, String> {
+        let mut statement = DFParser::parse_sql(sql).expect("it parses").pop_front().expect("one");
+        rewrite(&mut statement, "Europe/Berlin").map_err(|error| error.to_string())?;
+        Ok(statement.to_string())
+    }
+
+    #[test]
+    fn templates_have_each_argument_once() {
+        let mut names = BTreeSet::new();
+        let of_diff = UNITS.map(|unit| ("dateDiff", 3, date_diff(unit)));
+        let all = TEMPLATES.map(|(name, count, template)| (name, count, template.to_owned()));
+        for (name, count, template) in all {
+            assert!(names.insert((name.to_lowercase(), count)), "{name} twice");
+            let used: Vec<usize> =
+                (1..=9).map(|at| template.matches(&format!("${at}")).count()).collect();
+            assert!(used.iter().take(count).all(|used| *used == 1), "{template}");
+            assert!(used.iter().skip(count).all(|used| *used == 0), "{template}");
+        }
+        for (_, count, template) in of_diff {
+            let arguments = vec![Expr::Value(Value::Null.into()); count];
+            Parts { arguments, zone: "UTC" }.filled(&template).unwrap();
+        }
+    }
+
+    #[test]
+    fn functions_become_those_that_there_are() {
+        for (sql, expected) in [
+            ("SELECT countIf(a > 1)", "SELECT count(*) FILTER (WHERE (a > 1))"),
+            (
+                "SELECT COUNTIF(a) OVER (PARTITION BY b)",
+                "SELECT count(*) FILTER (WHERE (a)) OVER (PARTITION BY b)",
+            ),
+            (
+                "SELECT toStartOfDay(timestamp)",
+                "SELECT date_trunc('day', (timestamp) AT TIME ZONE 'Europe/Berlin')",
+            ),
+            (
+                "SELECT multiIf(a, 1, b, 2, if(c, 3, 4))",
+                "SELECT CASE WHEN (a) THEN (1) WHEN (b) THEN (2) ELSE (CASE WHEN (c) THEN (3) ELSE (4) END) END",
+            ),
+            (
+                "SELECT toFloat(a) WHERE notEmpty(b)",
+                "SELECT TRY_CAST((a) AS DOUBLE) WHERE ((b) <> '')",
+            ),
+            (
+                "SELECT count(*), lower(a), sum(DISTINCT b)",
+                "SELECT count(*), lower(a), sum(DISTINCT b)",
+            ),
+            ("SELECT equals($1, 2)", "SELECT (($1) = (2))"),
+        ] {
+            assert_eq!(rewritten(sql).as_deref(), Ok(expected), "{sql}");
+        }
+        for sql in [
+            "SELECT countIf()",
+            "SELECT dateDiff('eon', a, b)",
+            "SELECT if(a, b)",
+            "SELECT if(a, b, c) OVER ()",
+        ] {
+            assert!(rewritten(sql).is_err(), "{sql}");
+        }
+        let many = |n: usize| format!("SELECT {}1", "toStartOfWeek(a), ".repeat(n));
+        assert!(rewritten(&many(50)).is_ok());
+        assert!(rewritten(&many(600)).is_err(), "it became too long");
+    }
+}

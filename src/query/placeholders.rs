@@ -1,0 +1,116 @@
+//! Values in the place of placeholders, such as `{city}`, in the text of a query: [`filled`].
+
+use datafusion::sql::sqlparser::ast::Value as Literal;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::Location;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::query::error::QueryError;
+
+/// The query with literals in the place of placeholders. Lists become lists in parentheses, as `IN` takes them.
+///
+/// # Errors
+///
+/// A placeholder has no value, or one that has no literal.
+pub fn filled(sql: &str, values: &Map<String, Value>) -> Result<String, QueryError> {
+    // What is no sequence of tokens is refused by the parser, in its own words.
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    let tokens = tokens.unwrap_or_default();
+    let mut places = Places::of(sql);
+    let (mut text, mut copied) = (String::with_capacity(sql.len()), 0);
+    for tokens in tokens.windows(3) {
+        let [open, name, close] = tokens else { continue };
+        let (Token::LBrace, Token::Word(word), Token::RBrace) =
+            (&open.token, &name.token, &close.token)
+        else {
+            continue;
+        };
+        let Some(value) = values.get(&word.value) else {
+            let why = format!("the placeholder {{{}}} has no value in `values`", word.value);
+            return Err(QueryError::Invalid(why));
+        };
+        let (start, end) = (places.offset(open.span.start), places.offset(close.span.end));
+        text.push_str(sql.get(copied..start).unwrap_or_default());
+        text.push_str(&literal(&word.value, value)?);
+        copied = end;
+    }
+    text.push_str(sql.get(copied..).unwrap_or_default());
+    Ok(text)
+}
+
+/// Where lines and columns are in a text, for places that come in their order.
+struct Places<'s> {
+    rest: std::str::CharIndices<'s>,
+    at: Location,
+    length: usize,
+}
+
+impl<'s> Places<'s> {
+    fn of(text: &'s str) -> Self {
+        let at = Location { line: 1, column: 1 };
+        Self { rest: text.char_indices(), at, length: text.len() }
+    }
+
+    /// The byte at a place.
+    fn offset(&mut self, place: Location) -> usize {
+        while self.at < place {
+            match self.rest.next() {
+                Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },
+                Some(_) => self.at.column += 1,
+                None => break,
+            }
+        }
+        self.rest.clone().next().map_or(self.length, |(at, _)| at)
+    }
+}
+
+fn literal(name: &str, value: &Value) -> Result<String, QueryError> {
+    match value {
+        Value::Null => Ok("NULL".to_owned()),
+        Value::Bool(truth) => Ok(truth.to_string()),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::String(text) => Ok(Literal::SingleQuotedString(text.clone()).to_string()),
+        Value::Array(items) if !items.is_empty() && !items.iter().any(Value::is_array) => {
+            let items: Result<Vec<_>, _> = items.iter().map(|item| literal(name, item)).collect();
+            Ok(format!("({})", items?.join(", ")))
+        }
+        Value::Array(_) | Value::Object(_) => {
+            let why = format!(
+                "the value of the placeholder {{{name}}} is no text, number, truth value or list of these"
+            );
+            Err(QueryError::Invalid(why))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::filled;
+
+    #[test]
+    fn placeholders_become_literals_and_all_else_stays() {
+        let values = json!({"a": "it's", "n": 1.5, "t": true, "none": null, "l": ["x", 2], "o": {}, "e": []});
+        let values = values.as_object().unwrap();
+        for (sql, expected) in [
+            ("SELECT {a}, {n},{t} , {none}", Some("SELECT 'it''s', 1.5,true , NULL")),
+            ("é\nx IN {l} -- {a}\nü{n}", Some("é\nx IN ('x', 2) -- {a}\nü1.5")),
+            (
+                "'{a}', \"{a}\", E'\\n', 'a''b', $1, {n}",
+                Some("'{a}', \"{a}\", E'\\n', 'a''b', $1, 1.5"),
+            ),
+            ("SELECT {missing}", None),
+            ("SELECT {o}", None),
+            ("SELECT {e}", None),
+            // Only a name right between the braces is a placeholder.
+            ("SELECT {'a': 1}, { a }", Some("SELECT {'a': 1}, { a }")),
+            ("SELECT 'open", Some("SELECT 'open")),
+        ] {
+            assert_eq!(filled(sql, values).ok().as_deref(), expected, "{sql}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! HogQL as PostHog's users write it: functions of ClickHouse in the time zone of the project, and values in the place
+//! of placeholders. Expected values are those of ClickHouse's documentation, or follow from the sent events.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::TestServer;
+
+const QUERY: &str = "/api/projects/@current/query/";
+
+fn start() -> TestServer {
+    let server = TestServer::start();
+    let zone = json!({"timezone": "Europe/Berlin"});
+    assert_eq!(server.patch("/api/projects/@current/", &zone).status, 200);
+    let event = |id: &str, at: &str, properties: Value| json!({"event": "buy", "distinct_id": id, "timestamp": at, "properties": properties});
+    let events = [
+        event("a", "2026-03-28T22:30:00Z", json!({"amount": 10, "plan": "pro", "tags": "x,y"})),
+        event("a", "2026-03-28T23:30:00Z", json!({"amount": "20", "plan": "pro"})),
+        event("b", "2026-03-29T21:59:59Z", json!({"amount": 5, "plan": ""})),
+        event("c", "2026-03-29T22:00:00Z", json!({"plan": "free", "amount": "none"})),
+    ];
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    server
+}
+
+fn ask(server: &TestServer, sql: &str, more: &Value) -> Answer {
+    let mut node = json!({"kind": "HogQLQuery", "query": sql});
+    if let (Some(node), Some(more)) = (node.as_object_mut(), more.as_object()) {
+        node.extend(more.clone());
+    }
+    server.post(QUERY, &json!({"query": node}))
+}
+
+fn rows(server: &TestServer, sql: &str) -> Value {
+    let answer = ask(server, sql, &json!({}));
+    assert_eq!(answer.status, 200, "{sql}: {answer}");
+    answer.json()["results"].clone()
+}
+
+#[test]
+fn functions_of_clickhouse_are_answered() {
+    let server = start();
+    for round in ["in memory", "in files"] {
+        for (sql, expected) in [
+            (
+                "SELECT toDate(timestamp) AS day, count() AS n, uniq(person_id) AS persons FROM events \
+                 GROUP BY day ORDER BY day",
+                json!([["2026-03-28", 1, 1], ["2026-03-29", 2, 2], ["2026-03-30", 1, 1]]),
+            ),
+            (
+                "SELECT toString(toDate(toStartOfDay(timestamp))) AS day, countIf(properties.plan = 'pro') AS pro, \
+                 sumIf(toFloat(properties.amount), event = 'buy') AS sum FROM events GROUP BY day ORDER BY day",
+                json!([["2026-03-28", 1, 10.0], ["2026-03-29", 1, 25.0], ["2026-03-30", 0, null]]),
+            ),
+            (
+                "SELECT toHour(timestamp), toDayOfWeek(timestamp), toDate(toStartOfWeek(timestamp)), toDate(toMonday(timestamp)) \
+                 FROM events ORDER BY timestamp",
+                json!([
+                    [23, 6, "2026-03-22", "2026-03-23"],
+                    [0, 7, "2026-03-29", "2026-03-23"],
+                    [23, 7, "2026-03-29", "2026-03-23"],
+                    [0, 1, "2026-03-29", "2026-03-30"],
+                ]),
+            ),
+            (
+                "SELECT dateDiff('day', toDateTime('2026-03-28T22:30:00Z'), timestamp), \
+                 dateDiff('hour', toDateTime('2026-03-28T22:30:00Z'), timestamp), \
+                 dateDiff('month', toDateTime('2025-12-31T12:00:00Z'), timestamp), \
+                 dateDiff('year', toDateTime('2025-12-31T12:00:00Z'), timestamp) FROM events ORDER BY timestamp",
+                json!([[0, 0, 3, 1], [1, 1, 3, 1], [1, 23, 3, 1], [2, 24, 3, 1]]),
+            ),
+            (
+                "SELECT if(notEmpty(properties.plan), upper(properties.plan), 'none') AS plan, \
+                 multiIf(toFloat(properties.amount) > 15, 'high', toFloat(properties.amount) > 7, 'middle', 'low') AS price \
+                 FROM events ORDER BY timestamp",
+                json!([["PRO", "middle"], ["PRO", "high"], ["none", "low"], ["FREE", "low"]]),
+            ),
+            (
+                "SELECT argMax(distinct_id, timestamp), argMin(distinct_id, timestamp), uniqExact(distinct_id), \
+                 uniqIf(distinct_id, properties.plan = 'pro') FROM events",
+                json!([["c", "a", 3, 1]]),
+            ),
+            (
+                "SELECT arrayJoin(splitByChar(',', properties.tags)) AS tag FROM events WHERE properties.tags IS NOT NULL ORDER BY tag",
+                json!([["x"], ["y"]]),
+            ),
+            (
+                "SELECT toInt('12'), toInt('x'), toFloat('1.5'), ifNull(NULL, 3), startsWith('abc', 'ab'), \
+                 replaceAll('aba', 'a', 'c'), empty(''), isNull(NULL), equals(1, 1), greater(1, 2)",
+                json!([[12, null, 1.5, 3, true, "cbc", true, true, true, false]]),
+            ),
+            (
+                "SELECT toYear(t), toMonth(t), toDayOfMonth(t), toQuarter(t), toUnixTimestamp(t), toSecond(t), \
+                 toString(toDate(addDays(t, 3))), toString(toDate(subtractHours(t, 25))) \
+                 FROM (SELECT toDateTime('2026-03-28T23:30:15Z') AS t) q",
+                json!([[2026, 3, 29, 1, 1_774_740_615_i64, 15, "2026-04-01", "2026-03-27"]]),
+            ),
+            (
+                "SELECT count() FROM events WHERE timestamp > toDateTime('2026-03-29T00:00:00Z') - toIntervalHour(1)",
+                json!([[3]]),
+            ),
+        ] {
+            assert_eq!(rows(&server, sql), expected, "{round}: {sql}");
+        }
+        let flushed = server.weir(&["flush"]).output().expect("runs");
+        assert!(flushed.status.success(), "{flushed:?}");
+    }
+}
+
+#[test]
+fn placeholders_have_values_and_errors_say_what_is_wrong() {
+    let server = start();
+    let sql = "SELECT count() FROM events WHERE distinct_id IN {ids} AND properties.plan = {plan} AND {all}";
+    let values = json!({"values": {"ids": ["a", "b"], "plan": "pro", "all": true}});
+    assert_eq!(ask(&server, sql, &values).json()["results"], json!([[2]]));
+    let hostile = json!({"values": {"ids": ["a'); DROP TABLE events; --"], "plan": "' OR 1 = 1 --", "all": true}});
+    assert_eq!(ask(&server, sql, &hostile).json()["results"], json!([[0]]));
+    for (sql, more, words) in [
+        (sql, json!({}), "{ids}"),
+        (sql, json!({"values": [1]}), "object"),
+        (sql, json!({"values": {"ids": {"a": 1}}}), "{ids}"),
+        ("SELECT countIf() FROM events", json!({}), "countIf"),
+        ("SELECT dateDiff('eon', timestamp, timestamp) FROM events", json!({}), "dateDiff"),
+        ("SELECT windowFunnel(timestamp) FROM events", json!({}), "windowFunnel"),
+    ] {
+        let answer = ask(&server, sql, &more);
+        let told = answer.json();
+        let detail = told["detail"].as_str().unwrap_or_default().to_lowercase();
+        assert_eq!(answer.status, 400, "{sql}: {told}");
+        assert!(detail.contains(&words.to_lowercase()), "{words}: {told}");
+    }
+}

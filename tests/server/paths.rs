@@ -1,0 +1,520 @@
+//! Paths beside a plain computation over the sent events: random histories with merged persons and equal times,
+//! random queries, before and after events are in files, and the persons behind steps.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TestServer;
+
+const QUERY: &str = "/api/projects/@current/query/";
+const IDS: usize = 18;
+
+/// 2026-01-05, 17:00 UTC. Berlin's midnight is in the middle of the events.
+const START: i64 = 1_767_632_400;
+
+const URLS: [&str; 7] =
+    ["https://x/", "https://x/a", "https://x/a/", "https://x/b/1", "https://x/b/2/", "/", ""];
+
+/// One sent event.
+#[derive(Clone, Debug)]
+struct Event {
+    /// Milliseconds since 1970.
+    at: i64,
+    name: &'static str,
+    /// The address of a page, or the name of a screen.
+    place: Option<&'static str>,
+    id: usize,
+    company: Option<usize>,
+    is_paying: bool,
+}
+
+impl Event {
+    fn random(rng: &mut StdRng) -> Self {
+        let name =
+            ["$pageview", "$pageview", "$screen", "buy", "sign up/", "https://x/a", "$autocapture"]
+                [rng.random_range(0..7)];
+        let place = match name {
+            "$pageview" => Some(URLS[rng.random_range(0..URLS.len())]),
+            "$screen" => Some(["Home", "Shop/", "buy"][rng.random_range(0..3)]),
+            _ => None,
+        };
+        Self {
+            // Every ten minutes, sometimes with a fraction.
+            at: START * 1000
+                + rng.random_range(0..72) * 600_000
+                + [0, 0, 0, 333][rng.random_range(0..4)],
+            name,
+            place: place.filter(|_| rng.random_bool(0.95)),
+            id: rng.random_range(0..IDS),
+            company: rng.random_bool(0.6).then(|| rng.random_range(0..4)),
+            is_paying: rng.random_bool(0.7),
+        }
+    }
+
+    fn sent(&self) -> Value {
+        let mut properties = json!({"paying": self.is_paying});
+        if let (Some(place), true) = (self.place, self.name == "$pageview") {
+            properties["$current_url"] = json!(place);
+        }
+        if let (Some(place), true) = (self.place, self.name == "$screen") {
+            properties["$screen_name"] = json!(place);
+        }
+        if let Some(company) = self.company {
+            properties["$groups"] = json!({"company": format!("c{company}")});
+        }
+        let at = chrono::DateTime::from_timestamp_millis(self.at).expect("a time").to_rfc3339();
+        json!({"event": self.name, "distinct_id": format!("d{}", self.id), "timestamp": at,
+               "properties": properties})
+    }
+
+    /// Its text before anything is made of it.
+    fn text(&self) -> Option<&'static str> {
+        if matches!(self.name, "$pageview" | "$screen") { self.place } else { Some(self.name) }
+    }
+}
+
+/// What was sent, and whose ids belong together.
+struct World {
+    events: Vec<Event>,
+    persons: Vec<usize>,
+}
+
+/// A server with random events, of which some persons were merged before and some after the events came.
+fn start(rng: &mut StdRng) -> (TestServer, World) {
+    let server = TestServer::start();
+    let zone = server.patch("/api/projects/@current/", &json!({"timezone": "Europe/Berlin"}));
+    assert_eq!(zone.status, 200, "{zone}");
+    let events: Vec<Event> = (0..500).map(|_| Event::random(rng)).collect();
+    let mut persons: Vec<usize> = (0..IDS).collect();
+    let mut merges = Vec::new();
+    for (anonymous, person) in persons.iter_mut().enumerate().take(IDS / 3) {
+        *person = rng.random_range(IDS / 3..IDS);
+        merges.push(json!({
+            "event": "$identify", "distinct_id": format!("d{person}"), "timestamp": "2026-02-20T00:00:00Z",
+            "properties": {"$anon_distinct_id": format!("d{anonymous}")},
+        }));
+    }
+    let sent: Vec<Value> = events.iter().map(Event::sent).collect();
+    let (early, late) = sent.split_at(sent.len() / 2);
+    assert_eq!(server.capture(&json!(late)).status, 200);
+    assert_eq!(server.capture(&json!(merges)).status, 200);
+    assert_eq!(server.capture(&json!(early)).status, 200);
+    (server, World { events, persons })
+}
+
+/// A random query, and what is needed to compute its answer.
+#[derive(Clone, Debug)]
+struct Asked {
+    kinds: Vec<&'static str>,
+    is_first_day: bool,
+    is_paying: bool,
+    is_clean: bool,
+    is_grouped: bool,
+    is_by_company: bool,
+    excluded: Vec<&'static str>,
+    start: Option<&'static str>,
+    end: Option<&'static str>,
+    steps: Option<usize>,
+    edges: Option<usize>,
+    least: Option<u64>,
+    most: Option<u64>,
+}
+
+/// A path: whose it is, and its times and items.
+type Path = (String, Vec<(i64, String)>);
+
+impl Asked {
+    fn random(rng: &mut StdRng) -> Self {
+        let kinds = ["$pageview", "$screen", "custom_event"];
+        let point = |rng: &mut StdRng| {
+            let points = [
+                "https://x/a/",
+                "https://x",
+                "buy",
+                "Shop/",
+                "https://x/b/<id>",
+                "x/b*",
+                "nowhere",
+            ];
+            rng.random_bool(0.3).then(|| points[rng.random_range(0..points.len())])
+        };
+        let (start, end) = (point(rng), point(rng));
+        let excluded = ["https://x", "Home", "buy"];
+        Self {
+            kinds: kinds.into_iter().filter(|_| rng.random_bool(0.4)).collect(),
+            is_first_day: rng.random_bool(0.3),
+            is_paying: rng.random_bool(0.3),
+            is_clean: rng.random_bool(0.4),
+            is_grouped: rng.random_bool(0.3),
+            is_by_company: rng.random_bool(0.2),
+            excluded: excluded.into_iter().filter(|_| rng.random_bool(0.2)).collect(),
+            start,
+            end,
+            steps: rng.random_bool(0.6).then(|| rng.random_range(1..9)),
+            edges: rng.random_bool(0.5).then(|| rng.random_range(1..30)),
+            least: rng.random_bool(0.2).then(|| rng.random_range(0..4)),
+            most: rng.random_bool(0.2).then(|| rng.random_range(1..6)),
+        }
+    }
+
+    fn node(&self) -> Value {
+        let range = ["2026-01-06", "2026-01-05"][usize::from(self.is_first_day)];
+        let properties =
+            json!([{"key": "paying", "value": ["true"], "operator": "exact", "type": "event"}]);
+        let cleaning = json!([{"regex": r"(b)/\d", "alias": r"\1/<id>"}]);
+        json!({
+            "kind": "PathsQuery",
+            "dateRange": {"date_from": "2026-01-05", "date_to": range},
+            "properties": if self.is_paying { properties } else { json!([]) },
+            "aggregation_group_type_index": self.is_by_company.then_some(0),
+            "pathsFilter": {
+                "includeEventTypes": self.kinds, "startPoint": self.start, "endPoint": self.end,
+                "excludeEvents": self.excluded, "stepLimit": self.steps, "edgeLimit": self.edges,
+                "minEdgeWeight": self.least, "maxEdgeWeight": self.most,
+                "pathGroupings": if self.is_grouped { json!(["x/b*", "u*y"]) } else { json!([]) },
+                "localPathCleaningFilters": if self.is_clean { cleaning } else { json!([]) },
+            },
+        })
+    }
+
+    fn is_step(&self, event: &Event) -> bool {
+        // Berlin is an hour ahead of UTC.
+        let is_first_day = event.at < (START + 6 * 3600) * 1000;
+        let kind = match event.name {
+            name if !name.starts_with('$') => "custom_event",
+            name => name,
+        };
+        (is_first_day || !self.is_first_day)
+            && (event.is_paying || !self.is_paying)
+            && (self.kinds.is_empty() || self.kinds.contains(&kind))
+    }
+
+    fn item(&self, event: &Event) -> Option<String> {
+        let mut item = event.text().unwrap_or_default().to_owned();
+        if event.name == "$pageview" && item.len() > 1 && item.ends_with('/') {
+            item.pop();
+        }
+        if self.is_clean {
+            item = item.replace("b/1", "b/<id>").replace("b/2", "b/<id>");
+        }
+        if self.is_grouped {
+            if item.contains("x/b") {
+                item = "x/b*".to_owned();
+            } else if item.find('u').is_some_and(|u| item[u..].contains('y')) {
+                item = "u*y".to_owned();
+            }
+        }
+        (!self.excluded.contains(&item.as_str())).then_some(item)
+    }
+
+    fn paths(&self, world: &World) -> Vec<Path> {
+        let mut histories: BTreeMap<String, Vec<&Event>> = BTreeMap::new();
+        for event in world.events.iter().filter(|event| self.is_step(event)) {
+            let actor = match self.is_by_company {
+                true => event.company.map(|company| format!("c{company}")),
+                false => Some(format!("{}", world.persons[event.id])),
+            };
+            if let Some(actor) = actor {
+                histories.entry(actor).or_default().push(event);
+            }
+        }
+        let mut paths = Vec::new();
+        for (actor, mut events) in histories {
+            events.sort_by_key(|event| (event.at, event.name == "$pageview", event.text()));
+            let steps = events.iter().filter_map(|event| Some((event.at, self.item(event)?)));
+            let mut sessions: Vec<Vec<(i64, String)>> = Vec::new();
+            let mut last = i64::MIN / 2;
+            for (at, item) in steps {
+                if at - last >= 1_800_000 {
+                    sessions.push(Vec::new());
+                }
+                last = at;
+                sessions.last_mut().expect("a session").push((at, item));
+            }
+            paths.extend(sessions.into_iter().filter_map(|s| Some((actor.clone(), self.cut(s)?))));
+        }
+        paths
+    }
+
+    fn cut(&self, session: Vec<(i64, String)>) -> Option<Vec<(i64, String)>> {
+        let mut steps: Vec<(i64, String)> = Vec::new();
+        for step in session {
+            if steps.last().is_some_and(|last| last.1 == step.1) {
+                steps.pop();
+            }
+            steps.push(step);
+        }
+        let bare = |point: &str| point.strip_suffix('/').unwrap_or(point).to_owned();
+        if let Some(start) = self.start.map(bare) {
+            let at = (0..steps.len()).find(|at| steps[*at].1 == start)?;
+            steps = steps.split_off(at);
+        }
+        if let Some(end) = self.end.map(bare) {
+            let at = (0..steps.len()).find(|at| steps[*at].1 == end)?;
+            steps.split_off(at + 1).clear();
+        }
+        let (count, most) = (steps.len(), self.steps.unwrap_or(5));
+        Some(match (self.start, self.end) {
+            _ if count <= most => steps,
+            (Some(_), Some(_)) => {
+                let half = most / 2;
+                let middle = (steps[half].0, "...".to_owned());
+                [&steps[..half], &[middle], &steps[count - half..]].concat()
+            }
+            (None, Some(_)) => steps[count - most..].to_vec(),
+            _ => steps[..most].to_vec(),
+        })
+    }
+
+    /// The edges, how often and how long: as they are shown.
+    fn expected(&self, world: &World) -> Vec<(String, String, u64, f64)> {
+        let mut edges: BTreeMap<(String, String), Vec<i64>> = BTreeMap::new();
+        for (_, path) in self.paths(world) {
+            for at in 1..path.len() {
+                let nodes = (node(at, &path[at - 1].1), node(at + 1, &path[at].1));
+                edges.entry(nodes).or_default().push(path[at].0 - path[at - 1].0);
+            }
+        }
+        let mut shown: Vec<(String, String, u64, f64)> = edges
+            .into_iter()
+            .map(|((source, target), times)| {
+                let mean = times.iter().sum::<i64>() as f64 / times.len() as f64;
+                (source, target, times.len() as u64, mean)
+            })
+            .filter(|edge| self.least.is_none_or(|least| edge.2 >= least))
+            .filter(|edge| self.most.is_none_or(|most| edge.2 <= most))
+            .collect();
+        shown.sort_by(|a, b| b.2.cmp(&a.2));
+        shown.truncate(self.edges.unwrap_or(50));
+        let mut reached: BTreeSet<String> = BTreeSet::new();
+        for _ in 0..10 {
+            let is_in = |edge: &&(String, String, u64, f64)| {
+                edge.0.starts_with("1_") || reached.contains(&edge.0)
+            };
+            reached = shown.iter().filter(is_in).map(|edge| edge.1.clone()).collect();
+        }
+        shown.retain(|edge| edge.0.starts_with("1_") || reached.contains(&edge.0));
+        shown
+    }
+}
+
+fn node(place: usize, item: &str) -> String {
+    format!("{place}_{item}")
+}
+
+fn answered(server: &TestServer, asked: &Asked) -> Vec<(String, String, u64, f64)> {
+    let answer = server.post(QUERY, &json!({"query": asked.node()}));
+    assert_eq!(answer.status, 200, "{answer} {asked:?}");
+    edges(&answer.json()["results"])
+}
+
+fn edges(results: &Value) -> Vec<(String, String, u64, f64)> {
+    let edges = results.as_array().expect("edges").iter().map(|edge| {
+        let text = |name: &str| edge[name].as_str().expect("a text").to_owned();
+        let time = edge["average_conversion_time"].as_f64().expect("a number");
+        (text("source"), text("target"), edge["value"].as_u64().expect("a number"), time)
+    });
+    edges.collect()
+}
+
+#[test]
+fn paths_equal_a_plain_computation() {
+    let mut rng = StdRng::seed_from_u64(51);
+    let (server, world) = start(&mut rng);
+    let asked: Vec<Asked> = (0..200).map(|_| Asked::random(&mut rng)).collect();
+    let mut count = 0;
+    for round in ["in memory", "in files"] {
+        for asked in &asked {
+            let (found, expected) = (answered(&server, asked), asked.expected(&world));
+            let is_equal = found.len() == expected.len()
+                && found.iter().zip(&expected).all(|(a, b)| {
+                    (&a.0, &a.1, a.2) == (&b.0, &b.1, b.2)
+                        && (a.3 - b.3).abs() <= 1e-6 * b.3.max(1.0)
+                });
+            assert!(is_equal, "{round} {asked:?}\n{found:?}\n{expected:?}");
+            count += found.len();
+        }
+        let flushed = server.weir(&["flush"]).output().expect("runs");
+        assert!(flushed.status.success(), "{flushed:?}");
+    }
+    assert!(count > 2000, "{count}");
+}
+
+#[test]
+fn the_persons_behind_steps_are_those_who_took_them() {
+    let mut rng = StdRng::seed_from_u64(52);
+    let (server, world) = start(&mut rng);
+    let mut steps = 0;
+    for round in 0..60 {
+        let mut asked = Asked::random(&mut rng);
+        asked.is_by_company = false;
+        let paths = asked.paths(&world);
+        let Some((_, own)) = paths.get(rng.random_range(0..paths.len().max(1))) else { continue };
+        let at = rng.random_range(0..own.len());
+        let key = |at: usize| own.get(at).map(|step| node(at + 1, &step.1));
+        let last = node(own.len(), &own[own.len() - 1].1);
+        let (from, to, dropoff) = match round % 4 {
+            0 => (key(at), key(at + 1), None),
+            1 => (key(at), None, None),
+            2 => (None, key(at), None),
+            _ => (None, None, Some(last)),
+        };
+        let mut query = asked.node();
+        query["pathsFilter"]["pathStartKey"] = json!(from);
+        query["pathsFilter"]["pathEndKey"] = json!(to);
+        query["pathsFilter"]["pathDropoffKey"] = json!(dropoff);
+        let source = json!({"kind": "InsightActorsQuery", "source": query});
+        let query = json!({"kind": "ActorsQuery", "source": source, "select": ["actor", "event_count"], "limit": 500});
+        let behind = server.post(QUERY, &json!({"query": query}));
+        assert_eq!(behind.status, 200, "{behind}");
+        let mut found = BTreeMap::new();
+        for row in behind.json()["results"].as_array().expect("rows") {
+            let id = row[0]["distinct_ids"][0].as_str().expect("an id")[1..].parse::<usize>();
+            let person = world.persons[id.expect("a number")].to_string();
+            assert!(found.insert(person, row[1].as_f64().expect("a number") as usize).is_none());
+        }
+        let mut expected: BTreeMap<String, usize> = BTreeMap::new();
+        for (person, path) in &paths {
+            let nodes: Vec<String> =
+                path.iter().zip(1..).map(|(step, place)| node(place, &step.1)).collect();
+            let times = match (&from, &to, &dropoff) {
+                (_, _, Some(last)) => usize::from(nodes.last() == Some(last)),
+                (Some(from), Some(to), _) => {
+                    nodes.windows(2).filter(|two| two == &[from.clone(), to.clone()]).count()
+                }
+                (Some(from), None, _) => nodes.windows(2).filter(|two| &two[0] == from).count(),
+                (None, Some(to), _) => nodes.iter().filter(|node| *node == to).count(),
+                (None, None, None) => nodes.len() - 1,
+            };
+            if times > 0 {
+                *expected.entry(person.clone()).or_default() += times;
+            }
+        }
+        assert_eq!(found, expected, "{asked:?} {from:?} {to:?} {dropoff:?}");
+        steps += expected.len();
+    }
+    assert!(steps > 200, "{steps}");
+}
+
+#[test]
+fn older_clients_get_edges_and_persons() {
+    let mut rng = StdRng::seed_from_u64(53);
+    let (server, world) = start(&mut rng);
+    let filter = json!({
+        "insight": "PATHS", "path_type": "$pageview", "date_from": "2026-01-05", "date_to": "2026-01-06",
+        "path_groupings": ["x/b*"], "exclude_events": ["/"], "step_limit": 3, "edge_limit": 7,
+    });
+    let asked = Asked {
+        kinds: vec!["$pageview"],
+        is_first_day: false,
+        is_paying: false,
+        is_clean: false,
+        is_grouped: true,
+        is_by_company: false,
+        excluded: vec!["/"],
+        start: None,
+        end: None,
+        steps: Some(3),
+        edges: Some(7),
+        least: None,
+        most: None,
+    };
+    let sent = server.post("/api/projects/@current/insights/path/", &filter);
+    assert_eq!(sent.status, 200, "{sent}");
+    let plain = asked.expected(&world);
+    let found = edges(&sent.json()["result"]);
+    let nodes = |edges: &[(String, String, u64, f64)]| {
+        edges.iter().map(|edge| (edge.0.clone(), edge.1.clone(), edge.2)).collect::<Vec<_>>()
+    };
+    assert_eq!(nodes(&found), nodes(&plain));
+    let query = "path_type=$pageview&date_from=2026-01-05&date_to=2026-01-06&path_groupings=[\"x/b*\"]\
+                 &exclude_events=[\"/\"]&step_limit=3";
+    let query = query.replace('"', "%22").replace('[', "%5B").replace(']', "%5D");
+    let got = server.get(&format!("/api/projects/@current/insights/path/?{query}&edge_limit=7"));
+    assert_eq!(got.json()["result"], sent.json()["result"], "{got}");
+
+    let (source, target, value, _) = &plain[0];
+    let key = |key: &str| key.replace('/', "%2F").replace(':', "%3A").replace('*', "%2A");
+    let keys = format!("path_start_key={}&path_end_key={}", key(source), key(target));
+    let (mut next, mut people) = (format!("/api/person/path/?{query}&{keys}&limit=2"), Vec::new());
+    while !next.is_empty() {
+        let page = server.get(&next);
+        assert_eq!(page.status, 200, "{page}");
+        let page = page.json();
+        let own = page["results"][0]["people"].as_array().expect("people");
+        assert!(own.len() <= 2 && page["results"][0]["count"] == own.len(), "{page}");
+        people.extend(own.clone());
+        next = page["next"].as_str().map(|url| url.replace(&server.url(), "")).unwrap_or_default();
+    }
+    let times =
+        people.iter().map(|person| person["value_at_data_point"].as_f64().expect("a number"));
+    assert_eq!(times.sum::<f64>(), *value as f64);
+    let unique: BTreeSet<String> = people.iter().map(|person| person["uuid"].to_string()).collect();
+    assert_eq!(unique.len(), people.len());
+    let mut body = filter.clone();
+    body["path_start_key"] = json!(source);
+    body["path_end_key"] = json!(target);
+    let sent = server.post("/api/projects/@current/persons/path/", &body).json();
+    assert_eq!(sent["results"][0]["people"], json!(people));
+    let csv = server.get(&format!("/api/projects/@current/persons/path.csv?{query}&{keys}"));
+    let csv = (csv.status, String::from_utf8_lossy(&csv.body).into_owned());
+    assert!(csv.0 == 200 && csv.1.contains("people.0.uuid"), "{csv:?}");
+    let id = people[0]["distinct_ids"][0].as_str().expect("an id").to_uppercase();
+    let found =
+        server.get(&format!("/api/projects/@current/persons/path/?{query}&search={id}")).json();
+    let found = found["results"][0]["people"].as_array().expect("people").clone();
+    assert!(found.iter().any(|person| person["uuid"] == people[0]["uuid"]), "{found:?}");
+    assert!(found.len() < IDS / 2, "{found:?}");
+}
+
+#[test]
+fn what_is_wrong_or_not_available_is_told_by_its_field() {
+    let server = TestServer::start();
+    let with = |filter: Value| json!({"kind": "PathsQuery", "pathsFilter": filter});
+    let actors = |source: Value| json!({"kind": "InsightActorsQuery", "source": source});
+    let mut grouped = with(json!({}));
+    grouped["aggregation_group_type_index"] = json!(0);
+    for (node, attr) in [
+        (
+            json!({"kind": "PathsQuery", "funnelPathsFilter": {"funnelStep": 1}}),
+            "query__funnelPathsFilter",
+        ),
+        (
+            with(json!({"pathsHogQLExpression": "event"})),
+            "query__pathsFilter__pathsHogQLExpression",
+        ),
+        (with(json!({"stepLimit": 101})), "query__pathsFilter__stepLimit"),
+        (with(json!({"edgeLimit": 0})), "query__pathsFilter__edgeLimit"),
+        (with(json!({"pathGroupings": "x"})), "query__pathsFilter__pathGroupings"),
+        (
+            with(json!({"localPathCleaningFilters": [{"regex": "(", "alias": ""}]})),
+            "query__pathsFilter__localPathCleaningFilters__0__regex",
+        ),
+        (actors(with(json!({"pathStartKey": "x"}))), "query__pathsFilter__pathStartKey"),
+        (actors(grouped), "query__aggregation_group_type_index"),
+    ] {
+        let answer = server.post(QUERY, &json!({"query": node}));
+        let told = answer.json();
+        let expected = (400, &json!("validation_error"), &json!(attr));
+        assert_eq!((answer.status, &told["type"], &told["attr"]), expected, "{told}");
+    }
+    for (filter, attr) in [
+        ("insight=TRENDS", "insight"),
+        ("funnel_paths=funnel_path_after_step", "funnel_paths"),
+        ("step_limit=0", "pathsFilter__stepLimit"),
+        ("path_type=hogql", "pathsFilter__includeEventTypes"),
+    ] {
+        for path in ["insights/path/", "persons/path/"] {
+            let answer = server.get(&format!("/api/projects/@current/{path}?{filter}"));
+            assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!(attr)), "{answer}");
+        }
+    }
+    let none = server.post(QUERY, &json!({"query": with(json!({}))}));
+    assert_eq!((none.status, &none.json()["results"]), (200, &json!([])), "{none}");
+}

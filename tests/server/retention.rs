@@ -1,0 +1,378 @@
+//! Retention beside a plain computation over the sent events: random histories with merged persons around a
+//! change of the clocks, random queries, before and after events are in files, and the persons of every row.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::TestServer;
+use crate::histories::DAY;
+use crate::histories::Event;
+use crate::histories::FIRST_DAY;
+use crate::histories::FORWARD;
+use crate::histories::HOUR;
+use crate::histories::QUERY;
+use crate::histories::World;
+use crate::histories::date;
+use crate::histories::flush;
+use crate::histories::person_of;
+use crate::histories::start;
+/// A random query.
+#[derive(Clone, Debug)]
+struct Asked {
+    period: &'static str,
+    kind: &'static str,
+    cells: usize,
+    /// Name of the events, and the plan that is filtered by.
+    target: (Option<&'static str>, Option<&'static str>),
+    returning: (Option<&'static str>, Option<&'static str>),
+    plan: Option<&'static str>,
+    from: Option<i64>,
+    to: i64,
+    is_cumulative: bool,
+    occurrences: usize,
+}
+
+impl Asked {
+    fn random(rng: &mut StdRng) -> Self {
+        let period = ["Hour", "Day", "Day", "Week", "Month"][rng.random_range(0..5)];
+        let (length, last) = match period {
+            "Hour" => (HOUR, FORWARD / HOUR * HOUR + rng.random_range(-6..6) * HOUR),
+            _ => (DAY, (FIRST_DAY + rng.random_range(20..60)) * DAY),
+        };
+        let mut entity = || {
+            let name =
+                [None, Some("sign up"), Some("visit"), Some("visit")][rng.random_range(0..4)];
+            (name, [None, None, Some("pro")][rng.random_range(0..3)])
+        };
+        let (target, returning) = (entity(), entity());
+        Self {
+            period,
+            kind: [
+                "retention_recurring",
+                "retention_first_time",
+                "retention_first_ever_occurrence",
+            ][rng.random_range(0..3)],
+            cells: rng.random_range(1..10),
+            target,
+            returning,
+            plan: [None, None, Some("free")][rng.random_range(0..3)],
+            from: rng.random_bool(0.5).then(|| last - rng.random_range(0..20) * length),
+            to: last,
+            is_cumulative: rng.random_bool(0.25),
+            occurrences: rng.random_range(1..4).max(2) - 1,
+        }
+    }
+
+    fn node(&self) -> Value {
+        let time = |at: i64| match self.period {
+            "Hour" => chrono::DateTime::from_timestamp(at, 0).expect("a time").to_rfc3339(),
+            _ => date(at / DAY).to_string(),
+        };
+        let filters = |plan: Option<&str>| match plan {
+            Some(plan) => json!([{"key": "plan", "value": plan, "type": "event"}]),
+            None => json!([]),
+        };
+        let entity = |(name, plan): (Option<&str>, Option<&str>)| json!({"id": name, "type": "events", "properties": filters(plan)});
+        json!({
+            "kind": "RetentionQuery", "properties": filters(self.plan),
+            "retentionFilter": {
+                "period": self.period, "totalIntervals": self.cells, "retentionType": self.kind,
+                "targetEntity": entity(self.target), "returningEntity": entity(self.returning),
+                "cumulative": self.is_cumulative, "minimumOccurrences": self.occurrences,
+            },
+            "dateRange": {"date_from": self.from.map(time), "date_to": time(self.to)},
+        })
+    }
+
+    /// The numbers of the intervals of all rows.
+    fn rows(&self, world: &World) -> Vec<i64> {
+        // Days are named by dates: any time of theirs is as good.
+        let interval = |at: i64| {
+            let at = if self.period == "Hour" { at } else { at + 12 * HOUR };
+            world.interval(self.period, at)
+        };
+        let last = interval(self.to);
+        let count = i64::try_from(self.cells).expect("small");
+        (self.from.map_or(last - count + 1, interval)..=last).collect()
+    }
+
+    /// The cells of each row in which each person is seen, by row and person.
+    fn seen(&self, world: &World) -> Vec<BTreeMap<usize, BTreeSet<usize>>> {
+        let rows = self.rows(world);
+        let is = |event: &Event, (name, plan): (Option<&str>, Option<&str>)| {
+            name.is_none_or(|name| name == event.name) && plan.is_none_or(|plan| plan == event.plan)
+        };
+        let place = |event: &Event| {
+            let own = world.interval(self.period, event.at);
+            rows.iter().position(|row| *row == own)
+        };
+        let mut seen = vec![BTreeMap::new(); rows.len()];
+        for person in BTreeSet::from_iter(world.persons.iter().copied()) {
+            let own: Vec<&Event> = (world.events.iter())
+                .filter(|event| world.persons[event.id] == person && is(event, (None, self.plan)))
+                .collect();
+            let targets: Vec<&&Event> = own.iter().filter(|event| is(event, self.target)).collect();
+            let starts: BTreeSet<usize> = match self.kind {
+                "retention_recurring" => targets.iter().filter_map(|event| place(event)).collect(),
+                "retention_first_time" => {
+                    targets.first().and_then(|event| place(event)).into_iter().collect()
+                }
+                _ => {
+                    let named = |event: &&&Event| is(event, (self.target.0, None));
+                    let first = own.iter().find(named).filter(|event| is(event, self.target));
+                    first.and_then(|event| place(event)).into_iter().collect()
+                }
+            };
+            for start in starts {
+                let back = |cell: &usize| {
+                    let count = (own.iter()).filter(|event| {
+                        is(event, self.returning) && place(event) == Some(start + cell)
+                    });
+                    *cell == 0 || count.count() >= self.occurrences
+                };
+                seen[start].insert(person, (0..self.cells).filter(back).collect());
+            }
+        }
+        seen
+    }
+
+    /// How many count in each cell of a row.
+    fn counts(&self, row: &BTreeMap<usize, BTreeSet<usize>>) -> Vec<u64> {
+        let is_in = |cells: &BTreeSet<usize>, cell: usize| match self.is_cumulative {
+            true => cells.iter().any(|own| *own >= cell),
+            false => cells.contains(&cell),
+        };
+        let count = |cell: usize| row.values().filter(|cells| is_in(cells, cell)).count() as u64;
+        (0..self.cells).map(count).collect()
+    }
+}
+
+/// The counts of all rows of an answer.
+fn counts(rows: &Value) -> Vec<Vec<u64>> {
+    let row = |row: &Value| {
+        let values = row["values"].as_array().expect("values").iter();
+        values.map(|value| value["count"].as_u64().expect("a number")).collect()
+    };
+    rows.as_array().expect("rows").iter().map(row).collect()
+}
+
+#[test]
+fn retention_equals_a_plain_computation() {
+    for seed in [41, 42] {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (server, world) = start(&mut rng);
+        let asked: Vec<Asked> = (0..80).map(|_| Asked::random(&mut rng)).collect();
+        for round in ["in memory", "in files"] {
+            for asked in &asked {
+                let answer = server.post(QUERY, &json!({"query": asked.node()}));
+                assert_eq!(answer.status, 200, "{answer} {asked:?}");
+                let found = answer.json()["results"].take();
+                let expected: Vec<Vec<u64>> =
+                    asked.seen(&world).iter().map(|row| asked.counts(row)).collect();
+                assert_eq!(counts(&found), expected, "{round} {asked:?}");
+                if asked.period == "Day" {
+                    let dates = found.as_array().unwrap().iter().map(|row| {
+                        row["date"].as_str().unwrap()[.."2026-03-29T00:00:00".len()].to_owned()
+                    });
+                    let days = asked.rows(&world).into_iter();
+                    let expected = days.map(|day| format!("{}T00:00:00", date(day)));
+                    assert_eq!(dates.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+                }
+            }
+            flush(&server);
+        }
+    }
+}
+
+#[test]
+fn the_persons_of_rows_are_those_that_were_counted() {
+    let mut rng = StdRng::seed_from_u64(43);
+    let (server, world) = start(&mut rng);
+    for _ in 0..40 {
+        let asked = Asked::random(&mut rng);
+        let seen = asked.seen(&world);
+        let at = rng.random_range(0..seen.len());
+        let source = json!({"kind": "InsightActorsQuery", "source": asked.node(), "interval": at});
+        let query =
+            json!({"kind": "ActorsQuery", "source": source, "select": ["person", "appearances"]});
+        let mut found = BTreeMap::new();
+        let mut before = usize::MAX;
+        for offset in (0..).step_by(5) {
+            let mut query = query.clone();
+            (query["limit"], query["offset"]) = (json!(5), json!(offset));
+            let page = server.post(QUERY, &json!({"query": query}));
+            assert_eq!(page.status, 200, "{page} {asked:?}");
+            let page = page.json();
+            for row in page["results"].as_array().expect("rows") {
+                let cells = row[1].as_array().expect("cells").iter();
+                let cells: Vec<usize> =
+                    cells.map(|cell| usize::try_from(cell.as_u64().unwrap()).unwrap()).collect();
+                assert!(cells.len() <= before && cells.is_sorted(), "{page}");
+                before = cells.len();
+                let person = person_of(&world, &row[0]);
+                assert!(found.insert(person, BTreeSet::from_iter(cells)).is_none(), "each once");
+            }
+            if page["hasMore"] == false {
+                break;
+            }
+        }
+        assert_eq!(found, seen[at], "{asked:?} {at}");
+    }
+}
+
+/// The example of PostHog's own tests: two persons, one with two ids.
+#[test]
+fn a_published_example_has_its_published_numbers() {
+    let server = TestServer::start();
+    let event = |id: &str, day: i64, hour: i64| {
+        json!({"event": "$pageview", "distinct_id": id,
+               "timestamp": format!("2020-06-{}T{hour:02}:00:00Z", 10 + day)})
+    };
+    let merge = json!({"event": "$identify", "distinct_id": "person1", "timestamp": "2020-06-01T00:00:00Z",
+                       "properties": {"$anon_distinct_id": "alias1"}});
+    let mut events = vec![event("alias1", 5, 9), merge];
+    events.extend([0, 1, 2, 5, 6].map(|day| event("person1", day, 6)));
+    events.extend([1, 2, 3, 6].map(|day| event("person2", day, 6)));
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let triangle = [
+        vec![1, 1, 1, 0, 0, 1, 1],
+        vec![2, 2, 1, 0, 1, 2],
+        vec![2, 1, 0, 1, 2],
+        vec![1, 0, 0, 1],
+        vec![0, 0, 0],
+        vec![1, 1],
+        vec![2],
+    ];
+    let node = json!({"kind": "RetentionQuery", "dateRange": {"date_to": "2020-06-16T06:00:00Z"}});
+    let found = server.post(QUERY, &json!({"query": node})).json()["results"].take();
+    let mut padded = triangle.clone();
+    padded.iter_mut().for_each(|row| row.resize(7, 0));
+    assert_eq!(counts(&found), padded);
+    let first = (&found[0]["label"], &found[0]["date"], &found[6]["values"][0]["label"]);
+    assert_eq!(first, (&json!("Day 0"), &json!("2020-06-10T00:00:00Z"), &json!("Day 0")));
+    assert_eq!(found[6]["label"], "Day 6");
+
+    // Older clients get the triangle, and follow the links.
+    let target = json!({"id": "$pageview", "type": "events"});
+    let filter = json!({"insight": "RETENTION", "target_entity": target, "total_intervals": 7,
+                        "date_to": "2020-06-16", "date_from": "-90d"});
+    let older = "/api/projects/@current/insights/retention/";
+    let answer = server.post(older, &filter).json();
+    assert_eq!(counts(&answer["result"]), triangle);
+    assert_eq!((&answer["timezone"], &answer["is_cached"]), (&json!("UTC"), &json!(false)));
+    let url = answer["result"][1]["people_url"].as_str().expect("a link");
+    assert_eq!(answer["result"][1]["values"][2]["people_url"], url);
+    let page = server.get(&format!("/{url}")).json();
+    let appearances = |page: &Value| {
+        let rows = page["result"].as_array().expect("rows").iter();
+        rows.map(|row| row["appearances"].to_string()).collect::<Vec<_>>()
+    };
+    // Both come back three times: their ids decide.
+    let mut found = appearances(&page);
+    found.sort();
+    assert_eq!(found, ["[1,1,0,0,1,1]", "[1,1,1,0,0,1]"]);
+    assert_eq!((&page["next"], &page["missing_persons"]), (&Value::Null, &json!(0)));
+    assert!(page["result"][0]["person"]["distinct_ids"].is_array(), "{page}");
+    let rest = server.get(&format!("/{url}&limit=1")).json();
+    let next = rest["next"].as_str().expect("a link").replace(&server.url(), "");
+    assert_eq!(appearances(&rest)[..], appearances(&page)[..1]);
+    assert_eq!(appearances(&server.get(&next).json())[..], appearances(&page)[1..]);
+    let searched = server.get(&format!("/{url}&search=SON2")).json();
+    assert_eq!(appearances(&searched), ["[1,1,1,0,0,1]"]);
+    let flat = url.replace("projects/1/persons", "person");
+    assert_eq!(server.get(&format!("/{flat}")).json()["result"], page["result"]);
+    let csv = server.get(&format!("/{url}&format=csv"));
+    assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
+    assert_eq!(
+        String::from_utf8_lossy(&csv.body).lines().count(),
+        3,
+        "a head and two persons: {csv}"
+    );
+    let csv = server.get(&format!("{older}?date_to=2020-06-16&format=csv"));
+    assert_eq!(
+        String::from_utf8_lossy(&csv.body).lines().count(),
+        12,
+        "a head and eleven rows: {csv}"
+    );
+    let unknown =
+        server.get(&format!("/{}", url.replace("selected_interval=1", "selected_interval=7")));
+    assert_eq!((unknown.status, &unknown.json()["attr"]), (400, &json!("selected_interval")));
+}
+
+#[test]
+fn what_is_wrong_or_not_available_is_told_by_its_field() {
+    let server = TestServer::start();
+    let node = |options: Value, more: Value| {
+        let mut node = json!({"kind": "RetentionQuery", "retentionFilter": options});
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        node
+    };
+    let actors = |more: Value| {
+        let mut source =
+            json!({"kind": "InsightActorsQuery", "source": node(json!({}), json!({}))});
+        source.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"kind": "ActorsQuery", "source": source})
+    };
+    let of_groups = json!({"kind": "ActorsQuery", "source": {"kind": "InsightActorsQuery",
+        "source": node(json!({}), json!({"aggregation_group_type_index": 0}))}});
+    for (query, attr) in [
+        (node(json!({"period": "Decade"}), json!({})), "query__retentionFilter__period"),
+        (node(json!({"totalIntervals": 0}), json!({})), "query__retentionFilter__totalIntervals"),
+        (
+            node(json!({"retentionCustomBrackets": [1]}), json!({})),
+            "query__retentionFilter__retentionCustomBrackets",
+        ),
+        (node(json!({"retentionType": "x"}), json!({})), "query__retentionFilter__retentionType"),
+        (
+            node(json!({"targetEntity": {"id": 1, "type": "actions"}}), json!({})),
+            "query__retentionFilter__targetEntity__type",
+        ),
+        (node(json!({}), json!({"samplingFactor": 0.5})), "query__samplingFactor"),
+        (
+            node(json!({}), json!({"aggregation_group_type_index": 9})),
+            "query__aggregation_group_type_index",
+        ),
+        (
+            node(json!({}), json!({"dateRange": {"date_to": "soonish"}})),
+            "query__dateRange__date_to",
+        ),
+        (
+            node(json!({"totalIntervals": 400}), json!({"dateRange": {"date_from": "-300d"}})),
+            "query__dateRange",
+        ),
+        (actors(json!({"interval": 7})), "query__interval"),
+        (actors(json!({"interval": "x"})), "query__source__interval"),
+        (of_groups, "query__aggregation_group_type_index"),
+    ] {
+        let answer = server.post(QUERY, &json!({"query": query}));
+        let told = answer.json();
+        let expected = (400, &json!("validation_error"), &json!(attr));
+        assert_eq!((answer.status, &told["type"], &told["attr"]), expected, "{told}");
+    }
+    let refused = server.get("/api/projects/@current/insights/retention/?period=Decade").json();
+    assert_eq!(refused["detail"], "Period Decade is unsupported.", "{refused}");
+}
+
+#[test]
+fn numbers_are_of_one_project() {
+    let server = TestServer::start();
+    let event = json!({"event": "$pageview", "distinct_id": "d"});
+    assert_eq!(server.capture(&json!([event])).status, 200);
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).json();
+    let query =
+        json!({"query": {"kind": "RetentionQuery", "retentionFilter": {"totalIntervals": 1}}});
+    for (project, count) in [(&json!("@current"), 1), (&other["id"], 0)] {
+        let project = project.to_string().replace('"', "");
+        let found = server.post(&format!("/api/projects/{project}/query/"), &query).json();
+        assert_eq!(counts(&found["results"]), [[count]], "{found}");
+        let path = format!("/api/projects/{project}/persons/retention/?total_intervals=1");
+        let people = server.get(&path).json();
+        assert_eq!(people["result"].as_array().map(Vec::len), Some(count as usize), "{people}");
+    }
+}
