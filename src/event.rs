@@ -2,6 +2,7 @@
 
 pub mod auto_set;
 pub mod columns;
+pub mod elements;
 pub mod id;
 pub mod json;
 pub mod json_key;

@@ -1,6 +1,7 @@
 //! Product questions: a typed request becomes a plan over the tables of [`query`](crate::query), or a walk over
 //! the identity store, and the shape of its answer. May not name HTTP: routes decode, call and encode.
 
+pub mod action;
 pub mod audience;
 pub mod breakdown;
 pub mod cache;

@@ -137,7 +137,7 @@
 //! | No key may more than its scopes, at no endpoint of the table. | `tests/server/errors.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | An early access feature and the enrolment in its flag change together. | `metadata/tests/early_access.rs`, `tests/server/early_access.rs` |
-//! | There is no change of a flag, a feature, a cohort, a definition or a role without an entry in the log of changes: it is written in the same transaction. | `metadata/tests/rights.rs`, `tests/server/flag_management.rs`, `tests/server/activity.rs` |
+//! | There is no change of a flag, a feature, a cohort, a definition, a document or a role without an entry in the log of changes: it is written in the same transaction. | `metadata/tests/rights.rs`, `tests/server/flag_management.rs`, `tests/server/activity.rs` |
 //! | Nor of a person or a group by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs`, `tests/server/groups.rs` |
 //! | Who is deleted leaves no place in a list and no value of a flag that was kept across a login. | `metadata/tests/cohorts.rs`, `tests/server/cohorts.rs` |
 //! | Who may only look at flags changes none, by no endpoint of the table. | `tests/server/rights.rs`, `tests/server/flag_rights.rs` |

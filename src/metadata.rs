@@ -1,5 +1,5 @@
-//! The metadata store: organizations, users, projects, keys, flags, cohorts, definitions, warnings,
-//! and the activity log, which records who changed what.
+//! The metadata store: organizations, users, projects, keys, flags, cohorts, definitions, documents (actions,
+//! saved insights, annotations, dashboards), warnings, and the activity log, which records who changed what.
 //!
 //! [`Metadata`] is the handle. Hot paths read [`Metadata::snapshot`], which never waits; everything
 //! else is `async` and reads the database. No HTTP, no JSON shapes of requests, no evaluation.
@@ -50,6 +50,7 @@ pub mod definition_bulk;
 pub mod definition_quota;
 pub mod definitions;
 mod disk;
+pub mod documents;
 pub mod early_access;
 pub mod erasure;
 pub mod error;

@@ -13,6 +13,7 @@ pub mod cohorts;
 mod definition_questions;
 pub mod description;
 pub mod discarded;
+pub mod documents;
 pub mod early_access_features;
 pub mod event_definitions;
 pub mod events;

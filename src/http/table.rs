@@ -22,6 +22,7 @@ use crate::http::call::Renderings;
 use crate::http::call::decode;
 use crate::http::routes::activity;
 use crate::http::routes::cohorts;
+use crate::http::routes::documents;
 use crate::http::routes::early_access_features;
 use crate::http::routes::event_definitions;
 use crate::http::routes::events;
@@ -49,11 +50,19 @@ use crate::http::routes::resource_access;
 use crate::http::routes::roles;
 use crate::http::routes::scheduled_changes;
 use crate::http::routes::users;
+use crate::metadata::documents::Kind;
 
 /// A route function of a project.
 macro_rules! of_project {
     ($function:path) => {
         Run::Project(|app, call| Box::pin($function(app, call)))
+    };
+}
+
+/// A route function of documents of a kind.
+macro_rules! of_documents {
+    ($function:ident, $kind:ident) => {
+        Run::Project(|app, call| Box::pin(documents::$function(app, call, Kind::$kind)))
     };
 }
 
@@ -112,7 +121,23 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "/api/users/:uuid/",        "user:read",             of_account!(users::retrieve)),
     at("PATCH",     "/api/users/:uuid/",        "user:write",            of_account!(users::update)),
 
+    at("GET",       "P/actions/",               "action:read",           of_documents!(list, Action)),
+    at("POST",      "P/actions/",               "action:write",          of_documents!(create, Action)),
+    at("GET",       "P/actions/activity/",      "activity_log:read",     of_documents!(activity, Action)),
+    at("GET",       "P/actions/:id/",           "action:read",           of_documents!(retrieve, Action)),
+    at("PUT PATCH", "P/actions/:id/",           "action:write",          of_documents!(update, Action)),
+    at("DELETE",    "P/actions/:id/",           "action:write",          of_documents!(delete, Action)).unlisted(),
+    at("GET",       "P/actions/:id/activity/",  "activity_log:read",     of_documents!(activity, Action)),
+
     at("GET",       "P/activity_log/",          "activity_log:read",     of_project!(activity::of_project)),
+
+    at("GET",       "P/annotations/",           "annotation:read",       of_documents!(list, Annotation)),
+    at("POST",      "P/annotations/",           "annotation:write",      of_documents!(create, Annotation)),
+    at("GET",       "P/annotations/activity/",  "activity_log:read",     of_documents!(activity, Annotation)),
+    at("GET",       "P/annotations/:id/",       "annotation:read",       of_documents!(retrieve, Annotation)),
+    at("PUT PATCH", "P/annotations/:id/",       "annotation:write",      of_documents!(update, Annotation)),
+    at("DELETE",    "P/annotations/:id/",       "annotation:write",      of_documents!(delete, Annotation)).unlisted(),
+    at("GET",       "P/annotations/:id/activity/", "activity_log:read",     of_documents!(activity, Annotation)),
 
     at("GET",       "P/cohorts/",               "cohort:read",           of_project!(cohorts::list)),
     at("POST",      "P/cohorts/",               "cohort:write",          of_project!(cohorts::create)),
@@ -124,6 +149,14 @@ pub const TABLE: &[Endpoint] = &[
     at("POST PATCH", "P/cohorts/:id/add_persons_to_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
     at("GET",       "P/cohorts/:id/persons/",   "cohort:read",           of_project!(cohorts::members)).analytics(),
     at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)),
+
+    at("GET",       "P/dashboards/",            "dashboard:read",        of_documents!(list, Dashboard)),
+    at("POST",      "P/dashboards/",            "dashboard:write",       of_documents!(create, Dashboard)),
+    at("GET",       "P/dashboards/activity/",   "activity_log:read",     of_documents!(activity, Dashboard)),
+    at("GET",       "P/dashboards/:id/",        "dashboard:read",        of_documents!(retrieve, Dashboard)),
+    at("PUT PATCH", "P/dashboards/:id/",        "dashboard:write",       of_documents!(update, Dashboard)),
+    at("DELETE",    "P/dashboards/:id/",        "dashboard:write",       of_documents!(delete, Dashboard)).unlisted(),
+    at("GET",       "P/dashboards/:id/activity/", "activity_log:read",     of_documents!(activity, Dashboard)),
 
     at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)),
     at("POST",      "P/early_access_feature/",  "early_access_feature:write", of_project!(early_access_features::create)),
@@ -198,6 +231,15 @@ pub const TABLE: &[Endpoint] = &[
     at("GET POST",  "P/insights/path/",         "insight:read",          of_project!(insights::paths::path)).or_csv().analytics(),
     at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics(),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics(),
+    at("GET",       "P/insights/",              "insight:read",          of_documents!(list, Insight)),
+    at("POST",      "P/insights/",              "insight:write",         of_documents!(create, Insight)),
+    at("GET",       "P/insights/activity/",     "activity_log:read",     of_documents!(activity, Insight)),
+    at("GET",       "P/insights/my_last_viewed/", "insight:read",          of_documents!(my_last_viewed, Insight)),
+    at("GET",       "P/insights/:id/",          "insight:read",          of_documents!(retrieve, Insight)),
+    at("PUT PATCH", "P/insights/:id/",          "insight:write",         of_documents!(update, Insight)),
+    at("DELETE",    "P/insights/:id/",          "insight:write",         of_documents!(delete, Insight)).unlisted(),
+    at("GET",       "P/insights/:id/activity/", "activity_log:read",     of_documents!(activity, Insight)),
+    at("POST",      "P/insights/:id/viewed/",   "insight:read",          of_documents!(viewed, Insight)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),
     at("POST",      "P/persons/",               "person:write",          of_project!(persons::create)).unlisted().analytics(),

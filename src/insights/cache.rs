@@ -201,7 +201,7 @@ fn stays_right(query: &Value, engine: &Engine, owner: &ProjectSettings) -> bool 
         let snapshot = engine.metadata().snapshot();
         snapshot.cohorts(owner.project).iter().for_each(|cohort| uses.look(&cohort.filters));
     }
-    !uses.now
+    !uses.now && !uses.actions
 }
 
 /// What filters depend on besides events and persons.
@@ -211,6 +211,8 @@ struct Uses {
     now: bool,
     /// Cohorts, whose rules may depend on more.
     cohorts: bool,
+    /// Actions, whose steps may change.
+    actions: bool,
 }
 
 impl Uses {
@@ -227,6 +229,7 @@ impl Uses {
                 self.now |= text("type") == "hogql";
                 // The short form of a filter has its operator in the key.
                 self.now |= fields.keys().any(|key| key.contains("__is_date"));
+                self.actions |= text("kind") == "ActionsNode" || text("type") == "actions";
                 self.cohorts |= text("type") == "cohort" || text("breakdown_type") == "cohort";
                 fields.values().for_each(|value| self.look(value));
             }

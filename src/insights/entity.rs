@@ -1,4 +1,4 @@
-//! Which events a series, a step or a cohort of an insight is about: [`Entity`].
+//! Which events a series, a step or a cohort of an insight is about: [`Entity`]. They have a name, or are of an action.
 
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
@@ -7,21 +7,24 @@ use datafusion::prelude::lit;
 use serde_json::Value;
 
 use crate::event::id::ProjectId;
+use crate::insights::InsightError;
+use crate::insights::action::Action;
 use crate::insights::filters::Filters;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
-use crate::query::error::QueryError;
 use crate::query::view::View;
 
 /// How all events together are called.
 const ALL_EVENTS: &str = "All events";
 
-/// Events of a name that match filters.
+/// Events of a name or an action that match filters.
 #[derive(Clone, Debug)]
 pub struct Entity {
-    /// The name of the events; `None` for all.
+    /// The name of the events; `None` for all, and for those of an action.
     pub event: Option<String>,
+    /// The id of the action that they are of.
+    pub action: Option<i64>,
     /// The name that a user gave it.
     pub custom_name: Option<String>,
     /// Its filters.
@@ -29,30 +32,35 @@ pub struct Entity {
     /// Its name, and its properties as they were sent.
     name: String,
     properties: Value,
+    /// Where it stands in the request.
+    path: String,
 }
 
 impl Entity {
-    /// Reads an `EventsNode`, or the entity of a filter that older clients send, which has its event as `id`.
+    /// Reads an `EventsNode` or `ActionsNode`, or the entity of a filter that older clients send, which has its event as `id`.
+    /// Whether there is the action is asked when it is looked for.
     ///
     /// # Errors
     ///
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(value: &Value, path: &str) -> Result<Self, NodeError> {
         let node = Node::new(Some(value), path)?;
+        let mut is_action = false;
         match node.text("kind")? {
             None | Some("EventsNode") => {}
-            Some("ActionsNode") => {
-                let detail = "Actions are not available. Name the event instead.";
-                return Err(node.refuse("kind", detail));
-            }
+            Some("ActionsNode") => is_action = true,
             Some(other) => {
                 let other: String = other.chars().take(100).collect();
                 return Err(node.refuse("kind", format!("{other} is not available.")));
             }
         }
-        if node.text("type")?.is_some_and(|kind| kind != "events") {
-            let detail = "Only entities of the type events are available.";
-            return Err(node.refuse("type", detail));
+        match node.text("type")? {
+            None | Some("events") => {}
+            Some("actions") => is_action = true,
+            Some(_) => {
+                let detail = "Only entities of the types events and actions are available.";
+                return Err(node.refuse("type", detail));
+            }
         }
         let mut filters = Filters::default();
         for name in ["fixedProperties", "properties"] {
@@ -60,19 +68,27 @@ impl Entity {
                 filters.add(properties, &format!("{path}.{name}"))?;
             }
         }
+        let action = if is_action { Some(action_id(&node)?) } else { None };
         let event = match node.text("event")? {
+            _ if is_action => None,
             Some(event) => Some(event),
             None => node.text("id")?,
         };
         let event = event.map(str::to_owned);
-        let name = node.text("name")?.or(event.as_deref()).unwrap_or(ALL_EVENTS).to_owned();
+        let name = match (node.text("name")?.or(event.as_deref()), action) {
+            (Some(name), _) => name.to_owned(),
+            (None, Some(id)) => format!("Action {id}"),
+            (None, None) => ALL_EVENTS.to_owned(),
+        };
         let properties = node.value("properties").cloned();
         Ok(Self {
             custom_name: node.text("custom_name")?.map(str::to_owned),
             properties: properties.unwrap_or_else(|| Value::Array(Vec::new())),
             event,
+            action,
             filters,
             name,
+            path: path.to_owned(),
         })
     }
 
@@ -80,16 +96,22 @@ impl Entity {
     pub fn named(event: &str) -> Self {
         Self {
             event: Some(event.to_owned()),
+            action: None,
             custom_name: None,
             filters: Filters::default(),
             name: event.to_owned(),
             properties: Value::Array(Vec::new()),
+            path: String::new(),
         }
     }
 
     /// The name that labels show.
     pub fn label(&self) -> &str {
-        self.custom_name.as_deref().or(self.event.as_deref()).unwrap_or(ALL_EVENTS)
+        let own = match self.action {
+            Some(_) => Some(self.name.as_str()),
+            None => self.event.as_deref(),
+        };
+        self.custom_name.as_deref().or(own).unwrap_or(ALL_EVENTS)
     }
 
     /// The name that it was sent with, or that of its event.
@@ -99,30 +121,103 @@ impl Entity {
 
     /// What clients get back as the entity with this number, in the form of older clients.
     pub fn body(&self, order: usize) -> Value {
+        let (id, kind) = match self.action {
+            Some(id) => (Value::from(id), "actions"),
+            None => (Value::from(self.event.as_deref()), "events"),
+        };
         serde_json::json!({
-            "id": self.event, "type": "events", "order": order, "name": self.name,
+            "id": id, "type": kind, "order": order, "name": self.name,
             "custom_name": self.custom_name, "properties": self.properties,
         })
     }
 
-    /// The condition that an event is of it: true or false.
-    pub fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
-        let named = self.event.as_deref().map(|event| col("event").eq(lit(event)));
-        let filters = self.filters.condition(engine, project, view.exact());
-        named.into_iter().chain(filters).reduce(Expr::and).unwrap_or_else(|| lit(true))
-    }
-
-    /// Those of `events` that have its name.
+    /// The condition that an event of the view is of it: true or false.
     ///
     /// # Errors
     ///
-    /// A bug in the plan.
-    pub fn of_name(&self, events: DataFrame) -> Result<DataFrame, QueryError> {
-        match &self.event {
-            Some(event) => Ok(events.filter(col("event").eq(lit(event.as_str())))?),
+    /// There is no such action.
+    pub fn condition(
+        &self,
+        engine: &Engine,
+        (view, project): (&View, ProjectId),
+    ) -> Result<Expr, NodeError> {
+        let named = self.of_name(engine, (view, project))?;
+        let filters = self.filters.condition(engine, project, view.exact());
+        Ok(named.into_iter().chain(filters).reduce(Expr::and).unwrap_or_else(|| lit(true)))
+    }
+
+    /// The condition that an event of the view has its name or is of its action, whatever its filters are.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn is_named(
+        &self,
+        engine: &Engine,
+        (view, project): (&View, ProjectId),
+    ) -> Result<Expr, NodeError> {
+        Ok(self.of_name(engine, (view, project))?.unwrap_or_else(|| lit(true)))
+    }
+
+    /// Those of `events` that have its name or are of its action, whatever its filters are.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action, or a bug in the plan.
+    pub fn named_events(
+        &self,
+        events: DataFrame,
+        engine: &Engine,
+        (view, project): (&View, ProjectId),
+    ) -> Result<DataFrame, InsightError> {
+        match self.of_name(engine, (view, project))? {
+            Some(condition) => Ok(events.filter(condition)?),
             None => Ok(events),
         }
     }
+
+    fn of_name(
+        &self,
+        engine: &Engine,
+        (view, project): (&View, ProjectId),
+    ) -> Result<Option<Expr>, NodeError> {
+        let action = self.found(engine, project)?;
+        let of_action = action.map(|action| action.condition(engine, (view, project)));
+        Ok(of_action.or_else(|| self.event.as_deref().map(|event| col("event").eq(lit(event)))))
+    }
+
+    /// The action, if it is one.
+    fn found(&self, engine: &Engine, project: ProjectId) -> Result<Option<Action>, NodeError> {
+        let field = format!("{}.id", self.path);
+        self.action.map(|id| Action::find(engine, project, (id, &field))).transpose()
+    }
+}
+
+/// Notes that a query named the events of these entities, those of actions included.
+///
+/// # Errors
+///
+/// There is no such action.
+pub fn note_named<'e>(
+    engine: &Engine,
+    project: ProjectId,
+    entities: impl IntoIterator<Item = &'e Entity>,
+) -> Result<(), NodeError> {
+    let mut names: Vec<String> = Vec::new();
+    for entity in entities {
+        names.extend(entity.event.clone());
+        if let Some(action) = entity.found(engine, project)? {
+            names.extend(action.events().map(str::to_owned));
+        }
+    }
+    engine.note_events_named(project, names.iter().map(String::as_str));
+    Ok(())
+}
+
+/// The id of an action.
+fn action_id(node: &Node<'_>) -> Result<i64, NodeError> {
+    let id = node.number("id")?.and_then(|id| i64::try_from(id).ok());
+    id.ok_or_else(|| node.refuse("id", "Expected the id of an action."))
 }
 
 #[cfg(test)]
@@ -143,10 +238,21 @@ mod tests {
             let entity = Entity::parse(&node, "series.0").unwrap();
             assert_eq!((entity.event.as_deref(), entity.label()), (event, label), "{node}");
         }
+        for node in [
+            json!({"kind": "ActionsNode", "id": 4, "name": "Bought"}),
+            json!({"type": "actions", "id": "4", "custom_name": "Bought", "event": "x"}),
+        ] {
+            let entity = Entity::parse(&node, "series.0").unwrap();
+            assert_eq!((entity.action, entity.event.as_deref()), (Some(4), None), "{node}");
+            assert_eq!(entity.label(), "Bought", "{node}");
+            let body = entity.body(0);
+            assert_eq!((&body["id"], &body["type"]), (&json!(4), &json!("actions")), "{node}");
+        }
         for (node, field) in [
-            (json!({"kind": "ActionsNode", "id": 4}), "series.0.kind"),
+            (json!({"kind": "ActionsNode"}), "series.0.id"),
+            (json!({"kind": "ActionsNode", "id": "x"}), "series.0.id"),
             (json!({"kind": "DataWarehouseNode"}), "series.0.kind"),
-            (json!({"id": 4, "type": "actions"}), "series.0.type"),
+            (json!({"id": 4, "type": "data_warehouse"}), "series.0.type"),
             (json!({"id": 4}), "series.0.id"),
             (json!({"properties": 4}), "series.0.properties"),
             (json!([]), "series.0"),

@@ -53,9 +53,8 @@ impl Funnels {
         &mut self.selection
     }
 
-    /// The names of the events that it is about.
-    pub fn events(&self) -> impl Iterator<Item = &str> {
-        let entities = self.steps.iter().chain(&self.exclusions);
-        entities.filter_map(|entity| entity.event.as_deref())
+    /// The events that it is about.
+    pub fn entities(&self) -> impl Iterator<Item = &Entity> {
+        self.steps.iter().chain(&self.exclusions)
     }
 }

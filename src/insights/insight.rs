@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::entity::note_named;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::actors::Position;
 use crate::insights::lifecycle::Lifecycle;
@@ -120,15 +121,19 @@ impl Insight {
     }
 
     /// Counts a view of the events that it names, as every new answer does by itself.
-    pub fn note(&self, engine: &Engine, owner: &ProjectSettings) {
+    ///
+    /// # Errors
+    ///
+    /// There is no such action any more.
+    pub fn note(&self, engine: &Engine, owner: &ProjectSettings) -> Result<(), NodeError> {
         let project = owner.project;
         match self {
-            Self::Funnels(funnels) => engine.note_events_named(project, funnels.events()),
-            Self::Lifecycle(lifecycle) => engine.note_events_named(project, lifecycle.events()),
-            Self::Paths(_) => {}
-            Self::Retention(retention) => engine.note_events_named(project, retention.events()),
-            Self::Stickiness(stickiness) => engine.note_events_named(project, stickiness.events()),
-            Self::Trends(trends) => engine.note_events_named(project, trends.events()),
+            Self::Funnels(funnels) => note_named(engine, project, funnels.entities()),
+            Self::Lifecycle(lifecycle) => note_named(engine, project, lifecycle.entities()),
+            Self::Paths(_) => Ok(()),
+            Self::Retention(retention) => note_named(engine, project, retention.entities()),
+            Self::Stickiness(stickiness) => note_named(engine, project, stickiness.entities()),
+            Self::Trends(trends) => note_named(engine, project, trends.entities()),
         }
     }
 

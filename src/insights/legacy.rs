@@ -17,12 +17,8 @@ pub type Filter = Map<String, Value>;
 ///
 /// They are of another insight, or malformed.
 pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
-    let mut series = series(filter)?;
-    if series.is_empty() {
-        series.push(entity(&json!({"id": "$pageview", "name": "$pageview"}))?);
-    }
     let mut query = query(filter, ("TRENDS", "TrendsQuery"))?;
-    query.insert("series".to_owned(), Value::Array(series));
+    query.insert("series".to_owned(), Value::Array(series(filter)?));
     let options = json!({
         "display": text(filter, "display"), "formula": text(filter, "formula"),
         "smoothingIntervals": parsed(filter, "smoothing_intervals")?,
@@ -42,7 +38,7 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
 /// They are of another insight, or malformed.
 pub fn funnels_query(filter: &Filter) -> Result<Value, NodeError> {
     let mut query = query(filter, ("FUNNELS", "FunnelsQuery"))?;
-    query.insert("series".to_owned(), Value::Array(series(filter)?));
+    query.insert("series".to_owned(), Value::Array(entities(filter)?));
     let days = parsed(filter, "funnel_window_days")?;
     let (window, unit) = match parsed(filter, "funnel_window_interval")? {
         Value::Null if !days.is_null() => (days, Some("day".to_owned())),
@@ -97,7 +93,7 @@ fn exclusions(filter: &Filter) -> Result<Vec<Value>, NodeError> {
         _ => return Err(refused("exclusions", "Expected a JSON list of exclusions.")),
     };
     let exclusion = |value: &Value| {
-        let mut exclusion = entity(value)?;
+        let mut exclusion = entity("events", value)?;
         if let Value::Object(fields) = &mut exclusion {
             for (name, of) in
                 [("funnelFromStep", "funnel_from_step"), ("funnelToStep", "funnel_to_step")]
@@ -148,36 +144,47 @@ pub fn dates(filter: &Filter) -> Value {
     })
 }
 
-/// The events of the filters as series, in their order.
+/// The events and actions of the filters as series, in their order; views of pages where there is none.
 ///
 /// # Errors
 ///
-/// They are malformed, or have actions.
+/// They are malformed.
 pub fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
+    let series = entities(filter)?;
+    if series.is_empty() {
+        let views = json!({"id": "$pageview", "name": "$pageview"});
+        return Ok(vec![entity("events", &views)?]);
+    }
+    Ok(series)
+}
+
+/// The events and actions of the filters as series, in their order.
+fn entities(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let list = |name: &str| match parsed(filter, name)? {
         Value::Null => Ok(Vec::new()),
         Value::Array(list) => Ok(list),
         _ => Err(refused(name, "Expected a JSON list of series.")),
     };
-    if !list("actions")?.is_empty() {
-        return Err(refused("actions", "Actions are not available. Name the events instead."));
-    }
-    let mut events = list("events")?;
-    events.sort_by_key(|entity| entity.get("order").and_then(Value::as_u64).unwrap_or(0));
-    events.iter().map(entity).collect()
+    let events = list("events")?.into_iter().map(|entity| ("events", entity));
+    let actions = list("actions")?.into_iter().map(|entity| ("actions", entity));
+    let mut all: Vec<(&str, Value)> = events.chain(actions).collect();
+    all.sort_by_key(|(_, entity)| entity.get("order").and_then(Value::as_u64).unwrap_or(0));
+    all.iter().map(|(kind, value)| entity(kind, value)).collect()
 }
 
-/// One entity as a series.
-fn entity(entity: &Value) -> Result<Value, NodeError> {
+/// One entity of the list `kind` as a series. A type of its own comes before that of the list.
+fn entity(kind: &str, entity: &Value) -> Result<Value, NodeError> {
     let Value::Object(fields) = entity else {
-        return Err(refused("events", "Expected a JSON list of series."));
+        return Err(refused(kind, "Expected a JSON list of series."));
     };
-    if fields.get("type").and_then(Value::as_str) == Some("actions") {
-        return Err(refused("events", "Actions are not available. Name the events instead."));
-    }
+    let kind = fields.get("type").and_then(Value::as_str).unwrap_or(kind);
+    let (kind, id) = match kind {
+        "actions" => ("ActionsNode", "id"),
+        _ => ("EventsNode", "event"),
+    };
     let mut series = Filter::new();
-    series.insert("kind".to_owned(), json!("EventsNode"));
-    series.insert("event".to_owned(), fields.get("id").cloned().unwrap_or_default());
+    series.insert("kind".to_owned(), json!(kind));
+    series.insert(id.to_owned(), fields.get("id").cloned().unwrap_or_default());
     for name in [
         "name",
         "custom_name",
@@ -281,15 +288,26 @@ mod tests {
     fn what_is_not_available_is_refused_by_its_name() {
         for (filters, field) in [
             (json!({"insight": "FUNNELS"}), "insight"),
-            (json!({"actions": [{"id": 1}]}), "actions"),
+            (json!({"actions": [4]}), "actions"),
+            (json!({"actions": "x"}), "actions"),
             (json!({"events": "{"}), "events"),
             (json!({"events": [4]}), "events"),
-            (json!({"events": [{"id": 1, "type": "actions"}]}), "events"),
             (json!({"properties": "x"}), "properties"),
         ] {
             let error = trends_query(&filter(filters.clone())).unwrap_err();
             assert_eq!(error.field, field, "{filters}");
         }
+        let mixed = filter(json!({
+            "events": [{"id": "a", "order": 1}, {"id": 2, "type": "actions", "order": 2}],
+            "actions": "[{\"id\": 1, \"order\": 0, \"math\": \"dau\"}]",
+        }));
+        let series = &trends_query(&mixed).unwrap()["series"];
+        let expected = json!([
+            {"kind": "ActionsNode", "id": 1, "math": "dau"},
+            {"kind": "EventsNode", "event": "a"},
+            {"kind": "ActionsNode", "id": 2},
+        ]);
+        assert_eq!(series, &expected);
         let query = trends_query(&Map::new()).unwrap();
         assert_eq!(query["series"][0]["event"], "$pageview", "the default");
         Trends::parse(&query).unwrap();

@@ -10,6 +10,7 @@ pub mod status;
 
 use serde_json::Value;
 
+use crate::insights::entity::Entity;
 use crate::insights::interval::Interval;
 use crate::insights::lifecycle::status::Status;
 use crate::insights::node::Node;
@@ -64,9 +65,9 @@ impl Lifecycle {
         &mut self.selection
     }
 
-    /// The names of the events that it is about.
-    pub fn events(&self) -> impl Iterator<Item = &str> {
-        self.series.entity.event.as_deref().into_iter()
+    /// The events that it is about.
+    pub fn entities(&self) -> impl Iterator<Item = &Entity> {
+        std::iter::once(&self.series.entity)
     }
 }
 

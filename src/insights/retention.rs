@@ -106,10 +106,9 @@ impl Retention {
         &mut self.selection
     }
 
-    /// The names of the events that it is about.
-    pub fn events(&self) -> impl Iterator<Item = &str> {
-        let entities = [&self.target, &self.returning].into_iter();
-        entities.filter_map(|entity| entity.event.as_deref())
+    /// The events that it is about.
+    pub fn entities(&self) -> impl Iterator<Item = &Entity> {
+        [&self.target, &self.returning].into_iter()
     }
 }
 
@@ -181,7 +180,7 @@ mod tests {
             (json!({"retentionCustomBrackets": [1, 3]}), "retentionCustomBrackets"),
             (json!({"aggregationType": "sum"}), "aggregationType"),
             (json!({"timeWindowMode": "24_hour_windows"}), "timeWindowMode"),
-            (json!({"targetEntity": {"id": 4, "type": "actions"}}), "targetEntity.type"),
+            (json!({"targetEntity": {"id": "x", "type": "actions"}}), "targetEntity.id"),
             (json!({"returningEntity": []}), "returningEntity"),
             (json!({"cumulative": "yes"}), "cumulative"),
         ] {

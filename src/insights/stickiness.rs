@@ -12,6 +12,7 @@ mod plan;
 use serde_json::Value;
 
 use crate::insights::compare::Compare;
+use crate::insights::entity::Entity;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
@@ -107,9 +108,9 @@ impl Stickiness {
         &mut self.selection
     }
 
-    /// The names of the events that it is about.
-    pub fn events(&self) -> impl Iterator<Item = &str> {
-        self.series.iter().filter_map(|own| own.series.entity.event.as_deref())
+    /// The events that it is about.
+    pub fn entities(&self) -> impl Iterator<Item = &Entity> {
+        self.series.iter().map(|own| &own.series.entity)
     }
 }
 

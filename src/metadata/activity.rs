@@ -50,6 +50,14 @@ pub enum Scope {
     Project,
     /// The organization that owns the project.
     Organization,
+    /// An action.
+    Action,
+    /// A saved insight.
+    Insight,
+    /// An annotation.
+    Annotation,
+    /// A dashboard.
+    Dashboard,
 }
 
 /// What was done to the object.
@@ -156,7 +164,7 @@ pub struct EntryPage {
 }
 
 impl Scope {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 14] = [
         Self::FeatureFlag,
         Self::EarlyAccessFeature,
         Self::Cohort,
@@ -167,6 +175,10 @@ impl Scope {
         Self::PropertyDefinition,
         Self::Project,
         Self::Organization,
+        Self::Action,
+        Self::Insight,
+        Self::Annotation,
+        Self::Dashboard,
     ];
 
     /// The wire name.
@@ -182,6 +194,10 @@ impl Scope {
             Self::PropertyDefinition => "PropertyDefinition",
             Self::Project => "Project",
             Self::Organization => "Organization",
+            Self::Action => "Action",
+            Self::Insight => "Insight",
+            Self::Annotation => "Annotation",
+            Self::Dashboard => "Dashboard",
         }
     }
 
@@ -367,6 +383,6 @@ mod tests {
         for scope in Scope::ALL {
             assert_eq!(Scope::parse(scope.name()), Some(scope));
         }
-        assert_eq!(Scope::parse("Insight"), None);
+        assert_eq!(Scope::parse("Survey"), None);
     }
 }

@@ -1,45 +1,67 @@
-//! Usage dashboards of flags: whether there is one, and whether it includes the enriched events.
-//! Its contents are not here.
+//! Usage dashboards of flags: dashboards like others ([`documents`]), of which a flag knows the id. A mark says whether
+//! one includes the enriched events.
+//!
+//! [`documents`]: crate::metadata::documents
 
+use serde_json::Map;
+use serde_json::Value;
 use sqlx::SqliteConnection;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::disk;
+use crate::metadata::accounts::UserId;
+use crate::metadata::documents::Document;
+use crate::metadata::documents::Kind;
+use crate::metadata::documents::rows;
 use crate::metadata::error::MetadataError;
 
 mod operations;
 
+/// The mark of a dashboard that includes the enriched events.
+const ENRICHED: &str = "is_enriched";
+
 /// Creates the usage dashboard of the flag with this key.
 pub(super) async fn add(
     connection: &mut SqliteConnection,
-    project: ProjectId,
+    (project, user): (ProjectId, UserId),
     key: &str,
     now: UnixMicros,
 ) -> Result<i64, MetadataError> {
-    let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM usage_dashboards";
-    let dashboard = disk::next_id(connection, next).await?;
-    let insert = "INSERT INTO usage_dashboards (id, project_id, name, is_enriched, created_at)
-         VALUES ($1, $2, $3, FALSE, $4)";
-    sqlx::query(insert)
-        .bind(dashboard)
-        .bind(project.0)
-        .bind(name(key))
-        .bind(now.0)
-        .execute(connection)
-        .await?;
-    Ok(dashboard)
+    let id = rows::next_id(connection, Kind::Dashboard).await?;
+    let dashboard = Document {
+        kind: Kind::Dashboard,
+        id,
+        project,
+        deleted: false,
+        created_by: Some(user),
+        created_at: now,
+        updated_by: Some(user),
+        updated_at: now,
+        fields: Map::from_iter([("name".to_owned(), Value::from(name(key)))]),
+    };
+    rows::put(connection, &dashboard).await?;
+    Ok(id)
 }
 
 /// Renames the usage dashboard of a flag after the flag's new key.
 pub(super) async fn rename(
     connection: &mut SqliteConnection,
-    dashboard: i64,
+    (project, dashboard): (ProjectId, i64),
     key: &str,
 ) -> Result<(), MetadataError> {
-    let update = "UPDATE usage_dashboards SET name = $1 WHERE id = $2";
-    sqlx::query(update).bind(name(key)).bind(dashboard).execute(connection).await?;
-    Ok(())
+    set(connection, (project, dashboard), ("name", Value::from(name(key)))).await
+}
+
+/// Sets a field of a dashboard, if it is there.
+async fn set(
+    connection: &mut SqliteConnection,
+    (project, dashboard): (ProjectId, i64),
+    (name, value): (&str, Value),
+) -> Result<(), MetadataError> {
+    let found = rows::by_id(&mut *connection, (project, Kind::Dashboard), dashboard).await?;
+    let Some(mut found) = found else { return Ok(()) };
+    found.fields.insert(name.to_owned(), value);
+    rows::put(connection, &found).await
 }
 
 fn name(key: &str) -> String {

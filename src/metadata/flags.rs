@@ -280,7 +280,7 @@ impl Write {
             return Err(locking::archived_and_active(Some(true)).into());
         }
         let now = self.shared.clock.now();
-        let dashboard = dashboards::add(self.connection(), project, &new.key, now).await?;
+        let dashboard = dashboards::add(self.connection(), (project, user), &new.key, now).await?;
         let flag = StoredFlag {
             // Read before the deleted flag is removed, so that its id is not reused.
             id: rows::next_id(self.connection()).await?,
@@ -333,6 +333,7 @@ impl Write {
         if after.key != before.key {
             rows::purge_deleted(self.connection(), project, &after.key, id).await?;
             if let Some(dashboard) = after.usage_dashboard {
+                let dashboard = (project, dashboard);
                 dashboards::rename(self.connection(), dashboard, &after.key).await?;
             }
         }

@@ -26,6 +26,9 @@ const SECRET_PREFIX: &str = "phs_";
 /// Digits of a generated secret: 62^43 > 2^256, as many values as a seed has.
 const DIGITS: usize = 43;
 
+/// Characters of a short id.
+const SHORT_CHARS: usize = 8;
+
 /// Shortest and longest token in the settings, in bytes. It is public, but anyone who guesses it
 /// can send events; and one that names the project, such as `shop`, can be guessed.
 const TOKEN_MIN_BYTES: usize = 12;
@@ -66,6 +69,11 @@ impl Seed {
     /// A distinct id for a user: 43 of `0-9A-Za-z`.
     pub(super) fn distinct_id(&self) -> String {
         self.letters("distinct id")
+    }
+
+    /// A short id: 8 of `0-9A-Za-z`.
+    pub fn short_id(&self) -> String {
+        self.letters("short id").chars().take(SHORT_CHARS).collect()
     }
 
     /// A random (version 4) UUID, different for every `purpose`.

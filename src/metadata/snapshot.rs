@@ -26,6 +26,9 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::cohorts;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::documents;
+use crate::metadata::documents::Document;
+use crate::metadata::documents::Kind;
 use crate::metadata::early_access;
 use crate::metadata::early_access::EarlyAccessFeature;
 use crate::metadata::error::MetadataError;
@@ -62,6 +65,8 @@ pub struct Snapshot {
     group_types: HashMap<ProjectId, Arc<[String]>>,
     /// Newest first. A project without features may be absent.
     features: HashMap<ProjectId, Arc<[Arc<EarlyAccessFeature>]>>,
+    /// Actions that are not deleted, newest first. A project without actions may be absent.
+    actions: HashMap<ProjectId, Arc<[Arc<Document>]>>,
     flag_rights: Arc<FlagRights>,
 }
 
@@ -83,6 +88,7 @@ impl PartialEq for Snapshot {
             && self.flag_settings == other.flag_settings
             && self.group_types == other.group_types
             && self.features == other.features
+            && self.actions == other.actions
             && self.flag_rights == other.flag_rights
     }
 }
@@ -164,6 +170,11 @@ impl Snapshot {
         self.features(flag.project).iter().find(|feature| feature.flag == flag.id)
     }
 
+    /// The actions of a project that are not deleted, newest first.
+    pub fn actions(&self, project: ProjectId) -> &[Arc<Document>] {
+        self.actions.get(&project).map_or(&[], |actions| actions)
+    }
+
     /// The settings shared by the flags of a project.
     pub fn flag_settings(&self, project: ProjectId) -> Option<&Arc<FlagSettings>> {
         self.flag_settings.get(&project)
@@ -220,6 +231,10 @@ impl Snapshot {
         }
         for feature in early_access::rows::all(connection).await? {
             snapshot.put_feature(Arc::new(feature));
+        }
+        for (project, actions) in by_project(documents::rows::live(connection, Kind::Action).await?)
+        {
+            snapshot.actions.insert(project, actions.into());
         }
         snapshot.flag_rights = Arc::new(FlagRights::load(connection).await?);
         Ok(snapshot)
@@ -305,6 +320,15 @@ impl Snapshot {
         features.push(feature);
         features.sort_by_key(|feature| Reverse((feature.created_at, feature.id)));
         self.features.insert(project, features.into());
+    }
+
+    /// Adds an action or replaces the one with its id; removes it if it is deleted.
+    pub(super) fn put_action(&mut self, action: Arc<Document>) {
+        let (project, actions) = (action.project, with(self.actions(action.project), action));
+        match actions.is_empty() {
+            true => drop(self.actions.remove(&project)),
+            false => drop(self.actions.insert(project, actions.into())),
+        }
     }
 
     pub(super) fn remove_feature(&mut self, feature: &EarlyAccessFeature) {
@@ -400,6 +424,16 @@ impl Listed for StoredFlag {
 impl Listed for StoredCohort {
     fn place(&self) -> (ProjectId, i64, UnixMicros) {
         (self.project, self.id.0, self.created_at)
+    }
+
+    fn is_deleted(&self) -> bool {
+        self.deleted
+    }
+}
+
+impl Listed for Document {
+    fn place(&self) -> (ProjectId, i64, UnixMicros) {
+        (self.project, self.id, self.created_at)
     }
 
     fn is_deleted(&self) -> bool {

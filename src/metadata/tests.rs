@@ -24,6 +24,7 @@ mod activity;
 mod bootstrap;
 mod cohorts;
 mod definitions;
+mod documents;
 mod early_access;
 mod event_usage;
 mod flag_calls;

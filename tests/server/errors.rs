@@ -173,8 +173,12 @@ fn what_is_not_there_is_not_found() {
 }
 
 /// Endpoints that `Allow` does not list: they always refuse with a text of their own, or are an alias.
-const UNLISTED: [(&str, &str); 4] = [
+const UNLISTED: [(&str, &str); 8] = [
     ("POST", "P/persons/"),
+    ("DELETE", "P/actions/:id/"),
+    ("DELETE", "P/annotations/:id/"),
+    ("DELETE", "P/dashboards/:id/"),
+    ("DELETE", "P/insights/:id/"),
     ("DELETE", "P/cohorts/:id/"),
     ("DELETE", "P/feature_flags/:id/"),
     ("PATCH", "P/rotate_secret_token/"),

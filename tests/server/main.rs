@@ -23,6 +23,7 @@ mod definitions;
 mod deletion;
 mod delta;
 mod differential;
+mod documents;
 mod early_access;
 mod errors;
 mod event_definitions;

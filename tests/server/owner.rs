@@ -111,7 +111,27 @@ impl Owner {
         );
         let feature = json!({"name": format!("lab {secret}"), "stage": "beta"});
         let feature = made("early_access_feature/", feature);
+        let steps = json!([{"event": format!("only of {secret}")}]);
+        let action = made("actions/", json!({"name": secret, "steps": steps}));
+        let insight = made("insights/", json!({"name": secret, "saved": true}));
+        let of_insight = json!({"content": secret, "dashboard_item": insight["id"]});
+        let annotation = made("annotations/", of_insight);
+        let dashboard = made("dashboards/", json!({"name": secret}));
+        let viewed = format!("{base}/insights/{}/viewed/", insight["id"]);
+        assert_eq!(server.post(&viewed, &json!({})).status, 201);
+        for (path, id) in [("actions", &action), ("insights", &insight)] {
+            changed(&format!("{path}/{}/", id["id"]), json!({"description": secret}));
+        }
+        changed(&format!("annotations/{}/", annotation["id"]), json!({"scope": "project"}));
+        changed(&format!("dashboards/{}/", dashboard["id"]), json!({"pinned": true}));
         self.ids = BTreeMap::from([
+            ("actions/:id", text(&action["id"])),
+            ("annotations/:id", text(&annotation["id"])),
+            ("dashboards/:id", text(&dashboard["id"])),
+            ("insights/:id", text(&insight["id"])),
+            ("ACTION", text(&action["id"])),
+            ("INSIGHT", text(&insight["id"])),
+            ("BOARD", text(&dashboard["id"])),
             ("cohorts/:id", cohort.clone()),
             ("early_access_feature/:id", text(&feature["id"])),
             ("event_definitions/:id", definition.clone()),
@@ -141,7 +161,19 @@ impl Owner {
 
     /// `template` with the values of this project.
     pub(crate) fn of_mine(&self, template: &str) -> String {
-        let names = ["SECRET", "PERSON", "NUMBER", "GONE", "COHORT", "FLAG", "ROLE", "DEFINITION"];
+        let names = [
+            "SECRET",
+            "PERSON",
+            "NUMBER",
+            "GONE",
+            "COHORT",
+            "FLAG",
+            "ROLE",
+            "DEFINITION",
+            "ACTION",
+            "INSIGHT",
+            "BOARD",
+        ];
         names.iter().fold(template.to_owned(), |text, name| text.replace(name, &self.ids[name]))
     }
 

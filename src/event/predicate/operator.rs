@@ -1,5 +1,6 @@
 //! Filter operators by their wire names, and how each parses the value of a filter.
 
+use fancy_regex::Regex;
 use fancy_regex::RegexBuilder;
 use semver::VersionReq;
 use serde_json::Value;
@@ -187,11 +188,15 @@ fn contains_any(value: &Value) -> Condition {
 }
 
 fn regex(value: &Value) -> Condition {
-    let built = RegexBuilder::new(&text_of(value)).backtrack_limit(REGEX_BACKTRACK_LIMIT).build();
-    match built {
-        Ok(regex) => Condition::Regex(Box::new(regex)),
-        Err(_) => Condition::Invalid(Invalid::Regex),
+    match compiled(&text_of(value)) {
+        Some(regex) => Condition::Regex(Box::new(regex)),
+        None => Condition::Invalid(Invalid::Regex),
     }
+}
+
+/// A regular expression with bounded backtracking; `None` if the pattern is invalid.
+pub fn compiled(pattern: &str) -> Option<Regex> {
+    RegexBuilder::new(pattern).backtrack_limit(REGEX_BACKTRACK_LIMIT).build().ok()
 }
 
 fn number(relation: Relation, value: &Value) -> Condition {

@@ -178,14 +178,22 @@ fn entity(filter: &Filter) -> Result<Value, Problem> {
         Some(Value::Number(number)) => Some(number.to_string()),
         _ => legacy::text(filter, name),
     };
-    let events = match filter.get("events") {
-        Some(Value::String(text)) => json::read(text.as_bytes()).ok(),
-        other => other.cloned(),
-    };
-    let events = events.as_ref().and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut entities = Vec::new();
+    for kind in ["events", "actions"] {
+        let list = match filter.get(kind) {
+            Some(Value::String(text)) => json::read(text.as_bytes()).ok(),
+            other => other.cloned(),
+        };
+        for mut entity in list.as_ref().and_then(Value::as_array).cloned().unwrap_or_default() {
+            if let Value::Object(fields) = &mut entity {
+                fields.entry("type").or_insert_with(|| json!(kind));
+            }
+            entities.push(entity);
+        }
+    }
     let order = text("entity_order").and_then(|order| order.parse::<u64>().ok());
     let of_order = |entity: &&Value| entity.get("order").and_then(Value::as_u64) == order;
-    if let Some(entity) = order.and_then(|_| events.iter().find(of_order)) {
+    if let Some(entity) = order.and_then(|_| entities.iter().find(of_order)) {
         return Ok(entity.clone());
     }
     let id = match filter.get("entity_id") {
@@ -199,10 +207,15 @@ fn entity(filter: &Filter) -> Result<Value, Problem> {
     let math = text("entity_math").unwrap_or_else(|| "total".to_owned());
     let is = |entity: &&Value| {
         let own = entity.get("math").and_then(Value::as_str).unwrap_or("total");
-        entity.get("id") == Some(&id) && own == math
+        // Ids of actions are numbers, which query strings have as texts.
+        let is_it = match (entity.get("id"), &id) {
+            (Some(Value::Number(number)), Value::String(id)) => number.to_string() == *id,
+            (own, id) => own == Some(id),
+        };
+        is_it && entity.get("type").and_then(Value::as_str) == Some(&kind) && own == math
     };
     let made = || json!({"id": id, "type": kind, "math": math});
-    Ok(events.iter().find(is).cloned().unwrap_or_else(made))
+    Ok(entities.iter().find(is).cloned().unwrap_or_else(made))
 }
 
 /// Adds to each point of a series the address of the persons behind it.

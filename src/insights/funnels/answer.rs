@@ -10,6 +10,7 @@ use crate::insights::ProjectSettings;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::entity::Entity;
+use crate::insights::entity::note_named;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
 use crate::insights::funnels::plan::Context;
@@ -138,7 +139,7 @@ impl Funnels {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
-        engine.note_events_named(owner.project, self.events());
+        note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         match self.shown {
@@ -206,9 +207,11 @@ impl Funnels {
         let none = Times::default();
         let body = |(step, entity): (usize, &Entity)| {
             let times = counts.times.get(step).unwrap_or(&none);
+            let sent = entity.body(step);
+            let of = |name: &str| sent.get(name).cloned().unwrap_or_default();
             let mut body = json!({
-                "action_id": entity.event, "name": entity.name(), "custom_name": entity.custom_name,
-                "order": step, "people": [], "count": counts.of(step), "type": "events",
+                "action_id": of("id"), "name": entity.name(), "custom_name": entity.custom_name,
+                "order": step, "people": [], "count": counts.of(step), "type": of("type"),
                 "average_conversion_time": times.average(),
                 "median_conversion_time": times.median(),
             });

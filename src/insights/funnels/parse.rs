@@ -226,7 +226,10 @@ fn contains(first: &Entity, second: &Entity) -> bool {
         other => other.cloned().into_iter().collect(),
     };
     let filters = list(second);
-    let is_name = first.event.is_none() || first.event == second.event;
+    let is_name = match (first.action, second.action) {
+        (None, None) => first.event.is_none() || first.event == second.event,
+        (one, other) => one == other,
+    };
     is_name && list(first).iter().all(|filter| filters.contains(filter))
 }
 

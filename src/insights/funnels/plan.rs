@@ -99,7 +99,8 @@ impl Funnels {
         let condition = |entity: &Entity| entity.condition(engine, (view, owner.project));
         if self.course.order != Order::Strict {
             let entities = self.steps.iter().chain(&self.exclusions);
-            let any = entities.map(condition).reduce(Expr::or);
+            let any = entities.map(condition).collect::<Result<Vec<_>, _>>()?;
+            let any = any.into_iter().reduce(Expr::or);
             events = events.filter(any.unwrap_or_else(|| lit(false)))?;
         }
         let mut mask = lit(0_u32);
@@ -107,7 +108,7 @@ impl Funnels {
         let exclusions = self.exclusions.iter().zip(&self.course.exclusions);
         let exclusions = exclusions.map(|(entity, exclusion)| (entity, exclusion.mask));
         for (entity, bit) in steps.chain(exclusions) {
-            let own = when(condition(entity), lit(bit)).otherwise(lit(0_u32))?;
+            let own = when(condition(entity)?, lit(bit)).otherwise(lit(0_u32))?;
             mask = bitwise_or(mask, own);
         }
         let mut columns = vec![

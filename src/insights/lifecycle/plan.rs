@@ -12,6 +12,7 @@ use datafusion::prelude::lit;
 use crate::event::schema::promoted_column_name;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::entity::note_named;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::TooManyBuckets;
 use crate::insights::lifecycle::Lifecycle;
@@ -51,7 +52,7 @@ impl Lifecycle {
         (view, owner): (&View, &ProjectSettings),
         intervals: &Buckets,
     ) -> Result<DataFrame, InsightError> {
-        engine.note_events_named(owner.project, self.events());
+        note_named(engine, owner.project, self.entities())?;
         let too_many = |error: TooManyBuckets| NodeError {
             field: "dateRange".to_owned(),
             detail: error.to_string(),
@@ -60,8 +61,8 @@ impl Lifecycle {
         let seen = seen.map_err(too_many)?.whole();
         let unit = self.selection.unit;
         let events = self.selection.events(engine, (view, owner), seen.bounds()).await?;
-        let mut events =
-            events.filter(self.series.entity.condition(engine, (view, owner.project)))?;
+        let of_series = self.series.entity.condition(engine, (view, owner.project))?;
+        let mut events = events.filter(of_series)?;
         if unit == Unit::Persons {
             events = events.filter(ident(promoted_column_name(PROFILE)).is_not_false())?;
         }

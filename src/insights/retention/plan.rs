@@ -12,6 +12,7 @@ use crate::clock::UnixMicros;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::columns::time;
+use crate::insights::entity::note_named;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::TooManyBuckets;
 use crate::insights::node::NodeError;
@@ -49,7 +50,7 @@ impl Retention {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Folded, InsightError> {
-        engine.note_events_named(owner.project, self.events());
+        note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let intervals = self.intervals(engine, (&view, owner)).await?;
         let plan = self.plan(engine, (&view, owner), &intervals).await?;
@@ -107,11 +108,10 @@ impl Retention {
         // Of what was first, all of the past has a say.
         let from = if self.kind == Kind::Recurring { first } else { UnixMicros(i64::MIN) };
         let events = self.selection.events(engine, (view, owner), (from, to)).await?;
-        let target = self.target.condition(engine, (view, owner.project));
-        let returning = self.returning.condition(engine, (view, owner.project));
+        let target = self.target.condition(engine, (view, owner.project))?;
+        let returning = self.returning.condition(engine, (view, owner.project))?;
         let returning = returning.and(col("timestamp").gt_eq(time(first)));
-        let named = self.target.event.as_deref().map(|event| col("event").eq(lit(event)));
-        let named = named.unwrap_or_else(|| lit(true));
+        let named = self.target.is_named(engine, (view, owner.project))?;
         let bit = |is: &Expr, bit: u32| cast(is.clone(), DataType::UInt32) * lit(bit);
         let bits = bit(&target, TARGET) + bit(&returning, RETURNING);
         let (bits, at, matter) = match self.kind {

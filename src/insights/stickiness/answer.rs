@@ -9,6 +9,7 @@ use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::compare::Compare;
 use crate::insights::compare::PERIODS;
+use crate::insights::entity::note_named;
 use crate::insights::node::NodeError;
 use crate::insights::stickiness::Counted;
 use crate::insights::stickiness::Stickiness;
@@ -33,7 +34,7 @@ impl Stickiness {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        engine.note_events_named(owner.project, self.events());
+        note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
         let mut numbers = 0_usize;

@@ -55,7 +55,7 @@ impl Stickiness {
         intervals: &Buckets,
     ) -> Result<DataFrame, InsightError> {
         let events = self.selection.events(engine, (view, owner), intervals.bounds()).await?;
-        let events = events.filter(series.entity.condition(engine, (view, owner.project)))?;
+        let events = events.filter(series.entity.condition(engine, (view, owner.project))?)?;
         Ok(events.select(vec![
             unit.actor().alias(ACTOR),
             cast(intervals.expression(), DataType::Int64).alias(AT),

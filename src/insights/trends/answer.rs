@@ -24,6 +24,8 @@ use crate::insights::columns::texts;
 use crate::insights::compare::Compare;
 use crate::insights::compare::PERIODS;
 use crate::insights::date_range::DateRange;
+use crate::insights::entity::Entity;
+use crate::insights::entity::note_named;
 use crate::insights::formula::Formula;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Interval;
@@ -72,7 +74,7 @@ impl Trends {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        engine.note_events_named(owner.project, self.events());
+        note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let mut shown = Vec::new();
         let mut periods = Vec::new();
@@ -105,9 +107,9 @@ impl Trends {
         Ok(shown)
     }
 
-    /// The names of the events that it is about.
-    pub fn events(&self) -> impl Iterator<Item = &str> {
-        self.series.iter().filter_map(|series| series.entity.event.as_deref())
+    /// The events that it is about.
+    pub fn entities(&self) -> impl Iterator<Item = &Entity> {
+        self.series.iter().map(|series| &series.entity)
     }
 
     /// Refuses what has too long an answer.

@@ -34,6 +34,7 @@ use datafusion::prelude::lit;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::insights::InsightError;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
@@ -90,7 +91,7 @@ pub(super) enum Shape {
 
 impl SeriesPlan<'_> {
     /// Rows of bucket, breakdown and value: no row where nothing counts.
-    pub(super) async fn values(self) -> Result<DataFrame, QueryError> {
+    pub(super) async fn values(self) -> Result<DataFrame, InsightError> {
         match &self.series.math {
             Math::ActiveIn(days) => return self.active(*days).await,
             Math::First { matching } => return self.first_times(*matching).await,
@@ -98,17 +99,22 @@ impl SeriesPlan<'_> {
         }
         let events = self.in_buckets(self.events(self.buckets.bounds()).await?)?;
         let events = self.with_breakdown(events).await?;
-        self.counted(events)
+        Ok(self.counted(events)?)
     }
 
     /// The events of the series within bounds, both included.
     pub(super) async fn events(
         self,
         (from, to): (UnixMicros, UnixMicros),
-    ) -> Result<DataFrame, QueryError> {
+    ) -> Result<DataFrame, InsightError> {
         let events = self.view.table("events").await?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
-        self.with_filters(self.series.entity.of_name(events)?)
+        Ok(self.with_filters(self.of_name(events)?)?)
+    }
+
+    /// Those of `events` that are of the series, whatever its filters are.
+    fn of_name(self, events: DataFrame) -> Result<DataFrame, InsightError> {
+        self.series.entity.named_events(events, self.engine, (self.view, self.project))
     }
 
     /// Those of `events` that match all filters.
@@ -206,14 +212,14 @@ impl SeriesPlan<'_> {
     }
 
     /// Persons who were active in the `days` up to each bucket.
-    async fn active(self, days: u32) -> Result<DataFrame, QueryError> {
+    async fn active(self, days: u32) -> Result<DataFrame, InsightError> {
         let window = match self.shape {
             Shape::Total => None,
             _ => self.window(days)?,
         };
         let Some(window) = window else {
             let events = self.events(self.active_bounds(days, None)?).await?;
-            return self.counted(self.with_breakdown(self.in_buckets(events)?).await?);
+            return Ok(self.counted(self.with_breakdown(self.in_buckets(events)?).await?)?);
         };
         let events = self.events(window.steps.bounds()).await?;
         let events = events.with_column("step", window.steps.expression())?;
@@ -222,7 +228,7 @@ impl SeriesPlan<'_> {
         let active = events.aggregate(keys, Vec::new())?;
         let active = active.with_column(BUCKET, buckets_with(window, ident("step")))?;
         let active = active.unnest_columns(&[BUCKET])?;
-        self.counted(active.filter(ident(BUCKET).is_not_null())?)
+        Ok(self.counted(active.filter(ident(BUCKET).is_not_null())?)?)
     }
 
     fn window(self, days: u32) -> Result<Option<Window>, QueryError> {
@@ -252,17 +258,19 @@ impl SeriesPlan<'_> {
 
     /// Persons whose first event ever is in a bucket: of those that match, or of all of the name where it must
     /// match, too.
-    async fn first_times(self, is_of_matching: bool) -> Result<DataFrame, QueryError> {
+    async fn first_times(self, is_of_matching: bool) -> Result<DataFrame, InsightError> {
         let events = self.first_events(is_of_matching).await?;
-        self.counted(self.in_buckets(events)?)
+        Ok(self.counted(self.in_buckets(events)?)?)
     }
 
     /// A row for each such person, with the time of the event and its value of the breakdown.
-    pub(super) async fn first_events(self, is_of_matching: bool) -> Result<DataFrame, QueryError> {
+    pub(super) async fn first_events(
+        self,
+        is_of_matching: bool,
+    ) -> Result<DataFrame, InsightError> {
         let (from, to) = self.buckets.bounds();
         let events = self.view.table("events").await?;
-        let events =
-            self.series.entity.of_name(events.filter(col("timestamp").lt_eq(time(to)))?)?;
+        let events = self.of_name(events.filter(col("timestamp").lt_eq(time(to)))?)?;
         let holds = self.conditions().into_iter().reduce(Expr::and).unwrap_or(lit(true));
         let events = match is_of_matching {
             true => events.filter(holds)?.with_column("holds", lit(true))?,

@@ -2,10 +2,16 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::UserId;
+use crate::metadata::dashboards::ENRICHED;
 use crate::metadata::dashboards::add;
+use crate::metadata::dashboards::set;
+use crate::metadata::documents::Kind;
+use crate::metadata::documents::rows;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags;
 use crate::metadata::flags::FlagId;
@@ -33,7 +39,8 @@ impl Metadata {
         if flag.usage_dashboard.is_some() {
             return Ok(Arc::new(flag));
         }
-        let dashboard = add(write.connection(), project, &flag.key, self.now()).await?;
+        let place = (project, user);
+        let dashboard = add(write.connection(), place, &flag.key, self.now()).await?;
         let patch = FlagPatch { usage_dashboard: Some(Some(dashboard)), ..FlagPatch::default() };
         Ok(write.update_flag(user, flag, patch).await?.after)
     }
@@ -58,17 +65,17 @@ impl Metadata {
         let refused = |detail: &str| MetadataError::Rejected(Violation::general(detail));
         let missing = || refused("Usage dashboard not found");
         let dashboard = flag.usage_dashboard.ok_or_else(missing)?;
-        let select = "SELECT is_enriched FROM usage_dashboards WHERE id = $1";
-        let enriched: Option<bool> =
-            sqlx::query_scalar(select).bind(dashboard).fetch_optional(write.connection()).await?;
-        if enriched.ok_or_else(missing)? {
+        let which = (project, Kind::Dashboard);
+        let found = rows::by_id(write.connection(), which, dashboard).await?;
+        let found = found.filter(|found| !found.deleted).ok_or_else(missing)?;
+        if found.is(ENRICHED) {
             return Err(refused("Usage dashboard already has enriched data"));
         }
         if flag.plain.has_enriched_analytics != Some(true) {
             return Err(refused("No enriched analytics available for this feature flag"));
         }
-        let update = "UPDATE usage_dashboards SET is_enriched = TRUE WHERE id = $1";
-        sqlx::query(update).bind(dashboard).execute(write.connection()).await?;
+        let enriched = (ENRICHED, Value::Bool(true));
+        set(write.connection(), (project, dashboard), enriched).await?;
         write.commit_unseen().await
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn purge_deleted(
         "DELETE FROM flag_role_access WHERE flag_id IN
          (SELECT id FROM feature_flags
           WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
-        "DELETE FROM usage_dashboards WHERE id IN
+        "DELETE FROM documents WHERE kind = 'dashboard' AND project_id = $1 AND id IN
          (SELECT usage_dashboard FROM feature_flags
           WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
         "DELETE FROM feature_flags WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3",

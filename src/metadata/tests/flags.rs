@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::metadata::documents::Kind::Dashboard;
 use crate::metadata::flags::plain::PlainFields;
 use crate::metadata::flags::plain::PlainPatch;
 
@@ -353,9 +354,9 @@ async fn the_dashboard_of_a_flag_has_its_key_in_its_name() {
     let bench = Bench::started().await;
     let flag = bench.create("old").await;
     let name = async || -> String {
-        let select = sqlx::query_scalar("SELECT name FROM usage_dashboards WHERE id = $1");
-        let select = select.bind(flag.usage_dashboard);
-        select.fetch_one(bench.metadata.shared.db.readers()).await.expect("a dashboard")
+        let id = flag.usage_dashboard.expect("a dashboard");
+        let found = bench.metadata.document(PROJECT, Dashboard, id).await;
+        found.expect("a dashboard").text("name").to_owned()
     };
     assert_eq!(name().await, "Generated Dashboard: old Usage");
     bench.update(flag.id, set_key("new")).await;
@@ -369,7 +370,7 @@ async fn a_purged_flag_leaves_no_dashboard() {
     let gone = bench.create("a").await;
     bench.update(gone.id, set_deleted(true)).await;
     let next = bench.create("a").await;
-    let select = sqlx::query_scalar("SELECT id FROM usage_dashboards");
+    let select = sqlx::query_scalar("SELECT id FROM documents");
     let left: Vec<i64> = select.fetch_all(bench.metadata.shared.db.readers()).await.expect("read");
     assert_eq!(left.into_iter().map(Some).collect::<Vec<_>>(), [next.usage_dashboard]);
 }

@@ -219,3 +219,35 @@ async fn flags_of_older_schemas_are_kept() {
     let body: String = select.fetch_one(metadata.shared.db.readers()).await.expect("a body");
     assert_eq!(body, "{}");
 }
+
+/// Documents came with a table of their own, where dashboards of flags are now, too.
+#[tokio::test]
+async fn older_databases_get_room_for_documents() {
+    let (_directory, path) = of_before(
+        110,
+        &["INSERT INTO users (id, organization, uuid, distinct_id, first_name, email,
+             is_email_verified, created_at)
+             VALUES (1, '00000000-0000-0000-0000-000000000009',
+             '00000000-0000-0000-0000-000000000001', 'd', 'n', 'e', TRUE, 0)",
+            "INSERT INTO usage_dashboards VALUES (3, 1, 'Generated Dashboard: a-b_1 Usage', FALSE, 5),
+             (4, 1, 'Generated Dashboard: b Usage', TRUE, 6)",
+        ],
+    )
+    .await;
+    let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
+    let dashboard = async |id| {
+        let kind = crate::metadata::documents::Kind::Dashboard;
+        metadata.document(PROJECT, kind, id).await.expect("a dashboard")
+    };
+    let (plain, enriched) = (dashboard(3).await, dashboard(4).await);
+    assert_eq!(plain.text("name"), "Generated Dashboard: a-b_1 Usage");
+    assert_eq!((plain.created_at, plain.is("is_enriched")), (UnixMicros(5), false));
+    assert!(enriched.is("is_enriched"));
+    assert_eq!(metadata.snapshot().actions(PROJECT).len(), 0);
+    let kind = crate::metadata::documents::Kind::Action;
+    let fields = serde_json::Map::from_iter([("name".to_owned(), json!("a"))]);
+    let made = metadata.create_document((PROJECT, USER), kind, fields).await.expect("one");
+    metadata.close().await;
+    let again = Metadata::open(&path, Clock::test(START)).await.expect("open again");
+    assert_eq!(again.snapshot().actions(PROJECT), [made]);
+}

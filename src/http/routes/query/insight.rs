@@ -122,7 +122,7 @@ pub(super) async fn answer(
     if refresh.takes_kept()
         && let Some(answer) = app.answers.get(&key, &app.engine, settings.project)
     {
-        insight.note(&app.engine, &settings);
+        insight.note(&app.engine, &settings).map_err(|error| invalid(&error))?;
         return Ok(Response::json(StatusCode::OK, &AnswerBody::new(key, &answer, &settings, true)));
     }
     if refresh == Refresh::ForceCache {

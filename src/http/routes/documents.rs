@@ -1,0 +1,189 @@
+//! What users save beside events: actions, insights, annotations and dashboards. One set of functions for all of
+//! them: list, create, retrieve, change; `form` says which fields each kind has, `body` what clients get. A document is
+//! deleted by setting `deleted`; DELETE is refused, as for cohorts.
+
+mod body;
+mod form;
+mod question;
+mod tiles;
+
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::activity;
+use crate::http::routes::feature_flags;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
+use crate::metadata::documents::Kind;
+use crate::metadata::error::MetadataError;
+
+/// Most documents of a page, each of which may be as long as `FIELDS_MAX_BYTES`.
+const LIMIT_MAX: usize = 500;
+
+/// Insights in the list of those that the caller looked at last (PostHog's figure).
+const LAST_VIEWED_MAX: usize = 5;
+
+/// `GET`: documents that are not deleted, newest first; see `question` for the parameters.
+pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let project = asker.project.id;
+    let question = question::Question::of(&request, &asker)?;
+    let mut page = Page::of(&request);
+    page.limit = page.limit.min(LIMIT_MAX);
+    let mut found = Vec::new();
+    let visit =
+        |document| found.extend(question.place_of(&document).map(|place| (place, document.id)));
+    app.metadata.visit_documents(project, kind, visit).await.map_err(problem)?;
+    question.sort(&mut found);
+    let mut bodies = Vec::new();
+    for (_, id) in found.iter().skip(page.offset).take(page.limit) {
+        let document = app.metadata.document(project, kind, *id).await.map_err(problem)?;
+        bodies.push(body::body(&document, &app.metadata.snapshot(), &asker.project));
+    }
+    let public_url = app.config.http.public_url.as_deref();
+    let envelope = page.envelope(&request, public_url, found.len(), bodies);
+    Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// `POST`.
+pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let place = (asker.project.id, asker.user.id);
+    let mut sent = Fields::read(request).await?;
+    let mut fields = form::read(&mut sent, kind, true)?;
+    check_references(app, asker.project.id, kind, &mut fields).await?;
+    if kind == Kind::Insight {
+        fields.insert("short_id".to_owned(), Value::from(auth::seed().short_id()));
+    }
+    let metadata = app.metadata.clone();
+    let write = async move { metadata.create_document(place, kind, fields).await };
+    let document = store::write(app, "create-document", write).await?;
+    let body = tiles::whole(app, &document, &asker.project).await?;
+    Ok(Response::json(StatusCode::CREATED, &body))
+}
+
+/// `GET :id/`, also for a deleted document.
+pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
+    let project = &call.asker.project;
+    let id = id(call.id())?;
+    let document = app.metadata.document(project.id, kind, id).await.map_err(problem)?;
+    let body = tiles::whole(app, &document, project).await?;
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores.
+pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
+    let id = id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let place = (asker.project.id, asker.user.id);
+    // 404 for an unknown document precedes 400 for a bad body.
+    app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+    let mut sent = Fields::read(request).await?;
+    let deleted = sent.boolean("deleted")?;
+    let mut fields = form::read(&mut sent, kind, false)?;
+    check_references(app, asker.project.id, kind, &mut fields).await?;
+    let metadata = app.metadata.clone();
+    let write = async move { metadata.update_document(place, (kind, id), (fields, deleted)).await };
+    let document = store::write(app, "update-document", write).await?;
+    let body = tiles::whole(app, &document, &asker.project).await?;
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `DELETE :id/`: refused, as for flags.
+pub async fn delete(app: &App, call: Call<Principal>, _kind: Kind) -> Result<Response, Problem> {
+    feature_flags::delete(app, call).await
+}
+
+/// `GET :id/activity/`; without an id, of all documents of the kind.
+pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
+    if !call.parameters.is_empty() {
+        let (project, id) = (call.asker.project.id, id(call.id())?);
+        app.metadata.document(project, kind, id).await.map_err(problem)?;
+    }
+    activity::of_scope(app, call, kind.scope()).await
+}
+
+/// `POST :id/viewed/`: notes that the caller looked at the document.
+pub async fn viewed(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
+    let (place, id) = ((call.asker.project.id, call.asker.user.id), id(call.id())?);
+    let metadata = app.metadata.clone();
+    let write = async move { metadata.view_document(place, kind, id).await };
+    store::write(app, "view-document", write).await?;
+    Ok(Response::empty(StatusCode::CREATED))
+}
+
+/// `GET my_last_viewed/`: what the caller looked at last, without what was deleted since.
+pub async fn my_last_viewed(
+    app: &App,
+    call: Call<Principal>,
+    kind: Kind,
+) -> Result<Response, Problem> {
+    let asker = call.asker;
+    let place = (asker.project.id, asker.user.id);
+    let viewed = app.metadata.viewed_documents(place, kind).await.map_err(problem)?;
+    let mut bodies: Vec<Value> = Vec::new();
+    for (id, at) in viewed {
+        if bodies.len() == LAST_VIEWED_MAX {
+            break;
+        }
+        let document = match app.metadata.document(asker.project.id, kind, id).await {
+            Ok(document) if !document.deleted => document,
+            Ok(_) | Err(MetadataError::NotFound(_)) => continue,
+            Err(error) => return Err(problem(error)),
+        };
+        let mut body = body::body(&document, &app.metadata.snapshot(), &asker.project);
+        if let Value::Object(fields) = &mut body {
+            fields.insert("last_viewed_at".to_owned(), json!(at.to_rfc3339()));
+        }
+        bodies.push(body);
+    }
+    Ok(Response::json(StatusCode::OK, &bodies))
+}
+
+/// Checks that the documents exist whose ids stand in fields. The short id of an insight is immutable, and kept with an
+/// annotation of it.
+async fn check_references(
+    app: &App,
+    project: ProjectId,
+    kind: Kind,
+    fields: &mut Map<String, Value>,
+) -> Result<(), Problem> {
+    let mut short_ids = Vec::new();
+    for (name, of) in form::references(kind) {
+        let Some(value) = fields.get(name) else { continue };
+        let mut short_id = Value::Null;
+        for id in form::ids(value) {
+            match app.metadata.document(project, of, id).await {
+                Ok(document) if !document.deleted => {
+                    short_id = document.fields.get("short_id").cloned().unwrap_or_default();
+                }
+                Ok(_) | Err(MetadataError::NotFound(_)) => {
+                    let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+                    return Err(refused(name, "does_not_exist", detail));
+                }
+                Err(error) => return Err(problem(error)),
+            }
+        }
+        if kind == Kind::Annotation && of == Kind::Insight {
+            short_ids.push(("insight_short_id".to_owned(), short_id));
+        }
+    }
+    fields.extend(short_ids);
+    Ok(())
+}
+
+fn id(text: &str) -> Result<i64, Problem> {
+    text.parse().map_err(|_| Problem::not_found("Not found."))
+}

@@ -1,0 +1,345 @@
+//! The fields of documents in requests: [`read`]. Each kind has a table of them.
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::insights::action::Action;
+use crate::metadata::documents::Kind;
+
+/// The name of a field, and what it takes.
+type Field = (&'static str, Form);
+
+/// What a field takes, and which value it has without one.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// A text of so many characters at most; an empty one.
+    Text(usize),
+    /// The same, which may be null; null.
+    NullableText(usize),
+    /// True or false; false.
+    Truth,
+    /// Texts; none.
+    Tags,
+    /// An integer; null.
+    Integer,
+    /// A point in time; null.
+    Time,
+    /// A JSON object; an empty one.
+    Object,
+    /// A JSON object; null.
+    NullableObject,
+    /// One of these texts; the first one.
+    Choice(&'static [&'static str]),
+    /// The id of a document of this kind; null.
+    One(Kind),
+    /// The ids of documents of this kind; none.
+    Many(Kind),
+    /// The steps of an action; none.
+    Steps,
+    /// The tiles of a dashboard; none.
+    Tiles,
+}
+
+const ACTION: &[Field] = &[
+    ("name", Form::NullableText(400)),
+    ("description", Form::Text(8192)),
+    ("tags", Form::Tags),
+    ("post_to_slack", Form::Truth),
+    ("slack_message_format", Form::Text(1200)),
+    ("steps", Form::Steps),
+    ("pinned_at", Form::Time),
+];
+
+const INSIGHT: &[Field] = &[
+    ("name", Form::NullableText(400)),
+    ("derived_name", Form::NullableText(400)),
+    ("description", Form::NullableText(400)),
+    ("query", Form::NullableObject),
+    ("filters", Form::Object),
+    ("order", Form::Integer),
+    ("dashboards", Form::Many(Kind::Dashboard)),
+    ("favorited", Form::Truth),
+    ("saved", Form::Truth),
+    ("tags", Form::Tags),
+];
+
+const ANNOTATION: &[Field] = &[
+    ("content", Form::NullableText(8192)),
+    ("date_marker", Form::Time),
+    ("creation_type", Form::Choice(&["USR", "GIT"])),
+    ("dashboard_item", Form::One(Kind::Insight)),
+    ("dashboard_id", Form::One(Kind::Dashboard)),
+    ("scope", Form::Choice(&["dashboard_item", "dashboard", "project", "organization"])),
+];
+
+const DASHBOARD: &[Field] = &[
+    ("name", Form::NullableText(400)),
+    ("description", Form::Text(8192)),
+    ("pinned", Form::Truth),
+    ("filters", Form::Object),
+    ("tags", Form::Tags),
+    ("tiles", Form::Tiles),
+];
+
+/// Most tiles of a dashboard.
+const TILES_MAX: usize = 300;
+
+/// Longest text of a tile, in characters.
+const TILE_TEXT_MAX_CHARS: usize = 4000;
+
+/// What a step of an action has, in answers always all of it.
+const STEP: [&str; 11] = [
+    "event",
+    "properties",
+    "selector",
+    "tag_name",
+    "text",
+    "text_matching",
+    "href",
+    "href_matching",
+    "url",
+    "url_matching",
+    "name",
+];
+
+fn table(kind: Kind) -> &'static [Field] {
+    match kind {
+        Kind::Action => ACTION,
+        Kind::Insight => INSIGHT,
+        Kind::Annotation => ANNOTATION,
+        Kind::Dashboard => DASHBOARD,
+    }
+}
+
+/// The fields of a kind, with the values that they have without any.
+pub(super) fn defaults(kind: Kind) -> impl Iterator<Item = (&'static str, Value)> {
+    table(kind).iter().map(|(name, form)| (*name, form.default()))
+}
+
+/// The fields of a kind that name other documents.
+pub(super) fn references(kind: Kind) -> impl Iterator<Item = (&'static str, Kind)> {
+    table(kind).iter().filter_map(|(name, form)| match form {
+        Form::One(of) | Form::Many(of) => Some((*name, *of)),
+        Form::Tiles => Some((*name, Kind::Insight)),
+        _ => None,
+    })
+}
+
+/// The ids of other documents in such a field.
+pub(super) fn ids(value: &Value) -> Vec<i64> {
+    match value {
+        Value::Array(items) => items.iter().filter_map(id).collect(),
+        one => Vec::from_iter(one.as_i64()),
+    }
+}
+
+fn id(item: &Value) -> Option<i64> {
+    item.get("insight").unwrap_or(item).as_i64()
+}
+
+/// Reads the fields that were sent; of a new document all.
+pub(super) fn read(
+    sent: &mut Fields,
+    kind: Kind,
+    is_new: bool,
+) -> Result<Map<String, Value>, Problem> {
+    let mut fields = Map::new();
+    for (name, form) in table(kind) {
+        let value = form.read(sent, name)?;
+        let value = value.or_else(|| is_new.then(|| form.default()));
+        fields.extend(value.map(|value| ((*name).to_owned(), value)));
+    }
+    Ok(fields)
+}
+
+impl Form {
+    fn default(self) -> Value {
+        match self {
+            Self::Text(_) => json!(""),
+            Self::Truth => json!(false),
+            Self::Tags | Self::Many(_) | Self::Steps | Self::Tiles => json!([]),
+            Self::Object => json!({}),
+            Self::Choice(choices) => choices.first().copied().into(),
+            Self::NullableText(_)
+            | Self::Integer
+            | Self::Time
+            | Self::NullableObject
+            | Self::One(_) => Value::Null,
+        }
+    }
+
+    /// The value of a field; `None` if it was not sent.
+    fn read(self, sent: &mut Fields, name: &'static str) -> Result<Option<Value>, Problem> {
+        Ok(match self {
+            Self::Text(most) => sent.text(name)?.map(|text| short(name, text, most)).transpose()?,
+            Self::NullableText(most) => {
+                let text = sent.nullable_text(name)?;
+                let read = |text: Option<String>| match text {
+                    Some(text) => short(name, text, most),
+                    None => Ok(Value::Null),
+                };
+                text.map(read).transpose()?
+            }
+            Self::Truth => sent.boolean(name)?.map(Value::from),
+            Self::Tags => sent.texts(name)?.map(Value::from),
+            Self::Integer | Self::One(_) => sent.nullable_integer(name)?.map(Value::from),
+            Self::Time => match sent.peek(name) {
+                Some(Value::Null) => sent.nullable_value(name).map(|_| Value::Null),
+                _ => sent.time(name)?.map(|time| Value::from(time.to_rfc3339())),
+            },
+            Self::Object => sent.object(name)?.map(Value::Object),
+            Self::NullableObject => match sent.peek(name) {
+                Some(Value::Null) => sent.nullable_value(name).map(|_| Value::Null),
+                _ => sent.object(name)?.map(Value::Object),
+            },
+            Self::Choice(choices) => match sent.nullable_choice(name, choices)? {
+                None => None,
+                Some(Some(choice)) => Some(Value::from(choice)),
+                Some(None) => return Err(refused(name, "null", "This field may not be null.")),
+            },
+            Self::Many(_) => sent.ids(name)?.map(Value::from),
+            Self::Tiles => sent.value(name)?.map(|tiles| checked_tiles(&tiles)).transpose()?,
+            Self::Steps => {
+                sent.value(name)?.map(|steps| checked_steps(name, &steps)).transpose()?
+            }
+        })
+    }
+}
+
+fn short(name: &'static str, text: String, chars_max: usize) -> Result<Value, Problem> {
+    if text.chars().count() > chars_max {
+        let detail = format!("Ensure this field has no more than {chars_max} characters.");
+        return Err(refused(name, "max_length", detail));
+    }
+    Ok(Value::String(text))
+}
+
+/// The steps of an action, if they can be matched.
+fn checked_steps(name: &'static str, steps: &Value) -> Result<Value, Problem> {
+    Action::parse(steps, name)
+        .map_err(|error| refused(error.field.replace('.', "__"), "invalid_input", error.detail))?;
+    let whole = |step: &Value| {
+        let part = |name: &str| (name.to_owned(), step.get(name).cloned().unwrap_or_default());
+        Value::Object(STEP.into_iter().map(part).collect())
+    };
+    Ok(steps.as_array().map(|steps| steps.iter().map(whole).collect()).unwrap_or_default())
+}
+
+/// The tiles of a dashboard: each an insight, by its id or with it, or a text.
+fn checked_tiles(tiles: &Value) -> Result<Value, Problem> {
+    let Value::Array(list) = tiles else {
+        return Err(refused("tiles", "not_a_list", "Expected a list of tiles."));
+    };
+    if list.len() > TILES_MAX {
+        let detail = format!("A dashboard has at most {TILES_MAX} tiles.");
+        return Err(refused("tiles", "max_length", detail));
+    }
+    let numbered = list.iter().enumerate();
+    numbered.map(|(number, tile)| checked_tile(number, tile)).collect()
+}
+
+fn checked_tile(number: usize, tile: &Value) -> Result<Value, Problem> {
+    let wrong =
+        |detail: &str| Err(refused(format!("tiles__{number}"), "invalid_input", detail.to_owned()));
+    let part = |name: &str| tile.get(name).filter(|part| !part.is_null());
+    let insight = part("insight").map(|insight| insight.get("id").unwrap_or(insight).as_i64());
+    let text = part("text").map(|text| text.get("body").and_then(Value::as_str));
+    let (insight, text) = match (insight, text) {
+        (Some(Some(id)), None) => (json!(id), Value::Null),
+        (None, Some(Some(body))) if body.chars().count() <= TILE_TEXT_MAX_CHARS => {
+            (Value::Null, json!({"body": body}))
+        }
+        (None, Some(Some(_))) => {
+            return wrong(&format!("A text has at most {TILE_TEXT_MAX_CHARS} characters."));
+        }
+        _ => return wrong("A tile has either an insight with its id, or a text with its body."),
+    };
+    if part("layouts").is_some_and(|layouts| !layouts.is_object()) {
+        return wrong("The layouts of a tile are an object.");
+    }
+    if part("color").is_some_and(|color| !color.is_string()) {
+        return wrong("The color of a tile is a text.");
+    }
+    Ok(json!({
+        "insight": insight, "text": text, "color": part("color"),
+        "layouts": part("layouts").unwrap_or(&json!({})),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::defaults;
+    use super::read;
+    use crate::http::fields::Fields;
+    use crate::metadata::documents::Kind;
+
+    fn fields(value: &Value) -> Fields {
+        Fields::parse("application/json", value.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn new_documents_have_all_fields_and_changes_those_that_were_sent() {
+        for kind in [Kind::Action, Kind::Insight, Kind::Annotation, Kind::Dashboard] {
+            let made = read(&mut fields(&json!({})), kind, true).unwrap();
+            assert_eq!(
+                made,
+                defaults(kind).map(|(name, value)| (name.to_owned(), value)).collect()
+            );
+            let changed = read(&mut fields(&json!({"unknown": 1})), kind, false).unwrap();
+            assert_eq!(changed.len(), 0);
+        }
+        let sent = json!({
+            "name": " a ", "steps": [{"event": "x", "odd": 1}], "pinned_at": "2026-01-02T03:04:05Z",
+        });
+        let read = read(&mut fields(&sent), Kind::Action, false).unwrap();
+        assert_eq!((read.len(), &read["name"]), (3, &json!("a")));
+        assert_eq!(read["pinned_at"], "2026-01-02T03:04:05.000000Z");
+        assert_eq!(read["steps"][0]["event"], "x");
+        assert_eq!(
+            (read["steps"][0].get("url"), read["steps"][0].get("odd")),
+            (Some(&Value::Null), None)
+        );
+    }
+
+    #[test]
+    fn wrong_values_are_refused_by_their_field() {
+        let long = "x".repeat(401);
+        for (kind, sent, field) in [
+            (Kind::Action, json!({"name": long}), "name"),
+            (Kind::Action, json!({"description": null}), "description"),
+            (Kind::Action, json!({"steps": {}}), "steps"),
+            (
+                Kind::Action,
+                json!({"steps": [{"url": "(", "url_matching": "regex"}]}),
+                "steps__0__url",
+            ),
+            (Kind::Action, json!({"pinned_at": "soon"}), "pinned_at"),
+            (Kind::Insight, json!({"query": []}), "query"),
+            (Kind::Insight, json!({"filters": null}), "filters"),
+            (Kind::Insight, json!({"dashboards": ["x"]}), "dashboards"),
+            (Kind::Insight, json!({"saved": "perhaps"}), "saved"),
+            (Kind::Dashboard, json!({"tiles": {}}), "tiles"),
+            (Kind::Dashboard, json!({"tiles": [{"insight": 1}, {}]}), "tiles__1"),
+            (Kind::Dashboard, json!({"tiles": [{"insight": "x"}]}), "tiles__0"),
+            (
+                Kind::Dashboard,
+                json!({"tiles": [{"text": {"body": "x"}, "layouts": 1}]}),
+                "tiles__0",
+            ),
+            (Kind::Annotation, json!({"scope": "world"}), "scope"),
+            (Kind::Annotation, json!({"scope": null}), "scope"),
+            (Kind::Annotation, json!({"dashboard_item": "x"}), "dashboard_item"),
+        ] {
+            let problem = read(&mut fields(&sent), kind, false).unwrap_err();
+            let shown = format!("{problem:?}");
+            assert!(shown.contains(&format!("\"{field}\"")), "{sent}: {shown}");
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Actions: events that have in common what people did. [`Action`] is read from the steps that users save; an event is of
+//! it if it matches any of them, and a step if it has all that the step names: the event's name, the address of the
+//! page, properties, and what the elements of the page have.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::AsArray;
+use arrow::array::BooleanArray;
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+use fancy_regex::Regex;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::event::elements::Element;
+use crate::event::elements::elements;
+use crate::event::elements::selector::Selector;
+use crate::event::id::ProjectId;
+use crate::event::predicate::operator;
+use crate::insights::filters::Filters;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::query::condition;
+use crate::query::engine::Engine;
+use crate::query::view::View;
+
+/// Most steps of an action. Each one is a condition on every event.
+pub const STEPS_MAX: usize = 50;
+
+/// Longest text of a step, in characters.
+const TEXT_MAX_CHARS: usize = 1000;
+
+/// The column of events that says which elements they are about.
+const ELEMENTS: &str = "elements_chain";
+
+/// Names of the ways in which a text is compared.
+const MATCHINGS: [&str; 3] = ["contains", "regex", "exact"];
+
+/// The steps of an action.
+#[derive(Clone, Debug)]
+pub struct Action {
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug)]
+struct Step {
+    event: Option<String>,
+    /// Its properties and the address of the page.
+    filters: Filters,
+    parts: Arc<Parts>,
+}
+
+/// What elements must have, each one of them.
+#[derive(Debug, Default)]
+struct Parts {
+    tag: Option<String>,
+    selector: Option<Selector>,
+    text: Option<Regex>,
+    href: Option<Regex>,
+}
+
+impl Action {
+    /// Reads a list of steps that stands in the request at `path`.
+    ///
+    /// # Errors
+    ///
+    /// A step is malformed or cannot be matched, or there are too many.
+    pub fn parse(steps: &Value, path: &str) -> Result<Self, NodeError> {
+        let refused = |detail: String| Err(NodeError { field: path.to_owned(), detail });
+        let Value::Array(list) = steps else {
+            return refused("Expected a list of steps.".to_owned());
+        };
+        if list.len() > STEPS_MAX {
+            return refused(format!("An action has at most {STEPS_MAX} steps."));
+        }
+        let numbered = list.iter().enumerate();
+        let steps = numbered.map(|(number, step)| Step::parse(step, &format!("{path}.{number}")));
+        Ok(Self { steps: steps.collect::<Result<_, _>>()? })
+    }
+
+    /// The action of the project with this id, which stands in the request at `field`.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it was deleted.
+    pub fn find(
+        engine: &Engine,
+        project: ProjectId,
+        (id, field): (i64, &str),
+    ) -> Result<Self, NodeError> {
+        let snapshot = engine.metadata().snapshot();
+        let found = snapshot.actions(project).iter().find(|action| action.id == id);
+        let Some(steps) = found.and_then(|action| action.fields.get("steps")) else {
+            let detail = format!("There is no action with the id {id}.");
+            return Err(NodeError { field: field.to_owned(), detail });
+        };
+        Self::parse(steps, field)
+    }
+
+    /// The names of events that its steps have.
+    pub fn events(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| step.event.as_deref())
+    }
+
+    /// The condition that an event is of it: true or false.
+    pub fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
+        let steps = self.steps.iter().map(|step| step.condition(engine, (view, project)));
+        steps.reduce(Expr::or).unwrap_or_else(|| lit(false))
+    }
+}
+
+impl Step {
+    fn parse(value: &Value, path: &str) -> Result<Self, NodeError> {
+        if !value.is_object() {
+            let detail = "Expected an object.".to_owned();
+            return Err(NodeError { field: path.to_owned(), detail });
+        }
+        let node = Node::new(Some(value), path)?;
+        for name in ["event", "url", "text", "href", "tag_name", "selector"] {
+            if node.text(name)?.is_some_and(|text| text.chars().count() > TEXT_MAX_CHARS) {
+                let detail =
+                    format!("Ensure this field has no more than {TEXT_MAX_CHARS} characters.");
+                return Err(node.refuse(name, detail));
+            }
+        }
+        let mut filters = Filters::default();
+        if let Some(properties) = node.value("properties") {
+            filters.add(properties, &format!("{path}.properties"))?;
+        }
+        if let Some(url) = pattern(&node, "url", "contains", false)? {
+            let of_url = json!([{"key": "$current_url", "operator": "regex", "value": url}]);
+            filters.add(&of_url, &format!("{path}.url"))?;
+        }
+        let selector = node.text("selector")?.map(Selector::parse).transpose();
+        let parts = Parts {
+            tag: node.text("tag_name")?.map(str::to_owned),
+            selector: selector.map_err(|error| node.refuse("selector", error.to_string()))?,
+            text: compiled(&node, "text")?,
+            href: compiled(&node, "href")?,
+        };
+        let event = node.text("event")?.map(str::to_owned);
+        Ok(Self { event, filters, parts: Arc::new(parts) })
+    }
+
+    fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
+        let named = self.event.as_deref().map(|event| col("event").eq(lit(event)));
+        let of_elements = (!self.parts.is_empty()).then(|| of_elements(Arc::clone(&self.parts)));
+        let all = named.into_iter().chain(of_elements);
+        let all = all.chain(self.filters.condition(engine, project, view.exact()));
+        all.reduce(Expr::and).unwrap_or_else(|| lit(true))
+    }
+}
+
+impl Parts {
+    fn is_empty(&self) -> bool {
+        let Self { tag, selector, text, href } = self;
+        tag.is_none() && selector.is_none() && text.is_none() && href.is_none()
+    }
+
+    /// Whether the elements of an event have all of them. Not all on one element: the text is often that of a child of
+    /// the link.
+    fn are_in(&self, elements: &[Element<'_>]) -> bool {
+        let has = |name: &str, pattern: &Regex| {
+            let mut values = elements.iter().flat_map(|element| element.values(name));
+            values.any(|value| pattern.is_match(value).unwrap_or(false))
+        };
+        let is_tag =
+            |tag: &String| elements.iter().any(|element| element.tag.eq_ignore_ascii_case(tag));
+        self.tag.as_ref().is_none_or(is_tag)
+            && self.selector.as_ref().is_none_or(|selector| selector.matches(elements))
+            && self.text.as_ref().is_none_or(|text| has("text", text))
+            && self.href.as_ref().is_none_or(|href| has("href", href))
+    }
+}
+
+/// The condition that the elements of an event have these parts.
+fn of_elements(parts: Arc<Parts>) -> Expr {
+    condition::condition("matches_elements", &[(ELEMENTS, DataType::Utf8View)], move |columns| {
+        let chains = columns.first().and_then(|column| column.as_string_view_opt());
+        let Some(chains) = chains else { return Ok(BooleanArray::new_null(0)) };
+        // The rows of a batch have few different chains.
+        let mut known: HashMap<&str, bool> = HashMap::new();
+        let is_in = |chain: &'_ str| parts.are_in(&elements(chain));
+        let answers: Vec<bool> = chains
+            .iter()
+            .map(|chain| {
+                chain.is_some_and(|chain| *known.entry(chain).or_insert_with(|| is_in(chain)))
+            })
+            .collect();
+        Ok(BooleanArray::from(answers))
+    })
+}
+
+/// The regular expression of a text of a step, compiled. Parts of texts are found in any case.
+fn compiled(node: &Node<'_>, name: &str) -> Result<Option<Regex>, NodeError> {
+    let pattern = pattern(node, name, "exact", true)?;
+    Ok(pattern.and_then(|pattern| operator::compiled(&pattern)))
+}
+
+/// The regular expression of a text, which the field NAME_matching says how to compare, or `default`.
+fn pattern(
+    node: &Node<'_>,
+    name: &str,
+    default: &str,
+    is_any_case: bool,
+) -> Result<Option<String>, NodeError> {
+    let of_matching = format!("{name}_matching");
+    let matching = node.text(&of_matching)?.unwrap_or(default);
+    if !MATCHINGS.contains(&matching) {
+        let matching: String = matching.chars().take(100).collect();
+        return Err(node.refuse(&of_matching, format!("\"{matching}\" is not a valid choice.")));
+    }
+    let Some(text) = node.text(name)? else { return Ok(None) };
+    let pattern = match matching {
+        "exact" => format!(r"\A{}\z", fancy_regex::escape(text)),
+        "contains" => like(text, is_any_case),
+        _ => text.to_owned(),
+    };
+    if operator::compiled(&pattern).is_none() {
+        return Err(node.refuse(name, "This is not a valid regular expression."));
+    }
+    Ok(Some(pattern))
+}
+
+/// The regular expression of SQL's LIKE with `%` around the text: `%` and `_` in it stand for any characters and for
+/// one; a backslash takes the next one as it is.
+fn like(text: &str, is_any_case: bool) -> String {
+    let mut pattern = String::from(if is_any_case { "(?is)" } else { "(?s)" });
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        let plain = match character {
+            '%' => {
+                pattern.push_str(".*");
+                continue;
+            }
+            '_' => {
+                pattern.push('.');
+                continue;
+            }
+            '\\' => characters.next().unwrap_or('\\'),
+            other => other,
+        };
+        pattern.push_str(&fancy_regex::escape(plain.encode_utf8(&mut [0; 4])));
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Action;
+    use super::STEPS_MAX;
+    use super::TEXT_MAX_CHARS;
+    use super::like;
+    use crate::event::elements::elements;
+    use crate::event::predicate::operator;
+
+    #[test]
+    fn parts_are_those_of_the_elements() {
+        let chain = elements(
+            r#"b:text="Buy 100%";a.big:attr__href="/Cart?x=1"href="/Cart?x=1"text="";div.shop:text="Shop""#,
+        );
+        for (step, expected) in [
+            (json!({"text": "Buy 100%"}), true),
+            (json!({"text": "buy 100%"}), false),
+            (json!({"text": "Buy"}), false),
+            (json!({"text": "buy", "text_matching": "contains"}), true),
+            (json!({"text": "b_y%100", "text_matching": "contains"}), true),
+            (json!({"text": "^Buy \\d+%$", "text_matching": "regex"}), true),
+            (json!({"text": "^buy", "text_matching": "regex"}), false),
+            (json!({"href": "/Cart?x=1"}), true),
+            (json!({"href": "/cart", "href_matching": "contains"}), true),
+            (json!({"tag_name": "A"}), true),
+            (json!({"tag_name": "p"}), false),
+            (json!({"selector": ".shop > a"}), true),
+            (json!({"selector": ".shop > b"}), false),
+            (json!({"text": "Shop", "tag_name": "b", "href": "/Cart?x=1"}), true),
+            (json!({"text": "Shop", "tag_name": "i"}), false),
+        ] {
+            let action = Action::parse(&json!([step]), "steps").unwrap();
+            assert_eq!(action.steps[0].parts.are_in(&chain), expected, "{step}");
+        }
+        let none = Action::parse(&json!([{"event": "a"}, {"url": "x"}]), "steps").unwrap();
+        assert!(none.steps.iter().all(|step| step.parts.is_empty()));
+        let named = Action::parse(&json!([{"event": "a"}, {"event": "b"}]), "steps").unwrap();
+        assert_eq!(named.events().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn wrong_steps_are_refused_by_their_field() {
+        let many: Vec<Value> = (0..=STEPS_MAX).map(|_| json!({})).collect();
+        for (steps, field) in [
+            (json!(null), "steps"),
+            (json!({}), "steps"),
+            (json!(many), "steps"),
+            (json!([{}, null]), "steps.1"),
+            (json!([{"event": 1}]), "steps.0.event"),
+            (json!([{"url": "a", "url_matching": "near"}]), "steps.0.url_matching"),
+            (json!([{"url": "(", "url_matching": "regex"}]), "steps.0.url"),
+            (json!([{"text": "[", "text_matching": "regex"}]), "steps.0.text"),
+            (json!([{"href": "a".repeat(TEXT_MAX_CHARS + 1)}]), "steps.0.href"),
+            (json!([{"selector": "a:hover"}]), "steps.0.selector"),
+            (json!([{"tag_name": []}]), "steps.0.tag_name"),
+            (json!([{"properties": 1}]), "steps.0.properties"),
+            (
+                json!([{"properties": [{"key": "a", "value": 1, "type": "flag"}]}]),
+                "steps.0.properties",
+            ),
+        ] {
+            assert_eq!(Action::parse(&steps, "steps").unwrap_err().field, field, "{steps}");
+        }
+    }
+
+    #[test]
+    fn like_is_that_of_sql() {
+        for (text, actual, expected) in [
+            ("/buy", "https://x.com/buy/1", true),
+            ("/Buy", "https://x.com/buy/1", false),
+            ("/buy%/2", "https://x.com/buy/1/2", true),
+            ("/b_y", "/buy", true),
+            ("/b_y", "/by", false),
+            ("100\\%", "100%", true),
+            ("100\\%", "1000", false),
+            ("a.b", "axb", false),
+            ("a%b", "a\nb", true),
+        ] {
+            let found = operator::compiled(&like(text, false)).unwrap().is_match(actual).unwrap();
+            assert_eq!(found, expected, "{text} {actual}");
+        }
+    }
+}

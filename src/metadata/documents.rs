@@ -1,0 +1,129 @@
+//! Documents: what users of a project save beside events and that nothing but its readers interprets: actions,
+//! insights, annotations and dashboards ([`Kind`]). A [`Document`] has an owner, times and named fields; which
+//! fields, and which values they take, is decided by whoever reads the request. `operations` stores them.
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Change;
+use crate::metadata::activity::Scope;
+use crate::metadata::activity::Verb;
+
+mod operations;
+pub(super) mod rows;
+
+/// Longest fields of one document, in bytes of their JSON text.
+pub const FIELDS_MAX_BYTES: usize = 64 << 10;
+
+/// Most tags of one document.
+pub const TAGS_MAX: usize = 100;
+
+/// Most documents of a kind that one user's last views are kept of, in a project.
+const VIEWS_MAX: u32 = 50;
+
+/// What a document is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A named set of events.
+    Action,
+    /// A saved insight.
+    Insight,
+    /// A note at a point in time.
+    Annotation,
+    /// A board of insights and texts.
+    Dashboard,
+}
+
+/// A document as stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// What it is.
+    pub kind: Kind,
+    /// Its id, unique within its kind. Positive.
+    pub id: i64,
+    /// The project that it belongs to.
+    pub project: ProjectId,
+    /// Whether it was deleted; it can be restored.
+    pub deleted: bool,
+    /// The user who created it.
+    pub created_by: Option<UserId>,
+    /// Time of creation.
+    pub created_at: UnixMicros,
+    /// The user of the last change.
+    pub updated_by: Option<UserId>,
+    /// Time of the last change.
+    pub updated_at: UnixMicros,
+    /// Its fields.
+    pub fields: Map<String, Value>,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [Self::Action, Self::Insight, Self::Annotation, Self::Dashboard];
+
+    /// The name in the database and in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Action => "action",
+            Self::Insight => "insight",
+            Self::Annotation => "annotation",
+            Self::Dashboard => "dashboard",
+        }
+    }
+
+    /// The kind with this name.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Most documents of the kind in a project, without deleted ones; of these as many are kept. Actions are held in
+    /// memory, up to [`FIELDS_MAX_BYTES`] each.
+    pub fn per_project_max(self) -> i64 {
+        match self {
+            Self::Action => 1000,
+            Self::Insight | Self::Annotation | Self::Dashboard => 10_000,
+        }
+    }
+
+    /// The kind as the activity log names it.
+    pub fn scope(self) -> Scope {
+        match self {
+            Self::Action => Scope::Action,
+            Self::Insight => Scope::Insight,
+            Self::Annotation => Scope::Annotation,
+            Self::Dashboard => Scope::Dashboard,
+        }
+    }
+}
+
+impl Document {
+    /// A text among its fields; empty if there is none.
+    pub fn text(&self, name: &str) -> &str {
+        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether a field is true.
+    pub fn is(&self, name: &str) -> bool {
+        self.fields.get(name) == Some(&Value::Bool(true))
+    }
+
+    /// Its name for people: the first text that it has of these.
+    fn title(&self) -> &str {
+        let texts = ["name", "derived_name", "content"].map(|name| self.text(name));
+        texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+    }
+
+    /// The fields that the activity log compares.
+    fn logged(&self) -> Map<String, Value> {
+        let mut fields = self.fields.clone();
+        fields.insert("deleted".to_owned(), Value::Bool(self.deleted));
+        fields
+    }
+
+    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+        let (item, name) = (self.id.to_string(), self.title().to_owned());
+        Change { scope: self.kind.scope(), item, verb, name, fields }
+    }
+}

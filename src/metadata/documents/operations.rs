@@ -1,0 +1,248 @@
+//! Operations on documents.
+
+use std::sync::Arc;
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::Write;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
+use crate::metadata::documents::Document;
+use crate::metadata::documents::FIELDS_MAX_BYTES;
+use crate::metadata::documents::Kind;
+use crate::metadata::documents::TAGS_MAX;
+use crate::metadata::documents::VIEWS_MAX;
+use crate::metadata::documents::rows;
+use crate::metadata::error::MetadataError;
+use crate::metadata::tags::normal_tags;
+use crate::metadata::violation::Violation;
+
+/// Documents in one read.
+const READ_AT_ONCE: u32 = 100;
+
+impl Metadata {
+    /// Creates a document.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`] if the fields are too
+    /// long, or the project has too many of the kind.
+    pub async fn create_document(
+        &self,
+        (project, user): (ProjectId, UserId),
+        kind: Kind,
+        mut fields: Map<String, Value>,
+    ) -> Result<Arc<Document>, MetadataError> {
+        normalise(&mut fields)?;
+        let mut write = self.begin().await?;
+        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        write.user(user)?;
+        write.check_room((project, kind)).await?;
+        let document = Document {
+            kind,
+            id: rows::next_id(write.connection(), kind).await?,
+            project,
+            deleted: false,
+            created_by: Some(user),
+            created_at: self.now(),
+            updated_by: Some(user),
+            updated_at: self.now(),
+            fields,
+        };
+        rows::put(write.connection(), &document).await?;
+        write.log(project, Some(user), document.change(Verb::Created, Vec::new())).await?;
+        write.publish_document(document).await
+    }
+
+    /// Changes the given fields of a document, deletes or restores it.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a document in the project, others as
+    /// [`Metadata::create_document`].
+    pub async fn update_document(
+        &self,
+        (project, user): (ProjectId, UserId),
+        (kind, id): (Kind, i64),
+        (fields, deleted): (Map<String, Value>, Option<bool>),
+    ) -> Result<Arc<Document>, MetadataError> {
+        let mut write = self.begin().await?;
+        write.user(user)?;
+        let before = rows::by_id(write.connection(), (project, kind), id).await?;
+        let before = before.ok_or(MetadataError::NotFound("document"))?;
+        let mut after = before.clone();
+        after.fields.extend(fields);
+        normalise(&mut after.fields)?;
+        after.deleted = deleted.unwrap_or(after.deleted);
+        let changes = diff(kind.scope(), &before.logged(), &after.logged());
+        if changes.is_empty() {
+            return Ok(Arc::new(before));
+        }
+        if before.deleted && !after.deleted {
+            write.check_room((project, kind)).await?;
+        }
+        after.updated_by = Some(user);
+        after.updated_at = self.now();
+        rows::put(write.connection(), &after).await?;
+        if after.deleted {
+            rows::purge(write.connection(), (project, kind)).await?;
+        }
+        write.log(project, Some(user), after.change(Verb::Updated, changes)).await?;
+        write.publish_document(after).await
+    }
+
+    /// A document of the project, deleted or not.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without one, [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn document(
+        &self,
+        project: ProjectId,
+        kind: Kind,
+        id: i64,
+    ) -> Result<Document, MetadataError> {
+        let found = rows::by_id(self.shared.db.readers(), (project, kind), id).await?;
+        found.ok_or(MetadataError::NotFound("document"))
+    }
+
+    /// Shows `visit` all documents of a kind in the project that are not deleted, newest first; only some of them are
+    /// in memory at a time.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn visit_documents(
+        &self,
+        project: ProjectId,
+        kind: Kind,
+        mut visit: impl FnMut(Document) + Send,
+    ) -> Result<(), MetadataError> {
+        let mut before = i64::MAX;
+        loop {
+            let part = (before, READ_AT_ONCE);
+            let some = rows::before(self.shared.db.readers(), (project, kind), part).await?;
+            let Some(last) = some.last() else { return Ok(()) };
+            before = last.id;
+            some.into_iter().for_each(&mut visit);
+        }
+    }
+
+    /// Notes that a user looked at a document now.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a document in the project.
+    pub async fn view_document(
+        &self,
+        (project, user): (ProjectId, UserId),
+        kind: Kind,
+        id: i64,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        write.user(user)?;
+        let found = rows::by_id(write.connection(), (project, kind), id).await?;
+        found.ok_or(MetadataError::NotFound("document"))?;
+        sqlx::query(
+            "INSERT INTO document_views (project_id, kind, user_id, document_id, viewed_at)
+             VALUES ($1, $2, $3, $4, $5)
+             ON CONFLICT (kind, user_id, document_id) DO UPDATE SET viewed_at = $5",
+        )
+        .bind(project.0)
+        .bind(kind.name())
+        .bind(user.0)
+        .bind(id)
+        .bind(self.now().0)
+        .execute(write.connection())
+        .await?;
+        sqlx::query(
+            "DELETE FROM document_views
+             WHERE project_id = $1 AND kind = $2 AND user_id = $3 AND document_id NOT IN
+             (SELECT document_id FROM document_views
+              WHERE project_id = $1 AND kind = $2 AND user_id = $3
+              ORDER BY viewed_at DESC, document_id DESC LIMIT $4)",
+        )
+        .bind(project.0)
+        .bind(kind.name())
+        .bind(user.0)
+        .bind(VIEWS_MAX)
+        .execute(write.connection())
+        .await?;
+        write.commit_unseen().await
+    }
+
+    /// The ids of documents that a user looked at, the last one first, and when.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn viewed_documents(
+        &self,
+        (project, user): (ProjectId, UserId),
+        kind: Kind,
+    ) -> Result<Vec<(i64, UnixMicros)>, MetadataError> {
+        let rows: Vec<(i64, i64)> = sqlx::query_as(
+            "SELECT document_id, viewed_at FROM document_views
+             WHERE project_id = $1 AND kind = $2 AND user_id = $3
+             ORDER BY viewed_at DESC, document_id DESC",
+        )
+        .bind(project.0)
+        .bind(kind.name())
+        .bind(user.0)
+        .fetch_all(self.shared.db.readers())
+        .await?;
+        Ok(rows.into_iter().map(|(id, at)| (id, UnixMicros(at))).collect())
+    }
+}
+
+impl Write {
+    /// Checks that the project may have one more document of the kind.
+    async fn check_room(
+        &mut self,
+        (project, kind): (ProjectId, Kind),
+    ) -> Result<(), MetadataError> {
+        if rows::count(self.connection(), (project, kind)).await? < kind.per_project_max() {
+            return Ok(());
+        }
+        let (most, name) = (kind.per_project_max(), kind.name());
+        Err(Violation::general(format!("A project has at most {most} {name}s.")).into())
+    }
+
+    /// Commits a document that was written in this transaction.
+    async fn publish_document(self, document: Document) -> Result<Arc<Document>, MetadataError> {
+        let document = Arc::new(document);
+        match document.kind {
+            Kind::Action => {
+                let action = Arc::clone(&document);
+                self.commit_with(|next| next.put_action(action)).await?;
+            }
+            Kind::Insight | Kind::Annotation | Kind::Dashboard => self.commit_unseen().await?,
+        }
+        Ok(document)
+    }
+}
+
+/// Normalises the tags, and checks the size of fields.
+fn normalise(fields: &mut Map<String, Value>) -> Result<(), Violation> {
+    if let Some(Value::Array(tags)) = fields.get_mut("tags") {
+        let texts = tags.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let texts = normal_tags(texts);
+        if texts.len() > TAGS_MAX {
+            let detail = format!("Ensure this field has no more than {TAGS_MAX} elements.");
+            return Err(Violation { code: "max_length", detail, attr: Some("tags") });
+        }
+        *tags = texts.into_iter().map(Value::from).collect();
+    }
+    let bytes = rows::Fields(fields).to_string().len();
+    if bytes > FIELDS_MAX_BYTES {
+        let detail =
+            format!("All fields together have {bytes} bytes, more than {FIELDS_MAX_BYTES}.");
+        return Err(Violation::general(detail));
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Documents as rows. SQL only.
+
+use sqlx::SqliteConnection;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::accounts::UserId;
+use crate::metadata::disk;
+use crate::metadata::documents::Document;
+use crate::metadata::documents::Kind;
+use crate::metadata::error::MetadataError;
+
+const TABLE: &str = "documents";
+
+/// The id for the next document of a kind.
+pub(in crate::metadata) async fn next_id(
+    connection: &mut SqliteConnection,
+    kind: Kind,
+) -> Result<i64, MetadataError> {
+    let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM documents WHERE kind = $1";
+    Ok(sqlx::query_scalar(next).bind(kind.name()).fetch_one(connection).await?)
+}
+
+/// The number of documents of a kind in a project that are not deleted.
+pub(super) async fn count(
+    connection: &mut SqliteConnection,
+    (project, kind): (ProjectId, Kind),
+) -> Result<i64, MetadataError> {
+    let count =
+        "SELECT COUNT(*) FROM documents WHERE project_id = $1 AND kind = $2 AND NOT deleted";
+    let count = sqlx::query_scalar(count).bind(project.0).bind(kind.name());
+    Ok(count.fetch_one(connection).await?)
+}
+
+/// Writes a document, or overwrites the one with its id.
+pub(in crate::metadata) async fn put(
+    connection: &mut SqliteConnection,
+    document: &Document,
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "INSERT INTO documents
+         (kind, id, project_id, deleted, created_by, created_at, updated_by, updated_at, fields)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (kind, id) DO UPDATE SET
+             deleted = $4, updated_by = $7, updated_at = $8, fields = $9",
+    )
+    .bind(document.kind.name())
+    .bind(document.id)
+    .bind(document.project.0)
+    .bind(document.deleted)
+    .bind(document.created_by.map(|user| user.0))
+    .bind(document.created_at.0)
+    .bind(document.updated_by.map(|user| user.0))
+    .bind(document.updated_at.0)
+    .bind(Fields(&document.fields).to_string())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The JSON text of fields.
+pub(super) struct Fields<'f>(pub(super) &'f serde_json::Map<String, serde_json::Value>);
+
+impl std::fmt::Display for Fields<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        serde_json::Value::Object(self.0.clone()).fmt(f)
+    }
+}
+
+/// Permanently removes the deleted documents of a kind that are more than may be kept, oldest first.
+pub(super) async fn purge(
+    connection: &mut SqliteConnection,
+    (project, kind): (ProjectId, Kind),
+) -> Result<(), MetadataError> {
+    sqlx::query(
+        "DELETE FROM documents WHERE project_id = $1 AND kind = $2 AND deleted AND id NOT IN
+         (SELECT id FROM documents WHERE project_id = $1 AND kind = $2 AND deleted
+          ORDER BY updated_at DESC, id DESC LIMIT $3)",
+    )
+    .bind(project.0)
+    .bind(kind.name())
+    .bind(kind.per_project_max())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Reads one document of a project, deleted or not.
+pub(in crate::metadata) async fn by_id(
+    connection: impl sqlx::SqliteExecutor<'_>,
+    (project, kind): (ProjectId, Kind),
+    id: i64,
+) -> Result<Option<Document>, MetadataError> {
+    let select = "SELECT * FROM documents WHERE kind = $1 AND id = $2 AND project_id = $3";
+    let row: Option<Row> = sqlx::query_as(select)
+        .bind(kind.name())
+        .bind(id)
+        .bind(project.0)
+        .fetch_optional(connection)
+        .await?;
+    row.map(Document::try_from).transpose()
+}
+
+/// Reads documents of a project that are not deleted, with ids below `before`, largest first.
+pub(super) async fn before(
+    connection: impl sqlx::SqliteExecutor<'_>,
+    (project, kind): (ProjectId, Kind),
+    (before, limit): (i64, u32),
+) -> Result<Vec<Document>, MetadataError> {
+    let rows: Vec<Row> = sqlx::query_as(
+        "SELECT * FROM documents WHERE project_id = $1 AND kind = $2 AND id < $3 AND NOT deleted
+         ORDER BY id DESC LIMIT $4",
+    )
+    .bind(project.0)
+    .bind(kind.name())
+    .bind(before)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(Document::try_from).collect()
+}
+
+/// Reads the documents of a kind of all projects that are not deleted.
+pub(in crate::metadata) async fn live(
+    connection: &mut SqliteConnection,
+    kind: Kind,
+) -> Result<Vec<Document>, MetadataError> {
+    let rows: Vec<Row> = sqlx::query_as("SELECT * FROM documents WHERE kind = $1 AND NOT deleted")
+        .bind(kind.name())
+        .fetch_all(connection)
+        .await?;
+    rows.into_iter().map(Document::try_from).collect()
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    kind: String,
+    id: i64,
+    project_id: i64,
+    deleted: bool,
+    created_by: Option<i64>,
+    created_at: i64,
+    updated_by: Option<i64>,
+    updated_at: i64,
+    fields: String,
+}
+
+impl TryFrom<Row> for Document {
+    type Error = MetadataError;
+
+    fn try_from(row: Row) -> Result<Self, MetadataError> {
+        let unknown = || MetadataError::Corrupt { table: TABLE, problem: "kind".to_owned() };
+        Ok(Self {
+            kind: Kind::parse(&row.kind).ok_or_else(unknown)?,
+            id: row.id,
+            project: ProjectId(row.project_id),
+            deleted: row.deleted,
+            created_by: row.created_by.map(UserId),
+            created_at: UnixMicros(row.created_at),
+            updated_by: row.updated_by.map(UserId),
+            updated_at: UnixMicros(row.updated_at),
+            fields: disk::from_json(TABLE, &row.fields)?,
+        })
+    }
+}
