@@ -383,7 +383,8 @@ impl Asked {
         let (Some(min), Some(max)) = (times.iter().min(), times.iter().max()) else {
             return json!({"bins": [], "average_conversion_time": null});
         };
-        let count = (1..60).find(|bins: &usize| bins.pow(3) >= times.len()).expect("few") as i64;
+        let count = (1..60).find(|bins: &usize| bins.pow(3) >= times.len()).expect("few");
+        let count = i64::try_from(count).expect("few");
         let width = match (max - min + count - 1) / count {
             0 => 60,
             width => width,
