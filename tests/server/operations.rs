@@ -111,9 +111,9 @@ const SHAPES: &[(&str, &str)] = &[
     ("cell", "count:int label:text people:any people_url:text"),
     ("paths", "result:[edge] timezone:text is_cached:bool last_refresh:time timings:any next:any"),
     ("edge", "source:text target:text value:int average_conversion_time:any"),
-    ("funnel", "result:[step] timezone:text is_cached:bool last_refresh:time timings:any"),
+    ("funnel", "result:[funnel_step] timezone:text is_cached:bool last_refresh:time timings:any"),
     (
-        "step",
+        "funnel_step",
         "action_id:text name:text custom_name:text? order:int people:any count:int type:text \
          average_conversion_time:any median_conversion_time:any converted_people_url:text \
          dropped_people_url:text?",

@@ -311,6 +311,14 @@ fn ids_that_name_nothing_are_told_by_every_operation() {
     for (line, method) in endpoints() {
         let Some(place) = line.path.split('/').find(|part| part.starts_with(':')) else { continue };
         let is_log = line.path == "P/event_definitions/:id/activity/";
+        // Refused with any id, and without a body.
+        let is_document = matches!(
+            line.path.split('/').nth(1),
+            Some("actions" | "annotations" | "dashboards" | "insights")
+        );
+        if method == "DELETE" && is_document {
+            continue;
+        }
         for id in ["999999", NOBODY, "ann", "99999999999999999999", "-1", "%F0%9F%A6%80"] {
             let is_integer = id.trim_start_matches('-').bytes().all(|byte| byte.is_ascii_digit());
             let expected = match line.path.split('/').nth(1) {

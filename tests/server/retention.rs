@@ -331,7 +331,7 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         (node(json!({"retentionType": "x"}), json!({})), "query__retentionFilter__retentionType"),
         (
             node(json!({"targetEntity": {"id": 1, "type": "actions"}}), json!({})),
-            "query__retentionFilter__targetEntity__type",
+            "query__retentionFilter__targetEntity__id",
         ),
         (node(json!({}), json!({"samplingFactor": 0.5})), "query__samplingFactor"),
         (
