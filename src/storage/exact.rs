@@ -54,7 +54,7 @@ mod tests {
         let (a, b) = (ExactColumns::without(0b1), ExactColumns::without(0b100));
         let both: ExactColumns = [a, b].into_iter().collect();
         assert_eq!(
-            [0, 1, 2, 63, 64].map(|number| both.has(number)),
+            [0, 1, 2, 127, 128].map(|number| both.has(number)),
             [false, true, false, true, false]
         );
         assert_eq!(ExactColumns::of_text(&both.to_text()), both);
