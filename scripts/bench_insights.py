@@ -105,8 +105,8 @@ def ask(weir, node):
 
 def clickhouse(sql, events):
     """The first row of chDB on the files of DuckDB's expression `events`."""
-    files = events[events.index("[") + 1 : events.index("]")].replace("'", "").split(",")
-    globbed = "{" + ",".join(name.strip() for name in files) + "}"
+    files = [Path(name.strip(" '")) for name in events[events.index("[") + 1 : events.index("]")].split(",")]
+    globbed = f"{files[0].parent.parent}/*/{{{','.join(file.name for file in files)}}}"
     return json.loads(str(chdb.query(sql.format(events=f"file('{globbed}', Parquet)"), "JSONCompact")))["data"][0]
 
 def timed(work):
@@ -127,7 +127,7 @@ def main():
             results, took = timed(lambda: ask(weir, node))
             times[0].append(took)
             if sql:
-                rows, took = timed(lambda: duck.sql(sql.format(events=events)).fetchall())
+                rows, took = timed(lambda: duck.sql(sql.format(events=events)).to_arrow_table())
                 times[1].append(took)
             if native and chdb:
                 _, took = timed(lambda: clickhouse(native, events))
@@ -138,7 +138,9 @@ def main():
         shown = [f"{own:9.1f}" if own else f"{'':9}" for own in medians]
         ratio = f"{medians[0] / min(others):6.2f}" if others else ""
         value = compared(results)
-        expected = [float(cell) for cell in rows[0]] if sql and value is not None else None
+        expected = None
+        if sql and value is not None:
+            expected = [float(cell or 0) for cell in rows.slice(0, 1).to_pylist()[0].values()]
         value = value if isinstance(value, list) else [value]
         note = "" if expected is None or expected == [float(cell) for cell in value] else f"  {value} and {expected}"
         print(f"{name:32} {' '.join(shown)} {ratio}{note}", flush=True)
