@@ -96,7 +96,7 @@ use PropertyType::Text;
 
 /// Properties with a column of their own: those that SDKs send with nearly every event and that queries
 /// filter and group by. Sources: the property lists of posthog-js and posthog-node, and PostHog's
-/// person and campaign properties.
+/// person and campaign properties. New ones come last: the log of the table names columns by their places here.
 pub const PROMOTED: [(&str, PropertyType); 58] = [
     ("$current_url", Text),
     ("$pathname", Text),

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
+use crate::event::schema::PROMOTED;
 use crate::identity::change::Record;
 use crate::ingest::backlog::Backlog;
 use crate::ingest::dedup::Window;
@@ -112,7 +113,7 @@ impl Publisher {
         let (received_at, memory_bytes) = (prepared.received_at, prepared.memory_bytes);
         let said_bytes = prepared.said_bytes;
         let Prepared { project, rows, columns, keys, ops, observed, by, mismatched, .. } = prepared;
-        let exact = ExactColumns::without(mismatched);
+        let exact = ExactColumns::of(PROMOTED.len(), mismatched);
         let mut rows = Rows { len: rows, columns, memory_bytes, runs: Vec::new(), exact };
         if missing.rows {
             if let Some(new) = self.window.insert_all(project, &keys) {

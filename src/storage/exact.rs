@@ -10,9 +10,11 @@ impl ExactColumns {
     /// All columns.
     pub const ALL: Self = Self(u128::MAX);
 
-    /// All but those with these bits.
-    pub fn without(bits: u128) -> Self {
-        Self(!bits)
+    /// The first `count` columns but those with these bits. Columns that are added later are not among them: in rows
+    /// from before, they are NULL whatever was sent.
+    pub fn of(count: usize, inexact: u128) -> Self {
+        let all = u32::try_from(count).ok().and_then(|count| 1_u128.checked_shl(count));
+        Self(all.map_or(u128::MAX, |next| next - 1) & !inexact)
     }
 
     /// Whether the column with the bit of this number is one of them. What has no bit is not.
@@ -51,7 +53,7 @@ mod tests {
 
     #[test]
     fn columns_are_exact_where_all_parts_are() {
-        let (a, b) = (ExactColumns::without(0b1), ExactColumns::without(0b100));
+        let (a, b) = (ExactColumns::of(128, 0b1), ExactColumns::of(128, 0b100));
         let both: ExactColumns = [a, b].into_iter().collect();
         assert_eq!(
             [0, 1, 2, 127, 128].map(|number| both.has(number)),
@@ -60,6 +62,8 @@ mod tests {
         assert_eq!(ExactColumns::of_text(&both.to_text()), both);
         assert_eq!(ExactColumns::of_text("no number"), ExactColumns::default());
         assert!(!ExactColumns::default().has(0), "nothing is known");
+        let three = ExactColumns::of(3, 0b10);
+        assert_eq!([0, 1, 2, 3].map(|number| three.has(number)), [true, false, true, false]);
         assert_eq!([].into_iter().collect::<ExactColumns>(), ExactColumns::ALL);
     }
 }

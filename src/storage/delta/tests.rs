@@ -117,7 +117,7 @@ async fn write(
         ("timestamp".to_owned(), bounds(time(first), time(last))),
     ];
     let stats = FileStats { columns: columns.into() };
-    let exact = ExactColumns::without(len(ids).into());
+    let exact = ExactColumns::of(128, len(ids).into());
     Ok(DataFile { path, size_bytes, rows: len(ids), partition: Some(month), stats, exact })
 }
 
