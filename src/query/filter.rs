@@ -14,7 +14,7 @@ use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Float64Type;
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::when;
+use datafusion::logical_expr::expr::Case;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
@@ -105,8 +105,8 @@ fn of_event(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
             Some(holds) => lit(holds),
             None => of_text(Arc::unwrap_or_clone(predicate), subjects),
         };
-    // Where it is not there, `of_column` would be the answer for null.
-    when(is_there, of_column.clone()).otherwise(otherwise).unwrap_or(of_column)
+    let where_there = vec![(Box::new(is_there), Box::new(of_column))];
+    Expr::Case(Case::new(None, where_there, Some(Box::new(otherwise))))
 }
 
 fn of_text(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {

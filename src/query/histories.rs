@@ -21,9 +21,9 @@ use crate::query::engine::Engine;
 use crate::query::engine::StopOnDrop;
 use crate::query::error::QueryError;
 use crate::query::histories::gathered::Gathered;
-use crate::query::histories::gathered::Slice;
 use crate::query::interner::Interner;
 use crate::query::parts::given_up;
+use crate::query::slice::Slice;
 
 /// Columns of a plan: whose the event is, a text; rows without it are left out.
 pub const ACTOR: &str = "actor";

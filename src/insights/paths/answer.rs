@@ -22,7 +22,6 @@ use crate::insights::paths::Paths;
 use crate::insights::paths::SCREEN;
 use crate::insights::paths::edges::Edge;
 use crate::insights::paths::edges::Edges;
-use crate::insights::paths::edges::Slice;
 use crate::insights::paths::edges::first;
 use crate::insights::paths::edges::reachable;
 use crate::insights::paths::items::Items;
@@ -40,6 +39,7 @@ use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::interner::Interner;
+use crate::query::slice::Slice;
 
 /// Stands for the middle of a path that is too long (PostHog's).
 const ELLIPSIS: &str = "...";

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::insights::paths::items::Items;
 use crate::query::error::QueryError;
+use crate::query::slice::Slice;
 
 /// Most edges that one scan counts.
 const EDGES_MAX: usize = 1 << 20;
@@ -23,27 +24,6 @@ const SCANS_MAX: u64 = 16;
 
 /// Edges for which there is room at first.
 const EDGES_MIN: usize = 1024;
-
-/// A part of all edges: those whose hash has this rest when it is divided by a power of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slice {
-    slices: u64,
-    rest: u64,
-}
-
-impl Slice {
-    pub(super) const ALL: Self = Self { slices: 1, rest: 0 };
-
-    fn has(self, hash: u64) -> bool {
-        hash & (self.slices - 1) == self.rest
-    }
-
-    /// Its two halves; `None` if there are too many already.
-    fn halves(self) -> Option<[Self; 2]> {
-        let slices = self.slices.checked_mul(2).filter(|slices| *slices <= SCANS_MAX)?;
-        Some([self.rest, self.rest + self.slices].map(|rest| Self { slices, rest }))
-    }
-}
 
 /// A step and the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -127,7 +107,7 @@ impl Edges {
     /// Makes room for one more edge: with more memory, or fewer edges.
     fn make_room(&mut self, items: &Items) -> Result<(), QueryError> {
         while self.totals.len() >= self.most || self.reserve().is_err() {
-            let Some([own, other]) = self.slice.halves() else {
+            let Some([own, other]) = self.slice.halves(SCANS_MAX) else {
                 return Err(QueryError::Memory(
                     "paths have too many different steps: ask for less time, or group them"
                         .to_owned(),

@@ -24,34 +24,13 @@ use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::interner::Interner;
+use crate::query::slice::Slice;
 
 /// Most slices that the actors are divided into. Who has more rows than fit then is one actor.
 const SLICES_MAX: u64 = 1 << 20;
 
 /// Rows for which there is room at first.
 const ROWS_MIN: usize = 8192;
-
-/// A part of all actors: those whose hash has this rest when it is divided by a power of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slice {
-    slices: u64,
-    rest: u64,
-}
-
-impl Slice {
-    pub(super) const ALL: Self = Self { slices: 1, rest: 0 };
-
-    fn has(self, hash: u64) -> bool {
-        // Tables use the lowest and the highest bits.
-        (hash >> 24) & (self.slices - 1) == self.rest
-    }
-
-    /// Its two halves; `None` if it may not be divided any more.
-    fn halves(self) -> Option<[Self; 2]> {
-        let slices = self.slices.checked_mul(2).filter(|slices| *slices <= SLICES_MAX)?;
-        Some([self.rest, self.rest + self.slices].map(|rest| Self { slices, rest }))
-    }
-}
 
 /// Rows, and whose they are.
 #[derive(Debug)]
@@ -136,7 +115,7 @@ impl Gathered {
                     continue;
                 }
             }
-            let Some([own, other]) = self.slice.halves() else {
+            let Some([own, other]) = self.slice.halves(SLICES_MAX) else {
                 return Err(QueryError::from(error));
             };
             self.slice = own;
