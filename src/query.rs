@@ -39,6 +39,7 @@ pub mod rows;
 pub mod run;
 mod scoped;
 mod session;
+pub mod slice;
 mod sparing;
 mod spill;
 pub mod usage;

@@ -5,6 +5,7 @@
 
 pub mod actors;
 mod answer;
+pub mod legacy;
 mod parse;
 mod plan;
 mod split;

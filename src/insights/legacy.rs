@@ -1,5 +1,6 @@
 //! The filters of older clients, such as `?insight=TRENDS&events=[...]`, as the nodes of newer ones:
-//! [`trends_query`], [`funnels_query`]. Values may be JSON or the text of it, as query strings have them.
+//! [`trends_query`]; other kinds of insights have files of their own, which read what is common here. Values may be JSON
+//! or the text of it, as query strings have them.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -17,8 +18,10 @@ pub type Filter = Map<String, Value>;
 ///
 /// They are of another insight, or malformed.
 pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
-    let mut query = query(filter, ("TRENDS", "TrendsQuery"))?;
+    check_insight(filter, "TRENDS")?;
+    let mut query = query(filter, "TrendsQuery")?;
     query.insert("series".to_owned(), Value::Array(series(filter)?));
+    query.insert("breakdownFilter".to_owned(), breakdown_filter(filter)?);
     let options = json!({
         "display": text(filter, "display"), "formula": text(filter, "formula"),
         "smoothingIntervals": parsed(filter, "smoothing_intervals")?,
@@ -31,88 +34,27 @@ pub fn trends_query(filter: &Filter) -> Result<Value, NodeError> {
     Ok(Value::Object(query))
 }
 
-/// The `FunnelsQuery` of such filters.
+/// Refuses filters of another insight than this one.
 ///
 /// # Errors
 ///
-/// They are of another insight, or malformed.
-pub fn funnels_query(filter: &Filter) -> Result<Value, NodeError> {
-    let mut query = query(filter, ("FUNNELS", "FunnelsQuery"))?;
-    query.insert("series".to_owned(), Value::Array(entities(filter)?));
-    let days = parsed(filter, "funnel_window_days")?;
-    let (window, unit) = match parsed(filter, "funnel_window_interval")? {
-        Value::Null if !days.is_null() => (days, Some("day".to_owned())),
-        window => (window, text(filter, "funnel_window_interval_unit")),
-    };
-    let bins = match text(filter, "bin_count").as_deref() {
-        Some("auto") => Value::Null,
-        _ => parsed(filter, "bin_count")?,
-    };
-    let options = json!({
-        "funnelWindowInterval": window, "funnelWindowIntervalUnit": unit, "binCount": bins,
-        "funnelOrderType": text(filter, "funnel_order_type"),
-        "funnelVizType": text(filter, "funnel_viz_type"),
-        "exclusions": exclusions(filter)?,
-        "breakdownAttributionType": text(filter, "breakdown_attribution_type"),
-        "breakdownAttributionValue": parsed(filter, "breakdown_attribution_value")?,
-        "funnelFromStep": parsed(filter, "funnel_from_step")?,
-        "funnelToStep": parsed(filter, "funnel_to_step")?,
-        "funnelAggregateByHogQL": text(filter, "funnel_aggregate_by_hogql"),
-    });
-    query.insert("funnelsFilter".to_owned(), options);
-    Ok(Value::Object(query))
+/// They say that they are.
+pub fn check_insight(filter: &Filter, insight: &str) -> Result<(), NodeError> {
+    match text(filter, "insight") {
+        Some(sent) if sent != insight => {
+            let sent: String = sent.chars().take(100).collect();
+            Err(refused("insight", format!("{sent} is not available here.")))
+        }
+        _ => Ok(()),
+    }
 }
 
-/// The fields of a `FunnelsActorsQuery` beside its source.
+/// What the filters of all insights have in common, as a query of a kind.
 ///
 /// # Errors
 ///
 /// They are malformed.
-pub fn funnel_actors(filter: &Filter) -> Result<Value, NodeError> {
-    let breakdown = match filter.get("funnel_step_breakdown") {
-        Some(Value::String(text)) if text.starts_with('[') => {
-            json::read(text.as_bytes()).unwrap_or_else(|_| Value::String(text.clone()))
-        }
-        other => other.cloned().unwrap_or_default(),
-    };
-    let is_drop_off = filter.get("drop_off").map(|_| truth(filter, "drop_off"));
-    Ok(json!({
-        "funnelStep": parsed(filter, "funnel_step")?,
-        "funnelCustomSteps": parsed(filter, "funnel_custom_steps")?,
-        "funnelStepBreakdown": breakdown,
-        "funnelTrendsDropOff": is_drop_off,
-        "funnelTrendsEntrancePeriodStart": text(filter, "entrance_period_start"),
-    }))
-}
-
-/// The exclusions of a funnel.
-fn exclusions(filter: &Filter) -> Result<Vec<Value>, NodeError> {
-    let list = match parsed(filter, "exclusions")? {
-        Value::Null => Vec::new(),
-        Value::Array(list) => list,
-        _ => return Err(refused("exclusions", "Expected a JSON list of exclusions.")),
-    };
-    let exclusion = |value: &Value| {
-        let mut exclusion = entity("events", value)?;
-        if let Value::Object(fields) = &mut exclusion {
-            for (name, of) in
-                [("funnelFromStep", "funnel_from_step"), ("funnelToStep", "funnel_to_step")]
-            {
-                fields.insert(name.to_owned(), value.get(of).cloned().unwrap_or_default());
-            }
-        }
-        Ok(exclusion)
-    };
-    list.iter().map(exclusion).collect()
-}
-
-/// What the filters of all insights have in common, as a query of a kind.
-fn query(filter: &Filter, (insight, kind): (&str, &str)) -> Result<Filter, NodeError> {
-    let sent = text(filter, "insight").unwrap_or_else(|| insight.to_owned());
-    if sent != insight {
-        let sent: String = sent.chars().take(100).collect();
-        return Err(refused("insight", format!("{sent} is not available here.")));
-    }
+pub fn query(filter: &Filter, kind: &str) -> Result<Filter, NodeError> {
     let query = json!({
         "kind": kind,
         "interval": text(filter, "interval"),
@@ -121,14 +63,6 @@ fn query(filter: &Filter, (insight, kind): (&str, &str)) -> Result<Filter, NodeE
         "filterTestAccounts": truth(filter, "filter_test_accounts"),
         "samplingFactor": parsed(filter, "sampling_factor")?,
         "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
-        "breakdownFilter": {
-            "breakdown": breakdown(filter), "breakdown_type": text(filter, "breakdown_type"),
-            "breakdowns": parsed(filter, "breakdowns")?,
-            "breakdown_limit": parsed(filter, "breakdown_limit")?,
-            "breakdown_group_type_index": parsed(filter, "breakdown_group_type_index")?,
-            "breakdown_normalize_url": truth(filter, "breakdown_normalize_url"),
-            "breakdown_histogram_bin_count": parsed(filter, "breakdown_histogram_bin_count")?,
-        },
     });
     match query {
         Value::Object(query) => Ok(query),
@@ -136,8 +70,24 @@ fn query(filter: &Filter, (insight, kind): (&str, &str)) -> Result<Filter, NodeE
     }
 }
 
+/// The breakdown of the filters as a `breakdownFilter`.
+///
+/// # Errors
+///
+/// It is malformed.
+pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
+    Ok(json!({
+        "breakdown": breakdown(filter), "breakdown_type": text(filter, "breakdown_type"),
+        "breakdowns": parsed(filter, "breakdowns")?,
+        "breakdown_limit": parsed(filter, "breakdown_limit")?,
+        "breakdown_group_type_index": parsed(filter, "breakdown_group_type_index")?,
+        "breakdown_normalize_url": truth(filter, "breakdown_normalize_url"),
+        "breakdown_histogram_bin_count": parsed(filter, "breakdown_histogram_bin_count")?,
+    }))
+}
+
 /// The dates of the filters as a `dateRange`.
-pub fn dates(filter: &Filter) -> Value {
+fn dates(filter: &Filter) -> Value {
     json!({
         "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
         "explicitDate": truth(filter, "explicit_date"),
@@ -159,7 +109,11 @@ pub fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
 }
 
 /// The events and actions of the filters as series, in their order.
-fn entities(filter: &Filter) -> Result<Vec<Value>, NodeError> {
+///
+/// # Errors
+///
+/// They are malformed.
+pub fn entities(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let list = |name: &str| match parsed(filter, name)? {
         Value::Null => Ok(Vec::new()),
         Value::Array(list) => Ok(list),
@@ -173,7 +127,11 @@ fn entities(filter: &Filter) -> Result<Vec<Value>, NodeError> {
 }
 
 /// One entity of the list `kind` as a series. A type of its own comes before that of the list.
-fn entity(kind: &str, entity: &Value) -> Result<Value, NodeError> {
+///
+/// # Errors
+///
+/// It is malformed.
+pub fn entity(kind: &str, entity: &Value) -> Result<Value, NodeError> {
     let Value::Object(fields) = entity else {
         return Err(refused(kind, "Expected a JSON list of series."));
     };
@@ -255,10 +213,7 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
-    use super::funnel_actors;
-    use super::funnels_query;
     use super::trends_query;
-    use crate::insights::funnels::Funnels;
     use crate::insights::trends::Trends;
 
     fn filter(value: Value) -> Map<String, Value> {
@@ -311,39 +266,5 @@ mod tests {
         let query = trends_query(&Map::new()).unwrap();
         assert_eq!(query["series"][0]["event"], "$pageview", "the default");
         Trends::parse(&query).unwrap();
-    }
-    #[test]
-    fn funnels_and_their_actors_are_read_from_texts_and_values() {
-        let events = json!([{"id": "b", "order": 1}, {"id": "a", "order": 0}]);
-        let exclusions =
-            json!([{"id": "x", "type": "events", "funnel_from_step": 0, "funnel_to_step": 1}]);
-        let texts = filter(json!({
-            "insight": "FUNNELS", "events": events.to_string(), "exclusions": exclusions.to_string(),
-            "funnel_window_days": "7", "bin_count": "auto", "funnel_to_step": "1", "drop_off": "false",
-            "funnel_step": "-2", "funnel_step_breakdown": "[\"Chrome\"]", "funnel_custom_steps": "[1, 2]",
-        }));
-        let values = filter(json!({
-            "events": events, "exclusions": exclusions, "funnel_window_interval": 7,
-            "funnel_window_interval_unit": "day", "funnel_to_step": 1, "drop_off": false,
-            "funnel_step": -2, "funnel_step_breakdown": ["Chrome"], "funnel_custom_steps": [1, 2],
-        }));
-        let query = funnels_query(&texts).unwrap();
-        assert_eq!(query, funnels_query(&values).unwrap());
-        assert_eq!(query["funnelsFilter"]["exclusions"][0]["funnelToStep"], 1);
-        Funnels::parse(&query).unwrap();
-        let actors = funnel_actors(&texts).unwrap();
-        assert_eq!(actors, funnel_actors(&values).unwrap());
-        assert_eq!(
-            (&actors["funnelStep"], &actors["funnelTrendsDropOff"]),
-            (&json!(-2), &json!(false))
-        );
-        assert_eq!(funnels_query(&Map::new()).unwrap()["series"], json!([]), "no default");
-        for (filters, field) in [
-            (json!({"insight": "TRENDS"}), "insight"),
-            (json!({"exclusions": {}}), "exclusions"),
-            (json!({"funnel_to_step": "x"}), "funnel_to_step"),
-        ] {
-            assert_eq!(funnels_query(&filter(filters)).unwrap_err().field, field);
-        }
     }
 }

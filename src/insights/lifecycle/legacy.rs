@@ -4,11 +4,9 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::legacy::Filter;
-use crate::insights::legacy::dates;
 use crate::insights::legacy::parsed;
+use crate::insights::legacy::query;
 use crate::insights::legacy::series;
-use crate::insights::legacy::text;
-use crate::insights::legacy::truth;
 use crate::insights::node::NodeError;
 
 /// The `LifecycleQuery` of such filters.
@@ -17,17 +15,11 @@ use crate::insights::node::NodeError;
 ///
 /// They are malformed.
 pub fn lifecycle_query(filter: &Filter) -> Result<Value, NodeError> {
-    Ok(json!({
-        "kind": "LifecycleQuery",
-        "series": series(filter)?,
-        "interval": text(filter, "interval"),
-        "dateRange": dates(filter),
-        "properties": parsed(filter, "properties")?,
-        "filterTestAccounts": truth(filter, "filter_test_accounts"),
-        "samplingFactor": parsed(filter, "sampling_factor")?,
-        "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
-        "lifecycleFilter": {"toggledLifecycles": parsed(filter, "toggledLifecycles")?},
-    }))
+    let mut query = query(filter, "LifecycleQuery")?;
+    query.insert("series".to_owned(), Value::Array(series(filter)?));
+    let options = json!({"toggledLifecycles": parsed(filter, "toggledLifecycles")?});
+    query.insert("lifecycleFilter".to_owned(), options);
+    Ok(Value::Object(query))
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::legacy::Filter;
+use crate::insights::legacy::check_insight;
 use crate::insights::legacy::parsed;
+use crate::insights::legacy::query;
 use crate::insights::legacy::refused;
 use crate::insights::legacy::text;
 use crate::insights::legacy::truth;
@@ -17,11 +19,7 @@ use crate::insights::node::NodeError;
 ///
 /// They are of another insight, or malformed.
 pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
-    let insight = text(filter, "insight").unwrap_or_else(|| "PATHS".to_owned());
-    if insight != "PATHS" {
-        let insight: String = insight.chars().take(100).collect();
-        return Err(refused("insight", format!("{insight} is not available here.")));
-    }
+    check_insight(filter, "PATHS")?;
     for name in ["funnel_paths", "funnel_filter"] {
         let is_given = match parsed(filter, name) {
             Ok(Value::Null) => false,
@@ -36,34 +34,26 @@ pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
         Value::Array(kinds) if !kinds.is_empty() => Value::Array(kinds),
         _ => text(filter, "path_type").map_or(Value::Null, |kind| json!([kind])),
     };
-    Ok(json!({
-        "kind": "PathsQuery",
-        "dateRange": {
-            "date_from": text(filter, "date_from"), "date_to": text(filter, "date_to"),
-            "explicitDate": truth(filter, "explicit_date"),
-        },
-        "properties": parsed(filter, "properties")?,
-        "filterTestAccounts": truth(filter, "filter_test_accounts"),
-        "samplingFactor": parsed(filter, "sampling_factor")?,
-        "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
-        "pathsFilter": {
-            "includeEventTypes": kinds,
-            "startPoint": text(filter, "start_point"),
-            "endPoint": text(filter, "end_point"),
-            "excludeEvents": list(filter, "exclude_events")?,
-            "stepLimit": parsed(filter, "step_limit")?,
-            "edgeLimit": parsed(filter, "edge_limit")?,
-            "minEdgeWeight": parsed(filter, "min_edge_weight")?,
-            "maxEdgeWeight": parsed(filter, "max_edge_weight")?,
-            "pathGroupings": list(filter, "path_groupings")?,
-            "pathReplacements": truth(filter, "path_replacements"),
-            "localPathCleaningFilters": parsed(filter, "local_path_cleaning_filters")?,
-            "pathsHogQLExpression": text(filter, "paths_hogql_expression"),
-            "pathStartKey": text(filter, "path_start_key"),
-            "pathEndKey": text(filter, "path_end_key"),
-            "pathDropoffKey": text(filter, "path_dropoff_key"),
-        },
-    }))
+    let mut query = query(filter, "PathsQuery")?;
+    let options = json!({
+        "includeEventTypes": kinds,
+        "startPoint": text(filter, "start_point"),
+        "endPoint": text(filter, "end_point"),
+        "excludeEvents": list(filter, "exclude_events")?,
+        "stepLimit": parsed(filter, "step_limit")?,
+        "edgeLimit": parsed(filter, "edge_limit")?,
+        "minEdgeWeight": parsed(filter, "min_edge_weight")?,
+        "maxEdgeWeight": parsed(filter, "max_edge_weight")?,
+        "pathGroupings": list(filter, "path_groupings")?,
+        "pathReplacements": truth(filter, "path_replacements"),
+        "localPathCleaningFilters": parsed(filter, "local_path_cleaning_filters")?,
+        "pathsHogQLExpression": text(filter, "paths_hogql_expression"),
+        "pathStartKey": text(filter, "path_start_key"),
+        "pathEndKey": text(filter, "path_end_key"),
+        "pathDropoffKey": text(filter, "path_dropoff_key"),
+    });
+    query.insert("pathsFilter".to_owned(), options);
+    Ok(Value::Object(query))
 }
 
 /// A list, the text of one, or a text that is its only item; null if it is absent or empty.

@@ -4,7 +4,9 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::legacy::Filter;
+use crate::insights::legacy::check_insight;
 use crate::insights::legacy::parsed;
+use crate::insights::legacy::query;
 use crate::insights::legacy::refused;
 use crate::insights::legacy::text;
 use crate::insights::legacy::truth;
@@ -19,11 +21,7 @@ const INTERVALS: usize = 11;
 ///
 /// They are of another insight, or malformed.
 pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
-    let insight = text(filter, "insight").unwrap_or_else(|| "RETENTION".to_owned());
-    if insight != "RETENTION" {
-        let insight: String = insight.chars().take(100).collect();
-        return Err(refused("insight", format!("{insight} is not available here.")));
-    }
+    check_insight(filter, "RETENTION")?;
     for name in ["breakdowns", "breakdown"] {
         let value = parsed(filter, name).unwrap_or(Value::Bool(true));
         let is_empty = value.as_array().is_some_and(Vec::is_empty);
@@ -39,20 +37,16 @@ pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
         Value::Null => json!(INTERVALS),
         given => given,
     };
-    Ok(json!({
-        "kind": "RetentionQuery",
-        "retentionFilter": {
-            "period": text(filter, "period"), "totalIntervals": intervals,
-            "retentionType": text(filter, "retention_type"), "targetEntity": target,
-            "returningEntity": returning, "cumulative": truth(filter, "cumulative"),
-            "minimumOccurrences": parsed(filter, "minimum_occurrences")?,
-        },
-        "dateRange": {"date_to": text(filter, "date_to")},
-        "properties": parsed(filter, "properties")?,
-        "filterTestAccounts": truth(filter, "filter_test_accounts"),
-        "samplingFactor": parsed(filter, "sampling_factor")?,
-        "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
-    }))
+    let mut query = query(filter, "RetentionQuery")?;
+    let options = json!({
+        "period": text(filter, "period"), "totalIntervals": intervals,
+        "retentionType": text(filter, "retention_type"), "targetEntity": target,
+        "returningEntity": returning, "cumulative": truth(filter, "cumulative"),
+        "minimumOccurrences": parsed(filter, "minimum_occurrences")?,
+    });
+    query.insert("retentionFilter".to_owned(), options);
+    query.insert("dateRange".to_owned(), json!({"date_to": text(filter, "date_to")}));
+    Ok(Value::Object(query))
 }
 
 #[cfg(test)]

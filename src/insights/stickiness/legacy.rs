@@ -4,8 +4,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::legacy::Filter;
-use crate::insights::legacy::dates;
 use crate::insights::legacy::parsed;
+use crate::insights::legacy::query;
 use crate::insights::legacy::series;
 use crate::insights::legacy::text;
 use crate::insights::legacy::truth;
@@ -17,24 +17,18 @@ use crate::insights::node::NodeError;
 ///
 /// They are malformed.
 pub fn stickiness_query(filter: &Filter) -> Result<Value, NodeError> {
-    Ok(json!({
-        "kind": "StickinessQuery",
-        "series": series(filter)?,
-        "interval": text(filter, "interval"),
-        "intervalCount": parsed(filter, "interval_count")?,
-        "dateRange": dates(filter),
-        "properties": parsed(filter, "properties")?,
-        "filterTestAccounts": truth(filter, "filter_test_accounts"),
-        "samplingFactor": parsed(filter, "sampling_factor")?,
-        "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
-        "stickinessFilter": {
-            "computedAs": text(filter, "computed_as"),
-            "stickinessCriteria": parsed(filter, "stickiness_criteria")?,
-        },
-        "compareFilter": {
-            "compare": truth(filter, "compare"), "compare_to": text(filter, "compare_to"),
-        },
-    }))
+    let mut query = query(filter, "StickinessQuery")?;
+    query.insert("series".to_owned(), Value::Array(series(filter)?));
+    query.insert("intervalCount".to_owned(), parsed(filter, "interval_count")?);
+    let options = json!({
+        "computedAs": text(filter, "computed_as"),
+        "stickinessCriteria": parsed(filter, "stickiness_criteria")?,
+    });
+    query.insert("stickinessFilter".to_owned(), options);
+    let compare =
+        json!({"compare": truth(filter, "compare"), "compare_to": text(filter, "compare_to")});
+    query.insert("compareFilter".to_owned(), compare);
+    Ok(Value::Object(query))
 }
 
 #[cfg(test)]

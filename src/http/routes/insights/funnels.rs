@@ -21,6 +21,8 @@ use crate::http::routes::insights::problem;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::funnels::Funnels;
+use crate::insights::funnels::legacy::funnel_actors;
+use crate::insights::funnels::legacy::funnels_query;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
 use crate::insights::node::Node;
@@ -52,7 +54,7 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let Call { asker, request, rendering, .. } = call;
     let filter = filter(request).await?;
     let settings = insight::settings(&asker.project);
-    let node = legacy::funnels_query(&filter).map_err(|error| invalid(&error))?;
+    let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
     let has_steps = node.get("series").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
     let result = match has_steps {
         true => {
@@ -79,11 +81,11 @@ pub async fn funnel_persons(app: &App, call: Call<Principal>) -> Result<Response
     let filter = filter(request).await?;
     check_point(&filter)?;
     let read = || {
-        let mut funnels = Funnels::parse(&legacy::funnels_query(&filter)?)?;
+        let mut funnels = Funnels::parse(&funnels_query(&filter)?)?;
         if let Some(text) = legacy::text(&filter, "search") {
             funnels.selection_mut().search(&text)?;
         }
-        let asked = legacy::funnel_actors(&filter)?;
+        let asked = funnel_actors(&filter)?;
         let asked = funnels.asked(&Node::new(Some(&asked), "")?).map_err(named)?;
         Ok((funnels, asked))
     };
