@@ -265,6 +265,22 @@ fn dashboards_show_insights_and_texts() {
     assert_eq!(usage["name"], "Generated Dashboard: beta Usage");
 }
 
+/// The oldest insight has a place of its own, and more newer ones than are shown have none.
+#[test]
+fn placed_insights_are_shown_however_many_others_there_are() {
+    let server = TestServer::start();
+    let path = format!("{BASE}/insights/");
+    let placed = server.post(&path, &json!({"name": "placed"})).created()["id"].clone();
+    let board = json!({"name": "Mine", "tiles": [{"insight": {"id": placed}}]});
+    let board = server.post(&format!("{BASE}/dashboards/"), &board).created()["id"].clone();
+    for _ in 0..501 {
+        server.post(&path, &json!({"dashboards": [board]})).created();
+    }
+    let whole = server.get(&format!("{BASE}/dashboards/{board}/")).json();
+    assert_eq!(whole["tiles"][0]["insight"]["name"], "placed");
+    assert_eq!(whole["tiles"].as_array().map(Vec::len), Some(501));
+}
+
 #[test]
 fn annotations_belong_to_a_time_and_a_place() {
     let server = TestServer::start();

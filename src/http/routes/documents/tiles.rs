@@ -13,8 +13,8 @@ use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 
-/// Most insights among the tiles of an answer; further ones are left out.
-const INSIGHTS_MAX: usize = 500;
+/// Most insights without a place of their own among the tiles of an answer; further ones are left out.
+const UNPLACED_MAX: usize = 500;
 
 /// A document as sent to clients; a dashboard with its tiles.
 pub(super) async fn whole(
@@ -31,20 +31,21 @@ pub(super) async fn whole(
     let mut tiles: Vec<Value> = placed.cloned().unwrap_or_default();
     let ids = form::ids(&Value::from(tiles.clone()));
     let mut insights: Vec<Document> = Vec::new();
+    let mut unplaced = Vec::new();
     let visit = |insight: Document| {
         let boards = insight.fields.get("dashboards").map(form::ids).unwrap_or_default();
-        let is_shown = ids.contains(&insight.id) || boards.contains(&document.id);
-        if is_shown && insights.len() < INSIGHTS_MAX {
+        let is_placed = ids.contains(&insight.id);
+        let has_room = unplaced.len() < UNPLACED_MAX;
+        if is_placed {
+            insights.push(insight);
+        } else if boards.contains(&document.id) && has_room {
+            let tile = json!({"insight": insight.id, "text": null, "color": null, "layouts": {}});
+            unplaced.push(tile);
             insights.push(insight);
         }
     };
     app.metadata.visit_documents(project.id, Kind::Insight, visit).await.map_err(problem)?;
-    let others = insights.iter().filter(|insight| !ids.contains(&insight.id));
-    tiles.extend(
-        others.map(
-            |insight| json!({"insight": insight.id, "text": null, "color": null, "layouts": {}}),
-        ),
-    );
+    tiles.append(&mut unplaced);
     // A tile of a deleted insight is not shown until that is restored.
     let tiles = tiles.into_iter().enumerate().filter_map(|(number, mut tile)| {
         let place = tile.as_object_mut()?;
