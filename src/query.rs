@@ -20,6 +20,7 @@ pub mod events;
 mod explain;
 mod explained;
 pub mod filter;
+mod footers;
 mod guard;
 pub mod histories;
 pub mod interner;

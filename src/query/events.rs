@@ -46,6 +46,7 @@ use crate::identity::IdentityError;
 use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::deleted;
+use crate::query::footers::KeptFooters;
 use crate::query::pruning;
 use crate::query::row_filter::is_row_filter;
 use crate::query::scoped;
@@ -227,6 +228,8 @@ impl Events {
         }
         let groups = groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new);
         let source = scoped::source(&self.stored, self.scope.project, filters)?;
+        let footers = KeptFooters::of(state.runtime_env())?;
+        let source = source.with_parquet_file_reader_factory(Arc::new(footers));
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
             .with_file_groups(groups.collect())
             .with_projection_indices(Some(projection.to_vec()))?

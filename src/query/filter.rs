@@ -17,6 +17,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Case;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
+use foldhash::fast::RandomState;
 use serde_json::Value;
 
 use crate::clock::UnixMicros;
@@ -187,7 +188,7 @@ fn kept(
     let kept: Option<Vec<bool>> = match kind {
         PropertyType::Text => column.as_string_view_opt().map(|texts| {
             // The rows of a batch have few different texts.
-            let mut known: HashMap<Option<&str>, bool> = HashMap::new();
+            let mut known: HashMap<Option<&str>, bool, RandomState> = HashMap::default();
             let of = |text: Option<&str>| holds(text.map(Value::from));
             texts.iter().map(|text| *known.entry(text).or_insert_with(|| of(text))).collect()
         }),

@@ -71,6 +71,32 @@ impl Engine {
         Ok(batches)
     }
 
+    /// All batches of `question` if they are small; `None` if they have more rows or bytes than that.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn compute_small(
+        &self,
+        question: DataFrame,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<RecordBatch>>, QueryError> {
+        let permit = self.permit_for(Work::Sql).await?;
+        let mut answer = self.begin(question, Some(permit));
+        let (mut batches, mut rows, mut bytes) = (Vec::new(), 0_usize, 0_usize);
+        while let Some(batch) = answer.next().await {
+            let batch = batch?;
+            rows = rows.saturating_add(batch.num_rows());
+            bytes = bytes.saturating_add(batch.get_array_memory_size());
+            if rows > rows_max || bytes > bytes_max {
+                return Ok(None);
+            }
+            batches.push(batch);
+        }
+        Ok(Some(batches))
+    }
+
     /// Begins to run `question`. Dropping the answer ends the query.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use crate::insights::property::event_number;
 use crate::insights::series::Math;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
-use crate::insights::trends::answer::top;
+use crate::insights::trends::answer::largest;
 use crate::insights::trends::plan::BREAKDOWN;
 use crate::insights::trends::plan::NULL;
 use crate::insights::trends::plan::OTHER;
@@ -154,7 +154,7 @@ impl Trends {
         Ok(actors.filter_map(actor).collect())
     }
 
-    /// The events of a bucket, or of all, with their value of the breakdown.
+    /// The events of a bucket, or of all, with their breakdown.
     async fn behind<'r>(
         &self,
         plan: SeriesPlan<'r>,
@@ -200,12 +200,13 @@ impl Trends {
             Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join(SEPARATOR),
             one => text(one),
         };
+        let events = plan.labelled(events)?;
         if value != OTHER {
             return Ok(events.filter(ident(BREAKDOWN).eq(lit(value)))?);
         }
         let all = SeriesPlan { shape: self.shape(plan.series), ..plan };
-        let (top, _) = top(engine, all.values().await?, *limit).await?;
-        let shown = top.iter().map(|value| lit(value.as_str())).chain([lit(NULL)]).collect();
+        let shown = largest(engine, all.values().await?, *limit).await?.values;
+        let shown = shown.iter().map(|value| lit(value.as_str())).chain([lit(NULL)]).collect();
         Ok(events.filter(ident(BREAKDOWN).in_list(shown, true))?)
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the plans of a trend and shapes its answer: a series for each period, series and value of the breakdown.
 
 use std::collections::HashMap;
+use std::collections::HashSet;
 
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
@@ -49,6 +50,10 @@ use crate::query::view::View;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;
+
+/// Rows of a breakdown, and bytes, that are taken at once. Of more, those of the largest values are asked for on their own.
+const ROWS_AT_ONCE_MAX: usize = 100_000;
+const BYTES_AT_ONCE_MAX: usize = 32 << 20;
 
 /// A series of the answer, before formulas.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,7 +190,8 @@ impl Trends {
         let width = self.width(buckets);
         match &self.breakdown {
             Breakdown::Nothing => {
-                let mut found = self.collect(engine, plan.values().await?, width).await?;
+                let rows = engine.compute(plan.values().await?).await?;
+                let mut found = by_value(rows.iter().flat_map(rows_of), width);
                 let data = found.remove("").unwrap_or_else(|| vec![0.0; width]);
                 Ok(vec![(None, self.finished(data))])
             }
@@ -194,7 +200,8 @@ impl Trends {
                 for cohort in cohorts {
                     let filters = in_cohort(&filters, *cohort)?;
                     let plan = SeriesPlan { filters: &filters, ..plan };
-                    let mut found = self.collect(engine, plan.values().await?, width).await?;
+                    let rows = engine.compute(plan.values().await?).await?;
+                    let mut found = by_value(rows.iter().flat_map(rows_of), width);
                     let data = found.remove("").unwrap_or_else(|| vec![0.0; width]);
                     let value = cohort.map_or(json!("all"), |id| json!(id));
                     lines.push((Some(value), self.finished(data)));
@@ -204,11 +211,20 @@ impl Trends {
             Breakdown::Properties { properties, limit, is_other_hidden } => {
                 let plan = SeriesPlan { breakdown: properties, ..plan };
                 let values = plan.values().await?;
-                let (top, is_more) = top(engine, values.clone(), *limit).await?;
-                let rows = within(values, &top, is_more)?;
-                let mut found = self.collect(engine, rows, width).await?;
+                let Largest { values: shown, is_more, rows } =
+                    largest(engine, values.clone(), *limit).await?;
+                let rows = match rows {
+                    Some(rows) => rows,
+                    None => engine.compute(within(values, &shown, is_more)?).await?,
+                };
+                let own: HashSet<&str> = shown.iter().map(String::as_str).chain([NULL]).collect();
+                let rows = rows.iter().flat_map(rows_of).map(|(value, bucket, number)| {
+                    let is_own = own.contains(value.as_str());
+                    (if is_own { value } else { OTHER.to_owned() }, bucket, number)
+                });
+                let mut found = by_value(rows, width);
                 let others = if is_more && !is_other_hidden { Some(OTHER) } else { None };
-                let order = top.iter().map(String::as_str).chain([NULL]).chain(others);
+                let order = shown.iter().map(String::as_str).chain([NULL]).chain(others);
                 let several = properties.len() > 1;
                 let line = |value: &str| {
                     let data = found.remove(value)?;
@@ -225,24 +241,6 @@ impl Trends {
             (Display::Cumulative, Math::Actors | Math::Groups(_)) => Shape::FirstIntervals,
             _ => Shape::Intervals,
         }
-    }
-
-    /// The numbers of each value of the breakdown, by bucket.
-    async fn collect(
-        &self,
-        engine: &Engine,
-        rows: DataFrame,
-        width: usize,
-    ) -> Result<HashMap<String, Vec<f64>>, InsightError> {
-        let batches = engine.compute(rows).await?;
-        let mut found: HashMap<String, Vec<f64>> = HashMap::new();
-        for (value, bucket, number) in batches.iter().flat_map(rows_of) {
-            let data = found.entry(value).or_insert_with(|| vec![0.0; width]);
-            if let Some(place) = data.get_mut(bucket) {
-                *place += number;
-            }
-        }
-        Ok(found)
     }
 
     /// Sums up or smooths the numbers.
@@ -310,22 +308,57 @@ impl Trends {
     }
 }
 
-/// The values of a breakdown with the largest sums, at most `limit`, and whether there are more. The null value
-/// is none of them.
-pub(super) async fn top(
+/// The values of a breakdown with the largest sums. The null value is none of them.
+pub(super) struct Largest {
+    pub(super) values: Vec<String>,
+    /// Whether there are more.
+    is_more: bool,
+    /// The rows of all values, unless they are many.
+    rows: Option<Vec<RecordBatch>>,
+}
+
+/// At most `limit` of the values of `rows`.
+pub(super) async fn largest(
     engine: &Engine,
-    values: DataFrame,
+    rows: DataFrame,
     limit: usize,
-) -> Result<(Vec<String>, bool), QueryError> {
-    let sums = values.filter(ident(BREAKDOWN).not_eq(lit(NULL)))?;
+) -> Result<Largest, QueryError> {
+    let all = engine.compute_small(rows.clone(), ROWS_AT_ONCE_MAX, BYTES_AT_ONCE_MAX).await?;
+    let mut values = match &all {
+        Some(all) => largest_of(all.iter().flat_map(rows_of)),
+        None => largest_of_many(engine, rows, limit).await?,
+    };
+    let is_more = values.len() > limit;
+    values.truncate(limit);
+    Ok(Largest { values, is_more, rows: all })
+}
+
+/// All values, by their sums.
+fn largest_of(rows: impl Iterator<Item = (String, usize, f64)>) -> Vec<String> {
+    let mut sums: HashMap<String, f64> = HashMap::new();
+    for (value, _, number) in rows {
+        *sums.entry(value).or_default() += number;
+    }
+    sums.remove(NULL);
+    let mut sums: Vec<(String, f64)> = sums.into_iter().collect();
+    sums.sort_unstable_by(|(value, sum), (other, of_other)| {
+        of_other.total_cmp(sum).then_with(|| value.cmp(other))
+    });
+    sums.into_iter().map(|(value, _)| value).collect()
+}
+
+/// One more than `limit`, if there are so many.
+async fn largest_of_many(
+    engine: &Engine,
+    rows: DataFrame,
+    limit: usize,
+) -> Result<Vec<String>, QueryError> {
+    let sums = rows.filter(ident(BREAKDOWN).not_eq(lit(NULL)))?;
     let sums = sums.aggregate(vec![ident(BREAKDOWN)], vec![sum(ident(VALUE)).alias(VALUE)])?;
     let order = vec![ident(VALUE).sort(false, false), ident(BREAKDOWN).sort(true, false)];
     let sums = sums.sort(order)?.limit(0, Some(limit.saturating_add(1)))?;
     let batches = engine.compute(sums).await?;
-    let mut top: Vec<String> = batches.iter().flat_map(|batch| texts(batch, BREAKDOWN)).collect();
-    let is_more = top.len() > limit;
-    top.truncate(limit);
-    Ok((top, is_more))
+    Ok(batches.iter().flat_map(|batch| texts(batch, BREAKDOWN)).collect())
 }
 
 /// The sums of the top values, the null value, and of all others together.
@@ -339,6 +372,21 @@ fn within(values: DataFrame, top: &[String], is_more: bool) -> Result<DataFrame,
     let values = values.select(vec![ident(BUCKET), value.alias(BREAKDOWN), ident(VALUE)])?;
     let keys = vec![ident(BUCKET), ident(BREAKDOWN)];
     Ok(values.aggregate(keys, vec![sum(ident(VALUE)).alias(VALUE)])?)
+}
+
+/// The numbers of each value of the breakdown, by bucket.
+fn by_value(
+    rows: impl Iterator<Item = (String, usize, f64)>,
+    width: usize,
+) -> HashMap<String, Vec<f64>> {
+    let mut found: HashMap<String, Vec<f64>> = HashMap::new();
+    for (value, bucket, number) in rows {
+        let data = found.entry(value).or_insert_with(|| vec![0.0; width]);
+        if let Some(place) = data.get_mut(bucket) {
+            *place += number;
+        }
+    }
+    found
 }
 
 /// Value of the breakdown, bucket and number of each row.

@@ -140,28 +140,46 @@ impl SeriesPlan<'_> {
         Ok(events.with_column(BUCKET, bucket)?)
     }
 
-    /// `events` with their value of the breakdown: a text that is never null.
+    /// `events` with their values of the breakdown, each in a column of its own, so that they are grouped as the files
+    /// have them; null where there is none. [`Self::labelled`] makes one text of those of a group.
     pub(super) async fn with_breakdown(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         let mut events = events;
+        for (property, part) in self.breakdown.iter().zip(self.parts()) {
+            events = property.add_to(self.view, events, &part).await?;
+            let text = nullif(ident(&part), lit(""));
+            events = events.with_column(&part, text)?;
+        }
+        Ok(events)
+    }
+
+    /// The columns of the breakdown.
+    fn parts(self) -> impl Iterator<Item = String> {
+        (0..self.breakdown.len()).map(|at| format!("{BREAKDOWN}_{at}"))
+    }
+
+    /// What rows are grouped by: `columns`, and the breakdown.
+    fn keys(self, columns: &[&str]) -> Vec<Expr> {
+        columns.iter().map(|name| ident(*name)).chain(self.parts().map(ident)).collect()
+    }
+
+    /// `rows` with their value of the breakdown as one text that is never null.
+    pub(super) fn labelled(self, rows: DataFrame) -> Result<DataFrame, QueryError> {
         let mut parts = Vec::new();
-        for (property, at) in self.breakdown.iter().zip(0..) {
-            let name = format!("{BREAKDOWN}_{at}");
-            events = property.add_to(self.view, events, &name).await?;
+        for part in self.parts() {
             if !parts.is_empty() {
                 parts.push(lit(SEPARATOR));
             }
-            let text = cast(ident(&name), DataType::Utf8);
-            parts.push(coalesce(vec![nullif(text, lit("")), lit(NULL)]));
+            parts.push(coalesce(vec![cast(ident(part), DataType::Utf8), lit(NULL)]));
         }
         let value = match parts.len() {
             0 => lit(""),
             1 => parts.swap_remove(0),
             _ => concat(parts),
         };
-        Ok(events.with_column(BREAKDOWN, cast(value, DataType::Utf8))?)
+        Ok(rows.with_column(BREAKDOWN, cast(value, DataType::Utf8))?)
     }
 
-    /// What the series counts of `events`, which have a bucket and a value of the breakdown.
+    /// What the series counts of `events`, which have a bucket and the breakdown.
     fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         match &self.series.math {
             Math::Actors | Math::ActiveIn(_) | Math::First { .. } => {
@@ -181,7 +199,7 @@ impl SeriesPlan<'_> {
                 self.aggregated(events, statistic.of(ident("number")), Some(*statistic))
             }
             Math::PerActor(statistic) => {
-                let keys = [BUCKET, BREAKDOWN, ACTOR].map(ident).to_vec();
+                let keys = self.keys(&[BUCKET, ACTOR]);
                 let counts = events.aggregate(keys, vec![count(lit(1)).alias("events")])?;
                 let number = cast(ident("events"), DataType::Float64);
                 self.aggregated(counts, statistic.of(number), Some(*statistic))
@@ -194,7 +212,7 @@ impl SeriesPlan<'_> {
         if self.shape != Shape::FirstIntervals {
             return self.aggregated(events, count_distinct(of), None);
         }
-        let keys = vec![ident(BREAKDOWN), of.alias("counted")];
+        let keys = self.keys(&[]).into_iter().chain([of.alias("counted")]).collect();
         let firsts = events.aggregate(keys, vec![min(ident(BUCKET)).alias(BUCKET)])?;
         self.aggregated(firsts, count(lit(1)), None)
     }
@@ -205,8 +223,8 @@ impl SeriesPlan<'_> {
         value: Expr,
         statistic: Option<Statistic>,
     ) -> Result<DataFrame, QueryError> {
-        let keys = vec![ident(BUCKET), ident(BREAKDOWN)];
-        let rows = rows.aggregate(keys, vec![value.alias("gathered")])?;
+        let rows = rows.aggregate(self.keys(&[BUCKET]), vec![value.alias("gathered")])?;
+        let rows = self.labelled(rows)?;
         let value = finished(statistic, ident("gathered")).alias(VALUE);
         Ok(rows.select(vec![ident(BUCKET), ident(BREAKDOWN), value])?)
     }
@@ -224,8 +242,7 @@ impl SeriesPlan<'_> {
         let events = self.events(window.steps.bounds()).await?;
         let events = events.with_column("step", window.steps.expression())?;
         let events = self.with_breakdown(events).await?;
-        let keys = [BREAKDOWN, ACTOR, "step"].map(ident).to_vec();
-        let active = events.aggregate(keys, Vec::new())?;
+        let active = events.aggregate(self.keys(&[ACTOR, "step"]), Vec::new())?;
         let active = active.with_column(BUCKET, buckets_with(window, ident("step")))?;
         let active = active.unnest_columns(&[BUCKET])?;
         Ok(self.counted(active.filter(ident(BUCKET).is_not_null())?)?)
@@ -263,7 +280,7 @@ impl SeriesPlan<'_> {
         Ok(self.counted(self.in_buckets(events)?)?)
     }
 
-    /// A row for each such person, with the time of the event and its value of the breakdown.
+    /// A row for each such person, with the time of the event and its breakdown.
     pub(super) async fn first_events(
         self,
         is_of_matching: bool,
@@ -278,9 +295,9 @@ impl SeriesPlan<'_> {
         };
         let events = self.with_breakdown(events).await?;
         let order = || vec![ident("timestamp").sort(true, false), ident("uuid").sort(true, false)];
-        let first = |name: &str| first_value(ident(name), order()).alias(name);
-        let columns = ["timestamp", "holds", BREAKDOWN].map(first).to_vec();
-        let firsts = events.aggregate(vec![ident(ACTOR)], columns)?;
+        let first = |name: String| first_value(ident(&name), order()).alias(name);
+        let columns = ["timestamp", "holds"].map(str::to_owned).into_iter().chain(self.parts());
+        let firsts = events.aggregate(vec![ident(ACTOR)], columns.map(first).collect())?;
         let is_in_range = ident("timestamp").between(time(from), time(to));
         Ok(firsts.filter(ident("holds").and(is_in_range))?)
     }
