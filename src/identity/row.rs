@@ -64,6 +64,11 @@ impl<'a> Row<'a> {
         Members::of(self.properties)
     }
 
+    /// All properties as a compact JSON object.
+    pub fn properties_json(&self) -> &'a str {
+        self.properties
+    }
+
     /// Length of all properties as JSON, in bytes.
     pub fn properties_len(&self) -> usize {
         self.properties.len()

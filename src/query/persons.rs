@@ -1,12 +1,15 @@
 //! The tables of persons as a question sees them: `persons`, `person_distinct_ids`, `groups`.
-//! Rows are read from one snapshot of the identity store as the query asks for them.
+//! Rows are read from one snapshot of the identity store as the query asks for them, and of persons only the columns
+//! that it asks for: their properties are most of what is read.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::array::BooleanBuilder;
 use arrow::array::Int64Builder;
 use arrow::array::RecordBatch;
+use arrow::array::RecordBatchOptions;
 use arrow::array::StringViewBuilder;
 use arrow::array::TimestampMicrosecondBuilder;
 use arrow::datatypes::DataType;
@@ -14,20 +17,26 @@ use arrow::datatypes::Field;
 use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimeUnit;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::TableType;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::physical_plan::streaming::StreamingTableExec;
 use tokio::sync::mpsc::Sender;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::person::Group;
-use crate::identity::person::Person;
+use crate::identity::row::Row;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
 
@@ -35,58 +44,115 @@ use crate::identity::view::View;
 const BATCH_ROWS: usize = 2048;
 const BATCH_BYTES: usize = 4 << 20;
 
+/// Numbers of persons that are worth a thread of their own.
+const PERSONS_OF_THREAD_MIN: i64 = 16 << 10;
+
 /// The tables of `project`, by name.
-pub fn tables(view: Arc<View>, project: ProjectId) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
-    let kinds = [
-        ("persons", Kind::Persons),
-        ("person_distinct_ids", Kind::DistinctIds),
-        ("groups", Kind::Groups),
+pub fn tables(view: &Arc<View>, project: ProjectId) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
+    let persons = PersonsTable { schema: persons_schema(), view: Arc::clone(view), project };
+    let mut tables: Vec<(_, Arc<dyn TableProvider>)> = vec![("persons", Arc::new(persons))];
+    let others = [
+        ("person_distinct_ids", Part::DistinctIds, distinct_ids_schema()),
+        ("groups", Part::Groups, groups_schema()),
     ];
-    let tables = kinds.into_iter().filter_map(|(name, kind)| {
-        let table = table(kind, Arc::clone(&view), project).ok()?;
-        Some((name, table))
-    });
-    tables.collect()
+    for (name, part, schema) in others {
+        let scan = Scan { part, schema: Arc::clone(&schema), view: Arc::clone(view), project };
+        if let Ok(table) = StreamingTable::try_new(schema, vec![Arc::new(scan)]) {
+            tables.push((name, Arc::new(table)));
+        }
+    }
+    tables
 }
 
-fn table(kind: Kind, view: Arc<View>, project: ProjectId) -> Result<Arc<dyn TableProvider>> {
-    let schema = kind.schema();
-    let scan = Scan { kind, schema: Arc::clone(&schema), view, project };
-    Ok(Arc::new(StreamingTable::try_new(schema, vec![Arc::new(scan)])?))
+fn persons_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        number("id"),
+        text("uuid"),
+        created_at(),
+        Field::new("is_identified", DataType::Boolean, false),
+        text("properties"),
+    ]))
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Persons,
+fn distinct_ids_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![text("distinct_id"), text("person_id")]))
+}
+
+fn groups_schema() -> SchemaRef {
+    let columns = vec![number("group_type_index"), text("key"), created_at(), text("properties")];
+    Arc::new(Schema::new(columns))
+}
+
+fn text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8View, false)
+}
+
+fn number(name: &str) -> Field {
+    Field::new(name, DataType::Int64, false)
+}
+
+fn created_at() -> Field {
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    Field::new("created_at", time, false)
+}
+
+/// `persons`, of which the wanted columns are read, by several threads.
+#[derive(Debug)]
+struct PersonsTable {
+    schema: SchemaRef,
+    view: Arc<View>,
+    project: ProjectId,
+}
+
+#[async_trait]
+impl TableProvider for PersonsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
+        let end = self.view.next_number();
+        let end = end.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        let threads = i64::try_from(state.config().target_partitions()).unwrap_or(1).max(1);
+        let part = (end / threads + 1).max(PERSONS_OF_THREAD_MIN);
+        let parts = (0..threads).map(|at| at * part..((at + 1) * part).min(end));
+        let parts = parts.filter(|numbers| numbers.start == 0 || !numbers.is_empty());
+        let scan = |numbers| {
+            let (schema, view) = (Arc::clone(&schema), Arc::clone(&self.view));
+            let part = Part::Persons(numbers);
+            Arc::new(Scan { part, schema, view, project: self.project }) as Arc<dyn PartitionStream>
+        };
+        let parts = parts.map(scan).collect();
+        let plan = StreamingTableExec::try_new(Arc::clone(&schema), parts, None, [], false, limit);
+        Ok(Arc::new(plan?))
+    }
+}
+
+/// What a scan reads.
+#[derive(Clone, Debug)]
+enum Part {
+    /// The persons with these numbers.
+    Persons(Range<i64>),
     DistinctIds,
     Groups,
 }
 
-impl Kind {
-    fn schema(self) -> SchemaRef {
-        let text = |name| Field::new(name, DataType::Utf8View, false);
-        let number = |name| Field::new(name, DataType::Int64, false);
-        let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        let created_at = || Field::new("created_at", time.clone(), false);
-        Arc::new(Schema::new(match self {
-            Self::Persons => vec![
-                number("id"),
-                text("uuid"),
-                created_at(),
-                Field::new("is_identified", DataType::Boolean, false),
-                text("properties"),
-            ],
-            Self::DistinctIds => vec![text("distinct_id"), text("person_id")],
-            Self::Groups => {
-                vec![number("group_type_index"), text("key"), created_at(), text("properties")]
-            }
-        }))
-    }
-}
-
 #[derive(Debug)]
 struct Scan {
-    kind: Kind,
+    part: Part,
+    /// The columns; of persons those that are wanted.
     schema: SchemaRef,
     view: Arc<View>,
     project: ProjectId,
@@ -100,12 +166,12 @@ impl PartitionStream for Scan {
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
         let out = Out { schema: Arc::clone(&self.schema), sender: builder.tx() };
-        let (view, project, kind) = (Arc::clone(&self.view), self.project, self.kind);
+        let (view, project, part) = (Arc::clone(&self.view), self.project, self.part.clone());
         builder.spawn_blocking(move || {
-            let read = match kind {
-                Kind::Persons => send_persons(&view, project, &out),
-                Kind::DistinctIds => send_distinct_ids(&view, project, &out),
-                Kind::Groups => send_groups(&view, project, &out),
+            let read = match part {
+                Part::Persons(numbers) => send_persons(&view, project, numbers, &out),
+                Part::DistinctIds => send_distinct_ids(&view, project, &out),
+                Part::Groups => send_groups(&view, project, &out),
             };
             read.map_err(|error| DataFusionError::External(Box::new(error)))
         });
@@ -122,7 +188,15 @@ struct Out {
 impl Out {
     /// Hands a batch on; [`Flow::Break`] once nobody takes any more.
     fn send(&self, columns: Vec<ArrayRef>) -> Flow {
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        let rows = columns.first().map_or(0, |column| column.len());
+        self.send_rows(columns, rows)
+    }
+
+    /// The same, whether there are columns or only rows to be counted.
+    fn send_rows(&self, columns: Vec<ArrayRef>, rows: usize) -> Flow {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let schema = Arc::clone(&self.schema);
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
         match self.sender.blocking_send(batch.map_err(DataFusionError::from)) {
             Ok(()) => Flow::Continue(()),
             Err(_) => Flow::Break(()),
@@ -130,53 +204,84 @@ impl Out {
     }
 }
 
-#[derive(Default)]
+/// A batch of persons: the columns of its schema.
 struct Persons {
     rows: usize,
     bytes: usize,
-    id: Int64Builder,
-    uuid: StringViewBuilder,
-    created_at: TimestampMicrosecondBuilder,
-    is_identified: BooleanBuilder,
-    properties: StringViewBuilder,
+    columns: Vec<Column>,
+}
+
+/// A column of persons.
+enum Column {
+    Id(Int64Builder),
+    Uuid(StringViewBuilder),
+    CreatedAt(TimestampMicrosecondBuilder),
+    IsIdentified(BooleanBuilder),
+    Properties(StringViewBuilder),
 }
 
 impl Persons {
-    fn push(&mut self, person: Person) {
+    fn new(schema: &Schema) -> Self {
+        let column = |field: &Arc<Field>| match field.name().as_str() {
+            "id" => Column::Id(Int64Builder::new()),
+            "uuid" => Column::Uuid(StringViewBuilder::new()),
+            "created_at" => Column::CreatedAt(TimestampMicrosecondBuilder::new()),
+            "is_identified" => Column::IsIdentified(BooleanBuilder::new()),
+            _ => Column::Properties(StringViewBuilder::new()),
+        };
+        Self { rows: 0, bytes: 0, columns: schema.fields().iter().map(column).collect() }
+    }
+
+    fn push(&mut self, person: &Row<'_>) {
         self.rows += 1;
-        self.id.append_value(person.number);
-        self.uuid.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
-        self.created_at.append_value(person.created_at.0);
-        self.is_identified.append_value(person.is_identified);
-        let properties = serde_json::Value::Object(person.properties).to_string();
-        self.bytes += properties.len();
-        self.properties.append_value(properties);
+        for column in &mut self.columns {
+            match column {
+                Column::Id(ids) => ids.append_value(person.number),
+                Column::Uuid(uuids) => {
+                    uuids.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
+                }
+                Column::CreatedAt(times) => times.append_value(person.created_at.0),
+                Column::IsIdentified(truths) => truths.append_value(person.is_identified),
+                Column::Properties(texts) => {
+                    self.bytes += person.properties_len();
+                    texts.append_value(person.properties_json());
+                }
+            }
+        }
     }
 
     fn is_full(&self) -> bool {
         self.rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES
     }
 
-    fn finish(&mut self) -> Vec<ArrayRef> {
-        (self.rows, self.bytes) = (0, 0);
-        vec![
-            Arc::new(self.id.finish()),
-            Arc::new(self.uuid.finish()),
-            Arc::new(self.created_at.finish().with_timezone("UTC")),
-            Arc::new(self.is_identified.finish()),
-            Arc::new(self.properties.finish()),
-        ]
+    /// The rows since the last time.
+    fn send(&mut self, out: &Out) -> Flow {
+        let rows = std::mem::take(&mut self.rows);
+        self.bytes = 0;
+        let columns = self.columns.iter_mut().map(|column| match column {
+            Column::Id(ids) => Arc::new(ids.finish()) as ArrayRef,
+            Column::Uuid(texts) | Column::Properties(texts) => Arc::new(texts.finish()),
+            Column::CreatedAt(times) => Arc::new(times.finish().with_timezone("UTC")),
+            Column::IsIdentified(truths) => Arc::new(truths.finish()),
+        });
+        let columns = columns.collect();
+        out.send_rows(columns, rows)
     }
 }
 
-fn send_persons(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
-    let mut batch = Persons::default();
-    view.scan_persons(project, |person| {
+fn send_persons(
+    view: &View,
+    project: ProjectId,
+    numbers: Range<i64>,
+    out: &Out,
+) -> Result<(), IdentityError> {
+    let mut batch = Persons::new(&out.schema);
+    view.scan_rows(project, numbers, |person| {
         batch.push(person);
-        if batch.is_full() { out.send(batch.finish()) } else { Flow::Continue(()) }
+        Ok(if batch.is_full() { batch.send(out) } else { Flow::Continue(()) })
     })?;
     if batch.rows > 0 {
-        let _ = out.send(batch.finish());
+        let _ = batch.send(out);
     }
     Ok(())
 }

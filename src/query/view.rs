@@ -60,7 +60,7 @@ impl View {
         project: ProjectId,
     ) -> Result<Self, QueryError> {
         let Sources { store, identities, metadata, .. } = sources;
-        let persons = persons::tables(Arc::new(identities.view()), project);
+        let persons = persons::tables(&Arc::new(identities.view()), project);
         // Deletions first: they may be no newer than the events.
         let known = (Arc::new(identities.overrides()), identities.deletions());
         let snapshot = store.snapshot();
