@@ -8,6 +8,7 @@ pub mod cache;
 pub mod cohorts;
 pub mod columns;
 pub mod compare;
+pub mod correlation;
 pub mod date_range;
 pub mod entity;
 pub mod events;

@@ -47,6 +47,11 @@ impl Page {
         Self { limit: limit.min(LIMIT_MAX), offset: number("offset").unwrap_or(0) }
     }
 
+    /// The same page with another limit.
+    pub fn limited(self, limit: usize) -> Self {
+        Self { limit: limit.min(LIMIT_MAX), ..self }
+    }
+
     /// The same for a list of persons or definitions.
     pub fn part(self) -> Part {
         Part { offset: self.offset, limit: self.limit }

@@ -228,6 +228,7 @@ pub const TABLE: &[Endpoint] = &[
     at("PATCH",     "P/groups_types/update_metadata/", "group:write",    of_project!(groups::changes::update_types)),
 
     at("GET POST",  "P/insights/funnel/",       "insight:read",          of_project!(insights::funnels::funnel)).or_csv().analytics(),
+    at("GET POST",  "P/insights/funnel/correlation/", "insight:read",    of_project!(insights::correlation::correlation)).or_csv().analytics(),
     at("GET POST",  "P/insights/path/",         "insight:read",          of_project!(insights::paths::path)).or_csv().analytics(),
     at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics(),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics(),
@@ -247,7 +248,7 @@ pub const TABLE: &[Endpoint] = &[
     at("POST",      "P/persons/bulk_delete/",   "person:write",          of_project!(persons::deletions::bulk_delete)).analytics(),
     at("GET",       "P/persons/cohorts/",       "person:read",           of_project!(persons::cohorts)).or_csv().analytics(),
     at("GET POST",  "P/persons/funnel/",        "person:read",           of_project!(insights::funnels::funnel_persons)).or_csv().analytics(),
-    at("GET POST",  "P/persons/funnel/correlation/", "person:read",      of_project!(persons::insights)).or_csv().analytics(),
+    at("GET POST",  "P/persons/funnel/correlation/", "person:read",      of_project!(insights::correlation::persons)).or_csv().analytics(),
     at("GET",       "P/persons/lifecycle/",     "person:read",           of_project!(insights::points::lifecycle)).or_csv().analytics(),
     at("GET POST",  "P/persons/path/",          "person:read",           of_project!(insights::paths::persons)).or_csv().analytics(),
     at("GET",       "P/persons/retention/",     "person:read",           of_project!(insights::retention::retention_persons)).or_csv().analytics(),

@@ -203,6 +203,21 @@ pub fn note_named<'e>(
     project: ProjectId,
     entities: impl IntoIterator<Item = &'e Entity>,
 ) -> Result<(), NodeError> {
+    let names = names_of(engine, project, entities)?;
+    engine.note_events_named(project, names.iter().map(String::as_str));
+    Ok(())
+}
+
+/// The names of the events of these entities, those of actions included.
+///
+/// # Errors
+///
+/// There is no such action.
+pub fn names_of<'e>(
+    engine: &Engine,
+    project: ProjectId,
+    entities: impl IntoIterator<Item = &'e Entity>,
+) -> Result<Vec<String>, NodeError> {
     let mut names: Vec<String> = Vec::new();
     for entity in entities {
         names.extend(entity.event.clone());
@@ -210,8 +225,7 @@ pub fn note_named<'e>(
             names.extend(action.events().map(str::to_owned));
         }
     }
-    engine.note_events_named(project, names.iter().map(String::as_str));
-    Ok(())
+    Ok(names)
 }
 
 /// The id of an action.

@@ -1,12 +1,13 @@
 //! Funnels: how many actors go from step to step. [`Funnels`] is a parsed request; `plan` finds the events of its
 //! steps, `walk` says how far an actor comes with them, `split` for which values of the breakdown; `answer`,
-//! `time_to_convert` and `trends` shape the answers, and `actors` finds the persons behind a step. The rules are
-//! those of PostHog's funnels.
+//! `time_to_convert` and `trends` shape the answers, `actors` finds the persons behind a step, and `passage` says for
+//! correlations when an actor is in the funnel. The rules are those of PostHog's funnels.
 
 pub mod actors;
 mod answer;
 pub mod legacy;
 mod parse;
+pub mod passage;
 mod plan;
 mod split;
 mod time_to_convert;
@@ -20,6 +21,7 @@ use crate::insights::funnels::split::Attribution;
 use crate::insights::funnels::walk::Course;
 use crate::insights::interval::Interval;
 use crate::insights::selection::Selection;
+use crate::insights::selection::Unit;
 
 /// A parsed request.
 #[derive(Clone, Debug)]
@@ -52,6 +54,16 @@ impl Funnels {
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
+    }
+
+    /// Who goes through it.
+    pub fn unit(&self) -> Unit {
+        self.selection.unit
+    }
+
+    /// The events of its steps.
+    pub fn steps(&self) -> &[Entity] {
+        &self.steps
     }
 
     /// The events that it is about.

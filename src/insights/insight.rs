@@ -5,6 +5,8 @@ use serde_json::Value;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::correlation::Correlation;
+use crate::insights::correlation::actors::Asked as CorrelatedAsked;
 use crate::insights::entity::note_named;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::actors::Position;
@@ -23,7 +25,8 @@ use crate::query::engine::Engine;
 use crate::query::people::Part;
 
 /// Kinds of insights.
-pub const KINDS: [&str; 6] = [
+pub const KINDS: [&str; 7] = [
+    "FunnelCorrelationQuery",
     "FunnelsQuery",
     "LifecycleQuery",
     "PathsQuery",
@@ -35,6 +38,8 @@ pub const KINDS: [&str; 6] = [
 /// A parsed insight.
 #[derive(Clone, Debug)]
 pub enum Insight {
+    /// `FunnelCorrelationQuery`.
+    Correlation(Correlation),
     /// `LifecycleQuery`.
     Lifecycle(Lifecycle),
     /// `PathsQuery`.
@@ -53,6 +58,8 @@ pub enum Insight {
 /// one of its kind, beside its source.
 #[derive(Clone, Debug)]
 pub enum ActorsOf {
+    /// Behind a row of a correlation.
+    Correlation(Correlation, CorrelatedAsked),
     /// With a status.
     Lifecycle(Lifecycle, Stage),
     /// Behind a step of paths, which the paths themselves name.
@@ -76,6 +83,7 @@ impl Insight {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         match node.text("kind")? {
+            Some("FunnelCorrelationQuery") => Ok(Self::Correlation(Correlation::parse(query)?)),
             Some("LifecycleQuery") => Ok(Self::Lifecycle(Lifecycle::parse(query)?)),
             Some("PathsQuery") => Ok(Self::Paths(Paths::parse(query)?)),
             Some("RetentionQuery") => Ok(Self::Retention(Retention::parse(query)?)),
@@ -89,6 +97,7 @@ impl Insight {
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         match self {
+            Self::Correlation(correlation) => correlation.selection_mut(),
             Self::Lifecycle(lifecycle) => lifecycle.selection_mut(),
             Self::Paths(paths) => paths.selection_mut(),
             Self::Retention(retention) => retention.selection_mut(),
@@ -109,6 +118,7 @@ impl Insight {
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
         match self {
+            Self::Correlation(correlation) => Ok(correlation.answer(engine, owner).await?.body()),
             Self::Lifecycle(lifecycle) => Ok(Value::Array(lifecycle.answer(engine, owner).await?)),
             Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
             Self::Retention(retention) => Ok(Value::Array(retention.answer(engine, owner).await?)),
@@ -128,6 +138,7 @@ impl Insight {
     pub fn note(&self, engine: &Engine, owner: &ProjectSettings) -> Result<(), NodeError> {
         let project = owner.project;
         match self {
+            Self::Correlation(correlation) => note_named(engine, project, correlation.entities()),
             Self::Funnels(funnels) => note_named(engine, project, funnels.entities()),
             Self::Lifecycle(lifecycle) => note_named(engine, project, lifecycle.entities()),
             Self::Paths(_) => Ok(()),
@@ -144,6 +155,10 @@ impl Insight {
     /// A field is malformed.
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
         match self {
+            Self::Correlation(mut correlation) => {
+                let asked = correlation.asked(asked)?;
+                Ok(ActorsOf::Correlation(correlation, asked))
+            }
             Self::Lifecycle(lifecycle) => Ok(ActorsOf::Lifecycle(lifecycle, Stage::parse(asked)?)),
             Self::Paths(paths) => Ok(ActorsOf::Paths(paths)),
             Self::Retention(retention) => {
@@ -175,6 +190,9 @@ impl ActorsOf {
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         match self {
+            Self::Correlation(correlation, asked) => {
+                correlation.actors(engine, owner, asked, part).await
+            }
             Self::Lifecycle(lifecycle, stage) => lifecycle.actors(engine, owner, stage, part).await,
             Self::Paths(paths) => paths.actors(engine, owner, part).await,
             Self::Retention(retention, row) => retention.actors(engine, owner, *row, part).await,

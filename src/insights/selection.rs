@@ -87,6 +87,15 @@ impl Selection {
         })
     }
 
+    /// Selects only what matches these filters, too.
+    ///
+    /// # Errors
+    ///
+    /// They are malformed, or too many with those before.
+    pub fn narrow(&mut self, properties: &Value, path: &str) -> Result<(), NodeError> {
+        self.filters.add(properties, path)
+    }
+
     /// Selects only what is of persons whose email or name, or of events whose distinct id contains a text in any
     /// case.
     ///

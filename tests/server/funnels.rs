@@ -16,28 +16,28 @@ use crate::harness::TestServer;
 
 const QUERY: &str = "/api/projects/@current/query/";
 const LEGACY: &str = "/api/projects/@current/insights/funnel/";
-const HOUR: i64 = 3600;
-const DAY: i64 = 86_400;
+pub(crate) const HOUR: i64 = 3600;
+pub(crate) const DAY: i64 = 86_400;
 
 /// Berlin in winter, whose days the project has.
-const OFFSET: i64 = 3600;
+pub(crate) const OFFSET: i64 = 3600;
 
 /// 2026-01-05, a Monday, at midnight UTC.
-const FIRST_DAY: i64 = 20_458;
+pub(crate) const FIRST_DAY: i64 = 20_458;
 
-const IDS: usize = 24;
+pub(crate) const IDS: usize = 24;
 
 /// The bit of the exclusion.
 const EXCLUDED: u32 = 1 << 20;
 
 /// One sent event.
 #[derive(Clone, Debug)]
-struct Event {
+pub(crate) struct Event {
     /// Seconds since 1970.
-    at: i64,
-    name: &'static str,
-    id: usize,
-    browser: Option<&'static str>,
+    pub(crate) at: i64,
+    pub(crate) name: &'static str,
+    pub(crate) id: usize,
+    pub(crate) browser: Option<&'static str>,
 }
 
 impl Event {
@@ -53,22 +53,27 @@ impl Event {
 }
 
 /// What was sent, and whose ids belong together.
-struct World {
-    events: Vec<Event>,
+pub(crate) struct World {
+    pub(crate) events: Vec<Event>,
     /// The person of each id, as the least of its ids.
-    persons: Vec<usize>,
+    pub(crate) persons: Vec<usize>,
 }
 
 /// A server with the events of a random world, of which some persons were merged before and some after the
 /// events came.
 fn start(rng: &mut StdRng) -> (TestServer, World) {
+    start_with(rng, &["view", "view", "buy", "leave"])
+}
+
+/// The same with events of some of these names.
+pub(crate) fn start_with(rng: &mut StdRng, names: &[&'static str]) -> (TestServer, World) {
     let server = TestServer::start();
     let zone = server.patch("/api/projects/@current/", &json!({"timezone": "Europe/Berlin"}));
     assert_eq!(zone.status, 200, "{zone}");
     let event = |_| Event {
         // Whole hours, so that some times are equal.
         at: FIRST_DAY * DAY + rng.random_range(0..12 * 24) * HOUR,
-        name: ["view", "view", "buy", "leave"][rng.random_range(0..4)],
+        name: names[rng.random_range(0..names.len())],
         id: rng.random_range(0..IDS),
         browser: [None, Some(""), Some("Chrome"), Some("Firefox"), Some("Safari"), Some("Edge")]
             [rng.random_range(0..6)],
@@ -94,27 +99,27 @@ fn start(rng: &mut StdRng) -> (TestServer, World) {
 
 /// A random query, and what is needed to compute its answer.
 #[derive(Clone, Debug)]
-struct Asked {
+pub(crate) struct Asked {
     /// The name of each step, and whether it is of Chrome and Edge alone.
-    steps: Vec<(Option<&'static str>, bool)>,
+    pub(crate) steps: Vec<(Option<&'static str>, bool)>,
     order: &'static str,
-    viz: &'static str,
-    window_hours: i64,
+    pub(crate) viz: &'static str,
+    pub(crate) window_hours: i64,
     /// Between which steps people may not leave.
     exclusion: Option<(usize, usize)>,
     /// By which attribution it is split.
-    split: Option<&'static str>,
+    pub(crate) split: Option<&'static str>,
     attribution_step: usize,
     between: (usize, usize),
-    from: i64,
-    to: i64,
+    pub(crate) from: i64,
+    pub(crate) to: i64,
 }
 
 /// Time, mask and value of the breakdown.
 type Row = (i64, u32, Option<&'static str>);
 
 impl Asked {
-    fn random(rng: &mut StdRng, viz: &'static str) -> Self {
+    pub(crate) fn random(rng: &mut StdRng, viz: &'static str) -> Self {
         let order = ["ordered", "ordered", "strict", "unordered"][rng.random_range(0..4)];
         let count = rng.random_range(2..=if order == "unordered" { 3 } else { 4 });
         let has_exclusion = rng.random_bool(0.3);
@@ -159,7 +164,7 @@ impl Asked {
         }
     }
 
-    fn node(&self) -> Value {
+    pub(crate) fn node(&self) -> Value {
         let date = |day: i64| {
             let day = chrono::DateTime::from_timestamp(day * DAY, 0).expect("a day");
             day.format("%Y-%m-%d").to_string()
@@ -319,7 +324,11 @@ impl Asked {
     }
 
     /// The attempts that count of each person: person, value, times of steps.
-    fn found(&self, world: &World, starts: &RangeInclusive<i64>) -> Vec<(usize, String, Vec<i64>)> {
+    pub(crate) fn found(
+        &self,
+        world: &World,
+        starts: &RangeInclusive<i64>,
+    ) -> Vec<(usize, String, Vec<i64>)> {
         let mut found = Vec::new();
         for (person, rows) in self.rows(world) {
             for (value, rows) in self.by_value(&rows) {
@@ -502,7 +511,7 @@ fn funnels_equal_a_search_through_all_attempts() {
 }
 
 /// The persons of an answer to an `ActorsQuery`.
-fn persons(server: &TestServer, world: &World, source: &Value) -> BTreeSet<usize> {
+pub(crate) fn persons(server: &TestServer, world: &World, source: &Value) -> BTreeSet<usize> {
     let query = json!({"kind": "ActorsQuery", "source": source, "select": ["actor"]});
     let behind = server.post(QUERY, &json!({"query": query}));
     assert_eq!(behind.status, 200, "{behind} {source}");
@@ -513,7 +522,7 @@ fn persons(server: &TestServer, world: &World, source: &Value) -> BTreeSet<usize
     found
 }
 
-fn person(world: &World, body: &Value) -> usize {
+pub(crate) fn person(world: &World, body: &Value) -> usize {
     let id = body["distinct_ids"][0].as_str().expect("an id")[1..].parse::<usize>();
     world.persons[id.expect("a number")]
 }

@@ -14,7 +14,6 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-use crate::operations::INSIGHTS;
 use crate::owner::Owner;
 use crate::owner::fill_in;
 use crate::owner::settle;
@@ -97,6 +96,18 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
         true,
     ),
     ("P/persons/funnel/", "events=[{\"id\":\"same event\"}]&funnel_step=1&date_from=all", true),
+    (
+        "P/persons/funnel/correlation/",
+        "events=[{\"id\":\"same event\"}]&date_from=all&funnel_correlation_type=properties\
+         &funnel_correlation_names=email&funnel_correlation_property_values=\
+         [{\"key\":\"email\",\"operator\":\"is_set\",\"type\":\"person\"}]",
+        true,
+    ),
+    (
+        "P/insights/funnel/correlation/",
+        "events=[{\"id\":\"same event\"},{\"id\":\"nothing\"}]&date_from=all",
+        false,
+    ),
     ("P/persons/trends/", "entity_id=same event&entity_type=events&date_from=all", true),
     ("P/feature_flags/", "", true),
     ("P/feature_flags/", "search=SECRET", true),
@@ -237,7 +248,21 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
             "date_from": "all"}"#,
         200,
     ),
-    ("POST", "P/persons/funnel/correlation/", "{}", 404),
+    (
+        "POST",
+        "P/persons/funnel/correlation/",
+        r#"{"events": [{"id": "same event"}], "date_from": "all", "funnel_correlation_type": "properties",
+            "funnel_correlation_names": ["$all"],
+            "funnel_correlation_property_values": [{"key": "id", "type": "cohort", "value": COHORT}]}"#,
+        200,
+    ),
+    (
+        "POST",
+        "P/insights/funnel/correlation/",
+        r#"{"events": [{"id": "same event"}], "date_from": "all", "funnel_correlation_type": "properties",
+            "funnel_correlation_names": ["$all"]}"#,
+        200,
+    ),
     (
         "POST",
         "P/persons/path/",
@@ -296,8 +321,7 @@ fn endpoints() -> impl Iterator<Item = &'static Endpoint> {
 
 /// Endpoints that read.
 fn answering() -> impl Iterator<Item = &'static Endpoint> {
-    let is_there = |line: &&Endpoint| !INSIGHTS.contains(&line.path);
-    let endpoints = endpoints().filter(is_there).filter(|line| line.path != LATER);
+    let endpoints = endpoints().filter(|line| line.path != LATER);
     endpoints.filter(|line| line.methods().any(|method| method == "GET"))
 }
 

@@ -17,6 +17,7 @@ mod browser;
 mod capture;
 mod cohorts;
 mod commands;
+mod correlation;
 mod crash;
 mod damage;
 mod definitions;

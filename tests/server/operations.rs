@@ -39,8 +39,9 @@ const ABOUT: [&str; 13] = [
 /// A funnel of one step, and who came to it.
 const FUNNEL_STEP: &str = "events=[{\"id\":\"buy\"}]&funnel_step=1";
 
-/// Endpoints of persons that belong to insights that do not exist.
-pub(crate) const INSIGHTS: [&str; 1] = ["P/persons/funnel/correlation/"];
+/// A funnel whose conversion correlates with views, and who viewed.
+const CORRELATION: &str =
+    "events=[{\"id\":\"buy\"}]&funnel_correlation_person_entity={\"id\":\"view\"}";
 const OF_PROJECT: [&str; 2] = ["P/", "P/reset_token/"];
 const OF_ORGANIZATION: [&str; 3] = ["O/", "O/members/", "O/projects/"];
 
@@ -111,6 +112,8 @@ const SHAPES: &[(&str, &str)] = &[
     ("cell", "count:int label:text people:any people_url:text"),
     ("paths", "result:[edge] timezone:text is_cached:bool last_refresh:time timings:any next:any"),
     ("edge", "source:text target:text value:int average_conversion_time:any"),
+    ("correlation", "result:correlated timezone:text is_cached:bool last_refresh:time timings:any"),
+    ("correlated", "events:any skewed:bool"),
     ("funnel", "result:[funnel_step] timezone:text is_cached:bool last_refresh:time timings:any"),
     (
         "funnel_step",
@@ -317,8 +320,15 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
         200,
         "of_point",
     ),
-    ("GET", "P/persons/funnel/correlation/", "", "", 404, "error"),
-    ("POST", "P/persons/funnel/correlation/", "", "{}", 404, "error"),
+    ("GET", "P/persons/funnel/correlation/", CORRELATION, "", 200, "of_point"),
+    (
+        "POST",
+        "P/persons/funnel/correlation/",
+        "",
+        r#"{"events": [{"id": "buy"}], "funnel_correlation_person_entity": {"id": "view"}}"#,
+        200,
+        "of_point",
+    ),
     (
         "GET",
         "P/persons/lifecycle/",
@@ -340,6 +350,15 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("POST", "P/insights/path/", "", "{}", 200, "paths"),
     ("GET", "P/insights/funnel/", FUNNEL_STEP, "", 200, "funnel"),
     ("POST", "P/insights/funnel/", "", r#"{"events": [{"id": "buy"}]}"#, 200, "funnel"),
+    ("GET", "P/insights/funnel/correlation/", CORRELATION, "", 200, "correlation"),
+    (
+        "POST",
+        "P/insights/funnel/correlation/",
+        "",
+        r#"{"events": [{"id": "buy"}, {"id": "sell"}]}"#,
+        200,
+        "correlation",
+    ),
     ("GET", "P/insights/trend/", "", "", 200, "trend"),
     ("POST", "P/insights/trend/", "", "{}", 200, "trend"),
     ("GET", "P/persons/activity/", "", "", 200, "log"),
@@ -588,30 +607,6 @@ fn pages_of_definitions_have_a_hundred() {
     }
     let expected: Vec<String> = (0..306).map(|number| format!("event {number:03}")).collect();
     assert_eq!((names, next.as_str()), (expected, ""));
-}
-
-/// Callers that may read persons get a 404 for insights, in every format and under every alias.
-#[test]
-fn insights_are_told_not_to_be_available() {
-    let (server, _) = furnished();
-    let words = error("invalid_request", "not_found", "Insights are not available.");
-    let lines = TABLE.iter().filter(|line| INSIGHTS.contains(&line.path));
-    let mut count = 0;
-    for (line, method) in lines.flat_map(|line| line.methods().map(move |method| (line, method))) {
-        let rest = line.path.trim_start_matches("P/");
-        for path in [
-            format!("/api/projects/1/{rest}"),
-            format!("/api/projects/@current/{rest}?format=csv"),
-            format!("/api/environments/1/{rest}?format=json"),
-            format!("/api/{}", rest.replacen("persons/", "person/", 1)),
-        ] {
-            // A body is not looked at.
-            let answer = send(&server, method, &path, &[("content-type", "text/plain")], "{");
-            assert_eq!((answer.status, answer.json()), (404, words.clone()), "{method} {path}");
-            count += 1;
-        }
-    }
-    assert_eq!(count, 2 * 4);
 }
 
 /// Aliases of paths: the newer names, the user's current project, paths without a project, and without the

@@ -2,6 +2,7 @@
 //! `persons/trends/` for the persons behind a point of a trend; the modules have those of others. Filters stand in
 //! the query string, and with POST in the body, too.
 
+pub mod correlation;
 pub mod funnels;
 pub mod paths;
 pub mod points;

@@ -84,12 +84,6 @@ pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Probl
     Err(refused.with_detail(detail))
 }
 
-/// `persons/funnel/correlation/`, `lifecycle/`, `path/`, `retention/` and `stickiness/`: the
-/// persons behind a data point of an insight that is not supported. Callers that may read persons get a 404.
-pub async fn insights(_app: &App, _call: Call<Principal>) -> Result<Response, Problem> {
-    Err(Problem::not_found("Insights are not available."))
-}
-
 /// `GET persons/:id/`, by number or uuid.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (person, ids) = find_one(app, call.asker.project.id, call.id()).await?;

@@ -146,7 +146,7 @@ impl Funnels {
     }
 
     /// The numbers of steps after which actors stopped.
-    fn steps_asked(&self, node: &Node<'_>) -> Result<Vec<usize>, NodeError> {
+    pub(super) fn steps_asked(&self, node: &Node<'_>) -> Result<Vec<usize>, NodeError> {
         let count = self.steps.len();
         let number = |value: &Value| match value {
             Value::String(text) => text.parse::<i64>().ok(),

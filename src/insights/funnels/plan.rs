@@ -82,7 +82,8 @@ impl Funnels {
         Ok(context.engine.histories(rows, Rows::All, fold).await?)
     }
 
-    async fn rows(
+    /// The plan of the rows of each actor within bounds; of a cohort if one is given.
+    pub(super) async fn rows(
         &self,
         context: Context<'_>,
         bounds: (UnixMicros, UnixMicros),

@@ -35,7 +35,12 @@ const WRAPPERS: [&str; 2] = ["InsightVizNode", "DataTableNode"];
 const WRAPPERS_MAX: usize = 5;
 
 /// Kinds of nodes that say which persons of an insight are meant.
-const SOURCES: [&str; 3] = ["InsightActorsQuery", "FunnelsActorsQuery", "StickinessActorsQuery"];
+const SOURCES: [&str; 4] = [
+    "InsightActorsQuery",
+    "FunnelsActorsQuery",
+    "FunnelCorrelationActorsQuery",
+    "StickinessActorsQuery",
+];
 
 /// Columns of persons that can be selected.
 const COLUMNS: [&str; 7] =

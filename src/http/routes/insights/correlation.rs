@@ -1,0 +1,141 @@
+//! Correlation analysis of funnels by the filters of older clients: `insights/funnel/correlation/`, and
+//! `persons/funnel/correlation/` for the persons behind a row. Filters stand in the query string, and with POST in
+//! the body, too.
+
+use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::csv;
+use crate::http::page::Page;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::insights::Paging;
+use crate::http::routes::insights::URLS_MAX_BYTES;
+use crate::http::routes::insights::address;
+use crate::http::routes::insights::filter;
+use crate::http::routes::insights::invalid;
+use crate::http::routes::insights::problem;
+use crate::http::routes::query;
+use crate::http::routes::query::insight;
+use crate::insights::InsightError;
+use crate::insights::correlation::Correlation;
+use crate::insights::correlation::answer::Answer;
+use crate::insights::correlation::legacy::OF_PERSONS;
+use crate::insights::correlation::legacy::correlation_actors;
+use crate::insights::correlation::legacy::correlation_query;
+use crate::insights::correlation::legacy::named;
+use crate::insights::correlation::legacy::people_filter;
+use crate::insights::legacy;
+use crate::insights::legacy::Filter;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+
+/// `GET insights/funnel/correlation/` and `POST`.
+pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let filter = filter(request).await?;
+    let settings = insight::settings(&asker.project);
+    let node = correlation_query(&filter).map_err(refused)?;
+    let steps = node.pointer("/source/source/series").and_then(Value::as_array);
+    let result = match steps.is_some_and(|steps| !steps.is_empty()) {
+        true => {
+            let correlation = Correlation::parse(&node).map_err(refused)?;
+            let found = app.engine.within_time(correlation.answer(&app.engine, &settings)).await;
+            let found = found.map_err(query::problem)?.map_err(failed)?;
+            body(&found, &filter, asker.project.id.0)
+        }
+        // A funnel without steps has an answer, too.
+        false => json!({"events": [], "skewed": false}),
+    };
+    let body = json!({
+        "result": result, "timezone": settings.timezone, "is_cached": false,
+        "last_refresh": app.clock.now().to_rfc3339(), "timings": [],
+    });
+    Ok(csv::render(StatusCode::OK, rendering, &body))
+}
+
+/// `GET persons/funnel/correlation/` and `POST`: the persons who do or have something, and come through the funnel
+/// or not.
+pub async fn persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let Call { asker, request, rendering, .. } = call;
+    let paging = paging(app, &request);
+    let filter = filter(request).await?;
+    let read = || {
+        let mut correlation = Correlation::parse(&correlation_query(&filter)?)?;
+        if let Some(text) = legacy::text(&filter, "search") {
+            correlation.selection_mut().search(&text)?;
+        }
+        let asked = correlation_actors(&filter)?;
+        let asked = correlation.asked(&Node::new(Some(&asked), "")?)?;
+        Ok((correlation, asked))
+    };
+    let (correlation, asked) = read().map_err(refused)?;
+    let (settings, part) = (insight::settings(&asker.project), paging.page.part());
+    let finding = correlation.actors(&app.engine, &settings, &asked, part);
+    let found = app.engine.within_time(finding).await.map_err(query::problem)?.map_err(failed)?;
+    paging.answer(app, (&asker, rendering), found).await
+}
+
+/// The page that a request asks for. Its numbers have names of their own, too.
+fn paging(app: &App, request: &Request) -> Paging {
+    let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
+    let mut page = Page::of(request);
+    if number("limit").is_none()
+        && let Some(limit) = number("funnel_correlation_person_limit").filter(|limit| *limit > 0)
+    {
+        page = page.limited(limit);
+    }
+    if number("offset").is_none() {
+        page.offset = number("funnel_correlation_person_offset").unwrap_or(0);
+    }
+    let public_url = app.config.http.public_url.as_deref();
+    let link = |offset: usize| {
+        // An offset of 0 is said, since the other one may stand beside it.
+        Page::link_to(request, public_url, &[("limit", page.limit), ("offset", offset)])
+    };
+    let next = link(page.offset.saturating_add(page.limit));
+    Paging { page, next, initial: link(0) }
+}
+
+/// The answer, with the addresses of the persons of each row.
+fn body(found: &Answer, filter: &Filter, project: i64) -> Value {
+    let mut base = filter.clone();
+    for name in OF_PERSONS {
+        base.remove(name);
+    }
+    let length = serde_json::to_string(&base).map_or(usize::MAX, |text| text.len());
+    let has_urls = found.rows.len().saturating_mul(2).saturating_mul(length) <= URLS_MAX_BYTES;
+    let mut body = found.body();
+    let Some(Value::Array(events)) = body.get_mut("events") else { return body };
+    for (event, row) in events.iter_mut().zip(&found.rows).filter(|_| has_urls) {
+        let Value::Object(fields) = event else { continue };
+        let (name, sent) = people_filter(&row.subject);
+        for (field, is_converted) in
+            [("success_people_url", "true"), ("failure_people_url", "false")]
+        {
+            let mut of_row = base.clone();
+            of_row.insert(name.to_owned(), sent.clone());
+            let converted = Value::String(is_converted.to_owned());
+            of_row.insert("funnel_correlation_person_converted".to_owned(), converted);
+            let url = address(project, "persons/funnel/correlation/", &of_row);
+            fields.insert(field.to_owned(), Value::String(url));
+        }
+    }
+    body
+}
+
+fn refused(error: NodeError) -> Problem {
+    invalid(&named(error))
+}
+
+fn failed(error: InsightError) -> Problem {
+    match error {
+        InsightError::Node(error) => refused(error),
+        other => problem(other),
+    }
+}

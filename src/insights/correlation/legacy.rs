@@ -1,0 +1,189 @@
+//! The filters of older clients as a `FunnelCorrelationQuery`, what they ask of the persons behind it, and how they
+//! name something that correlates.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::event::json;
+use crate::insights::correlation::answer::Subject;
+use crate::insights::funnels::legacy::funnels_query;
+use crate::insights::legacy::Filter;
+use crate::insights::legacy::parsed;
+use crate::insights::legacy::refused;
+use crate::insights::legacy::text;
+use crate::insights::node::NodeError;
+
+/// Parameters that say which persons are asked for, not which correlation it is.
+pub const OF_PERSONS: [&str; 8] = [
+    "funnel_correlation_person_entity",
+    "funnel_correlation_person_converted",
+    "funnel_correlation_property_values",
+    "funnel_correlation_person_limit",
+    "funnel_correlation_person_offset",
+    "limit",
+    "offset",
+    "search",
+];
+
+/// The `FunnelCorrelationQuery` of such filters.
+///
+/// # Errors
+///
+/// They are of another insight, or malformed.
+pub fn correlation_query(filter: &Filter) -> Result<Value, NodeError> {
+    Ok(json!({
+        "kind": "FunnelCorrelationQuery",
+        "source": {
+            "kind": "FunnelsActorsQuery",
+            "source": funnels_query(filter)?,
+            "funnelStep": parsed(filter, "funnel_step")?,
+            "funnelCustomSteps": parsed(filter, "funnel_custom_steps")?,
+            "funnelStepBreakdown": filter.get("funnel_step_breakdown"),
+        },
+        "funnelCorrelationType": text(filter, "funnel_correlation_type"),
+        "funnelCorrelationNames": list(filter, "funnel_correlation_names")?,
+        "funnelCorrelationExcludeNames": list(filter, "funnel_correlation_exclude_names")?,
+        "funnelCorrelationExcludeEventNames": list(filter, "funnel_correlation_exclude_event_names")?,
+        "funnelCorrelationEventNames": list(filter, "funnel_correlation_event_names")?,
+        "funnelCorrelationEventExcludePropertyNames":
+            list(filter, "funnel_correlation_event_exclude_property_names")?,
+    }))
+}
+
+/// The fields of a `FunnelCorrelationActorsQuery` beside its source.
+///
+/// # Errors
+///
+/// They are malformed.
+pub fn correlation_actors(filter: &Filter) -> Result<Value, NodeError> {
+    let values = match parsed(filter, "funnel_correlation_property_values")? {
+        one @ Value::Object(_) => json!([one]),
+        other => other,
+    };
+    Ok(json!({
+        "funnelCorrelationPersonEntity": parsed(filter, "funnel_correlation_person_entity")?,
+        "funnelCorrelationPersonConverted": filter.get("funnel_correlation_person_converted"),
+        "funnelCorrelationPropertyValues": values,
+    }))
+}
+
+/// The filters that ask for the persons behind something.
+pub fn people_filter(subject: &Subject) -> (&'static str, Value) {
+    let exact = |key: &str, value: Value, kind: &str| json!([{"key": key, "value": value, "type": kind, "operator": "exact"}]);
+    let entity = |event: &str, properties: Value| json!({"id": event, "type": "events", "properties": properties});
+    match subject {
+        Subject::Event(event) => ("funnel_correlation_person_entity", entity(event, json!([]))),
+        Subject::EventValue { event, key, value } => {
+            let properties = exact(key, json!([value]), "event");
+            ("funnel_correlation_person_entity", entity(event, properties))
+        }
+        Subject::Value { key, value } => {
+            ("funnel_correlation_property_values", exact(key, json!(value), "person"))
+        }
+    }
+}
+
+/// The error with the name of the parameter.
+pub fn named(error: NodeError) -> NodeError {
+    let field = error.field.strip_prefix("source.").unwrap_or(&error.field);
+    if !field.starts_with("funnelCorrelation")
+        && !field.starts_with("funnelStep")
+        && field != "funnelCustomSteps"
+    {
+        return error;
+    }
+    let mut name = String::new();
+    for letter in field.chars() {
+        if letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    NodeError { field: name, ..error }
+}
+
+/// A list of names, the text of one, or a text that is its only name; null if it is absent or empty.
+fn list(filter: &Filter, name: &str) -> Result<Value, NodeError> {
+    match text(filter, name) {
+        Some(text) if !text.trim_start().starts_with('[') => Ok(json!([text])),
+        Some(text) => json::read(text.as_bytes()).map_err(|_| refused(name, "Expected JSON.")),
+        None => {
+            Ok(filter.get(name).filter(|value| !value.is_string()).cloned().unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::correlation_actors;
+    use super::correlation_query;
+    use super::named;
+    use super::people_filter;
+    use crate::insights::correlation::Correlation;
+    use crate::insights::correlation::answer::Subject;
+    use crate::insights::legacy::Filter;
+    use crate::insights::node::NodeError;
+
+    fn filter(value: Value) -> Filter {
+        let Value::Object(filter) = value else { panic!("an object") };
+        filter
+    }
+
+    #[test]
+    fn texts_of_query_strings_and_values_of_bodies_mean_the_same() {
+        let texts = filter(json!({
+            "insight": "FUNNELS", "events": "[{\"id\": \"a\"}, {\"id\": \"b\"}]",
+            "funnel_correlation_type": "properties", "funnel_correlation_names": "$all",
+            "funnel_correlation_exclude_names": "[\"x\"]", "funnel_correlation_event_names": "", "funnel_step": "2",
+            "funnel_correlation_property_values": "[{\"key\": \"k\", \"value\": \"v\", \"type\": \"person\"}]",
+            "funnel_correlation_person_converted": "true",
+        }));
+        let values = filter(json!({
+            "events": [{"id": "a"}, {"id": "b"}], "funnel_correlation_type": "properties",
+            "funnel_correlation_names": ["$all"], "funnel_correlation_exclude_names": ["x"], "funnel_step": 2,
+            "funnel_correlation_property_values": {"key": "k", "value": "v", "type": "person"},
+            "funnel_correlation_person_converted": "true",
+        }));
+        let query = correlation_query(&texts).unwrap();
+        assert_eq!(query, correlation_query(&values).unwrap());
+        Correlation::parse(&query).unwrap();
+        assert_eq!(correlation_actors(&texts), correlation_actors(&values));
+        for (filters, field) in [
+            (json!({"insight": "TRENDS"}), "insight"),
+            (json!({"funnel_correlation_names": "[1"}), "funnel_correlation_names"),
+        ] {
+            assert_eq!(correlation_query(&filter(filters)).unwrap_err().field, field);
+        }
+    }
+
+    #[test]
+    fn the_persons_behind_each_kind_have_a_filter() {
+        let (event, key, value) = ("e".to_owned(), "k".to_owned(), "v".to_owned());
+        let (name, sent) = people_filter(&Subject::Event(event.clone()));
+        assert_eq!((name, &sent["id"]), ("funnel_correlation_person_entity", &json!("e")));
+        let of_event = Subject::EventValue { event, key: key.clone(), value: value.clone() };
+        let (_, sent) = people_filter(&of_event);
+        assert_eq!((&sent["id"], &sent["properties"][0]["value"]), (&json!("e"), &json!(["v"])));
+        let (name, sent) = people_filter(&Subject::Value { key, value });
+        assert_eq!(
+            (name, &sent[0]["type"]),
+            ("funnel_correlation_property_values", &json!("person"))
+        );
+    }
+
+    #[test]
+    fn errors_name_the_parameter() {
+        for (field, expected) in [
+            ("funnelCorrelationEventNames", "funnel_correlation_event_names"),
+            ("source.funnelStep", "funnel_step"),
+            ("source.funnelCustomSteps", "funnel_custom_steps"),
+            ("series.0.event", "series.0.event"),
+        ] {
+            let error = NodeError { field: field.to_owned(), detail: String::new() };
+            assert_eq!(named(error).field, expected);
+        }
+    }
+}

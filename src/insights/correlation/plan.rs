@@ -1,0 +1,142 @@
+//! The plan of a correlation: the rows of its funnel, which have no text, and beside them one with a text for each
+//! thing that may correlate.
+
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::cast;
+use datafusion::logical_expr::when;
+use datafusion::prelude::col;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+
+use crate::clock::UnixMicros;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::columns::time;
+use crate::insights::correlation::Correlation;
+use crate::insights::correlation::Of;
+use crate::insights::correlation::values::Wanted;
+use crate::insights::entity::names_of;
+use crate::insights::selection::Unit;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::histories::ACTOR;
+use crate::query::histories::AT;
+use crate::query::histories::MASK;
+use crate::query::histories::TEXT;
+use crate::query::view::View;
+
+/// What plans of one correlation need.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'r> {
+    pub(super) engine: &'r Engine,
+    pub(super) view: &'r View,
+    pub(super) owner: &'r ProjectSettings,
+}
+
+impl Correlation {
+    /// The rows of the funnel, and the first and the last time of its events.
+    pub(super) async fn funnel_rows(
+        &self,
+        Context { engine, view, owner }: Context<'_>,
+    ) -> Result<(DataFrame, (UnixMicros, UnixMicros)), InsightError> {
+        let (rows, bounds) = self.funnels.own_rows(engine, (view, owner)).await?;
+        Ok((rows.with_column(TEXT, lit(ScalarValue::Utf8View(None)))?, bounds))
+    }
+
+    /// All rows that are counted.
+    pub(super) async fn rows(&self, context: Context<'_>) -> Result<DataFrame, InsightError> {
+        let (funnel, bounds) = self.funnel_rows(context).await?;
+        let beside = match &self.of {
+            Of::Events(excluded) => {
+                let events = self.events(context, bounds, excluded).await?;
+                let name = cast(col("event"), DataType::Utf8View);
+                self.of_events(events, lit(0_u32), name)?
+            }
+            Of::EventValues(names, wanted) => {
+                let events = self.events(context, bounds, &[]).await?;
+                let is_named = names.iter().map(|name| lit(name.as_str())).collect();
+                let events = events.filter(col("event").in_list(is_named, false))?;
+                let rows = self.of_events(events, number_of(names)?, wanted.clone().list())?;
+                unnested(rows)?
+            }
+            Of::Values(wanted) => unnested(self.of_actors(context, wanted.clone()).await?)?,
+        };
+        Ok(funnel.union(beside)?)
+    }
+
+    /// The events of all actors within bounds, without those of the steps and those with these names.
+    pub(super) async fn events(
+        &self,
+        Context { engine, view, owner }: Context<'_>,
+        (from, to): (UnixMicros, UnixMicros),
+        excluded: &[String],
+    ) -> Result<DataFrame, InsightError> {
+        let mut names = names_of(engine, owner.project, self.funnels.steps())?;
+        names.extend_from_slice(excluded);
+        let events = view.table("events").await?;
+        let events = events.filter(col("timestamp").between(time(from), time(to)))?;
+        if names.is_empty() {
+            return Ok(events);
+        }
+        let names = names.into_iter().map(lit).collect();
+        Ok(events.filter(col("event").in_list(names, true))?)
+    }
+
+    /// Rows of events.
+    pub(super) fn of_events(
+        &self,
+        events: DataFrame,
+        number: Expr,
+        text: Expr,
+    ) -> Result<DataFrame, QueryError> {
+        Ok(events.select(vec![
+            self.funnels.unit().actor().alias(ACTOR),
+            cast(col("timestamp"), DataType::Int64).alias(AT),
+            cast(number, DataType::UInt32).alias(MASK),
+            text.alias(TEXT),
+        ])?)
+    }
+
+    /// The rows of all persons or groups of the project, each with a list of values.
+    async fn of_actors(
+        &self,
+        Context { view, .. }: Context<'_>,
+        wanted: Wanted,
+    ) -> Result<DataFrame, QueryError> {
+        let (actors, id) = match self.funnels.unit() {
+            Unit::Persons => (view.table("persons").await?, "uuid"),
+            Unit::Groups(index) => {
+                let groups = view.table("groups").await?;
+                (groups.filter(col("group_type_index").eq(lit(i64::from(index))))?, "key")
+            }
+        };
+        of_actors(actors, id, wanted.list())
+    }
+}
+
+/// Rows of persons or groups, which have no time.
+pub(super) fn of_actors(actors: DataFrame, id: &str, text: Expr) -> Result<DataFrame, QueryError> {
+    Ok(actors.select(vec![
+        cast(ident(id), DataType::Utf8View).alias(ACTOR),
+        lit(0_i64).alias(AT),
+        lit(0_u32).alias(MASK),
+        text.alias(TEXT),
+    ])?)
+}
+
+/// A row for each item of the lists of texts. One without items has none: it would look like one of the funnel.
+fn unnested(rows: DataFrame) -> Result<DataFrame, QueryError> {
+    Ok(rows.unnest_columns(&[TEXT])?.filter(ident(TEXT).is_not_null())?)
+}
+
+/// The place of the name of an event among these, one of which it has.
+fn number_of(names: &[String]) -> Result<Expr, QueryError> {
+    let mut number = lit(0_u32);
+    for (name, place) in names.iter().zip(0_u32..).skip(1) {
+        number = when(col("event").eq(lit(name.as_str())), lit(place)).otherwise(number)?;
+    }
+    Ok(number)
+}
