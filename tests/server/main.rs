@@ -69,6 +69,7 @@ mod refusals;
 mod retention;
 mod rights;
 mod row_isolation;
+mod saved_insights;
 mod scans;
 mod scheduled_changes;
 mod sdk;

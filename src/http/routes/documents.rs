@@ -5,7 +5,8 @@
 mod body;
 mod form;
 mod question;
-mod tiles;
+pub(in crate::http::routes) mod results;
+pub(in crate::http::routes) mod tiles;
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -23,6 +24,8 @@ use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
+use crate::http::routes::documents::results::Asked;
+use crate::http::routes::documents::results::Reader;
 use crate::http::routes::feature_flags;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
@@ -35,11 +38,16 @@ const LIMIT_MAX: usize = 500;
 /// Insights in the list of those that the caller looked at last (PostHog's figure).
 const LAST_VIEWED_MAX: usize = 5;
 
-/// `GET`: documents that are not deleted, newest first; see `question` for the parameters.
+/// `GET`: documents that are not deleted, newest first; see `question` for the parameters. Insights come with their
+/// results, as `refresh` says, unless `basic` is true.
 pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let project = asker.project.id;
-    let question = question::Question::of(&request, &asker)?;
+    let mut question = question::Question::of(&request, &asker, app.clock.now())?;
+    let asked = Asked::of(&request)?;
+    for board in question.boards() {
+        question.add_placed(board, &placed_on(app, project, board).await?);
+    }
     let mut page = Page::of(&request);
     page.limit = page.limit.min(LIMIT_MAX);
     let mut found = Vec::new();
@@ -47,14 +55,31 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
         |document| found.extend(question.place_of(&document).map(|place| (place, document.id)));
     app.metadata.visit_documents(project, kind, visit).await.map_err(problem)?;
     question.sort(&mut found);
-    let mut bodies = Vec::new();
+    let mut documents = Vec::new();
     for (_, id) in found.iter().skip(page.offset).take(page.limit) {
-        let document = app.metadata.document(project, kind, *id).await.map_err(problem)?;
-        bodies.push(body::body(&document, &app.metadata.snapshot(), &asker.project));
+        documents.push(app.metadata.document(project, kind, *id).await.map_err(problem)?);
+    }
+    let snapshot = app.metadata.snapshot();
+    let body = |document| body::body(document, &snapshot, &asker.project);
+    let mut bodies: Vec<Value> = documents.iter().map(body).collect();
+    if question.is_basic {
+        bodies.iter_mut().for_each(body::make_basic);
+    } else if kind == Kind::Insight {
+        let reader = Reader::new(app, &asker.project, Some(asker.key.id));
+        reader.add_all(documents.iter().zip(&mut bodies).collect(), &asked).await;
     }
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
+}
+
+/// The insights with a place on a dashboard; none without such a dashboard.
+async fn placed_on(app: &App, project: ProjectId, board: i64) -> Result<Vec<i64>, Problem> {
+    match app.metadata.document(project, Kind::Dashboard, board).await {
+        Ok(board) => Ok(board.fields.get("tiles").map(form::ids).unwrap_or_default()),
+        Err(MetadataError::NotFound(_)) => Ok(Vec::new()),
+        Err(error) => Err(problem(error)),
+    }
 }
 
 /// `POST`.
@@ -70,17 +95,62 @@ pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let metadata = app.metadata.clone();
     let write = async move { metadata.create_document(place, kind, fields).await };
     let document = store::write(app, "create-document", write).await?;
-    let body = tiles::whole(app, &document, &asker.project).await?;
+    let who = (&*asker.project, Some(asker.key.id));
+    let body = tiles::whole(app, &document, who, &Asked::kept()).await?;
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-/// `GET :id/`, also for a deleted document.
+/// `GET :id/`, also for a deleted document. `refresh` says how results are obtained; `from_dashboard` is the dashboard
+/// whose filters and variables hold for an insight.
 pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let project = &call.asker.project;
     let id = id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let project = &asker.project;
     let document = app.metadata.document(project.id, kind, id).await.map_err(problem)?;
-    let body = tiles::whole(app, &document, project).await?;
+    let mut asked = Asked::of(&request)?;
+    let board = request.query("from_dashboard").filter(|id| !id.is_empty());
+    if let Some(board) = board.filter(|_| kind == Kind::Insight) {
+        let unknown = || {
+            let detail = format!("Invalid pk \"{board}\" - object does not exist.");
+            refused("from_dashboard", "does_not_exist", detail)
+        };
+        let board: i64 = board.parse().map_err(|_| unknown())?;
+        match app.metadata.document(project.id, Kind::Dashboard, board).await {
+            Ok(board) => asked.frame = asked.frame.over(&board),
+            Err(MetadataError::NotFound(_)) => return Err(unknown()),
+            Err(error) => return Err(problem(error)),
+        }
+    }
+    let body = tiles::whole(app, &document, (project, Some(asker.key.id)), &asked).await?;
     Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `GET dashboards/:id/run_insights/`: the results of the insights of a dashboard.
+pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let project = &asker.project;
+    let board = app.metadata.document(project.id, Kind::Dashboard, id).await;
+    let board = board.map_err(problem)?;
+    let asked = Asked::of(&request)?;
+    if asked.refresh.is_later() {
+        let detail = "Expected one of force_cache, blocking, force_blocking.";
+        return Err(refused("refresh", "invalid_choice", detail));
+    }
+    if request.query("output_format").is_some_and(|format| format != "json" && !format.is_empty()) {
+        return Err(refused("output_format", "invalid_choice", "Results have the format json."));
+    }
+    let whole = tiles::whole(app, &board, (project, Some(asker.key.id)), &asked).await?;
+    let tiles = whole.get("tiles").and_then(Value::as_array).into_iter().flatten();
+    let result = |tile: &Value| {
+        let insight = tile.get("insight")?.as_object()?;
+        let names = ["id", "short_id", "name", "derived_name", "result"];
+        let part = |name: &str| (name.to_owned(), insight.get(name).cloned().unwrap_or_default());
+        let insight: Map<String, Value> = names.into_iter().map(part).collect();
+        Some(json!({"id": tile.get("id"), "insight": insight, "error": tile.get("error")}))
+    };
+    let results: Vec<Value> = tiles.filter_map(result).collect();
+    Ok(Response::json(StatusCode::OK, &json!({"results": results})))
 }
 
 /// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores.
@@ -97,7 +167,8 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let metadata = app.metadata.clone();
     let write = async move { metadata.update_document(place, (kind, id), (fields, deleted)).await };
     let document = store::write(app, "update-document", write).await?;
-    let body = tiles::whole(app, &document, &asker.project).await?;
+    let who = (&*asker.project, Some(asker.key.id));
+    let body = tiles::whole(app, &document, who, &Asked::kept()).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 

@@ -16,6 +16,31 @@ use crate::metadata::snapshot::Snapshot;
 const RESTRICTION_LEVEL: u8 = 21;
 const PRIVILEGE_LEVEL: u8 = 37;
 
+/// Fields of an insight that the list of basic facts lacks.
+const NOT_BASIC: [&str; 14] = [
+    "result",
+    "hasMore",
+    "columns",
+    "types",
+    "query_status",
+    "cache_target_age",
+    "next_allowed_client_refresh",
+    "is_cached",
+    "is_sample",
+    "timezone",
+    "last_modified_by",
+    "effective_restriction_level",
+    "effective_privilege_level",
+    "order",
+];
+
+/// Leaves of the body of an insight the basic facts, none of which has to be computed.
+pub(super) fn make_basic(body: &mut Value) {
+    if let Value::Object(body) = body {
+        body.retain(|name, _| !NOT_BASIC.contains(&name.as_str()));
+    }
+}
+
 /// A document of a project as sent to clients; `snapshot` contains its users.
 pub(super) fn body(document: &Document, snapshot: &Snapshot, project: &Project) -> Value {
     let user =
@@ -35,7 +60,9 @@ pub(super) fn body(document: &Document, snapshot: &Snapshot, project: &Project) 
             "team_id": document.project.0,
         }),
         Kind::Insight => json!({
-            "last_refresh": null, "refreshing": false, "result": null, "updated_at": updated_at,
+            "last_refresh": null, "refreshing": false, "result": null, "hasMore": false,
+            "columns": null, "types": null, "query_status": null, "cache_target_age": null,
+            "next_allowed_client_refresh": null, "updated_at": updated_at,
             "last_modified_at": updated_at, "last_modified_by": user(document.updated_by),
             "is_sample": false, "effective_restriction_level": RESTRICTION_LEVEL,
             "effective_privilege_level": PRIVILEGE_LEVEL, "timezone": project.timezone,
@@ -48,7 +75,7 @@ pub(super) fn body(document: &Document, snapshot: &Snapshot, project: &Project) 
         Kind::Dashboard => json!({
             "updated_at": updated_at, "last_modified_at": updated_at, "is_shared": false,
             "effective_restriction_level": RESTRICTION_LEVEL,
-            "effective_privilege_level": PRIVILEGE_LEVEL,
+            "effective_privilege_level": PRIVILEGE_LEVEL, "last_refresh": null,
         }),
     };
     if let Value::Object(more) = more {
