@@ -157,7 +157,8 @@ pub const TABLE: &[Endpoint] = &[
     at("PUT PATCH", "P/dashboards/:id/",        "dashboard:write",       of_documents!(update, Dashboard)),
     at("DELETE",    "P/dashboards/:id/",        "dashboard:write",       of_documents!(delete, Dashboard)).unlisted(),
     at("GET",       "P/dashboards/:id/activity/", "activity_log:read",     of_documents!(activity, Dashboard)),
-    at("GET",       "P/dashboards/:id/run_insights/", "query:read",      of_project!(documents::run_insights)).analytics(),
+    at("PATCH",     "P/dashboards/:id/move_tile/", "dashboard:write",    of_project!(documents::dashboards::move_tile)),
+    at("GET",       "P/dashboards/:id/run_insights/", "query:read",      of_project!(documents::dashboards::run_insights)).analytics(),
 
     at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)),
     at("POST",      "P/early_access_feature/",  "early_access_feature:write", of_project!(early_access_features::create)),

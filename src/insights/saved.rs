@@ -5,6 +5,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::filters::Filters;
 use crate::insights::funnels::legacy::funnels_query;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
@@ -81,6 +82,19 @@ pub fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError>
         query.insert("breakdownFilter".to_owned(), breakdown.clone());
     }
     Ok(())
+}
+
+/// Checks what a dashboard may change about its insights; see [`with_filters`].
+///
+/// # Errors
+///
+/// The filters are malformed.
+pub fn check_filters(filters: &Value) -> Result<(), NodeError> {
+    with_filters(&mut Value::Object(Map::new()), filters)?;
+    match filters.get("properties").filter(|properties| !properties.is_null()) {
+        Some(properties) => Filters::default().add(properties, "filters.properties"),
+        None => Ok(()),
+    }
 }
 
 /// Gives the variables of an SQL node, by their ids, the values that a dashboard has for them.

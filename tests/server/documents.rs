@@ -284,7 +284,11 @@ fn dashboards_show_insights_and_texts() {
     assert_eq!(shown(), [hello(), of(&second)]);
     let wrong = server.patch(&board, &json!({"tiles": [{"insight": first}]}));
     assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("tiles")));
+    // What is not sent of the tiles stays.
     assert_eq!(server.patch(&board, &json!({"tiles": [], "pinned": true})).status, 200);
+    assert_eq!(shown(), [hello(), of(&second)]);
+    let gone = json!({"tiles": [{"id": whole["tiles"][0]["id"], "deleted": true}]});
+    assert_eq!(server.patch(&board, &gone).status, 200);
     assert_eq!(shown(), [of(&second)]);
     let list = server.get(&format!("{path}?pinned=true")).json();
     assert_eq!((&list["count"], list["results"][0].get("tiles")), (&json!(1), None));

@@ -19,6 +19,7 @@ mod cohorts;
 mod commands;
 mod crash;
 mod damage;
+mod dashboards;
 mod definitions;
 mod deletion;
 mod delta;

@@ -66,7 +66,7 @@ const SHAPES: &[(&str, &str)] = &[
         "id:int short_id:text name:text? derived_name:text? description:text? query:object? \
          filters:object order:int? deleted:bool dashboards:[int] last_refresh:time? refreshing:bool \
          result:any hasMore:bool columns:any types:any query_status:any cache_target_age:any \
-         next_allowed_client_refresh:time? created_at:time created_by:user? updated_at:time favorited:bool saved:bool \
+         next_allowed_client_refresh:time? dashboard_tiles:[any] created_at:time created_by:user? updated_at:time favorited:bool saved:bool \
          tags:[text] last_modified_at:time last_modified_by:user? is_sample:bool \
          effective_restriction_level:int effective_privilege_level:int timezone:text \
          is_cached:bool",
@@ -79,8 +79,10 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "dashboard",
-        "id:int name:text? description:text pinned:bool tags:[text] filters:object deleted:bool \
-         created_by:user? created_at:time updated_at:time",
+        "id:int name:text? description:text pinned:bool tags:[text] filters:object variables:object \
+         breakdown_colors:any data_color_theme_id:int? restriction_level:int creation_mode:text \
+         effective_restriction_level:int effective_privilege_level:int is_shared:bool \
+         last_refresh:time? deleted:bool created_by:user? created_at:time updated_at:time",
     ),
     ("ran", "results:[result]"),
     ("result", "id:int insight:short_insight error:any"),
@@ -207,6 +209,7 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("PATCH", "P/dashboards/:id/", "", r#"{"pinned": false}"#, 200, "dashboard"),
     ("GET", "P/dashboards/activity/", "", "", 200, "log"),
     ("GET", "P/dashboards/:id/activity/", "", "", 200, "log"),
+    ("PATCH", "P/dashboards/:id/move_tile/", "", "{}", 400, "error"),
     ("GET", "P/dashboards/:id/run_insights/", "refresh=blocking", "", 200, "ran"),
     ("GET", "P/insights/", "saved=true", "", 200, "page insight"),
     ("POST", "P/insights/", "", r#"{"query": {"kind": "TrendsQuery"}}"#, 201, "insight"),

@@ -2,10 +2,13 @@
 //! them: list, create, retrieve, change; `form` says which fields each kind has, `body` what clients get. A document is
 //! deleted by setting `deleted`; DELETE is refused, as for cohorts.
 
+mod boards;
 mod body;
+pub mod dashboards;
 mod form;
 mod question;
 pub(in crate::http::routes) mod results;
+pub(in crate::http::routes) mod rights;
 pub(in crate::http::routes) mod tiles;
 
 use hyper::StatusCode;
@@ -24,11 +27,14 @@ use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
+use crate::http::routes::documents::boards::Edit;
 use crate::http::routes::documents::results::Asked;
 use crate::http::routes::documents::results::Reader;
+use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::feature_flags;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
+use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::metadata::error::MetadataError;
 
@@ -60,12 +66,13 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
         documents.push(app.metadata.document(project, kind, *id).await.map_err(problem)?);
     }
     let snapshot = app.metadata.snapshot();
-    let body = |document| body::body(document, &snapshot, &asker.project);
+    let viewer = Viewer::from(&asker);
+    let body = |document| body::body(document, &snapshot, viewer);
     let mut bodies: Vec<Value> = documents.iter().map(body).collect();
     if question.is_basic {
         bodies.iter_mut().for_each(body::make_basic);
     } else if kind == Kind::Insight {
-        let reader = Reader::new(app, &asker.project, Some(asker.key.id));
+        let reader = Reader::new(app, viewer);
         reader.add_all(documents.iter().zip(&mut bodies).collect(), &asked).await;
     }
     let public_url = app.config.http.public_url.as_deref();
@@ -82,28 +89,38 @@ async fn placed_on(app: &App, project: ProjectId, board: i64) -> Result<Vec<i64>
     }
 }
 
-/// `POST`.
+/// `POST`. A dashboard may be a copy of another one; see [`dashboards`].
 pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let place = (asker.project.id, asker.user.id);
     let mut sent = Fields::read(request).await?;
+    let source = match kind {
+        Kind::Dashboard => dashboards::Source::read(app, asker.project.id, &mut sent).await?,
+        _ => None,
+    };
     let mut fields = form::read(&mut sent, kind, true)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;
+    let boards = fields.get("dashboards").map(form::ids).unwrap_or_default();
+    dashboards::check_edits(app, &asker, &boards).await?;
     if kind == Kind::Insight {
         fields.insert("short_id".to_owned(), Value::from(auth::seed().short_id()));
     }
     let metadata = app.metadata.clone();
-    let write = async move { metadata.create_document(place, kind, fields).await };
+    let write = async move {
+        match kind {
+            Kind::Dashboard => dashboards::make(&metadata, place, fields, source).await,
+            _ => metadata.create_document(place, kind, fields).await,
+        }
+    };
     let document = store::write(app, "create-document", write).await?;
-    let who = (&*asker.project, Some(asker.key.id));
-    let body = tiles::whole(app, &document, who, &Asked::kept()).await?;
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
 /// `GET :id/`, also for a deleted document. `refresh` says how results are obtained; `from_dashboard` is the dashboard
 /// whose filters and variables hold for an insight.
 pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let id = id(call.id())?;
+    let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let project = &asker.project;
     let document = app.metadata.document(project.id, kind, id).await.map_err(problem)?;
@@ -121,54 +138,35 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
             Err(error) => return Err(problem(error)),
         }
     }
-    let body = tiles::whole(app, &document, (project, Some(asker.key.id)), &asked).await?;
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &asked).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// `GET dashboards/:id/run_insights/`: the results of the insights of a dashboard.
-pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let project = &asker.project;
-    let board = app.metadata.document(project.id, Kind::Dashboard, id).await;
-    let board = board.map_err(problem)?;
-    let asked = Asked::of(&request)?;
-    if asked.refresh.is_later() {
-        let detail = "Expected one of force_cache, blocking, force_blocking.";
-        return Err(refused("refresh", "invalid_choice", detail));
-    }
-    if request.query("output_format").is_some_and(|format| format != "json" && !format.is_empty()) {
-        return Err(refused("output_format", "invalid_choice", "Results have the format json."));
-    }
-    let whole = tiles::whole(app, &board, (project, Some(asker.key.id)), &asked).await?;
-    let tiles = whole.get("tiles").and_then(Value::as_array).into_iter().flatten();
-    let result = |tile: &Value| {
-        let insight = tile.get("insight")?.as_object()?;
-        let names = ["id", "short_id", "name", "derived_name", "result"];
-        let part = |name: &str| (name.to_owned(), insight.get(name).cloned().unwrap_or_default());
-        let insight: Map<String, Value> = names.into_iter().map(part).collect();
-        Some(json!({"id": tile.get("id"), "insight": insight, "error": tile.get("error")}))
-    };
-    let results: Vec<Value> = tiles.filter_map(result).collect();
-    Ok(Response::json(StatusCode::OK, &json!({"results": results})))
-}
-
-/// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores.
+/// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores, with `delete_insights` the
+/// insights that are on no other dashboard, too.
 pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let id = id(call.id())?;
+    let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let place = (asker.project.id, asker.user.id);
     // 404 for an unknown document precedes 400 for a bad body.
-    app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+    let before = app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+    rights::check_edit(&before, &asker.user)?;
     let mut sent = Fields::read(request).await?;
     let deleted = sent.boolean("deleted")?;
+    let is_with_insights =
+        kind == Kind::Dashboard && sent.boolean("delete_insights")?.unwrap_or(false);
     let mut fields = form::read(&mut sent, kind, false)?;
+    rights::check_restriction(&before, &fields, &asker.user)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;
+    let edit = Edit { fields, deleted, is_with_insights };
+    let others = dashboards::connected(app, &asker, &before, &edit).await?;
     let metadata = app.metadata.clone();
-    let write = async move { metadata.update_document(place, (kind, id), (fields, deleted)).await };
+    let write = async move {
+        let edit = |document: &mut Document, others: &mut [Document]| edit.apply(document, others);
+        metadata.edit_documents(place, (kind, id), (others, edit)).await
+    };
     let document = store::write(app, "update-document", write).await?;
-    let who = (&*asker.project, Some(asker.key.id));
-    let body = tiles::whole(app, &document, who, &Asked::kept()).await?;
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -180,7 +178,7 @@ pub async fn delete(app: &App, call: Call<Principal>, _kind: Kind) -> Result<Res
 /// `GET :id/activity/`; without an id, of all documents of the kind.
 pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     if !call.parameters.is_empty() {
-        let (project, id) = (call.asker.project.id, id(call.id())?);
+        let (project, id) = (call.asker.project.id, form::document_id(call.id())?);
         app.metadata.document(project, kind, id).await.map_err(problem)?;
     }
     activity::of_scope(app, call, kind.scope()).await
@@ -188,7 +186,7 @@ pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
 
 /// `POST :id/viewed/`: notes that the caller looked at the document.
 pub async fn viewed(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let (place, id) = ((call.asker.project.id, call.asker.user.id), id(call.id())?);
+    let (place, id) = ((call.asker.project.id, call.asker.user.id), form::document_id(call.id())?);
     let metadata = app.metadata.clone();
     let write = async move { metadata.view_document(place, kind, id).await };
     store::write(app, "view-document", write).await?;
@@ -214,7 +212,7 @@ pub async fn my_last_viewed(
             Ok(_) | Err(MetadataError::NotFound(_)) => continue,
             Err(error) => return Err(problem(error)),
         };
-        let mut body = body::body(&document, &app.metadata.snapshot(), &asker.project);
+        let mut body = body::body(&document, &app.metadata.snapshot(), Viewer::from(&asker));
         if let Value::Object(fields) = &mut body {
             fields.insert("last_viewed_at".to_owned(), json!(at.to_rfc3339()));
         }
@@ -253,8 +251,4 @@ async fn check_references(
     }
     fields.extend(short_ids);
     Ok(())
-}
-
-fn id(text: &str) -> Result<i64, Problem> {
-    text.parse().map_err(|_| Problem::not_found("Not found."))
 }

@@ -15,6 +15,7 @@ use crate::event::json;
 use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
+use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::http::routes::query::refresh::Refresh;
@@ -28,7 +29,6 @@ use crate::insights::insight::KINDS;
 use crate::insights::node::NodeError;
 use crate::insights::saved;
 use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 
 /// Most insights that one request computes; for further ones it tells kept answers alone.
@@ -153,9 +153,9 @@ impl Found {
 }
 
 impl<'a> Reader<'a> {
-    /// One for a project, by somebody with this key.
-    pub(in crate::http::routes) fn new(app: &'a App, project: &Project, by: Option<KeyId>) -> Self {
-        Self { app, settings: insight::settings(project), by }
+    /// One for somebody.
+    pub(in crate::http::routes) fn new(app: &'a App, viewer: Viewer<'_>) -> Self {
+        Self { app, settings: insight::settings(viewer.project), by: viewer.key }
     }
 
     /// Adds to the body of an insight its result.

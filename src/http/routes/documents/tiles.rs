@@ -7,15 +7,15 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::http::response::Problem;
+use crate::http::routes::documents::boards;
 use crate::http::routes::documents::body;
 use crate::http::routes::documents::form;
 use crate::http::routes::documents::results::Asked;
 use crate::http::routes::documents::results::Frame;
 use crate::http::routes::documents::results::Reader;
+use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::store::problem;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 
@@ -23,20 +23,19 @@ use crate::metadata::documents::Kind;
 const UNPLACED_MAX: usize = 500;
 
 /// A document as sent to clients: an insight with its result, a dashboard with its tiles, and the results of these.
-/// `by` may ask for results later.
 pub(in crate::http::routes) async fn whole(
     app: &App,
     document: &Document,
-    (project, by): (&Project, Option<KeyId>),
+    viewer: Viewer<'_>,
     asked: &Asked,
 ) -> Result<Value, Problem> {
-    let reader = Reader::new(app, project, by);
-    let mut whole = body::body(document, &app.metadata.snapshot(), project);
+    let reader = Reader::new(app, viewer);
+    let mut whole = body::body(document, &app.metadata.snapshot(), viewer);
     match document.kind {
         Kind::Insight => reader.add_one((document, &mut whole), asked).await?,
         Kind::Dashboard => {
             let frame = asked.frame.over(document);
-            let tiles = tiles(app, document, (&reader, project), (asked.refresh, &frame)).await?;
+            let tiles = tiles(app, document, (&reader, viewer), (asked.refresh, &frame)).await?;
             if let Value::Object(whole) = &mut whole {
                 add(whole, frame, tiles);
             }
@@ -66,7 +65,7 @@ fn add(whole: &mut Map<String, Value>, frame: Frame, tiles: Vec<Value>) {
 async fn tiles(
     app: &App,
     dashboard: &Document,
-    (reader, project): (&Reader<'_>, &Project),
+    (reader, viewer): (&Reader<'_>, Viewer<'_>),
     (refresh, frame): (Refresh, &Frame),
 ) -> Result<Vec<Value>, Problem> {
     let (tiles, insights) = placed(app, dashboard).await?;
@@ -79,7 +78,7 @@ async fn tiles(
         };
         // A tile of a deleted insight is not shown until that is restored.
         if let Some(insight) = insights.iter().find(|insight| insight.id == id) {
-            let body = body::body(insight, &snapshot, project);
+            let body = body::body(insight, &snapshot, viewer);
             shown.push((tile, Some((insight, body))));
         }
     }
@@ -101,20 +100,25 @@ async fn tiles(
 }
 
 /// The tiles of a dashboard, with their ids and those of their insights, and these.
-async fn placed(app: &App, dashboard: &Document) -> Result<(Vec<Value>, Vec<Document>), Problem> {
-    let placed = dashboard.fields.get("tiles").and_then(Value::as_array);
-    let mut tiles: Vec<Value> = placed.cloned().unwrap_or_default();
+pub(super) async fn placed(
+    app: &App,
+    dashboard: &Document,
+) -> Result<(Vec<Value>, Vec<Document>), Problem> {
+    let mut tiles = boards::tiles(dashboard);
     let ids = form::ids(&Value::from(tiles.clone()));
     let mut insights: Vec<Document> = Vec::new();
     let mut unplaced = Vec::new();
     let visit = |insight: Document| {
-        let boards = insight.fields.get("dashboards").map(form::ids).unwrap_or_default();
+        let boards = boards::boards_of(&insight);
         let is_placed = ids.contains(&insight.id);
         let has_room = unplaced.len() < UNPLACED_MAX;
         if is_placed {
             insights.push(insight);
         } else if boards.contains(&dashboard.id) && has_room {
-            let tile = json!({"insight": insight.id, "text": null, "color": null, "layouts": {}});
+            let tile = json!({
+                "id": boards::tile_of_insight(insight.id), "insight": insight.id, "text": null,
+                "color": null, "layouts": {},
+            });
             unplaced.push(tile);
             insights.push(insight);
         }
@@ -122,10 +126,5 @@ async fn placed(app: &App, dashboard: &Document) -> Result<(Vec<Value>, Vec<Docu
     let visiting = app.metadata.visit_documents(dashboard.project, Kind::Insight, visit);
     visiting.await.map_err(problem)?;
     tiles.append(&mut unplaced);
-    for (tile, number) in tiles.iter_mut().zip(1..) {
-        if let Value::Object(tile) = tile {
-            tile.insert("id".to_owned(), json!(number));
-        }
-    }
     Ok((tiles, insights))
 }
