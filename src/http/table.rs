@@ -61,8 +61,8 @@ macro_rules! of_project {
 
 /// A route function of documents of a kind.
 macro_rules! of_documents {
-    ($function:ident, $kind:ident) => {
-        Run::Project(|app, call| Box::pin(documents::$function(app, call, Kind::$kind)))
+    ($($function:ident)::+, $kind:ident) => {
+        Run::Project(|app, call| Box::pin(documents::$($function)::+(app, call, Kind::$kind)))
     };
 }
 
@@ -159,6 +159,9 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/dashboards/:id/activity/", "activity_log:read",     of_documents!(activity, Dashboard)),
     at("PATCH",     "P/dashboards/:id/move_tile/", "dashboard:write",    of_project!(documents::dashboards::move_tile)),
     at("GET",       "P/dashboards/:id/run_insights/", "query:read",      of_project!(documents::dashboards::run_insights)).analytics(),
+    at("GET",       "P/dashboards/:id/sharing/", "sharing_configuration:read", of_documents!(sharing::retrieve, Dashboard)),
+    at("PATCH",     "P/dashboards/:id/sharing/", "sharing_configuration:write", of_documents!(sharing::update, Dashboard)),
+    at("POST",      "P/dashboards/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Dashboard)),
 
     at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)),
     at("POST",      "P/early_access_feature/",  "early_access_feature:write", of_project!(early_access_features::create)),
@@ -241,6 +244,9 @@ pub const TABLE: &[Endpoint] = &[
     at("PUT PATCH", "P/insights/:id/",          "insight:write",         of_documents!(update, Insight)),
     at("DELETE",    "P/insights/:id/",          "insight:write",         of_documents!(delete, Insight)).unlisted(),
     at("GET",       "P/insights/:id/activity/", "activity_log:read",     of_documents!(activity, Insight)),
+    at("GET",       "P/insights/:id/sharing/",  "sharing_configuration:read", of_documents!(sharing::retrieve, Insight)),
+    at("PATCH",     "P/insights/:id/sharing/",  "sharing_configuration:write", of_documents!(sharing::update, Insight)),
+    at("POST",      "P/insights/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Insight)),
     at("POST",      "P/insights/:id/viewed/",   "insight:read",          of_documents!(viewed, Insight)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),

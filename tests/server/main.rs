@@ -74,6 +74,7 @@ mod saved_insights;
 mod scans;
 mod scheduled_changes;
 mod sdk;
+mod sharing;
 mod starts;
 mod stickiness;
 mod table_damage;

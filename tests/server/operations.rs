@@ -84,6 +84,11 @@ const SHAPES: &[(&str, &str)] = &[
          effective_restriction_level:int effective_privilege_level:int is_shared:bool \
          last_refresh:time? deleted:bool created_by:user? created_at:time updated_at:time",
     ),
+    (
+        "sharing",
+        "created_at:time? enabled:bool access_token:text? settings:object? password_required:bool \
+         share_passwords:[any]",
+    ),
     ("ran", "results:[result]"),
     ("result", "id:int insight:short_insight error:any"),
     ("short_insight", "id:int short_id:text name:text? derived_name:text? result:any"),
@@ -210,6 +215,9 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "P/dashboards/activity/", "", "", 200, "log"),
     ("GET", "P/dashboards/:id/activity/", "", "", 200, "log"),
     ("PATCH", "P/dashboards/:id/move_tile/", "", "{}", 400, "error"),
+    ("GET", "P/dashboards/:id/sharing/", "", "", 200, "sharing"),
+    ("PATCH", "P/dashboards/:id/sharing/", "", r#"{"enabled": true}"#, 200, "sharing"),
+    ("POST", "P/dashboards/:id/sharing/refresh/", "", "", 200, "sharing"),
     ("GET", "P/dashboards/:id/run_insights/", "refresh=blocking", "", 200, "ran"),
     ("GET", "P/insights/", "saved=true", "", 200, "page insight"),
     ("POST", "P/insights/", "", r#"{"query": {"kind": "TrendsQuery"}}"#, 201, "insight"),
@@ -218,6 +226,9 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("PATCH", "P/insights/:id/", "", r#"{"favorited": true}"#, 200, "insight"),
     ("GET", "P/insights/activity/", "", "", 200, "log"),
     ("GET", "P/insights/:id/activity/", "", "", 200, "log"),
+    ("GET", "P/insights/:id/sharing/", "", "", 200, "sharing"),
+    ("PATCH", "P/insights/:id/sharing/", "", r#"{"enabled": true}"#, 200, "sharing"),
+    ("POST", "P/insights/:id/sharing/refresh/", "", "", 200, "sharing"),
     ("POST", "P/insights/:id/viewed/", "", "", 201, ""),
     ("GET", "P/insights/my_last_viewed/", "", "", 200, "[insight]"),
     ("DELETE", "P/actions/:id/", "", "", 405, ""),

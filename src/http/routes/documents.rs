@@ -9,6 +9,8 @@ mod form;
 mod question;
 pub(in crate::http::routes) mod results;
 pub(in crate::http::routes) mod rights;
+pub mod shared;
+pub mod sharing;
 pub(in crate::http::routes) mod tiles;
 
 use hyper::StatusCode;
@@ -69,6 +71,12 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
     let viewer = Viewer::from(&asker);
     let body = |document| body::body(document, &snapshot, viewer);
     let mut bodies: Vec<Value> = documents.iter().map(body).collect();
+    if kind == Kind::Dashboard {
+        let shared = app.metadata.shared_documents(project, kind).await.map_err(problem)?;
+        for (document, body) in documents.iter().zip(&mut bodies) {
+            body::set_shared(body, shared.contains(&document.id));
+        }
+    }
     if question.is_basic {
         bodies.iter_mut().for_each(body::make_basic);
     } else if kind == Kind::Insight {

@@ -50,6 +50,13 @@ fn dashboard_tiles(insight: &Document) -> Value {
     boards.map(|board| json!({"id": id, "dashboard_id": board, "deleted": false})).collect()
 }
 
+/// Says of a dashboard whether a link leads to it.
+pub(super) fn set_shared(body: &mut Value, is_shared: bool) {
+    if let Value::Object(body) = body {
+        body.insert("is_shared".to_owned(), json!(is_shared));
+    }
+}
+
 /// A document of a project as sent to clients; `snapshot` contains its users.
 pub(super) fn body(document: &Document, snapshot: &Snapshot, viewer: Viewer<'_>) -> Value {
     let user =

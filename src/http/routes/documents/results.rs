@@ -83,6 +83,11 @@ impl Asked {
         Self { refresh: Refresh::ForceCache, frame: Frame::default() }
     }
 
+    /// Kept answers, and new ones where there is none that is right.
+    pub(in crate::http::routes) fn computed() -> Self {
+        Self { refresh: Refresh::Blocking, frame: Frame::default() }
+    }
+
     /// Reads `refresh`, `filters_override` and `variables_override`.
     pub(in crate::http::routes) fn of(request: &Request) -> Result<Self, Problem> {
         let object = |name: &'static str| match request.query(name) {

@@ -34,6 +34,9 @@ pub(in crate::http::routes) async fn whole(
     match document.kind {
         Kind::Insight => reader.add_one((document, &mut whole), asked).await?,
         Kind::Dashboard => {
+            let share = app.metadata.share(document.project, (document.kind, document.id)).await;
+            let share = share.map_err(problem)?;
+            body::set_shared(&mut whole, share.is_some_and(|share| share.is_enabled));
             let frame = asked.frame.over(document);
             let tiles = tiles(app, document, (&reader, viewer), (asked.refresh, &frame)).await?;
             if let Value::Object(whole) = &mut whole {
