@@ -312,3 +312,64 @@ fn a_key_has_few_queries_at_once() {
         assert!(matches!(ended.status, 200 | 400), "{ended}");
     }
 }
+
+/// Older clients get kept answers, too, with the addresses of their own request, and persons behind a point page by
+/// page by numbers in the body.
+#[test]
+fn older_endpoints_tell_kept_answers_and_pages_by_their_bodies() {
+    let server = TestServer::start();
+    let now = Clock::system().now().to_datetime();
+    let event = |name: &str, at: i32, minutes: i64| {
+        let time = (now - chrono::TimeDelta::minutes(minutes)).to_rfc3339();
+        json!({"event": name, "distinct_id": format!("d{at}"), "timestamp": time})
+    };
+    let events: Vec<Value> =
+        (0..5).flat_map(|at| [event("look", at, 9), event("buy", at, 5)]).collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let buy = json!([{"id": "buy", "type": "events", "order": 0}]);
+    for (path, insight) in [
+        ("trend", "TRENDS"),
+        ("trend", "LIFECYCLE"),
+        ("trend", "STICKINESS"),
+        ("funnel", "FUNNELS"),
+        ("retention", "RETENTION"),
+        ("path", "PATHS"),
+    ] {
+        let body = json!({"insight": insight, "events": buy, "date_from": "-2d"});
+        let ask = |more: &Value| {
+            let mut body = body.clone();
+            let fields = body.as_object_mut().expect("an object");
+            fields.extend(more.as_object().expect("an object").clone());
+            let answer = server.post(&format!("/api/projects/1/insights/{path}/"), &body);
+            assert_eq!(answer.status, 200, "{insight}: {answer}");
+            answer.json()
+        };
+        let first = ask(&json!({}));
+        let again = ask(&json!({}));
+        assert_eq!(
+            (&first["is_cached"], &again["is_cached"]),
+            (&json!(false), &json!(true)),
+            "{insight}"
+        );
+        assert_eq!(first["result"], again["result"], "{insight}");
+        assert_eq!(first["last_refresh"], again["last_refresh"], "{insight}");
+        assert_eq!(ask(&json!({"refresh": true}))["is_cached"], false, "{insight}");
+        assert_eq!(ask(&json!({"refresh": "force_blocking"}))["is_cached"], false, "{insight}");
+        server.capture(&json!([{"event": "other", "distinct_id": "d0"}]));
+        assert_eq!(ask(&json!({}))["is_cached"], false, "{insight}: something was captured");
+    }
+    let count = |answer: &Value| answer["results"][0]["count"].clone();
+    for (path, more) in [("funnel", json!({"funnel_step": 1})), ("path", json!({}))] {
+        let mut body = json!({"events": buy, "date_from": "-2d", "limit": 2, "offset": "2"});
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("more").clone());
+        let path = format!("/api/projects/1/persons/{path}/");
+        let page = server.post(&path, &body).json();
+        assert_eq!(count(&page), 2, "{page}");
+        let next = page["next"].as_str().expect("a next page");
+        let next = next.find("/api/").map(|at| &next[at..]).expect("a path");
+        let last = server.post(next, &body).json();
+        assert_eq!((count(&last), &last["next"]), (json!(1), &Value::Null), "{last}");
+        let all = server.post(&format!("{path}?limit=100&offset=0"), &body).json();
+        assert_eq!(count(&all), 5, "{all}");
+    }
+}
