@@ -11,6 +11,7 @@ use weir::clock::Clock;
 
 use crate::harness::TestServer;
 use crate::harness::patiently;
+use crate::owner::with;
 
 const QUERY: &str = "/api/projects/1/query/";
 const IDS: usize = 8;
@@ -371,5 +372,69 @@ fn older_endpoints_tell_kept_answers_and_pages_by_their_bodies() {
         assert_eq!((count(&last), &last["next"]), (json!(1), &Value::Null), "{last}");
         let all = server.post(&format!("{path}?limit=100&offset=0"), &body).json();
         assert_eq!(count(&all), 5, "{all}");
+    }
+}
+
+/// Whoever is found by one of several distinct ids counts with the events of all of them.
+#[test]
+fn persons_found_by_a_distinct_id_count_all_their_events() {
+    let mut server = TestServer::start();
+    let now = Clock::system().now().to_datetime();
+    let event = |name: &str, id: &str, minutes: i64, properties: Value| {
+        let time = (now - chrono::TimeDelta::minutes(minutes)).to_rfc3339();
+        json!({"event": name, "distinct_id": id, "timestamp": time, "properties": properties})
+    };
+    let batch = json!([
+        event("buy", "Device-7", 30, json!({})),
+        event("$identify", "ada", 20, json!({"$anon_distinct_id": "Device-7"})),
+        event("buy", "ada", 10, json!({})),
+        event("buy", "ada", 5, json!({})),
+        event("buy", "bob", 5, json!({})),
+        event("$set", "cleo", 5, json!({"$set": {"email": "cleo@device-7.com"}})),
+        event("buy", "cleo", 5, json!({})),
+    ]);
+    assert_eq!(server.capture(&batch).status, 200);
+    let source = trend(Some("buy"), &json!({"dateRange": {"date_from": "-2d"}}));
+    let actors = json!({"kind": "ActorsQuery", "search": "device-7", "select": ["actor", "event_count"],
+        "source": {"kind": "InsightActorsQuery", "source": source}});
+    let older = "entity_id=buy&entity_type=events&date_from=-2d&search=DEVICE-7";
+    for round in ["in memory", "in files"] {
+        let told = server.post(QUERY, &json!({"query": actors})).json();
+        let counts: Vec<_> =
+            told["results"].as_array().expect("rows").iter().map(|row| row[1].clone()).collect();
+        assert_eq!(
+            counts.iter().map(Value::as_f64).collect::<Vec<_>>(),
+            [Some(3.0), Some(1.0)],
+            "{round}: {told}"
+        );
+        let told = server.get(&format!("/api/projects/1/persons/trends/?{older}")).json();
+        let people = &told["results"][0]["people"];
+        let values = [0, 1].map(|at: usize| people[at]["value_at_data_point"].as_f64());
+        assert_eq!(
+            (values, people.as_array().map(Vec::len)),
+            ([Some(3.0), Some(1.0)], Some(2)),
+            "{round}"
+        );
+        let body = json!({"events": [{"id": "buy", "order": 0}, {"id": "buy", "order": 1}, {"id": "buy", "order": 2}],
+            "date_from": "-2d", "funnel_step": 3, "search": "device-7"});
+        let told = server.post("/api/projects/1/persons/funnel/", &body).json();
+        assert_eq!(told["results"][0]["count"], 1, "{round}: three steps need all events: {told}");
+        for (operator, value, expected) in [
+            ("icontains", "device", 4),
+            ("exact", "ada", 4),
+            ("is_not", "ada", 3),
+            ("is_set", "", 7),
+        ] {
+            let filter = json!([{"key": "distinct_id", "type": "person_metadata", "operator": operator, "value": value}]);
+            let path = with("/api/projects/1/events/", &format!("properties={filter}"));
+            let told = server.get(&path).json();
+            assert_eq!(
+                told["results"].as_array().map(Vec::len),
+                Some(expected),
+                "{round}: {filter}: {told}"
+            );
+        }
+        server.stop();
+        server.restart();
     }
 }
