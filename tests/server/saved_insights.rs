@@ -193,3 +193,23 @@ fn dashboards_show_results_by_their_own_filters() {
     let wrong = server.get(&format!("{BASE}/{path}&from_dashboard=99"));
     assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("from_dashboard")));
 }
+
+#[test]
+fn one_request_computes_so_many_insights_and_no_more() {
+    let server = TestServer::start();
+    shop(&server);
+    let board = made(&server, "dashboards", &json!({"name": "b"}))["id"].clone();
+    for at in 0..102 {
+        let series = json!([{"kind": "EventsNode", "event": format!("e{at}")}]);
+        let query = json!({"kind": "TrendsQuery", "series": series});
+        made(&server, "insights", &json!({"query": query, "dashboards": [board]}));
+    }
+    let results = || {
+        let told = asked(&server, &format!("dashboards/{board}/?refresh=blocking"));
+        let tiles = told["tiles"].as_array().expect("tiles").clone();
+        let is_there = |tile: &&Value| tile["insight"]["result"].is_array();
+        let errors = tiles.iter().filter(|tile| tile["error"]["type"] == "too_many");
+        (tiles.iter().filter(is_there).count(), errors.count())
+    };
+    assert_eq!(results(), (100, 2));
+}

@@ -205,8 +205,9 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let mut others = vec![(Kind::Dashboard, to)];
     others.extend(boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight)));
     let edit = move |from: &mut Document, others: &mut [Document]| match others {
-        [to] => boards::move_tile((from, to), tile, None),
+        [to] if to.kind == Kind::Dashboard => boards::move_tile((from, to), tile, None),
         [to, insight] => boards::move_tile((from, to), tile, Some(insight)),
+        // It is gone by now.
         _ => Err(MetadataError::NotFound("document")),
     };
     let (metadata, place) = (app.metadata.clone(), (project, asker.user.id));

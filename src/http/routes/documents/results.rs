@@ -190,12 +190,23 @@ impl<'a> Reader<'a> {
             let asked = if at < COMPUTED_MAX { asked } else { &kept };
             finding.push(self.find(insight, asked));
         }
+        let is_left_out = |at: usize, one: &Found| {
+            let insight = insights.get(at).map(|(insight, _)| *insight);
+            let has_query =
+                insight.is_some_and(|it| !matches!(saved::query_of(&it.fields), Ok(None)));
+            let is_computed = asked.refresh != Refresh::ForceCache;
+            is_computed && at >= COMPUTED_MAX && one.at.is_none() && has_query
+        };
         let mut found = Vec::with_capacity(insights.len());
         let mut bytes: usize = 0;
         let mut finding = futures::stream::iter(finding).buffered(AT_ONCE);
         let collecting = async {
             while let Some(one) = finding.next().await {
+                let at = found.len();
                 let one = one.and_then(|one| {
+                    if is_left_out(at, &one) {
+                        return Err(too_many());
+                    }
                     let sum = bytes.saturating_add(one.bytes);
                     if sum > RESULTS_MAX_BYTES {
                         return Err(too_long());
@@ -320,6 +331,11 @@ enum Prepared {
 /// The refusal of what a dashboard changes.
 fn of_frame(error: NodeError) -> Problem {
     refused(error.field.replace('.', "__"), "invalid_input", error.detail)
+}
+
+fn too_many() -> Problem {
+    let detail = format!("One request computes at most {COMPUTED_MAX} insights.");
+    Problem::new(ErrorKind::Invalid, "too_many", detail)
 }
 
 fn too_long() -> Problem {

@@ -164,10 +164,10 @@ pub async fn content(app: &App, cache: &Cache, token: &str) -> Result<(Share, By
         document: document.updated_at.0,
         span: app.clock.monotonic().as_secs() / KEPT.as_secs(),
     };
-    let making = async {
+    let making = Box::pin(async {
         let told = told(app, &share, &document).await?;
         Ok::<_, Problem>(Bytes::from(told.to_string()))
-    };
+    });
     let text = cache.0.get_or_insert_async(&version, making).await?;
     Ok((share, text))
 }
