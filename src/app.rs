@@ -372,6 +372,11 @@ impl App {
         Self { engine: self.engine.on_behalf_of(Caller::Key(key)), ..self.clone() }
     }
 
+    /// The same engines, with the query limits that all links to a project share.
+    pub fn for_links(&self, project: ProjectId) -> Self {
+        Self { engine: self.engine.on_behalf_of(Caller::Links(project)), ..self.clone() }
+    }
+
     /// The project with this id, for commands of the operator.
     ///
     /// # Errors

@@ -27,6 +27,7 @@ pub mod property;
 pub mod property_definitions;
 pub mod ranked;
 pub mod retention;
+pub mod saved;
 pub mod selection;
 pub mod series;
 pub mod stickiness;

@@ -65,10 +65,15 @@ impl Fields {
     /// The text in the field `name` of the body of `request`, if it is a JSON object that has one. The
     /// body can be read afterwards.
     pub async fn peek_text(request: &mut Request, name: &str) -> Option<String> {
+        let Self(mut fields) = Self::peek_all(request).await?;
+        fields.remove(name)?.as_str().map(str::to_owned)
+    }
+
+    /// The fields in the body of `request`, if it is a JSON object. The body can be read afterwards.
+    pub(super) async fn peek_all(request: &mut Request) -> Option<Self> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let body = request.body.peek(BODY_MAX_BYTES).await?;
-        let Self(mut fields) = Self::parse(&content_type, body).ok()?;
-        fields.remove(name)?.as_str().map(str::to_owned)
+        Self::parse(&content_type, body).ok()
     }
 
     /// All fields as they were sent.

@@ -1,12 +1,14 @@
 //! Pagination: `limit` and `offset` of the query, and the envelope with links.
 
 use form_urlencoded::Serializer;
+use hyper::Method;
 use hyper::StatusCode;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::http::call::Rendering;
 use crate::http::csv;
+use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Response;
 use crate::query::people::Part;
@@ -50,6 +52,26 @@ impl Page {
     /// The same page with another limit.
     pub fn limited(self, limit: usize) -> Self {
         Self { limit: limit.min(LIMIT_MAX), ..self }
+    }
+
+    /// The page of a request that may have `limit` and `offset` in its body, too. Those of the query come first, so that
+    /// the links of a page lead on with the same body.
+    pub async fn of_either(request: &mut Request) -> Self {
+        let mut page = Self::of(request);
+        if request.method != Method::POST {
+            return page;
+        }
+        let Some(fields) = Fields::peek_all(request).await else { return page };
+        let number = |name: &str| {
+            let value = fields.peek(name).filter(|_| request.query(name).is_none())?;
+            let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+            usize::try_from(number).ok()
+        };
+        if let Some(limit) = number("limit").filter(|limit| *limit > 0) {
+            page.limit = limit.min(LIMIT_MAX);
+        }
+        page.offset = number("offset").unwrap_or(page.offset);
+        page
     }
 
     /// The same for a list of persons or definitions.

@@ -56,6 +56,10 @@ pub const PUBLIC: &[Line] = &[
     on("GET",      "/api/product_tours",      |_| Public::List(List::ProductTours)),
     on("GET",      "/api/early_access_features", |_| Public::List(List::EarlyAccessFeatures)),
 
+    on("GET",      "/shared/:share",          |values| Public::Shared(text(values, 0))),
+    on("GET",      "/shared_dashboard/:share", |values| Public::Shared(text(values, 0))),
+    on("GET",      "/embedded/:share",        |values| Public::Shared(text(values, 0))),
+
     on("GET",      "/api/schema",             |_| Public::Description),
     on("GET",      "/",                       |_| Public::Root),
     on("GET",      "/_liveness",              |_| Public::Liveness),
@@ -115,6 +119,8 @@ pub enum Public {
     OfrepOne(String),
     /// Server-sent events about changes of flags.
     FlagEvents,
+    /// What a link leads to: its token, with `.json`.
+    Shared(String),
 }
 
 /// One row of the table.
@@ -220,7 +226,7 @@ fn payload(values: &[&str]) -> Public {
 impl Public {
     /// Whether SDKs or probes poll it.
     pub fn is_routine(&self) -> bool {
-        !matches!(self, Self::Root | Self::Description | Self::FlagEvents)
+        !matches!(self, Self::Root | Self::Description | Self::FlagEvents | Self::Shared(_))
     }
 
     /// Whether it is a health probe of an orchestrator or a monitor, which has to be answered under
@@ -250,6 +256,7 @@ impl Public {
             Self::OfrepAll => "ofrep_all",
             Self::OfrepOne(_) => "ofrep_one",
             Self::FlagEvents => "flag_events",
+            Self::Shared(_) => "shared",
         }
     }
 }
@@ -373,6 +380,10 @@ mod tests {
                 definitions(":project"),
             ),
             ("GET", "/api/schema", Found::Endpoint(Public::Description)),
+            ("GET", "/shared/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
+            ("GET", "/embedded/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
+            ("POST", "/shared/a.json", wrong(GET)),
+            ("GET", "/shared", Found::Nothing),
         ]);
     }
 

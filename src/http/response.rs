@@ -29,6 +29,8 @@ use hyper::header::HeaderValue;
 use hyper::header::RETRY_AFTER;
 use hyper::header::WWW_AUTHENTICATE;
 use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::error::Kind;
 use crate::evaluation::EvaluationError;
@@ -277,6 +279,16 @@ impl Problem {
             None => Self::new(kind, code, error.to_string()),
             Some(detail) => Self::new(kind, code, detail).because(error),
         }
+    }
+
+    /// How it is told inside of a response that has more to tell: `{"type", "message"}`.
+    pub fn told_inside(&self) -> Value {
+        json!({"type": self.code, "message": self.detail})
+    }
+
+    /// Its cause, for the log.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
     }
 
     /// The same with `attr`: the field at fault, null, or absent.

@@ -25,6 +25,7 @@ use crate::http::routes::capture;
 use crate::http::routes::capture_v1;
 use crate::http::routes::description;
 use crate::http::routes::discarded;
+use crate::http::routes::documents::shared;
 use crate::http::routes::flag_events;
 use crate::http::routes::flags;
 use crate::http::routes::health;
@@ -51,6 +52,7 @@ use crate::tasks::Shutdown;
 pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
+    shared: shared::Cache,
     throttle: Throttle,
     subscribers: flag_events::Subscribers,
     /// Cancelled when the server stops; ends the streams that have no other end.
@@ -129,7 +131,8 @@ impl Router {
         let throttle = Throttle::new(&app.config.http, &app.clock);
         let subscribers = flag_events::Subscribers::new(app.config.http.connections_max);
         let definitions = local_evaluation::Cache::default();
-        Self { app, definitions, throttle, subscribers, ending, secret }
+        let shared = shared::Cache::default();
+        Self { app, definitions, shared, throttle, subscribers, ending, secret }
     }
 
     /// Answers at once if the endpoint waits for nothing; else returns its future.
@@ -178,6 +181,9 @@ impl Router {
             }
             Public::OfrepAll => later(ofrep::all(app, request)),
             Public::OfrepOne(key) => later(async move { ofrep::one(app, &key, request).await }),
+            Public::Shared(file) => {
+                later(async move { shared::json(app, &self.shared, &file, &request).await })
+            }
             Public::FlagEvents => {
                 now(flag_events::events(app, &self.subscribers, &self.ending, &request))
             }

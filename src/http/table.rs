@@ -61,8 +61,8 @@ macro_rules! of_project {
 
 /// A route function of documents of a kind.
 macro_rules! of_documents {
-    ($function:ident, $kind:ident) => {
-        Run::Project(|app, call| Box::pin(documents::$function(app, call, Kind::$kind)))
+    ($($function:ident)::+, $kind:ident) => {
+        Run::Project(|app, call| Box::pin(documents::$($function)::+(app, call, Kind::$kind)))
     };
 }
 
@@ -153,10 +153,15 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/dashboards/",            "dashboard:read",        of_documents!(list, Dashboard)),
     at("POST",      "P/dashboards/",            "dashboard:write",       of_documents!(create, Dashboard)),
     at("GET",       "P/dashboards/activity/",   "activity_log:read",     of_documents!(activity, Dashboard)),
-    at("GET",       "P/dashboards/:id/",        "dashboard:read",        of_documents!(retrieve, Dashboard)),
+    at("GET",       "P/dashboards/:id/",        "dashboard:read",        of_documents!(retrieve, Dashboard)).analytics(),
     at("PUT PATCH", "P/dashboards/:id/",        "dashboard:write",       of_documents!(update, Dashboard)),
     at("DELETE",    "P/dashboards/:id/",        "dashboard:write",       of_documents!(delete, Dashboard)).unlisted(),
     at("GET",       "P/dashboards/:id/activity/", "activity_log:read",     of_documents!(activity, Dashboard)),
+    at("PATCH",     "P/dashboards/:id/move_tile/", "dashboard:write",    of_project!(documents::dashboards::move_tile)),
+    at("GET",       "P/dashboards/:id/run_insights/", "query:read",      of_project!(documents::dashboards::run_insights)).analytics(),
+    at("GET",       "P/dashboards/:id/sharing/", "sharing_configuration:read", of_documents!(sharing::retrieve, Dashboard)),
+    at("PATCH",     "P/dashboards/:id/sharing/", "sharing_configuration:write", of_documents!(sharing::update, Dashboard)),
+    at("POST",      "P/dashboards/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Dashboard)),
 
     at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)),
     at("POST",      "P/early_access_feature/",  "early_access_feature:write", of_project!(early_access_features::create)),
@@ -232,14 +237,17 @@ pub const TABLE: &[Endpoint] = &[
     at("GET POST",  "P/insights/path/",         "insight:read",          of_project!(insights::paths::path)).or_csv().analytics(),
     at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics(),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics(),
-    at("GET",       "P/insights/",              "insight:read",          of_documents!(list, Insight)),
+    at("GET",       "P/insights/",              "insight:read",          of_documents!(list, Insight)).analytics(),
     at("POST",      "P/insights/",              "insight:write",         of_documents!(create, Insight)),
     at("GET",       "P/insights/activity/",     "activity_log:read",     of_documents!(activity, Insight)),
     at("GET",       "P/insights/my_last_viewed/", "insight:read",          of_documents!(my_last_viewed, Insight)),
-    at("GET",       "P/insights/:id/",          "insight:read",          of_documents!(retrieve, Insight)),
+    at("GET",       "P/insights/:id/",          "insight:read",          of_documents!(retrieve, Insight)).analytics(),
     at("PUT PATCH", "P/insights/:id/",          "insight:write",         of_documents!(update, Insight)),
     at("DELETE",    "P/insights/:id/",          "insight:write",         of_documents!(delete, Insight)).unlisted(),
     at("GET",       "P/insights/:id/activity/", "activity_log:read",     of_documents!(activity, Insight)),
+    at("GET",       "P/insights/:id/sharing/",  "sharing_configuration:read", of_documents!(sharing::retrieve, Insight)),
+    at("PATCH",     "P/insights/:id/sharing/",  "sharing_configuration:write", of_documents!(sharing::update, Insight)),
+    at("POST",      "P/insights/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Insight)),
     at("POST",      "P/insights/:id/viewed/",   "insight:read",          of_documents!(viewed, Insight)),
 
     at("GET",       "P/persons/",               "person:read",           of_project!(persons::list)).or_csv().analytics(),
@@ -301,8 +309,15 @@ const FLAT: &[(&str, &str)] = &[
 ];
 
 /// Prefixes of the paths whose responses are compressed.
-const COMPRESSED: [&str; 5] =
-    ["P/event_definitions/", "P/events/", "P/persons/", "P/property_definitions/", "P/query/"];
+const COMPRESSED: [&str; 7] = [
+    "P/dashboards/",
+    "P/event_definitions/",
+    "P/events/",
+    "P/insights/",
+    "P/persons/",
+    "P/property_definitions/",
+    "P/query/",
+];
 
 /// One row of the table.
 #[derive(Debug)]

@@ -96,8 +96,8 @@ impl Selection {
         self.filters.add(properties, path)
     }
 
-    /// Selects only what is of persons whose email or name, or of events whose distinct id contains a text in any
-    /// case.
+    /// Selects only what is of persons whose email, name, or one of whose distinct ids contains a text in any case:
+    /// all their events, whichever of the ids they have.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl Selection {
         let values = [
             contains("email", "person"),
             contains("name", "person"),
-            contains("distinct_id", "event_metadata"),
+            contains("distinct_id", "person_metadata"),
         ];
         self.filters.add(&json!([{"type": "OR", "values": values}]), "search")
     }

@@ -79,6 +79,12 @@ pub enum Verb {
     CreateProperty,
     /// A property of a group was changed or removed.
     UpdateProperty,
+    /// A link to it was turned on.
+    SharingEnabled,
+    /// The link to it was turned off.
+    SharingDisabled,
+    /// The link to it got another token.
+    SharingTokenRefreshed,
     /// It was deleted permanently. An object that can be restored was `Updated` instead.
     Deleted,
 }
@@ -218,6 +224,9 @@ impl Verb {
             Self::CreateGroup => "create_group",
             Self::CreateProperty => "create_property",
             Self::UpdateProperty => "update_property",
+            Self::SharingEnabled => "sharing enabled",
+            Self::SharingDisabled => "sharing disabled",
+            Self::SharingTokenRefreshed => "sharing access token refreshed",
             Self::Deleted => "deleted",
         }
     }

@@ -14,6 +14,7 @@ use crate::metadata::activity::Verb;
 
 mod operations;
 pub(super) mod rows;
+pub mod shares;
 
 /// Longest fields of one document, in bytes of their JSON text.
 pub const FIELDS_MAX_BYTES: usize = 64 << 10;

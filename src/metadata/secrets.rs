@@ -66,6 +66,11 @@ impl Seed {
         format!("{SECRET_PREFIX}{}", self.letters("secret key"))
     }
 
+    /// The token of a link to a document: 43 of `0-9A-Za-z`.
+    pub(super) fn share_token(&self) -> String {
+        self.letters("share token")
+    }
+
     /// A distinct id for a user: 43 of `0-9A-Za-z`.
     pub(super) fn distinct_id(&self) -> String {
         self.letters("distinct id")

@@ -1,6 +1,6 @@
 //! Who may run a query now: [`Admission`]. There are as many slots as `queries-max`. SQL takes all but
 //! one, which is left for lists, and one personal key takes less than half of them for SQL and as many for
-//! lists. Who finds no slot waits in line; with too many in line a query is refused at once.
+//! lists, as do all links to a project together. Who finds no slot waits in line; with too many in line a query is refused at once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::event::id::ProjectId;
 use crate::metadata::accounts::KeyId;
 use crate::query::error::QueryError;
 
@@ -30,6 +31,8 @@ pub enum Caller {
     Operator,
     /// Who has this personal key.
     Key(KeyId),
+    /// Everybody who has a link to something of this project.
+    Links(ProjectId),
 }
 
 /// What a query is.
@@ -46,13 +49,13 @@ pub(super) enum Work {
 pub(super) struct Admission {
     all: Arc<Semaphore>,
     sql: Arc<Semaphore>,
-    keys: Mutex<HashMap<(KeyId, Work), Weak<Slots>>>,
+    keys: Mutex<HashMap<(Caller, Work), Weak<Slots>>>,
     per_key: usize,
     waiting: Arc<AtomicUsize>,
     waiting_max: usize,
 }
 
-/// The slots of one key for one kind of work.
+/// The slots of one caller with limits for one kind of work.
 #[derive(Debug)]
 struct Slots {
     free: Arc<Semaphore>,
@@ -112,7 +115,7 @@ impl Admission {
     ) -> Result<Permit, QueryError> {
         let key = match caller {
             Caller::Operator => None,
-            Caller::Key(key) => Some(self.slots(key, work)),
+            Caller::Key(_) | Caller::Links(_) => Some(self.slots(caller, work)),
         };
         let of_key = key.as_ref().map(|slots| (&slots.free, &slots.waiting));
         // The narrowest first, so that who waits for it holds none of the others. Those who wait for the slots
@@ -147,7 +150,7 @@ impl Admission {
         wait_for(slots).await.map(Some)
     }
 
-    fn slots(&self, key: KeyId, work: Work) -> Arc<Slots> {
+    fn slots(&self, key: Caller, work: Work) -> Arc<Slots> {
         let mut keys = self.keys.lock();
         if let Some(slots) = keys.get(&(key, work)).and_then(Weak::upgrade) {
             return slots;

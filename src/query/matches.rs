@@ -23,6 +23,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::json;
 use crate::event::json_key::KeyFinder;
+use crate::event::predicate::Test;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
@@ -61,6 +62,12 @@ pub const GROUPS: [&str; GROUP_TYPES_MAX] = ["group_0", "group_1", "group_2", "g
 const PROPERTIES: &str = "properties";
 const PERSON: &str = "person_id";
 
+/// What filters of the type `person_metadata` call the distinct ids of a person, of which one is enough.
+const DISTINCT_ID: &str = "distinct_id";
+
+/// Most distinct ids of one person that filters look at.
+const IDS_MAX: usize = 100_000;
+
 /// Most persons whose answers are kept; further ones are asked for each row. Some 6 MiB.
 const ANSWERS_MAX: usize = 1 << 18;
 
@@ -89,6 +96,7 @@ pub(super) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
         needles: needles(&tree),
         columns: columns(&tree),
         answers: is_of_persons(&tree).then(Mutex::default),
+        asks_for_ids: tree.filters().into_iter().any(asks_for_ids),
         tree,
         subjects,
     };
@@ -112,6 +120,13 @@ fn asks_for_person(filter: &Filter) -> bool {
     let is_property =
         matches!(filter, Filter::Property { scope: Scope::Person | Scope::PersonMetadata, .. });
     is_property || matches!(filter, Filter::Cohort { .. })
+}
+
+fn asks_for_ids(filter: &Filter) -> bool {
+    matches!(
+        filter,
+        Filter::Property { scope: Scope::PersonMetadata, predicate } if &*predicate.key == DISTINCT_ID
+    )
 }
 
 fn asks_for_properties(filter: &Filter) -> bool {
@@ -153,6 +168,7 @@ struct Matches {
     needles: Vec<KeyFinder>,
     /// Names of the columns of a row.
     columns: Vec<&'static str>,
+    asks_for_ids: bool,
     /// Whether the filters hold for a person, where they ask of nothing else.
     answers: Option<Mutex<HashMap<Uuid, bool>>>,
 }
@@ -160,7 +176,7 @@ struct Matches {
 /// Persons and groups that were looked up. The rows of a batch often have few.
 #[derive(Default)]
 struct Known {
-    persons: HashMap<String, Option<Person>>,
+    persons: HashMap<String, Option<Subject>>,
     /// By the index of their type.
     groups: [HashMap<String, Option<Group>>; GROUP_TYPES_MAX],
 }
@@ -171,13 +187,19 @@ impl Known {
     }
 }
 
+/// A person, and its distinct ids where filters ask for them.
+struct Subject {
+    person: Person,
+    ids: Vec<String>,
+}
+
 /// A row that is asked.
 struct Row<'r> {
     columns: &'r [ArrayRef],
     at: usize,
     /// Its properties, read.
     event: Map<String, Value>,
-    person: Option<&'r Person>,
+    person: Option<&'r Subject>,
     known: &'r Known,
 }
 
@@ -265,11 +287,22 @@ impl Matches {
                 predicate.matches_value(self.metadata(row, &predicate.key).as_ref(), now)
             }
             Filter::Property { scope: Scope::Person, predicate } => {
-                let value = row.person.and_then(|person| person.properties.get(&*predicate.key));
+                let person = row.person.map(|own| &own.person);
+                let value = person.and_then(|person| person.properties.get(&*predicate.key));
                 predicate.matches_value(value, now)
             }
+            filter @ Filter::Property { predicate, .. } if asks_for_ids(filter) => {
+                let ids = row.person.map(|own| own.ids.as_slice()).unwrap_or_default();
+                let holds =
+                    |id: &String| predicate.matches_value(Some(&Value::from(id.as_str())), now);
+                match predicate.test {
+                    Test::IsNot(_) | Test::NotSet => ids.iter().all(holds),
+                    _ => ids.iter().any(holds),
+                }
+            }
             Filter::Property { scope: Scope::PersonMetadata, predicate } => {
-                let place = row.person.map(|own| (own.uuid, own.created_at, own.is_identified));
+                let person = row.person.map(|own| &own.person);
+                let place = person.map(|own| (own.uuid, own.created_at, own.is_identified));
                 let value = place.and_then(|place| place_value(&predicate.key, place));
                 predicate.matches_value(value.as_ref(), now)
             }
@@ -282,7 +315,7 @@ impl Matches {
             Filter::Cohort { id, membership } => {
                 let (view, in_cohort) = (&self.subjects.view, self.subjects.in_cohort.as_ref());
                 let person = in_cohort.zip(row.person);
-                let is_in = person.is_some_and(|(is_in, own)| is_in(view, *id, own));
+                let is_in = person.is_some_and(|(is_in, own)| is_in(view, *id, &own.person));
                 is_in == (*membership == Membership::In)
             }
             Filter::Property { scope: Scope::Group(None), .. } | Filter::Flag { .. } => false,
@@ -322,8 +355,14 @@ impl Matches {
     }
 
     /// A person, if there is one with this id.
-    fn person(&self, id: Uuid) -> Result<Option<Person>, IdentityError> {
-        self.subjects.view.person_by_uuid(self.subjects.project, id)
+    fn person(&self, id: Uuid) -> Result<Option<Subject>, IdentityError> {
+        let Subjects { view, project, .. } = &*self.subjects;
+        let Some(person) = view.person_by_uuid(*project, id)? else { return Ok(None) };
+        let ids = match self.asks_for_ids {
+            true => view.first_ids(*project, person.number, IDS_MAX)?,
+            false => Vec::new(),
+        };
+        Ok(Some(Subject { person, ids }))
     }
 
     fn look_up_group(

@@ -4,13 +4,18 @@ use datafusion::sql::sqlparser::ast::Value as Literal;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Location;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use serde_json::Map;
 use serde_json::Value;
 
 use crate::query::error::QueryError;
 
-/// The query with literals in the place of placeholders. Lists become lists in parentheses, as `IN` takes them.
+/// The values of variables, and what stands before their names.
+const VARIABLES: &str = "variables";
+
+/// The query with literals in the place of placeholders. Lists become lists in parentheses, as `IN` takes them. A
+/// variable, `{variables.city}`, has its value in the object `variables` of the values.
 ///
 /// # Errors
 ///
@@ -21,24 +26,41 @@ pub fn filled(sql: &str, values: &Map<String, Value>) -> Result<String, QueryErr
     let tokens = tokens.unwrap_or_default();
     let mut places = Places::of(sql);
     let (mut text, mut copied) = (String::with_capacity(sql.len()), 0);
-    for tokens in tokens.windows(3) {
-        let [open, name, close] = tokens else { continue };
-        let (Token::LBrace, Token::Word(word), Token::RBrace) =
-            (&open.token, &name.token, &close.token)
-        else {
-            continue;
-        };
-        let Some(value) = values.get(&word.value) else {
-            let why = format!("the placeholder {{{}}} has no value in `values`", word.value);
+    for (at, open) in tokens.iter().enumerate() {
+        let Some((name, value, close)) = placeholder(&tokens, at, values) else { continue };
+        let Some(value) = value else {
+            let why = format!("the placeholder {{{name}}} has no value in `values`");
             return Err(QueryError::Invalid(why));
         };
         let (start, end) = (places.offset(open.span.start), places.offset(close.span.end));
         text.push_str(sql.get(copied..start).unwrap_or_default());
-        text.push_str(&literal(&word.value, value)?);
+        text.push_str(&literal(&name, value)?);
         copied = end;
     }
     text.push_str(sql.get(copied..).unwrap_or_default());
     Ok(text)
+}
+
+/// The placeholder that begins at a token: its name, its value, and its last token.
+fn placeholder<'t, 'v>(
+    tokens: &'t [TokenWithSpan],
+    at: usize,
+    values: &'v Map<String, Value>,
+) -> Option<(String, Option<&'v Value>, &'t TokenWithSpan)> {
+    let token = |place: usize| tokens.get(at.saturating_add(place)).map(|token| &token.token);
+    let (Some(Token::LBrace), Some(Token::Word(first))) = (token(0), token(1)) else { return None };
+    match (token(2), token(3), token(4)) {
+        (Some(Token::RBrace), ..) => {
+            Some((first.value.clone(), values.get(&first.value), tokens.get(at + 2)?))
+        }
+        (Some(Token::Period), Some(Token::Word(second)), Some(Token::RBrace))
+            if first.value == VARIABLES =>
+        {
+            let value = values.get(VARIABLES).and_then(|all| all.get(&second.value));
+            Some((format!("{VARIABLES}.{}", second.value), value, tokens.get(at + 4)?))
+        }
+        _ => None,
+    }
 }
 
 /// Where lines and columns are in a text, for places that come in their order.
@@ -94,7 +116,7 @@ mod tests {
 
     #[test]
     fn placeholders_become_literals_and_all_else_stays() {
-        let values = json!({"a": "it's", "n": 1.5, "t": true, "none": null, "l": ["x", 2], "o": {}, "e": []});
+        let values = json!({"a": "it's", "n": 1.5, "t": true, "none": null, "l": ["x", 2], "o": {}, "e": [], "variables": {"city": "Rome", "n": 2}});
         let values = values.as_object().unwrap();
         for (sql, expected) in [
             ("SELECT {a}, {n},{t} , {none}", Some("SELECT 'it''s', 1.5,true , NULL")),
@@ -109,6 +131,10 @@ mod tests {
             // Only a name right between the braces is a placeholder.
             ("SELECT {'a': 1}, { a }", Some("SELECT {'a': 1}, { a }")),
             ("SELECT 'open", Some("SELECT 'open")),
+            ("SELECT {variables.city}, {variables.n}", Some("SELECT 'Rome', 2")),
+            ("SELECT {variables.missing}", None),
+            ("SELECT {variables}", None),
+            ("SELECT {a.b}, {n}", Some("SELECT {a.b}, 1.5")),
         ] {
             assert_eq!(filled(sql, values).ok().as_deref(), expected, "{sql}");
         }

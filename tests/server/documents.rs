@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
+use crate::owner::with;
 
 const BASE: &str = "/api/projects/@current";
 
@@ -153,8 +154,24 @@ fn wrong_documents_are_refused_by_their_field() {
     for path in ["actions/9/", "actions/x/", "insights/9/", "insights/trends/", "annotations/9/"] {
         assert_eq!(server.get(&format!("{BASE}/{path}")).status, 404, "{path}");
     }
-    let order = server.get(&format!("{BASE}/insights/?order=color"));
-    assert_eq!((order.status, &order.json()["attr"]), (400, &json!("order")));
+    for (question, attr) in [
+        ("order=color", "order"),
+        ("saved=perhaps", "saved"),
+        ("favorited=2", "favorited"),
+        ("basic=yes please", "basic"),
+        ("pinned=x", "pinned"),
+        ("created_by=me", "created_by"),
+        ("created_by=[\"x\"]", "created_by"),
+        ("dashboards={}", "dashboards"),
+        ("tags=sales", "tags"),
+        ("date_from=soon", "date_from"),
+        ("date_to=soon", "date_to"),
+        ("refresh=soon", "refresh"),
+        ("filters_override=[]", "filters_override"),
+    ] {
+        let answer = server.get(&with(&format!("{BASE}/insights/"), question));
+        assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!(attr)), "{question}");
+    }
 }
 
 #[test]
@@ -167,7 +184,7 @@ fn saved_insights_are_found_by_their_fields() {
     let two = made(json!({"derived_name": "alpha", "filters": {"insight": "FUNNELS"}}));
     let three = made(json!({"name": "Gamma", "favorited": true, "dashboards": [board["id"]]}));
     let found = |question: &str| {
-        let answer = server.get(&format!("{BASE}/insights/?{question}"));
+        let answer = server.get(&with(&format!("{BASE}/insights/"), question));
         assert_eq!(answer.status, 200, "{question}: {answer}");
         ids(&answer.json())
     };
@@ -178,9 +195,11 @@ fn saved_insights_are_found_by_their_fields() {
     });
     assert_ne!(one.1, two.1);
     let short = format!("short_id={}", two.1);
+    let on_board = format!("dashboards=[{}]", board["id"]);
     for (question, expected) in [
         ("", vec![three.0, two.0, one.0]),
-        ("saved=true", vec![one.0]),
+        // Who keeps an insight on a dashboard means to keep it.
+        ("saved=true", vec![three.0, one.0]),
         ("saved=false", vec![three.0, two.0]),
         ("favorited=true", vec![three.0]),
         (&short, vec![two.0]),
@@ -190,6 +209,16 @@ fn saved_insights_are_found_by_their_fields() {
         ("insight=FUNNELS", vec![two.0]),
         ("user=true", vec![three.0, two.0, one.0]),
         ("created_by=99", vec![]),
+        ("created_by=[99,1]", vec![three.0, two.0, one.0]),
+        ("tags=[\"SALES\",\"x\"]", vec![one.0]),
+        (&on_board, vec![three.0]),
+        ("dashboards=[99]", vec![]),
+        ("date_from=-1d", vec![three.0, two.0, one.0]),
+        ("date_from=2090-01-01", vec![]),
+        ("date_to=2090-01-01", vec![three.0, two.0, one.0]),
+        ("date_to=-1d", vec![]),
+        ("insight=SQL", vec![]),
+        ("basic=true", vec![three.0, two.0, one.0]),
         ("order=created_at", vec![one.0, two.0, three.0]),
         ("order=-name", vec![three.0, one.0, two.0]),
         ("limit=1&offset=1", vec![two.0]),
@@ -255,7 +284,11 @@ fn dashboards_show_insights_and_texts() {
     assert_eq!(shown(), [hello(), of(&second)]);
     let wrong = server.patch(&board, &json!({"tiles": [{"insight": first}]}));
     assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("tiles")));
+    // What is not sent of the tiles stays.
     assert_eq!(server.patch(&board, &json!({"tiles": [], "pinned": true})).status, 200);
+    assert_eq!(shown(), [hello(), of(&second)]);
+    let gone = json!({"tiles": [{"id": whole["tiles"][0]["id"], "deleted": true}]});
+    assert_eq!(server.patch(&board, &gone).status, 200);
     assert_eq!(shown(), [of(&second)]);
     let list = server.get(&format!("{path}?pinned=true")).json();
     assert_eq!((&list["count"], list["results"][0].get("tiles")), (&json!(1), None));

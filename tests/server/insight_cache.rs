@@ -11,6 +11,7 @@ use weir::clock::Clock;
 
 use crate::harness::TestServer;
 use crate::harness::patiently;
+use crate::owner::with;
 
 const QUERY: &str = "/api/projects/1/query/";
 const IDS: usize = 8;
@@ -310,5 +311,130 @@ fn a_key_has_few_queries_at_once() {
         let ended = patiently(|| Some(server.get(path)).filter(|answer| answer.status != 202));
         let ended = ended.expect("it ends");
         assert!(matches!(ended.status, 200 | 400), "{ended}");
+    }
+}
+
+/// Older clients get kept answers, too, with the addresses of their own request, and persons behind a point page by
+/// page by numbers in the body.
+#[test]
+fn older_endpoints_tell_kept_answers_and_pages_by_their_bodies() {
+    let server = TestServer::start();
+    let now = Clock::system().now().to_datetime();
+    let event = |name: &str, at: i32, minutes: i64| {
+        let time = (now - chrono::TimeDelta::minutes(minutes)).to_rfc3339();
+        json!({"event": name, "distinct_id": format!("d{at}"), "timestamp": time})
+    };
+    let events: Vec<Value> =
+        (0..5).flat_map(|at| [event("look", at, 9), event("buy", at, 5)]).collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let buy = json!([{"id": "buy", "type": "events", "order": 0}]);
+    for (path, insight) in [
+        ("trend", "TRENDS"),
+        ("trend", "LIFECYCLE"),
+        ("trend", "STICKINESS"),
+        ("funnel", "FUNNELS"),
+        ("retention", "RETENTION"),
+        ("path", "PATHS"),
+    ] {
+        let body = json!({"insight": insight, "events": buy, "date_from": "-2d"});
+        let ask = |more: &Value| {
+            let mut body = body.clone();
+            let fields = body.as_object_mut().expect("an object");
+            fields.extend(more.as_object().expect("an object").clone());
+            let answer = server.post(&format!("/api/projects/1/insights/{path}/"), &body);
+            assert_eq!(answer.status, 200, "{insight}: {answer}");
+            answer.json()
+        };
+        let first = ask(&json!({}));
+        let again = ask(&json!({}));
+        assert_eq!(
+            (&first["is_cached"], &again["is_cached"]),
+            (&json!(false), &json!(true)),
+            "{insight}"
+        );
+        assert_eq!(first["result"], again["result"], "{insight}");
+        assert_eq!(first["last_refresh"], again["last_refresh"], "{insight}");
+        assert_eq!(ask(&json!({"refresh": true}))["is_cached"], false, "{insight}");
+        assert_eq!(ask(&json!({"refresh": "force_blocking"}))["is_cached"], false, "{insight}");
+        server.capture(&json!([{"event": "other", "distinct_id": "d0"}]));
+        assert_eq!(ask(&json!({}))["is_cached"], false, "{insight}: something was captured");
+    }
+    let count = |answer: &Value| answer["results"][0]["count"].clone();
+    for (path, more) in [("funnel", json!({"funnel_step": 1})), ("path", json!({}))] {
+        let mut body = json!({"events": buy, "date_from": "-2d", "limit": 2, "offset": "2"});
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("more").clone());
+        let path = format!("/api/projects/1/persons/{path}/");
+        let page = server.post(&path, &body).json();
+        assert_eq!(count(&page), 2, "{page}");
+        let next = page["next"].as_str().expect("a next page");
+        let next = next.find("/api/").map(|at| &next[at..]).expect("a path");
+        let last = server.post(next, &body).json();
+        assert_eq!((count(&last), &last["next"]), (json!(1), &Value::Null), "{last}");
+        let all = server.post(&format!("{path}?limit=100&offset=0"), &body).json();
+        assert_eq!(count(&all), 5, "{all}");
+    }
+}
+
+/// Whoever is found by one of several distinct ids counts with the events of all of them.
+#[test]
+fn persons_found_by_a_distinct_id_count_all_their_events() {
+    let mut server = TestServer::start();
+    let now = Clock::system().now().to_datetime();
+    let event = |name: &str, id: &str, minutes: i64, properties: Value| {
+        let time = (now - chrono::TimeDelta::minutes(minutes)).to_rfc3339();
+        json!({"event": name, "distinct_id": id, "timestamp": time, "properties": properties})
+    };
+    let batch = json!([
+        event("buy", "Device-7", 30, json!({})),
+        event("$identify", "ada", 20, json!({"$anon_distinct_id": "Device-7"})),
+        event("buy", "ada", 10, json!({})),
+        event("buy", "ada", 5, json!({})),
+        event("buy", "bob", 5, json!({})),
+        event("$set", "cleo", 5, json!({"$set": {"email": "cleo@device-7.com"}})),
+        event("buy", "cleo", 5, json!({})),
+    ]);
+    assert_eq!(server.capture(&batch).status, 200);
+    let source = trend(Some("buy"), &json!({"dateRange": {"date_from": "-2d"}}));
+    let actors = json!({"kind": "ActorsQuery", "search": "device-7", "select": ["actor", "event_count"],
+        "source": {"kind": "InsightActorsQuery", "source": source}});
+    let older = "entity_id=buy&entity_type=events&date_from=-2d&search=DEVICE-7";
+    for round in ["in memory", "in files"] {
+        let told = server.post(QUERY, &json!({"query": actors})).json();
+        let counts: Vec<_> =
+            told["results"].as_array().expect("rows").iter().map(|row| row[1].clone()).collect();
+        assert_eq!(
+            counts.iter().map(Value::as_f64).collect::<Vec<_>>(),
+            [Some(3.0), Some(1.0)],
+            "{round}: {told}"
+        );
+        let told = server.get(&format!("/api/projects/1/persons/trends/?{older}")).json();
+        let people = &told["results"][0]["people"];
+        let values = [0, 1].map(|at: usize| people[at]["value_at_data_point"].as_f64());
+        assert_eq!(
+            (values, people.as_array().map(Vec::len)),
+            ([Some(3.0), Some(1.0)], Some(2)),
+            "{round}"
+        );
+        let body = json!({"events": [{"id": "buy", "order": 0}, {"id": "buy", "order": 1}, {"id": "buy", "order": 2}],
+            "date_from": "-2d", "funnel_step": 3, "search": "device-7"});
+        let told = server.post("/api/projects/1/persons/funnel/", &body).json();
+        assert_eq!(told["results"][0]["count"], 1, "{round}: three steps need all events: {told}");
+        for (operator, value, expected) in [
+            ("icontains", "device", 4),
+            ("exact", "ada", 4),
+            ("is_not", "ada", 3),
+            ("is_set", "", 7),
+        ] {
+            let filter = json!([{"key": "distinct_id", "type": "person_metadata", "operator": operator, "value": value}]);
+            let path = with("/api/projects/1/events/", &format!("properties={filter}"));
+            let told = server.get(&path).json();
+            assert_eq!(
+                told["results"].as_array().map(Vec::len),
+                Some(expected),
+                "{round}: {filter}: {told}"
+            );
+        }
+        server.stop();
+        server.restart();
     }
 }

@@ -65,8 +65,9 @@ const SHAPES: &[(&str, &str)] = &[
     (
         "insight",
         "id:int short_id:text name:text? derived_name:text? description:text? query:object? \
-         filters:object order:int? deleted:bool dashboards:[int] last_refresh:any refreshing:bool \
-         result:any created_at:time created_by:user? updated_at:time favorited:bool saved:bool \
+         filters:object order:int? deleted:bool dashboards:[int] last_refresh:time? refreshing:bool \
+         result:any hasMore:bool columns:any types:any query_status:any cache_target_age:any \
+         next_allowed_client_refresh:time? dashboard_tiles:[any] created_at:time created_by:user? updated_at:time favorited:bool saved:bool \
          tags:[text] last_modified_at:time last_modified_by:user? is_sample:bool \
          effective_restriction_level:int effective_privilege_level:int timezone:text \
          is_cached:bool",
@@ -79,9 +80,19 @@ const SHAPES: &[(&str, &str)] = &[
     ),
     (
         "dashboard",
-        "id:int name:text? description:text pinned:bool tags:[text] filters:object deleted:bool \
-         created_by:user? created_at:time updated_at:time",
+        "id:int name:text? description:text pinned:bool tags:[text] filters:object variables:object \
+         breakdown_colors:any data_color_theme_id:int? restriction_level:int creation_mode:text \
+         effective_restriction_level:int effective_privilege_level:int is_shared:bool \
+         last_refresh:time? deleted:bool created_by:user? created_at:time updated_at:time",
     ),
+    (
+        "sharing",
+        "created_at:time? enabled:bool access_token:text? settings:object? password_required:bool \
+         share_passwords:[any]",
+    ),
+    ("ran", "results:[result]"),
+    ("result", "id:int insight:short_insight error:any"),
+    ("short_insight", "id:int short_id:text name:text? derived_name:text? result:any"),
     ("person", "id:int name:text distinct_ids:[text] properties:object created_at:time uuid:uuid"),
     ("changed", "success:true id:int distinct_ids:[text] properties:object uuid:uuid"),
     (
@@ -206,6 +217,11 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("PATCH", "P/dashboards/:id/", "", r#"{"pinned": false}"#, 200, "dashboard"),
     ("GET", "P/dashboards/activity/", "", "", 200, "log"),
     ("GET", "P/dashboards/:id/activity/", "", "", 200, "log"),
+    ("PATCH", "P/dashboards/:id/move_tile/", "", "{}", 400, "error"),
+    ("GET", "P/dashboards/:id/sharing/", "", "", 200, "sharing"),
+    ("PATCH", "P/dashboards/:id/sharing/", "", r#"{"enabled": true}"#, 200, "sharing"),
+    ("POST", "P/dashboards/:id/sharing/refresh/", "", "", 200, "sharing"),
+    ("GET", "P/dashboards/:id/run_insights/", "refresh=blocking", "", 200, "ran"),
     ("GET", "P/insights/", "saved=true", "", 200, "page insight"),
     ("POST", "P/insights/", "", r#"{"query": {"kind": "TrendsQuery"}}"#, 201, "insight"),
     ("GET", "P/insights/:id/", "", "", 200, "insight"),
@@ -213,6 +229,9 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("PATCH", "P/insights/:id/", "", r#"{"favorited": true}"#, 200, "insight"),
     ("GET", "P/insights/activity/", "", "", 200, "log"),
     ("GET", "P/insights/:id/activity/", "", "", 200, "log"),
+    ("GET", "P/insights/:id/sharing/", "", "", 200, "sharing"),
+    ("PATCH", "P/insights/:id/sharing/", "", r#"{"enabled": true}"#, 200, "sharing"),
+    ("POST", "P/insights/:id/sharing/refresh/", "", "", 200, "sharing"),
     ("POST", "P/insights/:id/viewed/", "", "", 201, ""),
     ("GET", "P/insights/my_last_viewed/", "", "", 200, "[insight]"),
     ("DELETE", "P/actions/:id/", "", "", 405, ""),

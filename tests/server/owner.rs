@@ -226,7 +226,7 @@ pub(crate) fn strip(value: &mut Value) {
         Value::Object(fields) => {
             let names =
                 ["last_calculation", "last_refresh", "effective_date_from", "effective_date_to"];
-            for name in names.into_iter().chain(["query_usage_30_day"]) {
+            for name in names.into_iter().chain(["query_usage_30_day", "is_cached"]) {
                 fields.remove(name);
             }
             if fields.remove("delete_verified_at").is_some() {

@@ -2,10 +2,16 @@
 //! them: list, create, retrieve, change; `form` says which fields each kind has, `body` what clients get. A document is
 //! deleted by setting `deleted`; DELETE is refused, as for cohorts.
 
+mod boards;
 mod body;
+pub mod dashboards;
 mod form;
 mod question;
-mod tiles;
+pub(in crate::http::routes) mod results;
+pub(in crate::http::routes) mod rights;
+pub mod shared;
+pub mod sharing;
+pub(in crate::http::routes) mod tiles;
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -23,9 +29,14 @@ use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
+use crate::http::routes::documents::boards::Edit;
+use crate::http::routes::documents::results::Asked;
+use crate::http::routes::documents::results::Reader;
+use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::feature_flags;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
+use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::metadata::error::MetadataError;
 
@@ -35,11 +46,16 @@ const LIMIT_MAX: usize = 500;
 /// Insights in the list of those that the caller looked at last (PostHog's figure).
 const LAST_VIEWED_MAX: usize = 5;
 
-/// `GET`: documents that are not deleted, newest first; see `question` for the parameters.
+/// `GET`: documents that are not deleted, newest first; see `question` for the parameters. Insights come with their
+/// results, as `refresh` says, unless `basic` is true.
 pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let project = asker.project.id;
-    let question = question::Question::of(&request, &asker)?;
+    let mut question = question::Question::of(&request, &asker, app.clock.now())?;
+    let asked = Asked::of(&request)?;
+    for board in question.boards() {
+        question.add_placed(board, &placed_on(app, project, board).await?);
+    }
     let mut page = Page::of(&request);
     page.limit = page.limit.min(LIMIT_MAX);
     let mut found = Vec::new();
@@ -47,57 +63,118 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
         |document| found.extend(question.place_of(&document).map(|place| (place, document.id)));
     app.metadata.visit_documents(project, kind, visit).await.map_err(problem)?;
     question.sort(&mut found);
-    let mut bodies = Vec::new();
+    let mut documents = Vec::new();
     for (_, id) in found.iter().skip(page.offset).take(page.limit) {
-        let document = app.metadata.document(project, kind, *id).await.map_err(problem)?;
-        bodies.push(body::body(&document, &app.metadata.snapshot(), &asker.project));
+        documents.push(app.metadata.document(project, kind, *id).await.map_err(problem)?);
+    }
+    let snapshot = app.metadata.snapshot();
+    let viewer = Viewer::from(&asker);
+    let body = |document| body::body(document, &snapshot, viewer);
+    let mut bodies: Vec<Value> = documents.iter().map(body).collect();
+    if kind == Kind::Dashboard {
+        let shared = app.metadata.shared_documents(project, kind).await.map_err(problem)?;
+        for (document, body) in documents.iter().zip(&mut bodies) {
+            body::set_shared(body, shared.contains(&document.id));
+        }
+    }
+    if question.is_basic {
+        bodies.iter_mut().for_each(body::make_basic);
+    } else if kind == Kind::Insight {
+        let reader = Reader::new(app, viewer);
+        reader.add_all(documents.iter().zip(&mut bodies).collect(), &asked).await;
     }
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-/// `POST`.
+/// The insights with a place on a dashboard; none without such a dashboard.
+async fn placed_on(app: &App, project: ProjectId, board: i64) -> Result<Vec<i64>, Problem> {
+    match app.metadata.document(project, Kind::Dashboard, board).await {
+        Ok(board) => Ok(board.fields.get("tiles").map(form::ids).unwrap_or_default()),
+        Err(MetadataError::NotFound(_)) => Ok(Vec::new()),
+        Err(error) => Err(problem(error)),
+    }
+}
+
+/// `POST`. A dashboard may be a copy of another one; see [`dashboards`].
 pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let place = (asker.project.id, asker.user.id);
     let mut sent = Fields::read(request).await?;
+    let source = match kind {
+        Kind::Dashboard => dashboards::Source::read(app, asker.project.id, &mut sent).await?,
+        _ => None,
+    };
     let mut fields = form::read(&mut sent, kind, true)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;
+    let boards = fields.get("dashboards").map(form::ids).unwrap_or_default();
+    dashboards::check_edits(app, &asker, &boards).await?;
     if kind == Kind::Insight {
         fields.insert("short_id".to_owned(), Value::from(auth::seed().short_id()));
     }
     let metadata = app.metadata.clone();
-    let write = async move { metadata.create_document(place, kind, fields).await };
+    let write = async move {
+        match kind {
+            Kind::Dashboard => dashboards::make(&metadata, place, fields, source).await,
+            _ => metadata.create_document(place, kind, fields).await,
+        }
+    };
     let document = store::write(app, "create-document", write).await?;
-    let body = tiles::whole(app, &document, &asker.project).await?;
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-/// `GET :id/`, also for a deleted document.
+/// `GET :id/`, also for a deleted document. `refresh` says how results are obtained; `from_dashboard` is the dashboard
+/// whose filters and variables hold for an insight.
 pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let project = &call.asker.project;
-    let id = id(call.id())?;
+    let id = form::document_id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let project = &asker.project;
     let document = app.metadata.document(project.id, kind, id).await.map_err(problem)?;
-    let body = tiles::whole(app, &document, project).await?;
+    let mut asked = Asked::of(&request)?;
+    let board = request.query("from_dashboard").filter(|id| !id.is_empty());
+    if let Some(board) = board.filter(|_| kind == Kind::Insight) {
+        let unknown = || {
+            let detail = format!("Invalid pk \"{board}\" - object does not exist.");
+            refused("from_dashboard", "does_not_exist", detail)
+        };
+        let board: i64 = board.parse().map_err(|_| unknown())?;
+        match app.metadata.document(project.id, Kind::Dashboard, board).await {
+            Ok(board) => asked.frame = asked.frame.over(&board),
+            Err(MetadataError::NotFound(_)) => return Err(unknown()),
+            Err(error) => return Err(problem(error)),
+        }
+    }
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &asked).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores.
+/// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores, with `delete_insights` the
+/// insights that are on no other dashboard, too.
 pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let id = id(call.id())?;
+    let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let place = (asker.project.id, asker.user.id);
     // 404 for an unknown document precedes 400 for a bad body.
-    app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+    let before = app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+    rights::check_edit(&before, &asker.user)?;
     let mut sent = Fields::read(request).await?;
     let deleted = sent.boolean("deleted")?;
+    let is_with_insights =
+        kind == Kind::Dashboard && sent.boolean("delete_insights")?.unwrap_or(false);
     let mut fields = form::read(&mut sent, kind, false)?;
+    rights::check_restriction(&before, &fields, &asker.user)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;
+    let edit = Edit { fields, deleted, is_with_insights };
+    let others = dashboards::connected(app, &asker, &before, &edit).await?;
     let metadata = app.metadata.clone();
-    let write = async move { metadata.update_document(place, (kind, id), (fields, deleted)).await };
+    let write = async move {
+        let edit = |document: &mut Document, others: &mut [Document]| edit.apply(document, others);
+        metadata.edit_documents(place, (kind, id), (others, edit)).await
+    };
     let document = store::write(app, "update-document", write).await?;
-    let body = tiles::whole(app, &document, &asker.project).await?;
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -109,7 +186,7 @@ pub async fn delete(app: &App, call: Call<Principal>, _kind: Kind) -> Result<Res
 /// `GET :id/activity/`; without an id, of all documents of the kind.
 pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     if !call.parameters.is_empty() {
-        let (project, id) = (call.asker.project.id, id(call.id())?);
+        let (project, id) = (call.asker.project.id, form::document_id(call.id())?);
         app.metadata.document(project, kind, id).await.map_err(problem)?;
     }
     activity::of_scope(app, call, kind.scope()).await
@@ -117,7 +194,7 @@ pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
 
 /// `POST :id/viewed/`: notes that the caller looked at the document.
 pub async fn viewed(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let (place, id) = ((call.asker.project.id, call.asker.user.id), id(call.id())?);
+    let (place, id) = ((call.asker.project.id, call.asker.user.id), form::document_id(call.id())?);
     let metadata = app.metadata.clone();
     let write = async move { metadata.view_document(place, kind, id).await };
     store::write(app, "view-document", write).await?;
@@ -143,7 +220,7 @@ pub async fn my_last_viewed(
             Ok(_) | Err(MetadataError::NotFound(_)) => continue,
             Err(error) => return Err(problem(error)),
         };
-        let mut body = body::body(&document, &app.metadata.snapshot(), &asker.project);
+        let mut body = body::body(&document, &app.metadata.snapshot(), Viewer::from(&asker));
         if let Value::Object(fields) = &mut body {
             fields.insert("last_viewed_at".to_owned(), json!(at.to_rfc3339()));
         }
@@ -182,8 +259,4 @@ async fn check_references(
     }
     fields.extend(short_ids);
     Ok(())
-}
-
-fn id(text: &str) -> Result<i64, Problem> {
-    text.parse().map_err(|_| Problem::not_found("Not found."))
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::json;
 use crate::http::auth::Principal;
@@ -32,6 +33,8 @@ use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::Actor;
 use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::cache::Key;
 use crate::insights::insight::Insight;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
@@ -52,10 +55,9 @@ pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem
     let Call { asker, request, rendering, .. } = call;
     let filter = filter(request).await?;
     let settings = insight::settings(&asker.project);
-    let insight = parsed(&filter).map_err(|error| invalid(&error))?;
-    let result = app.engine.within_time(insight.answer(&app.engine, &settings)).await;
-    let mut result = result.map_err(query::problem)?.map_err(problem)?;
-    let series = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let node = node_of(&filter).map_err(|error| invalid(&error))?;
+    let mut told = told(app, &settings, (&node, &filter)).await?;
+    let series = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     let points = series
         .iter()
         .filter_map(|series| series.get("days")?.as_array())
@@ -66,26 +68,81 @@ pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem
             add_urls(series, &filter, asker.project.id.0);
         }
     }
-    let body = json!({
-        "result": result, "timezone": settings.timezone, "is_cached": false,
-        "last_refresh": app.clock.now().to_rfc3339(), "timings": [], "next": null,
-    });
-    Ok(csv::render(StatusCode::OK, rendering, &body))
+    let mut body = told.into_body(&settings);
+    body.insert("next".to_owned(), Value::Null);
+    Ok(csv::render(StatusCode::OK, rendering, &Value::Object(body)))
 }
 
-/// Reads the filters of a trend, or of a kind of insight that older clients ask for at the same place.
-fn parsed(filter: &Filter) -> Result<Insight, NodeError> {
+/// The node of a trend, or of a kind of insight that older clients ask for at the same place.
+fn node_of(filter: &Filter) -> Result<Value, NodeError> {
     match legacy::text(filter, "insight").as_deref() {
-        Some("LIFECYCLE") => Insight::parse(&lifecycle_query(filter)?),
-        Some("STICKINESS") => Insight::parse(&stickiness_query(filter)?),
-        _ => Insight::parse(&legacy::trends_query(filter)?),
+        Some("LIFECYCLE") => lifecycle_query(filter),
+        Some("STICKINESS") => stickiness_query(filter),
+        _ => legacy::trends_query(filter),
     }
+}
+
+/// The answer to an insight as older clients get it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) result: Value,
+    is_cached: bool,
+    at: UnixMicros,
+}
+
+impl Told {
+    /// One that was made without data.
+    pub(super) fn now(app: &App, result: Value) -> Self {
+        Self { result, is_cached: false, at: app.clock.now() }
+    }
+
+    /// The body of its response.
+    pub(super) fn into_body(self, settings: &ProjectSettings) -> Map<String, Value> {
+        Map::from_iter([
+            ("result".to_owned(), self.result),
+            ("timezone".to_owned(), json!(settings.timezone)),
+            ("is_cached".to_owned(), json!(self.is_cached)),
+            ("last_refresh".to_owned(), json!(self.at.to_rfc3339())),
+            ("timings".to_owned(), json!([])),
+        ])
+    }
+}
+
+/// The answer to the node of filters: the kept one if it is still right and no new one is asked for by `refresh`.
+pub(super) async fn told(
+    app: &App,
+    settings: &ProjectSettings,
+    (node, filter): (&Value, &Filter),
+) -> Result<Told, Problem> {
+    let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
+    let key = Key::of(node, settings, app.clock.now());
+    let is_new = legacy::truth(filter, "refresh")
+        || legacy::text(filter, "refresh").as_deref() == Some("force_blocking");
+    let kept = match is_new {
+        true => None,
+        false => app.answers.get(&key, &app.engine, settings.project),
+    };
+    let is_cached = kept.is_some();
+    let answer = match kept {
+        Some(answer) => {
+            insight.note(&app.engine, settings).map_err(|error| invalid(&error))?;
+            answer
+        }
+        None => {
+            let computing = app.answers.compute((&key, node, &insight), &app.engine, settings);
+            let answer = app.engine.within_time(computing).await;
+            answer.map_err(query::problem)?.map_err(problem)?
+        }
+    };
+    let result = json::restore(answer.results.get().as_bytes());
+    let result = result.map_err(|error| Problem::of(Kind::Internal, &error))?;
+    Ok(Told { result, is_cached, at: answer.at })
 }
 
 /// `GET persons/trends/`: the persons with an event of an entity within the range of dates.
 pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, rendering, .. } = call;
-    let paging = Paging::of(app, &request);
+    let Call { asker, mut request, rendering, .. } = call;
+    let paging = Paging::of(app, &mut request).await;
     let mut filter = filter(request).await?;
     let entity = entity(&filter)?;
     filter.insert("events".to_owned(), json!([entity]));
@@ -128,8 +185,8 @@ pub(super) struct Paging {
 
 impl Paging {
     /// The page that a request asks for.
-    pub(super) fn of(app: &App, request: &Request) -> Self {
-        let page = Page::of(request);
+    pub(super) async fn of(app: &App, request: &mut Request) -> Self {
+        let page = Page::of_either(request).await;
         let public_url = app.config.http.public_url.as_deref();
         let further = page.offset.saturating_add(page.limit);
         let (next, initial) =

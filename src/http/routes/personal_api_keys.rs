@@ -24,7 +24,7 @@ use crate::metadata::accounts::PersonalKey;
 
 /// Objects of scopes: those of the endpoints, under PostHog's names, and further ones of PostHog that
 /// scripts request, which have no endpoints.
-const OBJECTS: [&str; 24] = [
+const OBJECTS: [&str; 25] = [
     "*",
     "action",
     "activity_log",
@@ -47,6 +47,7 @@ const OBJECTS: [&str; 24] = [
     "property_definition",
     "query",
     "session_recording",
+    "sharing_configuration",
     "survey",
     "user",
 ];

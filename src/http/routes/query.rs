@@ -2,7 +2,7 @@
 //! format; other nodes are insights.
 
 pub(in crate::http::routes) mod insight;
-mod refresh;
+pub(in crate::http::routes) mod refresh;
 pub mod status;
 
 use bytes::Bytes;
@@ -23,7 +23,9 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::refresh::client_query_id;
+use crate::insights::saved::values_of_variables;
 use crate::query::error::QueryError;
+use crate::query::paging::Page;
 use crate::query::paging::page_of;
 use crate::query::placeholders::filled;
 use crate::query::rows::Format;
@@ -117,7 +119,7 @@ async fn read(request: Request) -> Result<Question, Problem> {
 
 /// The SQL of a node: of a `HogQLQuery`, or of the one in a `DataVisualizationNode`. Other nodes are
 /// refused.
-fn sql_of(node: &Value) -> Result<String, Problem> {
+pub(in crate::http::routes) fn sql_of(node: &Value) -> Result<String, Problem> {
     let kind = |node: &Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
     let (sql, kind) = match (kind(node), node.get("source")) {
         (Some(outer), Some(source)) if outer == "DataVisualizationNode" => (source, kind(source)),
@@ -137,11 +139,16 @@ fn sql_of(node: &Value) -> Result<String, Problem> {
     let text = sql.get("query").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
     let wanted = || refused("query__query", "required", "This field is required.");
     let text = text.ok_or_else(wanted)?;
-    match sql.get("values") {
-        None | Some(Value::Null) => filled(text, &Map::new()).map_err(problem),
-        Some(Value::Object(values)) => filled(text, values).map_err(problem),
-        Some(_) => Err(refused("query__values", "invalid_input", "Expected an object.")),
+    let mut values = match sql.get("values") {
+        None | Some(Value::Null) => Map::new(),
+        Some(Value::Object(values)) => values.clone(),
+        Some(_) => return Err(refused("query__values", "invalid_input", "Expected an object.")),
+    };
+    let variables = values_of_variables(sql);
+    if !variables.is_empty() {
+        values.insert("variables".to_owned(), Value::Object(variables));
     }
+    filled(text, &values).map_err(problem)
 }
 
 async fn answer(
@@ -162,20 +169,9 @@ async fn answer(
     Ok(Response::bytes(StatusCode::OK, HeaderValue::from_static(content_type), body))
 }
 
-/// The response to a node: columns, types and rows as lists, and whether there are more rows than its
-/// `LIMIT`. Without a `LIMIT` it has all rows, or is refused if there are too many.
+/// The response to a node; see [`rows`].
 async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Response, Problem> {
-    let page = page_of(query);
-    let most = app.config.query.query_rows_max;
-    // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
-    // counts as having more, and a client that reads page by page gets an empty last page.
-    let (asked, rows_max, more_from) = match (page.limit, page.with_one_more(query)) {
-        (Some(limit), Some(asked)) if limit < most => (asked, limit, limit + 1),
-        (Some(limit), _) if limit == most => (query.to_owned(), limit, limit),
-        _ => (query.to_owned(), usize::MAX, usize::MAX),
-    };
-    let format = Format::Columns { rows_max, more_from };
-    let mut rows = app.engine.sql(project, &asked, format).await.map_err(problem)?;
+    let (mut rows, page) = rows(app, project, query).await?;
     let more = json!({
         "query": query, "limit": page.limit, "offset": page.offset, "error": null, "is_cached": false,
     });
@@ -188,6 +184,27 @@ async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Respo
     let pieces = futures::stream::iter([Ok(rows), Ok(more)]);
     let content_type = HeaderValue::from_static("application/json");
     Ok(Response::sized_stream(StatusCode::OK, content_type, size, pieces))
+}
+
+/// The answer to the SQL of a node as a JSON object: `columns`, `types`, rows as lists in `results`, and in `hasMore`
+/// whether there are more rows than its `LIMIT`. Without a `LIMIT` it has all rows, or is refused if there are too many.
+pub(in crate::http::routes) async fn rows(
+    app: &App,
+    project: ProjectId,
+    query: &str,
+) -> Result<(Bytes, Page), Problem> {
+    let page = page_of(query);
+    let most = app.config.query.query_rows_max;
+    // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
+    // counts as having more, and a client that reads page by page gets an empty last page.
+    let (asked, rows_max, more_from) = match (page.limit, page.with_one_more(query)) {
+        (Some(limit), Some(asked)) if limit < most => (asked, limit, limit + 1),
+        (Some(limit), _) if limit == most => (query.to_owned(), limit, limit),
+        _ => (query.to_owned(), usize::MAX, usize::MAX),
+    };
+    let format = Format::Columns { rows_max, more_from };
+    let rows = app.engine.sql(project, &asked, format).await.map_err(problem)?;
+    Ok((rows, page))
 }
 
 /// The response to a failed query.

@@ -36,27 +36,30 @@ impl Metadata {
         &self,
         (project, user): (ProjectId, UserId),
         kind: Kind,
-        mut fields: Map<String, Value>,
+        fields: Map<String, Value>,
     ) -> Result<Arc<Document>, MetadataError> {
-        normalise(&mut fields)?;
         let mut write = self.begin().await?;
-        write.base.project(project).ok_or(MetadataError::NotFound("project"))?;
-        write.user(user)?;
-        write.check_room((project, kind)).await?;
-        let document = Document {
-            kind,
-            id: rows::next_id(write.connection(), kind).await?,
-            project,
-            deleted: false,
-            created_by: Some(user),
-            created_at: self.now(),
-            updated_by: Some(user),
-            updated_at: self.now(),
-            fields,
-        };
-        rows::put(write.connection(), &document).await?;
-        write.log(project, Some(user), document.change(Verb::Created, Vec::new())).await?;
+        let document = write.create_document((project, user), kind, fields).await?;
         write.publish_document(document).await
+    }
+
+    /// Creates insights, all or none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metadata::create_document`].
+    pub async fn create_insights(
+        &self,
+        place: (ProjectId, UserId),
+        all: Vec<Map<String, Value>>,
+    ) -> Result<Vec<Document>, MetadataError> {
+        let mut write = self.begin().await?;
+        let mut made = Vec::with_capacity(all.len());
+        for fields in all {
+            made.push(write.create_document(place, Kind::Insight, fields).await?);
+        }
+        write.commit_unseen().await?;
+        Ok(made)
     }
 
     /// Changes the given fields of a document, deletes or restores it.
@@ -67,32 +70,47 @@ impl Metadata {
     /// [`Metadata::create_document`].
     pub async fn update_document(
         &self,
+        place: (ProjectId, UserId),
+        which: (Kind, i64),
+        (fields, deleted): (Map<String, Value>, Option<bool>),
+    ) -> Result<Arc<Document>, MetadataError> {
+        let edit = |document: &mut Document, _: &mut [Document]| {
+            document.fields.extend(fields);
+            document.deleted = deleted.unwrap_or(document.deleted);
+            Ok(())
+        };
+        self.edit_documents(place, which, (Vec::new(), edit)).await
+    }
+
+    /// Changes a document, and others together with it, none of which is an action; those of `others` that are not
+    /// there are left out. `edit` gets them as they are now; it changes fields, and whether they are deleted.
+    ///
+    /// # Errors
+    ///
+    /// Those of `edit`, and as [`Metadata::update_document`].
+    pub async fn edit_documents(
+        &self,
         (project, user): (ProjectId, UserId),
         (kind, id): (Kind, i64),
-        (fields, deleted): (Map<String, Value>, Option<bool>),
+        (others, edit): (
+            Vec<(Kind, i64)>,
+            impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send,
+        ),
     ) -> Result<Arc<Document>, MetadataError> {
         let mut write = self.begin().await?;
         write.user(user)?;
         let before = rows::by_id(write.connection(), (project, kind), id).await?;
         let before = before.ok_or(MetadataError::NotFound("document"))?;
-        let mut after = before.clone();
-        after.fields.extend(fields);
-        normalise(&mut after.fields)?;
-        after.deleted = deleted.unwrap_or(after.deleted);
-        let changes = diff(kind.scope(), &before.logged(), &after.logged());
-        if changes.is_empty() {
-            return Ok(Arc::new(before));
+        let mut others_before = Vec::with_capacity(others.len());
+        for (kind, id) in others {
+            others_before.extend(rows::by_id(write.connection(), (project, kind), id).await?);
         }
-        if before.deleted && !after.deleted {
-            write.check_room((project, kind)).await?;
+        let (mut after, mut others) = (before.clone(), others_before.clone());
+        edit(&mut after, &mut others)?;
+        for (before, after) in others_before.iter().zip(&mut others) {
+            write.change_document(user, before, after).await?;
         }
-        after.updated_by = Some(user);
-        after.updated_at = self.now();
-        rows::put(write.connection(), &after).await?;
-        if after.deleted {
-            rows::purge(write.connection(), (project, kind)).await?;
-        }
-        write.log(project, Some(user), after.change(Verb::Updated, changes)).await?;
+        write.change_document(user, &before, &mut after).await?;
         write.publish_document(after).await
     }
 
@@ -201,6 +219,58 @@ impl Metadata {
 }
 
 impl Write {
+    async fn create_document(
+        &mut self,
+        (project, user): (ProjectId, UserId),
+        kind: Kind,
+        mut fields: Map<String, Value>,
+    ) -> Result<Document, MetadataError> {
+        normalise(&mut fields)?;
+        self.base.project(project).ok_or(MetadataError::NotFound("project"))?;
+        self.user(user)?;
+        self.check_room((project, kind)).await?;
+        let now = self.shared.clock.now();
+        let document = Document {
+            kind,
+            id: rows::next_id(self.connection(), kind).await?,
+            project,
+            deleted: false,
+            created_by: Some(user),
+            created_at: now,
+            updated_by: Some(user),
+            updated_at: now,
+            fields,
+        };
+        rows::put(self.connection(), &document).await?;
+        self.log(project, Some(user), document.change(Verb::Created, Vec::new())).await?;
+        Ok(document)
+    }
+
+    /// Writes and logs what is changed of a document, if anything is.
+    async fn change_document(
+        &mut self,
+        user: UserId,
+        before: &Document,
+        after: &mut Document,
+    ) -> Result<(), MetadataError> {
+        normalise(&mut after.fields)?;
+        let (project, kind) = (after.project, after.kind);
+        let changes = diff(kind.scope(), &before.logged(), &after.logged());
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if before.deleted && !after.deleted {
+            self.check_room((project, kind)).await?;
+        }
+        after.updated_by = Some(user);
+        after.updated_at = self.shared.clock.now();
+        rows::put(self.connection(), after).await?;
+        if after.deleted {
+            rows::purge(self.connection(), (project, kind)).await?;
+        }
+        self.log(project, Some(user), after.change(Verb::Updated, changes)).await
+    }
+
     /// Checks that the project may have one more document of the kind.
     async fn check_room(
         &mut self,

@@ -80,6 +80,15 @@ pub(super) async fn purge(
     .bind(project.0)
     .bind(kind.name())
     .bind(kind.per_project_max())
+    .execute(&mut *connection)
+    .await?;
+    // Its id may be that of another one later, to which no old link may lead.
+    sqlx::query(
+        "DELETE FROM shares WHERE project_id = $1 AND kind = $2 AND document_id NOT IN
+         (SELECT id FROM documents WHERE project_id = $1 AND kind = $2)",
+    )
+    .bind(project.0)
+    .bind(kind.name())
     .execute(connection)
     .await?;
     Ok(())

@@ -10,6 +10,8 @@ use crate::metadata::documents::Document;
 use crate::metadata::documents::FIELDS_MAX_BYTES;
 use crate::metadata::documents::Kind as Of;
 use crate::metadata::documents::TAGS_MAX;
+use crate::metadata::documents::shares::ShareChange;
+use crate::metadata::secrets::Seed;
 
 fn fields(value: Value) -> Map<String, Value> {
     let Value::Object(fields) = value else { panic!("not an object") };
@@ -127,4 +129,74 @@ async fn views_are_kept_by_user() {
     assert_eq!(viewed, [1, 2]);
     let missing = bench.metadata.view_document((PROJECT, USER), Of::Insight, 9).await;
     assert_eq!(kind(missing), Kind::NotFound);
+}
+
+#[tokio::test]
+async fn links_are_made_turned_off_and_given_other_tokens() {
+    let bench = Bench::started().await;
+    let board = create(&bench, Of::Dashboard, json!({"name": "b"})).await.expect("one");
+    let which = (Of::Dashboard, board.id);
+    assert_eq!(bench.metadata.share(PROJECT, which).await.expect("a look-up"), None);
+    let change = async |project: ProjectId, change: ShareChange| {
+        let seed = Seed::new(&mut rand::rng());
+        bench.metadata.change_share((project, USER), which, (change, seed)).await
+    };
+    let enabled = |is: bool| ShareChange { is_enabled: Some(is), ..ShareChange::default() };
+    assert_eq!(kind(change(ProjectId(2), enabled(true)).await), Kind::NotFound);
+    let first = change(PROJECT, enabled(true)).await.expect("a link");
+    assert_eq!((first.token.len(), first.is_enabled), (43, true));
+    let found = bench.metadata.share_by_token(&first.token).await.expect("by its token");
+    assert_eq!(found, first);
+    let shared = bench.metadata.shared_documents(PROJECT, Of::Dashboard).await.expect("a list");
+    assert_eq!(shared, [board.id]);
+    let other = ShareChange { has_new_token: true, ..ShareChange::default() };
+    let second = change(PROJECT, other).await.expect("another token");
+    assert_ne!(second.token, first.token);
+    assert_eq!(kind(bench.metadata.share_by_token(&first.token).await), Kind::NotFound);
+    change(PROJECT, enabled(false)).await.expect("a change");
+    assert_eq!(kind(bench.metadata.share_by_token(&second.token).await), Kind::NotFound);
+    assert_eq!(kind(bench.metadata.share_by_token("").await), Kind::NotFound);
+    let settings = Map::from_iter([("legend".to_owned(), json!(true))]);
+    let shown = ShareChange { settings: Some(settings), ..enabled(true) };
+    assert_eq!(change(PROJECT, shown).await.expect("a change").token, second.token);
+    // The log tells what was done, and no token.
+    let log = bench.metadata.activity(PROJECT, &Asked::default(), 10, 0).await.expect("the log");
+    let told: Vec<_> = log.entries.iter().rev().map(|entry| entry.activity.as_str()).collect();
+    let expected = [
+        "created",
+        "sharing enabled",
+        "sharing access token refreshed",
+        "sharing disabled",
+        "sharing enabled",
+        "updated",
+    ];
+    assert_eq!(told, expected);
+    let text = format!("{:?}", log.entries);
+    assert!(!text.contains(&first.token) && !text.contains(&second.token), "{text}");
+}
+
+/// Goal: the id of a document that is gone for good may be used again, and no old link leads to the new one.
+#[tokio::test]
+async fn links_go_with_their_documents() {
+    let bench = Bench::started().await;
+    let most = Of::Dashboard.per_project_max();
+    let old = create(&bench, Of::Dashboard, json!({"name": "old"})).await.expect("one");
+    let change = ShareChange { is_enabled: Some(true), ..ShareChange::default() };
+    let seed = Seed::new(&mut rand::rng());
+    let which = (Of::Dashboard, old.id);
+    let share = bench.metadata.change_share((PROJECT, USER), which, (change, seed)).await;
+    let share = share.expect("a link");
+    update(&bench, &old, json!({}), Some(true)).await.expect("a deletion");
+    let mut tx = bench.metadata.shared.db.begin().await.expect("begin");
+    let many = "WITH RECURSIVE n(id) AS (SELECT 2 UNION ALL SELECT id + 1 FROM n WHERE id < $1)
+         INSERT INTO documents SELECT 'dashboard', id, 1, id > 2, NULL, $2, NULL, $2, '{}' FROM n";
+    let later = bench.clock.now().0 + 1;
+    sqlx::query(many).bind(most + 2).bind(later).execute(&mut *tx).await.expect("many");
+    tx.commit().await.expect("commit");
+    bench.clock.advance(Duration::from_secs(1));
+    let other = bench.metadata.document(PROJECT, Of::Dashboard, 2).await.expect("another");
+    update(&bench, &other, json!({}), Some(true)).await.expect("a deletion");
+    let gone = bench.metadata.document(PROJECT, Of::Dashboard, old.id).await;
+    assert_eq!(kind(gone), Kind::NotFound, "it was removed for good");
+    assert_eq!(kind(bench.metadata.share_by_token(&share.token).await), Kind::NotFound);
 }

@@ -8,6 +8,7 @@ use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::insights::action::Action;
+use crate::insights::saved::check_filters;
 use crate::metadata::documents::Kind;
 
 /// The name of a field, and what it takes.
@@ -40,8 +41,14 @@ enum Form {
     Many(Kind),
     /// The steps of an action; none.
     Steps,
-    /// The tiles of a dashboard; none.
+    /// Tiles of a dashboard as they are sent; none. See `boards`.
     Tiles,
+    /// One of these numbers; the first one.
+    Number(&'static [i64]),
+    /// What a dashboard changes about its insights; an empty object.
+    Filters,
+    /// Any value; null.
+    Any,
 }
 
 const ACTION: &[Field] = &[
@@ -80,13 +87,27 @@ const DASHBOARD: &[Field] = &[
     ("name", Form::NullableText(400)),
     ("description", Form::Text(8192)),
     ("pinned", Form::Truth),
-    ("filters", Form::Object),
+    ("filters", Form::Filters),
+    ("variables", Form::Object),
+    ("breakdown_colors", Form::Any),
+    ("data_color_theme_id", Form::Integer),
+    ("restriction_level", Form::Number(&[ANYBODY_EDITS, CREATOR_EDITS])),
     ("tags", Form::Tags),
     ("tiles", Form::Tiles),
 ];
 
+/// Levels of restriction of a dashboard, as PostHog numbers them: everybody of the project may edit it.
+pub(super) const ANYBODY_EDITS: i64 = 21;
+
+/// Only its creator and admins may edit it.
+pub(super) const CREATOR_EDITS: i64 = 37;
+
 /// Most tiles of a dashboard.
-const TILES_MAX: usize = 300;
+pub(super) const TILES_MAX: usize = 300;
+
+/// What a tile is.
+const TILE: &str =
+    "A tile has either an insight with its id, or a text with its body, or the id of a tile.";
 
 /// Longest text of a tile, in characters.
 const TILE_TEXT_MAX_CHARS: usize = 4000;
@@ -141,6 +162,11 @@ fn id(item: &Value) -> Option<i64> {
     item.get("insight").unwrap_or(item).as_i64()
 }
 
+/// The id of a document in a path.
+pub(super) fn document_id(text: &str) -> Result<i64, Problem> {
+    text.parse().map_err(|_| Problem::not_found("Not found."))
+}
+
 /// Reads the fields that were sent; of a new document all.
 pub(super) fn read(
     sent: &mut Fields,
@@ -162,9 +188,11 @@ impl Form {
             Self::Text(_) => json!(""),
             Self::Truth => json!(false),
             Self::Tags | Self::Many(_) | Self::Steps | Self::Tiles => json!([]),
-            Self::Object => json!({}),
+            Self::Object | Self::Filters => json!({}),
+            Self::Number(numbers) => numbers.first().copied().into(),
             Self::Choice(choices) => choices.first().copied().into(),
             Self::NullableText(_)
+            | Self::Any
             | Self::Integer
             | Self::Time
             | Self::NullableObject
@@ -202,6 +230,25 @@ impl Form {
                 Some(None) => return Err(refused(name, "null", "This field may not be null.")),
             },
             Self::Many(_) => sent.ids(name)?.map(Value::from),
+            Self::Any => sent.nullable_value(name).map(Option::unwrap_or_default),
+            Self::Number(numbers) => match sent.nullable_integer(name)? {
+                None => None,
+                Some(Some(number)) if numbers.contains(&number) => Some(Value::from(number)),
+                Some(other) => {
+                    let number = other.map_or_else(|| "null".to_owned(), |it| it.to_string());
+                    let detail = format!("\"{number}\" is not a valid choice.");
+                    return Err(refused(name, "invalid_choice", detail));
+                }
+            },
+            Self::Filters => {
+                let filters = sent.object(name)?.map(Value::Object);
+                if let Some(filters) = &filters {
+                    check_filters(filters).map_err(|error| {
+                        refused(error.field.replace('.', "__"), "invalid_input", error.detail)
+                    })?;
+                }
+                filters
+            }
             Self::Tiles => sent.value(name)?.map(|tiles| checked_tiles(&tiles)).transpose()?,
             Self::Steps => {
                 sent.value(name)?.map(|steps| checked_steps(name, &steps)).transpose()?
@@ -229,7 +276,8 @@ fn checked_steps(name: &'static str, steps: &Value) -> Result<Value, Problem> {
     Ok(steps.as_array().map(|steps| steps.iter().map(whole).collect()).unwrap_or_default())
 }
 
-/// The tiles of a dashboard: each an insight, by its id or with it, or a text.
+/// Tiles as they are sent: `id` of one that is there, an insight by its id or with it, a text, `color`, `layouts`,
+/// and `deleted`. What is not sent is absent.
 fn checked_tiles(tiles: &Value) -> Result<Value, Problem> {
     let Value::Array(list) = tiles else {
         return Err(refused("tiles", "not_a_list", "Expected a list of tiles."));
@@ -246,28 +294,41 @@ fn checked_tile(number: usize, tile: &Value) -> Result<Value, Problem> {
     let wrong =
         |detail: &str| Err(refused(format!("tiles__{number}"), "invalid_input", detail.to_owned()));
     let part = |name: &str| tile.get(name).filter(|part| !part.is_null());
+    let mut checked = Map::new();
+    let mut add = |name: &str, value: Value| checked.insert(name.to_owned(), value);
     let insight = part("insight").map(|insight| insight.get("id").unwrap_or(insight).as_i64());
     let text = part("text").map(|text| text.get("body").and_then(Value::as_str));
-    let (insight, text) = match (insight, text) {
-        (Some(Some(id)), None) => (json!(id), Value::Null),
-        (None, Some(Some(body))) if body.chars().count() <= TILE_TEXT_MAX_CHARS => {
-            (Value::Null, json!({"body": body}))
+    match (part("id").map(Value::as_i64), insight, text) {
+        (Some(None), ..) => return wrong("The id of a tile is an integer."),
+        (id, insight, text) if id.is_some() || insight.is_some() != text.is_some() => {
+            id.flatten().map(|id| add("id", json!(id)));
+            match (insight, text) {
+                (Some(None), _) | (_, Some(None)) | (Some(_), Some(_)) => {
+                    return wrong(TILE);
+                }
+                (_, Some(Some(body))) if body.chars().count() > TILE_TEXT_MAX_CHARS => {
+                    return wrong(&format!("A text has at most {TILE_TEXT_MAX_CHARS} characters."));
+                }
+                (Some(Some(id)), None) => _ = add("insight", json!(id)),
+                (None, Some(Some(body))) => _ = add("text", json!({"body": body})),
+                (None, None) => {}
+            }
         }
-        (None, Some(Some(_))) => {
-            return wrong(&format!("A text has at most {TILE_TEXT_MAX_CHARS} characters."));
+        _ => return wrong(TILE),
+    }
+    for (name, is_right, detail) in [
+        ("layouts", Value::is_object as fn(&Value) -> bool, "The layouts of a tile are an object."),
+        ("color", Value::is_string, "The color of a tile is a text."),
+        ("deleted", Value::is_boolean, "Whether a tile is deleted is true or false."),
+    ] {
+        match part(name) {
+            Some(value) if is_right(value) => _ = add(name, value.clone()),
+            Some(_) => return wrong(detail),
+            None if name == "color" && tile.get(name).is_some() => _ = add(name, Value::Null),
+            None => {}
         }
-        _ => return wrong("A tile has either an insight with its id, or a text with its body."),
-    };
-    if part("layouts").is_some_and(|layouts| !layouts.is_object()) {
-        return wrong("The layouts of a tile are an object.");
     }
-    if part("color").is_some_and(|color| !color.is_string()) {
-        return wrong("The color of a tile is a text.");
-    }
-    Ok(json!({
-        "insight": insight, "text": text, "color": part("color"),
-        "layouts": part("layouts").unwrap_or(&json!({})),
-    }))
+    Ok(Value::Object(checked))
 }
 
 #[cfg(test)]
@@ -328,6 +389,16 @@ mod tests {
             (Kind::Dashboard, json!({"tiles": {}}), "tiles"),
             (Kind::Dashboard, json!({"tiles": [{"insight": 1}, {}]}), "tiles__1"),
             (Kind::Dashboard, json!({"tiles": [{"insight": "x"}]}), "tiles__0"),
+            (Kind::Dashboard, json!({"tiles": [{"id": "x"}]}), "tiles__0"),
+            (
+                Kind::Dashboard,
+                json!({"tiles": [{"insight": 1, "text": {"body": "x"}}]}),
+                "tiles__0",
+            ),
+            (Kind::Dashboard, json!({"tiles": [{"id": 1, "deleted": 1}]}), "tiles__0"),
+            (Kind::Dashboard, json!({"restriction_level": 22}), "restriction_level"),
+            (Kind::Dashboard, json!({"filters": {"date_from": 1}}), "filters__date_from"),
+            (Kind::Dashboard, json!({"filters": {"properties": 1}}), "filters__properties"),
             (
                 Kind::Dashboard,
                 json!({"tiles": [{"text": {"body": "x"}, "layouts": 1}]}),

@@ -1,17 +1,28 @@
 //! Which documents a list shows, and in which order: [`Question`], from the parameters of a request. `search` finds
-//! texts and tags in any case; `saved`, `favorited`, `pinned`, `short_id` and `scope` compare fields; `created_by` is
-//! the id of a user, `user` stands for the caller; `insight` is the kind of an insight, as older clients name it.
+//! texts and tags in any case; `favorited`, `pinned`, `short_id` and `scope` compare fields; `saved` insights are also
+//! those on a dashboard; `created_by` is the id of a user, or a list of them, `user` stands for the caller; `insight` is
+//! the kind of an insight, as older clients name it; `tags` are a list of which one is enough, `dashboards` a list of
+//! which all must show the insight; `date_from` and `date_to` are bounds of the last change.
 
 use serde_json::Value;
 
+use crate::clock::UnixMicros;
+use crate::event::json;
 use crate::http::auth::Principal;
 use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
+use crate::http::routes::documents::form;
+use crate::http::routes::query::insight::settings;
+use crate::insights::date_range::Parameters;
+use crate::insights::selection::zone;
 use crate::metadata::documents::Document;
 
 /// Fields that can be true or false.
-const TRUTHS: [&str; 3] = ["saved", "favorited", "pinned"];
+const TRUTHS: [&str; 2] = ["favorited", "pinned"];
+
+/// Most values of a list among the parameters.
+const VALUES_MAX: usize = 100;
 
 /// Fields that are compared with texts.
 const TEXTS: [&str; 2] = ["short_id", "scope"];
@@ -28,10 +39,19 @@ pub(super) struct Question {
     /// In lower case.
     search: String,
     truths: Vec<(&'static str, bool)>,
+    saved: Option<bool>,
     texts: Vec<(&'static str, String)>,
-    created_by: Option<i64>,
+    created_by: Vec<i64>,
     insight: Option<String>,
+    /// In lower case.
+    tags: Vec<String>,
+    /// Dashboards, with the insights that have a place on them.
+    boards: Vec<(i64, Vec<i64>)>,
+    /// After which time and before which time a document was changed.
+    changed: (Option<UnixMicros>, Option<UnixMicros>),
     order: Option<(&'static str, bool)>,
+    /// Whether basic facts are enough.
+    pub(super) is_basic: bool,
 }
 
 /// The place of a document in its order.
@@ -39,40 +59,58 @@ pub(super) type Place = (i64, String);
 
 impl Question {
     /// The question of a request.
-    pub(super) fn of(request: &Request, asker: &Principal) -> Result<Self, Problem> {
+    pub(super) fn of(
+        request: &Request,
+        asker: &Principal,
+        now: UnixMicros,
+    ) -> Result<Self, Problem> {
         let text = |name: &str| request.query(name).filter(|text| !text.is_empty());
-        let truth = |name: &'static str| match text(name).as_deref() {
-            Some("true" | "1") => Some((name, true)),
-            Some("false" | "0") => Some((name, false)),
-            _ => None,
+        let truth = |name: &'static str| match text(name).as_deref().map(str::to_lowercase) {
+            None => Ok(None),
+            Some(text) => match text.as_str() {
+                "true" | "1" => Ok(Some(true)),
+                "false" | "0" => Ok(Some(false)),
+                _ => Err(refused(name, "invalid_input", "Must be a valid boolean.")),
+            },
         };
-        let given = text("created_by").map(|id| {
-            id.parse::<i64>()
-                .map_err(|_| refused("created_by", "invalid_input", "A valid integer is required."))
-        });
-        let mine = text("user").map(|_| asker.user.id.0);
-        let order = text("order").map(|order| {
-            let (name, is_down) = match order.strip_prefix('-') {
-                Some(name) => (name, true),
-                None => (order.as_ref(), false),
-            };
-            let known = ORDERS.into_iter().find(|known| *known == name);
-            let detail = format!("Lists can be ordered by {}.", ORDERS.join(", "));
-            known
-                .map(|name| (name, is_down))
-                .ok_or_else(|| refused("order", "invalid_choice", detail))
-        });
+        let ids = |name: &'static str| text(name).map_or(Ok(Vec::new()), |text| ids(name, &text));
+        let mut created_by = ids("created_by")?;
+        if created_by.is_empty() && text("user").is_some() {
+            created_by.push(asker.user.id.0);
+        }
+        let mut truths = Vec::new();
+        for name in TRUTHS {
+            truths.extend(truth(name)?.map(|is| (name, is)));
+        }
+        let tags = text("tags").map_or(Ok(Vec::new()), |text| tags(&text))?;
+        let time = |name| text(name).map(|text| time(name, &text, (asker, now))).transpose();
         Ok(Self {
             search: text("search").unwrap_or_default().to_lowercase(),
-            truths: TRUTHS.into_iter().filter_map(truth).collect(),
+            truths,
+            saved: truth("saved")?,
             texts: TEXTS
                 .into_iter()
                 .filter_map(|name| Some((name, text(name)?.into_owned())))
                 .collect(),
-            created_by: given.transpose()?.or(mine),
+            created_by,
             insight: text("insight").map(|kind| kind.to_lowercase()),
-            order: order.transpose()?,
+            tags,
+            boards: ids("dashboards")?.into_iter().map(|id| (id, Vec::new())).collect(),
+            changed: (time("date_from")?, time("date_to")?),
+            order: text("order").map(|order| ordered(&order)).transpose()?,
+            is_basic: truth("basic")?.unwrap_or(false),
         })
+    }
+
+    /// The dashboards that are named.
+    pub(super) fn boards(&self) -> Vec<i64> {
+        self.boards.iter().map(|(board, _)| *board).collect()
+    }
+
+    /// Notes which insights have a place on a dashboard.
+    pub(super) fn add_placed(&mut self, board: i64, insights: &[i64]) {
+        let known = self.boards.iter_mut().filter(|(known, _)| *known == board);
+        known.for_each(|(_, placed)| placed.extend(insights));
     }
 
     /// The place of a document in the list; `None` if it is not in it.
@@ -80,7 +118,13 @@ impl Question {
         let is_in = self.finds(document)
             && self.truths.iter().all(|(name, truth)| document.is(name) == *truth)
             && self.texts.iter().all(|(name, text)| document.text(name) == text)
-            && self.created_by.is_none_or(|id| document.created_by.is_some_and(|by| by.0 == id))
+            && (self.created_by.is_empty()
+                || document.created_by.is_some_and(|by| self.created_by.contains(&by.0)))
+            && self.saved.is_none_or(|saved| is_saved(document, saved))
+            && self.has_tag(document)
+            && self.is_on_boards(document)
+            && self.changed.0.is_none_or(|from| document.updated_at > from)
+            && self.changed.1.is_none_or(|to| document.updated_at < to)
             && self.insight.as_ref().is_none_or(|kind| insight(document).as_ref() == Some(kind));
         is_in.then(|| match self.order {
             None => (0, String::new()),
@@ -102,14 +146,89 @@ impl Question {
 
     fn finds(&self, document: &Document) -> bool {
         let has = |text: &str| text.to_lowercase().contains(&self.search);
-        let tags = document.fields.get("tags").and_then(Value::as_array).into_iter().flatten();
         self.search.is_empty()
             || SEARCHED.iter().any(|name| has(document.text(name)))
-            || tags.filter_map(Value::as_str).any(has)
+            || tags_of(document).any(has)
+    }
+
+    fn has_tag(&self, document: &Document) -> bool {
+        let is_meant = |tag: &str| self.tags.contains(&tag.to_lowercase());
+        self.tags.is_empty() || tags_of(document).any(is_meant)
+    }
+
+    fn is_on_boards(&self, document: &Document) -> bool {
+        let own = document.fields.get("dashboards").map(form::ids).unwrap_or_default();
+        let is_on =
+            |(id, placed): &(i64, Vec<i64>)| own.contains(id) || placed.contains(&document.id);
+        self.boards.iter().all(is_on)
     }
 }
 
-/// The kind of an insight in lower case, such as `trends`: of its filters, or of its query.
+fn tags_of(document: &Document) -> impl Iterator<Item = &str> {
+    let tags = document.fields.get("tags").and_then(Value::as_array).into_iter().flatten();
+    tags.filter_map(Value::as_str)
+}
+
+/// Who keeps an insight on a dashboard means to keep it.
+fn is_saved(document: &Document, saved: bool) -> bool {
+    let boards = document.fields.get("dashboards").map(form::ids).unwrap_or_default();
+    match saved {
+        true => document.is("saved") || !boards.is_empty(),
+        false => !document.is("saved"),
+    }
+}
+
+/// One id, or a JSON list of them.
+fn ids(name: &'static str, text: &str) -> Result<Vec<i64>, Problem> {
+    let wrong = || refused(name, "invalid_input", "Expected an integer, or a JSON list of them.");
+    let ids = match text.parse() {
+        Ok(id) => vec![id],
+        Err(_) => json::read::<Vec<i64>>(text.as_bytes()).map_err(|_| wrong())?,
+    };
+    if ids.len() > VALUES_MAX { Err(too_many(name)) } else { Ok(ids) }
+}
+
+/// A JSON list of texts, in lower case.
+fn tags(text: &str) -> Result<Vec<String>, Problem> {
+    let wrong = |_| refused("tags", "invalid_input", "Expected a JSON list of texts.");
+    let tags: Vec<String> = json::read(text.as_bytes()).map_err(wrong)?;
+    if tags.len() > VALUES_MAX {
+        return Err(too_many("tags"));
+    }
+    Ok(tags.into_iter().map(|tag| tag.to_lowercase()).collect())
+}
+
+fn too_many(name: &'static str) -> Problem {
+    refused(name, "max_length", format!("Expected at most {VALUES_MAX} values."))
+}
+
+/// A date, or a span such as `-7d`, in the time zone of the project.
+fn time(
+    name: &'static str,
+    text: &str,
+    (asker, now): (&Principal, UnixMicros),
+) -> Result<UnixMicros, Problem> {
+    let wrong = || refused(name, "invalid_input", "Expected a date, or a span such as -7d.");
+    let zone = zone(&settings(&asker.project)).map_err(|_| wrong())?;
+    let parameters = match name {
+        "date_from" => Parameters { from: Some(text), is_explicit: true, ..Parameters::default() },
+        _ => Parameters { to: Some(text), is_explicit: true, ..Parameters::default() },
+    };
+    let range = parameters.range(zone, now).map_err(|_| wrong())?;
+    Ok(if name == "date_from" { range.from } else { range.to })
+}
+
+fn ordered(order: &str) -> Result<(&'static str, bool), Problem> {
+    let (name, is_down) = match order.strip_prefix('-') {
+        Some(name) => (name, true),
+        None => (order, false),
+    };
+    let known = ORDERS.into_iter().find(|known| *known == name);
+    let detail = || format!("Lists can be ordered by {}.", ORDERS.join(", "));
+    known.map(|name| (name, is_down)).ok_or_else(|| refused("order", "invalid_choice", detail()))
+}
+
+/// The kind of an insight in lower case, such as `trends`: of its filters, or of its query; `sql` for SQL.
 fn insight(document: &Document) -> Option<String> {
     let of_filters = document.fields.get("filters").and_then(|filters| filters.get("insight"));
     if let Some(kind) = of_filters.and_then(Value::as_str) {
@@ -118,5 +237,8 @@ fn insight(document: &Document) -> Option<String> {
     let query = document.fields.get("query")?;
     let node = query.get("source").unwrap_or(query);
     let kind = node.get("kind")?.as_str()?;
+    if kind == "HogQLQuery" {
+        return Some("sql".to_owned());
+    }
     Some(kind.strip_suffix("Query").unwrap_or(kind).to_lowercase())
 }

@@ -13,11 +13,13 @@ use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::insights::Paging;
+use crate::http::routes::insights::Told;
 use crate::http::routes::insights::URLS_MAX_BYTES;
 use crate::http::routes::insights::address;
 use crate::http::routes::insights::filter;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
+use crate::http::routes::insights::told;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::funnels::Funnels;
@@ -56,28 +58,20 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let settings = insight::settings(&asker.project);
     let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
     let has_steps = node.get("series").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
-    let result = match has_steps {
-        true => {
-            let funnels = Funnels::parse(&node).map_err(|error| invalid(&error))?;
-            let result = app.engine.within_time(funnels.answer(&app.engine, &settings)).await;
-            let mut result = result.map_err(query::problem)?.map_err(problem)?;
-            add_urls(&mut result, &filter, asker.project.id.0);
-            result
-        }
+    let mut told = match has_steps {
+        true => told(app, &settings, (&node, &filter)).await?,
         // A funnel without steps has an answer, too.
-        false => json!([]),
+        false => Told::now(app, json!([])),
     };
-    let body = json!({
-        "result": result, "timezone": settings.timezone, "is_cached": false,
-        "last_refresh": app.clock.now().to_rfc3339(), "timings": [],
-    });
+    add_urls(&mut told.result, &filter, asker.project.id.0);
+    let body = Value::Object(told.into_body(&settings));
     Ok(csv::render(StatusCode::OK, rendering, &body))
 }
 
 /// `GET persons/funnel/` and `POST`: the persons who came to a step, or not further than to the one before.
 pub async fn funnel_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let Call { asker, request, rendering, .. } = call;
-    let paging = Paging::of(app, &request);
+    let Call { asker, mut request, rendering, .. } = call;
+    let paging = Paging::of(app, &mut request).await;
     let filter = filter(request).await?;
     check_point(&filter)?;
     let read = || {

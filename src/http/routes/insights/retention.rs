@@ -19,6 +19,7 @@ use crate::http::routes::insights::address;
 use crate::http::routes::insights::filter;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
+use crate::http::routes::insights::told;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::Actor;
@@ -37,21 +38,18 @@ pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let Call { asker, request, rendering, .. } = call;
     let filter = filter(request).await?;
     let settings = insight::settings(&asker.project);
-    let retention = parsed(&filter).map_err(|error| invalid(&error))?;
-    let found = app.engine.within_time(retention.answer(&app.engine, &settings)).await;
-    let mut rows = found.map_err(query::problem)?.map_err(problem)?;
+    let node = retention_query(&filter).map_err(|error| invalid(&error))?;
+    let retention = Retention::parse(&node).map_err(|error| invalid(&error))?;
+    let mut told = told(app, &settings, (&node, &filter)).await?;
     let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
     let has_urls = retention.cells().pow(2).saturating_mul(length) <= URLS_MAX_BYTES;
+    let rows = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     for (row, at) in rows.iter_mut().zip(0..) {
         let url = has_urls.then(|| url_of(&filter, asker.project.id.0, at));
         let shown = retention.cells().saturating_sub(at);
         cut(row, shown, url.as_deref());
     }
-    let body = json!({
-        "result": rows, "timezone": settings.timezone, "is_cached": false,
-        "last_refresh": app.clock.now().to_rfc3339(), "timings": [],
-    });
-    Ok(rendered(rendering, &body))
+    Ok(rendered(rendering, &Value::Object(told.into_body(&settings))))
 }
 
 /// `GET persons/retention/`: the persons of a row, those who were active in most of its cells first.

@@ -56,7 +56,7 @@ const LIMIT_MAX: usize = 1000;
 const IDS_MAX: usize = 1000;
 
 /// The kind of a node, and the node without what only says how it is shown.
-pub(super) fn unwrapped(mut node: &Value) -> (Option<&str>, &Value) {
+pub(in crate::http::routes) fn unwrapped(mut node: &Value) -> (Option<&str>, &Value) {
     let kind = |node: &'_ Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
     for _ in 0..WRAPPERS_MAX {
         match (kind(node), node.get("source")) {

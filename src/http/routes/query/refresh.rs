@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::insights::jobs::ID_MAX_BYTES;
 
@@ -20,7 +21,7 @@ const NAMES: [(&str, Refresh); 6] = [
 
 /// How an answer is obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Refresh {
+pub(in crate::http::routes) enum Refresh {
     /// The kept one if it is still right, else a new one.
     #[default]
     Blocking,
@@ -42,23 +43,33 @@ impl Refresh {
         match fields.nullable_value("refresh").flatten() {
             None | Some(Value::Bool(false)) => Ok(otherwise),
             Some(Value::Bool(true)) => Ok(Self::ForceBlocking),
-            Some(value) => {
-                let known = NAMES.iter().find(|(name, _)| value.as_str() == Some(*name));
-                let detail =
-                    || format!("Expected one of {}.", NAMES.map(|(name, _)| name).join(", "));
-                let wrong = || refused("refresh", "invalid_choice", detail());
-                known.map(|(_, refresh)| *refresh).ok_or_else(wrong)
-            }
+            Some(value) => Self::named(value.as_str().unwrap_or_default()),
         }
     }
 
+    /// Reads the parameter `refresh` of a saved insight. Without one, a kept answer is told or none.
+    pub(in crate::http::routes) fn of(request: &Request) -> Result<Self, Problem> {
+        match request.query("refresh").as_deref() {
+            None | Some("" | "false" | "0") => Ok(Self::ForceCache),
+            Some("true" | "1") => Ok(Self::ForceBlocking),
+            Some(name) => Self::named(name),
+        }
+    }
+
+    fn named(text: &str) -> Result<Self, Problem> {
+        let known = NAMES.iter().find(|(name, _)| *name == text);
+        let detail = || format!("Expected one of {}.", NAMES.map(|(name, _)| name).join(", "));
+        let wrong = || refused("refresh", "invalid_choice", detail());
+        known.map(|(_, refresh)| *refresh).ok_or_else(wrong)
+    }
+
     /// Whether a kept answer will do.
-    pub(super) fn takes_kept(self) -> bool {
+    pub(in crate::http::routes) fn takes_kept(self) -> bool {
         matches!(self, Self::Blocking | Self::ForceCache | Self::Async)
     }
 
     /// Whether a new answer is computed while the client does not wait.
-    pub(super) fn is_later(self) -> bool {
+    pub(in crate::http::routes) fn is_later(self) -> bool {
         matches!(self, Self::Async | Self::ForceAsync)
     }
 }

@@ -25,6 +25,7 @@ use crate::insights::jobs::Outcome;
 use crate::insights::jobs::RUNNING_PER_KEY_MAX;
 use crate::insights::jobs::Status;
 use crate::insights::jobs::Ticket;
+use crate::metadata::accounts::KeyId;
 
 /// `query_status` of PostHog's clients.
 #[derive(Debug, Serialize)]
@@ -56,14 +57,36 @@ struct Envelope<'s> {
 pub(super) fn begin(
     app: &App,
     asker: &Principal,
-    (key, query, insight): (Key, Value, Insight),
+    what: (Key, Value, Insight),
     (id, owner): (Option<String>, ProjectSettings),
 ) -> Result<Response, Problem> {
     let id = id.unwrap_or_else(|| Uuid::new_v4().to_string());
-    let named = (owner.project, id.clone());
-    let ticket = match app.jobs.begin(named, asker.key.id, app.clock.now()) {
+    let status = begun(app, asker.key.id, what, (id.clone(), owner.clone()))?;
+    Ok(response(&id, &status, &owner))
+}
+
+/// Begins to compute a saved insight, unless it is computed already: the `query_status`. Its id is the key of its
+/// answer.
+pub(in crate::http::routes) fn begin_saved(
+    app: &App,
+    by: KeyId,
+    what: (Key, Value, Insight),
+    owner: &ProjectSettings,
+) -> Result<Value, Problem> {
+    let id = what.0.to_string();
+    let status = begun(app, by, what, (id.clone(), owner.clone()))?;
+    Ok(json!(status_body(&id, &status, owner)))
+}
+
+fn begun(
+    app: &App,
+    by: KeyId,
+    (key, query, insight): (Key, Value, Insight),
+    (id, owner): (String, ProjectSettings),
+) -> Result<Status, Problem> {
+    let ticket = match app.jobs.begin((owner.project, id), by, app.clock.now()) {
         Begun::New(ticket) => ticket,
-        Begun::Running(status) => return Ok(response(&id, &status, &owner)),
+        Begun::Running(status) => return Ok(status),
         Begun::TooMany => {
             let detail = format!(
                 "This key has {RUNNING_PER_KEY_MAX} queries running already. Wait for one to end, or cancel one."
@@ -71,7 +94,7 @@ pub(super) fn begin(
             return Err(Problem::too_many_requests("concurrency_limit_exceeded", detail));
         }
     };
-    let response = response(&id, &ticket.status, &owner);
+    let status = ticket.status.clone();
     let (own, tasks) = (app.clone(), app.tasks.0.clone());
     let work = async move {
         let tasks = own.tasks.0.clone();
@@ -84,7 +107,7 @@ pub(super) fn begin(
         }
     };
     tasks.spawn("insight", work);
-    Ok(response)
+    Ok(status)
 }
 
 async fn compute(
@@ -133,19 +156,25 @@ fn unknown() -> Problem {
 }
 
 fn response(id: &str, status: &Status, owner: &ProjectSettings) -> Response {
-    let ended = status.ended.as_ref();
-    let (code, error, results) = match ended.map(|(_, outcome)| outcome) {
-        None => (StatusCode::ACCEPTED, None, None),
-        Some(Outcome::Answer(key, answer)) => {
-            (StatusCode::OK, None, Some(AnswerBody::new(*key, answer, owner, false)))
-        }
-        Some(Outcome::Failed { detail, is_fault }) => {
-            let code =
-                if *is_fault { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST };
-            (code, Some((detail.as_str(), *is_fault)), None)
-        }
+    let code = match status.ended.as_ref().map(|(_, outcome)| outcome) {
+        None => StatusCode::ACCEPTED,
+        Some(Outcome::Answer(..)) => StatusCode::OK,
+        Some(Outcome::Failed { is_fault: true, .. }) => StatusCode::INTERNAL_SERVER_ERROR,
+        Some(Outcome::Failed { .. }) => StatusCode::BAD_REQUEST,
     };
-    let body = StatusBody {
+    Response::json(code, &Envelope { query_status: status_body(id, status, owner) })
+}
+
+fn status_body<'s>(id: &'s str, status: &'s Status, owner: &'s ProjectSettings) -> StatusBody<'s> {
+    let ended = status.ended.as_ref();
+    let (error, results) = match ended.map(|(_, outcome)| outcome) {
+        None => (None, None),
+        Some(Outcome::Answer(key, answer)) => {
+            (None, Some(AnswerBody::new(*key, answer, owner, false)))
+        }
+        Some(Outcome::Failed { detail, is_fault }) => (Some((detail.as_str(), *is_fault)), None),
+    };
+    StatusBody {
         id,
         team_id: owner.project.0,
         query_async: true,
@@ -163,6 +192,5 @@ fn response(id: &str, status: &Status, owner: &ProjectSettings) -> Response {
         task_id: None,
         insight_id: None,
         dashboard_id: None,
-    };
-    Response::json(code, &Envelope { query_status: body })
+    }
 }

@@ -1,0 +1,417 @@
+//! The tiles of dashboards as they are stored: what is sent of them ([`Edit`]), and how tiles and insights come
+//! to know each other. No requests.
+//!
+//! A dashboard keeps the places of its tiles in `tiles`. An insight names the dashboards that it is on in `dashboards`;
+//! without a place of its own it is shown after the others. So an insight is on a dashboard at most once, and the id
+//! of its tile follows from its own; texts are counted by their dashboard.
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::http::routes::documents::form;
+use crate::http::routes::documents::form::TILES_MAX;
+use crate::metadata::documents::Document;
+use crate::metadata::documents::Kind;
+use crate::metadata::error::MetadataError;
+use crate::metadata::violation::Violation;
+
+/// The field of a dashboard with the number of texts that it ever had.
+const TEXTS: &str = "texts";
+
+/// The id of the tile of an insight: even.
+pub(super) fn tile_of_insight(insight: i64) -> i64 {
+    insight.saturating_mul(2)
+}
+
+/// The insight of a tile with this id; `None` for the tile of a text.
+pub(super) fn insight_of_tile(tile: i64) -> Option<i64> {
+    (tile % 2 == 0).then_some(tile / 2)
+}
+
+/// The id of the tile of the text with this number: odd.
+fn tile_of_text(number: i64) -> i64 {
+    number.saturating_mul(2).saturating_add(1)
+}
+
+/// The tiles with a place on a dashboard, with their ids.
+pub(super) fn tiles(dashboard: &Document) -> Vec<Value> {
+    let tiles = dashboard.fields.get("tiles").and_then(Value::as_array);
+    let mut tiles = tiles.cloned().unwrap_or_default();
+    for (tile, place) in tiles.iter_mut().zip(0..) {
+        let id = match tile.get("insight").and_then(Value::as_i64) {
+            Some(insight) => tile_of_insight(insight),
+            // One that was stored without an id is known by its place.
+            None => tile.get("id").and_then(Value::as_i64).unwrap_or(tile_of_text(place)),
+        };
+        if let Value::Object(tile) = tile {
+            tile.insert("id".to_owned(), json!(id));
+        }
+    }
+    tiles
+}
+
+/// The insights that tiles as they are sent are about.
+pub(super) fn insights_sent(tiles: &Value) -> Vec<i64> {
+    let insight = |tile: &Value| match tile.get("insight").and_then(Value::as_i64) {
+        Some(insight) => Some(insight),
+        None => insight_of_tile(tile.get("id")?.as_i64()?),
+    };
+    tiles.as_array().into_iter().flatten().filter_map(insight).collect()
+}
+
+/// The dashboards of an insight.
+pub(super) fn boards_of(insight: &Document) -> Vec<i64> {
+    insight.fields.get("dashboards").map(form::ids).unwrap_or_default()
+}
+
+/// Puts an insight on a dashboard, or takes it off.
+pub(super) fn set_on(insight: &mut Document, board: i64, is_on: bool) {
+    let mut boards = boards_of(insight);
+    boards.retain(|other| *other != board);
+    if is_on {
+        boards.push(board);
+    }
+    insight.fields.insert("dashboards".to_owned(), json!(boards));
+}
+
+/// Changes the tiles of a dashboard as sent: those with an id change, or go if they are `deleted`; others are new.
+/// Those that are not sent stay. `insights` are those that the sent tiles are about; of a new dashboard, whose id is
+/// not known, none.
+///
+/// # Errors
+///
+/// There is no such tile, or there are too many.
+fn put_tiles(
+    dashboard: &mut Document,
+    sent: &[Value],
+    insights: &mut [Document],
+) -> Result<(), MetadataError> {
+    let mut tiles = tiles(dashboard);
+    for sent in sent {
+        let id = sent.get("id").and_then(Value::as_i64);
+        let insight = sent.get("insight").and_then(Value::as_i64);
+        let id = insight.map(tile_of_insight).or(id);
+        let place = id.and_then(|id| tiles.iter().position(|tile| tile_id(tile) == Some(id)));
+        let insight = insight.or(id.and_then(insight_of_tile));
+        let known = insights
+            .iter_mut()
+            .find(|known| known.kind == Kind::Insight && insight.is_some_and(|id| known.id == id));
+        if sent.get("deleted") == Some(&Value::Bool(true)) {
+            if let Some(place) = place {
+                tiles.remove(place);
+            }
+            if let Some(insight) = known {
+                set_on(insight, dashboard.id, false);
+            }
+            continue;
+        }
+        let has_insight = sent.get("insight").is_some();
+        let is_on = known.as_ref().is_some_and(|one| boards_of(one).contains(&dashboard.id));
+        let tile = match (place, insight, sent.get("text")) {
+            (Some(place), ..) => tiles.get_mut(place),
+            (None, Some(insight), None) if has_insight || is_on => {
+                tiles.push(tile(tile_of_insight(insight), json!(insight), Value::Null));
+                tiles.last_mut()
+            }
+            (None, None, Some(text)) => {
+                let id = next_text(dashboard, &tiles);
+                tiles.push(tile(id, Value::Null, text.clone()));
+                tiles.last_mut()
+            }
+            _ => return Err(refused("invalid_input", "There is no such tile.".to_owned())),
+        };
+        if let Some(insight) = known {
+            set_on(insight, dashboard.id, true);
+        }
+        change(tile, sent);
+    }
+    if tiles.len() > TILES_MAX {
+        let detail = format!("A dashboard has at most {TILES_MAX} tiles.");
+        return Err(refused("max_length", detail));
+    }
+    dashboard.fields.insert("tiles".to_owned(), Value::Array(tiles));
+    Ok(())
+}
+
+/// What is changed of a document, and of those that it is connected with.
+#[derive(Debug, Default)]
+pub(super) struct Edit {
+    pub(super) fields: Map<String, Value>,
+    pub(super) deleted: Option<bool>,
+    /// Whether the insights that are on no other dashboard are deleted with theirs.
+    pub(super) is_with_insights: bool,
+}
+
+impl Edit {
+    /// Changes a document; `others` are the insights of a dashboard that the edit is about, or the dashboards of an
+    /// insight.
+    ///
+    /// # Errors
+    ///
+    /// See [`put_tiles`].
+    pub(super) fn apply(
+        self,
+        document: &mut Document,
+        others: &mut [Document],
+    ) -> Result<(), MetadataError> {
+        let Self { mut fields, deleted, is_with_insights } = self;
+        let tiles = match document.kind {
+            Kind::Dashboard => fields.remove("tiles"),
+            _ => None,
+        };
+        document.fields.extend(fields);
+        document.deleted = deleted.unwrap_or(document.deleted);
+        if let Some(Value::Array(tiles)) = tiles {
+            put_tiles(document, &tiles, others)?;
+        }
+        match document.kind {
+            Kind::Insight => take_off(document, others),
+            Kind::Dashboard if document.deleted && is_with_insights => {
+                let is_only_here = |insight: &&mut Document| boards_of(insight) == [document.id];
+                others.iter_mut().filter(is_only_here).for_each(|insight| insight.deleted = true);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Moves a tile from one dashboard to another. `insight` is that of the tile, if it has one.
+///
+/// # Errors
+///
+/// There is no such tile, or there are too many.
+pub(super) fn move_tile(
+    (from, to): (&mut Document, &mut Document),
+    id: i64,
+    insight: Option<&mut Document>,
+) -> Result<(), MetadataError> {
+    let mut own = tiles(from);
+    let place = own.iter().position(|tile| tile_id(tile) == Some(id));
+    let is_on = insight.as_ref().is_some_and(|insight| boards_of(insight).contains(&from.id));
+    let mut sent = match place {
+        Some(place) => own.remove(place),
+        None if is_on => json!({}),
+        None => return Err(refused("invalid_input", "There is no such tile.".to_owned())),
+    };
+    if let Value::Object(sent) = &mut sent {
+        sent.retain(|name, value| name != "id" && !value.is_null());
+        if let Some(insight) = &insight {
+            sent.insert("insight".to_owned(), json!(insight.id));
+        }
+    }
+    from.fields.insert("tiles".to_owned(), Value::Array(own));
+    match insight {
+        Some(insight) => {
+            set_on(insight, from.id, false);
+            put_tiles(to, &[sent], std::slice::from_mut(insight))
+        }
+        None => put_tiles(to, &[sent], &mut []),
+    }
+}
+
+/// Takes an insight off the dashboards of `boards` that it is not on any more.
+fn take_off(insight: &Document, boards: &mut [Document]) {
+    let on = boards_of(insight);
+    let left = boards.iter_mut().filter(|board| board.kind == Kind::Dashboard);
+    for board in left.filter(|board| !on.contains(&board.id)) {
+        let mut tiles = tiles(board);
+        let count = tiles.len();
+        tiles.retain(|tile| tile_id(tile) != Some(tile_of_insight(insight.id)));
+        if tiles.len() != count {
+            board.fields.insert("tiles".to_owned(), Value::Array(tiles));
+        }
+    }
+}
+
+/// The fields of a new dashboard with the tiles as they are sent.
+///
+/// # Errors
+///
+/// See [`Edit::apply`].
+pub(super) fn fields_of_new(
+    fields: Map<String, Value>,
+    project: ProjectId,
+) -> Result<Map<String, Value>, MetadataError> {
+    let mut board = Document {
+        kind: Kind::Dashboard,
+        id: 0,
+        project,
+        deleted: false,
+        created_by: None,
+        created_at: UnixMicros(0),
+        updated_by: None,
+        updated_at: UnixMicros(0),
+        fields: Map::new(),
+    };
+    Edit { fields, ..Edit::default() }.apply(&mut board, &mut [])?;
+    Ok(board.fields)
+}
+
+/// The tiles of a dashboard as they are sent for a copy of it, where insights have other ids, or are left out.
+pub(super) fn copied(dashboard: &Document, other: impl Fn(i64) -> Option<i64>) -> Vec<Value> {
+    let copy = |mut tile: Value| {
+        if let Value::Object(tile) = &mut tile {
+            tile.retain(|name, value| name != "id" && !value.is_null());
+            if let Some(insight) = tile.get("insight").and_then(Value::as_i64) {
+                tile.insert("insight".to_owned(), json!(other(insight)?));
+            }
+        }
+        Some(tile)
+    };
+    tiles(dashboard).into_iter().filter_map(copy).collect()
+}
+
+fn tile_id(tile: &Value) -> Option<i64> {
+    tile.get("id")?.as_i64()
+}
+
+fn tile(id: i64, insight: Value, text: Value) -> Value {
+    json!({"id": id, "insight": insight, "text": text, "color": null, "layouts": {}})
+}
+
+/// The id of the tile of a new text. None is used again.
+fn next_text(dashboard: &mut Document, tiles: &[Value]) -> i64 {
+    let stored = dashboard.fields.get(TEXTS).and_then(Value::as_i64).unwrap_or(0);
+    let shown = tiles.iter().filter_map(tile_id).filter(|id| id % 2 == 1).max();
+    let next = shown.map_or(0, |id| id / 2 + 1).max(stored);
+    dashboard.fields.insert(TEXTS.to_owned(), json!(next.saturating_add(1)));
+    tile_of_text(next)
+}
+
+/// Changes what is sent of a tile.
+fn change(tile: Option<&mut Value>, sent: &Value) {
+    let (Some(Value::Object(tile)), Value::Object(sent)) = (tile, sent) else { return };
+    let is_text = tile.get("text").is_some_and(|text| !text.is_null());
+    for name in ["color", "layouts", "text"] {
+        if let Some(value) = sent.get(name).filter(|_| name != "text" || is_text) {
+            tile.insert(name.to_owned(), value.clone());
+        }
+    }
+}
+
+/// Removes from the fields of a dashboard what clients do not see of it.
+pub(super) fn hide(body: &mut Map<String, Value>) {
+    body.remove("tiles");
+    body.remove(TEXTS);
+}
+
+fn refused(code: &'static str, detail: String) -> MetadataError {
+    Violation { code, detail, attr: Some("tiles") }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::move_tile;
+    use super::put_tiles;
+    use super::set_on;
+    use super::take_off;
+    use super::tiles;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::metadata::documents::Document;
+    use crate::metadata::documents::Kind;
+
+    fn document(kind: Kind, id: i64) -> Document {
+        Document {
+            kind,
+            id,
+            project: ProjectId(1),
+            deleted: false,
+            created_by: None,
+            created_at: UnixMicros(0),
+            updated_by: None,
+            updated_at: UnixMicros(0),
+            fields: Map::new(),
+        }
+    }
+
+    fn shown(board: &Document) -> Vec<(i64, Value)> {
+        let of = |tile: &Value| {
+            let what = if tile["text"].is_null() { "insight" } else { "text" };
+            (tile["id"].as_i64().unwrap(), tile[what].clone())
+        };
+        tiles(board).iter().map(of).collect()
+    }
+
+    fn put(board: &mut Document, sent: Value, insights: &mut [Document]) -> bool {
+        put_tiles(board, sent.as_array().unwrap(), insights).is_ok()
+    }
+
+    #[test]
+    fn tiles_are_added_changed_and_deleted_by_their_ids() {
+        let mut board = document(Kind::Dashboard, 9);
+        let mut insights = [document(Kind::Insight, 5), document(Kind::Insight, 6)];
+        let [hello, more] = ["Hello", "More"].map(|body| json!({"body": body}));
+        let sent = json!([{"text": hello}, {"insight": 5, "color": "blue"}, {"text": hello}]);
+        assert!(put(&mut board, sent, &mut insights));
+        let expected = [(1, hello.clone()), (10, json!(5)), (3, hello.clone())];
+        assert_eq!(shown(&board), expected);
+        assert_eq!(insights[0].fields["dashboards"], json!([9]));
+        // What is not sent stays as it is.
+        assert!(put(
+            &mut board,
+            json!([{"id": 3, "text": more}, {"id": 10, "layouts": {"sm": 1}}]),
+            &mut insights
+        ));
+        assert_eq!(shown(&board), [(1, hello.clone()), (10, json!(5)), (3, more)]);
+        assert_eq!(
+            (&tiles(&board)[1]["color"], &tiles(&board)[1]["layouts"]),
+            (&json!("blue"), &json!({"sm": 1}))
+        );
+        // The id of a text that is gone is not used again.
+        assert!(put(
+            &mut board,
+            json!([{"id": 3, "deleted": true}, {"id": 10, "deleted": true}]),
+            &mut insights
+        ));
+        assert!(put(&mut board, json!([{"text": hello}]), &mut []));
+        assert_eq!(shown(&board), [(1, hello.clone()), (5, hello)]);
+        assert_eq!(insights[0].fields["dashboards"], json!([]));
+        // One without a place of its own gets one by its id.
+        set_on(&mut insights[1], 9, true);
+        assert!(put(&mut board, json!([{"id": 12, "color": "red"}]), &mut insights));
+        assert_eq!(shown(&board)[2], (12, json!(6)));
+        for wrong in [json!([{"id": 99}]), json!([{"id": 10, "color": "red"}])] {
+            assert!(!put(&mut board, wrong.clone(), &mut insights), "{wrong}");
+        }
+        let many: Value = (0..301).map(|_| json!({"text": {"body": ""}})).collect();
+        assert!(!put(&mut board, many, &mut []));
+    }
+
+    #[test]
+    fn tiles_move_with_what_they_show() {
+        let (mut from, mut to) = (document(Kind::Dashboard, 1), document(Kind::Dashboard, 2));
+        let mut insights = [document(Kind::Insight, 5), document(Kind::Insight, 6)];
+        let hello = json!({"body": "Hello"});
+        assert!(put(
+            &mut from,
+            json!([{"text": hello}, {"insight": 5, "color": "red"}]),
+            &mut insights
+        ));
+        assert!(put(&mut to, json!([{"text": hello}]), &mut []));
+        set_on(&mut insights[1], 1, true);
+        let [placed, unplaced] = &mut insights;
+        move_tile((&mut from, &mut to), 10, Some(placed)).unwrap();
+        move_tile((&mut from, &mut to), 12, Some(unplaced)).unwrap();
+        move_tile((&mut from, &mut to), 1, None).unwrap();
+        assert!(move_tile((&mut from, &mut to), 1, None).is_err());
+        assert_eq!(shown(&from), []);
+        assert_eq!(shown(&to), [(1, hello.clone()), (10, json!(5)), (12, json!(6)), (3, hello)]);
+        assert_eq!(tiles(&to)[1]["color"], "red");
+        for insight in &insights {
+            assert_eq!(insight.fields["dashboards"], json!([2]));
+        }
+        set_on(&mut insights[0], 2, false);
+        let mut boards = [to];
+        take_off(&insights[0], &mut boards);
+        assert_eq!(shown(&boards[0]).len(), 3);
+    }
+}

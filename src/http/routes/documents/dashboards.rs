@@ -1,0 +1,247 @@
+//! What dashboards alone do: copies of them ([`Source`]), tiles that move, the results of all insights at once, and
+//! which documents change with one ([`connected`]).
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::documents::boards;
+use crate::http::routes::documents::boards::Edit;
+use crate::http::routes::documents::form;
+use crate::http::routes::documents::results::Asked;
+use crate::http::routes::documents::rights;
+use crate::http::routes::documents::rights::Viewer;
+use crate::http::routes::documents::tiles;
+use crate::http::routes::store;
+use crate::http::routes::store::problem;
+use crate::metadata::Metadata;
+use crate::metadata::accounts::UserId;
+use crate::metadata::documents::Document;
+use crate::metadata::documents::Kind;
+use crate::metadata::error::MetadataError;
+
+/// What a copy has of its source, unless something else is sent.
+const COPIED: [&str; 4] = ["filters", "variables", "breakdown_colors", "data_color_theme_id"];
+
+/// Longest name of a copy, in characters.
+const NAME_MAX_CHARS: usize = 400;
+
+/// The dashboard that a new one is a copy of.
+#[derive(Debug)]
+pub(super) struct Source {
+    dashboard: Document,
+    insights: Vec<Document>,
+    /// Whether the insights are copied, too.
+    is_deep: bool,
+    /// What is sent for the copy.
+    sent: Vec<&'static str>,
+}
+
+impl Source {
+    /// Reads `use_dashboard` and `duplicate_tiles`.
+    pub(super) async fn read(
+        app: &App,
+        project: ProjectId,
+        sent: &mut Fields,
+    ) -> Result<Option<Self>, Problem> {
+        let is_deep = sent.boolean("duplicate_tiles")?.unwrap_or(false);
+        let Some(id) = sent.nullable_integer("use_dashboard")?.flatten() else { return Ok(None) };
+        let dashboard = match app.metadata.document(project, Kind::Dashboard, id).await {
+            Ok(dashboard) if !dashboard.deleted => dashboard,
+            Ok(_) | Err(MetadataError::NotFound(_)) => {
+                let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+                return Err(refused("use_dashboard", "does_not_exist", detail));
+            }
+            Err(error) => return Err(problem(error)),
+        };
+        let (_, insights) = tiles::placed(app, &dashboard).await?;
+        let sent = COPIED.into_iter().filter(|name| sent.peek(name).is_some()).collect();
+        Ok(Some(Self { dashboard, insights, is_deep, sent }))
+    }
+}
+
+/// Makes a dashboard with these fields, as a copy if there is a source, and puts its insights on it.
+pub(super) async fn make(
+    metadata: &Metadata,
+    place: (ProjectId, UserId),
+    mut fields: Map<String, Value>,
+    source: Option<Source>,
+) -> Result<Arc<Document>, MetadataError> {
+    let sent = fields.get("tiles").cloned().unwrap_or_default();
+    let mut insights = boards::insights_sent(&sent);
+    if let Some(source) = source {
+        let ids = match source.is_deep {
+            true => copies(metadata, place, &source.insights).await?,
+            false => source.insights.iter().map(|insight| (insight.id, insight.id)).collect(),
+        };
+        let other = |id: i64| ids.iter().find(|(own, _)| *own == id).map(|(_, other)| *other);
+        let mut all = boards::copied(&source.dashboard, other);
+        all.extend(sent.as_array().cloned().unwrap_or_default());
+        fields.insert("tiles".to_owned(), Value::Array(all));
+        insights.extend(ids.iter().map(|(_, id)| *id));
+        for name in COPIED.into_iter().filter(|name| !source.sent.contains(name)) {
+            let value = source.dashboard.fields.get(name).cloned();
+            fields.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        fields.insert("creation_mode".to_owned(), json!("duplicate"));
+    }
+    let fields = boards::fields_of_new(fields, place.0)?;
+    let board = metadata.create_document(place, Kind::Dashboard, fields).await?;
+    if insights.is_empty() {
+        return Ok(board);
+    }
+    let insights = insights.into_iter().map(|id| (Kind::Insight, id)).collect();
+    let put = |board: &mut Document, insights: &mut [Document]| {
+        insights.iter_mut().for_each(|insight| boards::set_on(insight, board.id, true));
+        Ok(())
+    };
+    metadata.edit_documents(place, (Kind::Dashboard, board.id), (insights, put)).await
+}
+
+/// Copies insights. Pairs of an insight and its copy.
+async fn copies(
+    metadata: &Metadata,
+    place: (ProjectId, UserId),
+    insights: &[Document],
+) -> Result<Vec<(i64, i64)>, MetadataError> {
+    let copy = |insight: &Document| {
+        let mut fields = insight.fields.clone();
+        let name = insight.text("name");
+        if !name.is_empty() {
+            let name: String = format!("{name} (Copy)").chars().take(NAME_MAX_CHARS).collect();
+            fields.insert("name".to_owned(), json!(name));
+        }
+        fields.insert("short_id".to_owned(), json!(auth::seed().short_id()));
+        fields.insert("dashboards".to_owned(), json!([]));
+        fields
+    };
+    let made = metadata.create_insights(place, insights.iter().map(copy).collect()).await?;
+    Ok(insights.iter().zip(made).map(|(own, made)| (own.id, made.id)).collect())
+}
+
+/// The documents that may change together with one, which `edit` changes.
+///
+/// # Errors
+///
+/// The asker may not change one of the dashboards among them.
+pub(super) async fn connected(
+    app: &App,
+    asker: &Principal,
+    before: &Document,
+    edit: &Edit,
+) -> Result<Vec<(Kind, i64)>, Problem> {
+    match before.kind {
+        Kind::Insight => {
+            let Some(after) = edit.fields.get("dashboards").map(form::ids) else {
+                return Ok(Vec::new());
+            };
+            let own = boards::boards_of(before);
+            let new: Vec<i64> = after.iter().filter(|id| !own.contains(id)).copied().collect();
+            let left: Vec<i64> = own.into_iter().filter(|id| !after.contains(id)).collect();
+            check_edits(app, asker, &[left.clone(), new].concat()).await?;
+            Ok(left.into_iter().map(|id| (Kind::Dashboard, id)).collect())
+        }
+        Kind::Dashboard => {
+            let sent = edit.fields.get("tiles").cloned().unwrap_or_default();
+            let mut insights = boards::insights_sent(&sent);
+            if edit.is_with_insights {
+                let (_, shown) = tiles::placed(app, before).await?;
+                insights.extend(shown.iter().map(|insight| insight.id));
+            }
+            insights.sort_unstable();
+            insights.dedup();
+            Ok(insights.into_iter().map(|id| (Kind::Insight, id)).collect())
+        }
+        Kind::Action | Kind::Annotation => Ok(Vec::new()),
+    }
+}
+
+/// Checks that the asker may change dashboards; those that are not there count as such.
+pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), Problem> {
+    for id in ids {
+        match app.metadata.document(asker.project.id, Kind::Dashboard, *id).await {
+            Ok(board) => rights::check_edit(&board, &asker.user)?,
+            Err(MetadataError::NotFound(_)) => {}
+            Err(error) => return Err(problem(error)),
+        }
+    }
+    Ok(())
+}
+
+/// `PATCH :id/move_tile/` with `tile`, which has its `id`, and `toDashboard`: moves a tile to another dashboard.
+pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = form::document_id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let project = asker.project.id;
+    let from = app.metadata.document(project, Kind::Dashboard, id).await.map_err(problem)?;
+    rights::check_edit(&from, &asker.user)?;
+    let mut sent = Fields::read(request).await?;
+    let tile = sent.object("tile")?.unwrap_or_default();
+    let tile = tile.get("id").and_then(Value::as_i64);
+    let tile = tile.ok_or_else(|| refused("tile", "required", "Expected a tile with its id."))?;
+    sent.require("toDashboard")?;
+    let to = sent.nullable_integer("toDashboard")?.flatten().unwrap_or_default();
+    let unknown = || {
+        let detail = format!("Invalid pk \"{to}\" - object does not exist.");
+        refused("toDashboard", "does_not_exist", detail)
+    };
+    match app.metadata.document(project, Kind::Dashboard, to).await {
+        Ok(board) if !board.deleted && to != id => rights::check_edit(&board, &asker.user)?,
+        Ok(_) | Err(MetadataError::NotFound(_)) => return Err(unknown()),
+        Err(error) => return Err(problem(error)),
+    }
+    let mut others = vec![(Kind::Dashboard, to)];
+    others.extend(boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight)));
+    let edit = move |from: &mut Document, others: &mut [Document]| match others {
+        [to] if to.kind == Kind::Dashboard => boards::move_tile((from, to), tile, None),
+        [to, insight] => boards::move_tile((from, to), tile, Some(insight)),
+        // It is gone by now.
+        _ => Err(MetadataError::NotFound("document")),
+    };
+    let (metadata, place) = (app.metadata.clone(), (project, asker.user.id));
+    let write =
+        async move { metadata.edit_documents(place, (Kind::Dashboard, id), (others, edit)).await };
+    let document = store::write(app, "move-tile", write).await?;
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// `GET :id/run_insights/`: the results of the insights of a dashboard.
+pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let id = form::document_id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let project = &asker.project;
+    let board = app.metadata.document(project.id, Kind::Dashboard, id).await;
+    let board = board.map_err(problem)?;
+    let asked = Asked::of(&request)?;
+    if asked.refresh.is_later() {
+        let detail = "Expected one of force_cache, blocking, force_blocking.";
+        return Err(refused("refresh", "invalid_choice", detail));
+    }
+    if request.query("output_format").is_some_and(|format| format != "json" && !format.is_empty()) {
+        return Err(refused("output_format", "invalid_choice", "Results have the format json."));
+    }
+    let whole = tiles::whole(app, &board, Viewer::from(&asker), &asked).await?;
+    let tiles = whole.get("tiles").and_then(Value::as_array).into_iter().flatten();
+    let result = |tile: &Value| {
+        let insight = tile.get("insight")?.as_object()?;
+        let names = ["id", "short_id", "name", "derived_name", "result"];
+        let part = |name: &str| (name.to_owned(), insight.get(name).cloned().unwrap_or_default());
+        let insight: Map<String, Value> = names.into_iter().map(part).collect();
+        Some(json!({"id": tile.get("id"), "insight": insight, "error": tile.get("error")}))
+    };
+    let results: Vec<Value> = tiles.filter_map(result).collect();
+    Ok(Response::json(StatusCode::OK, &json!({"results": results})))
+}

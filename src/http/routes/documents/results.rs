@@ -1,0 +1,349 @@
+//! Results of saved insights: [`Reader`] computes them, or tells the kept ones, as a request asks ([`Asked`]).
+//!
+//! What one request computes is bounded: by the number of insights, by the time that a query may take, for all of
+//! them together, and by the length of the results. A client that hangs up ends its queries.
+
+use futures::StreamExt;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::clock::UnixMicros;
+use crate::error::Kind as ErrorKind;
+use crate::event::json;
+use crate::http::fields::refused;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::routes::documents::rights::Viewer;
+use crate::http::routes::query;
+use crate::http::routes::query::insight;
+use crate::http::routes::query::refresh::Refresh;
+use crate::http::routes::query::status;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::cache::Answer;
+use crate::insights::cache::Key;
+use crate::insights::insight::Insight;
+use crate::insights::insight::KINDS;
+use crate::insights::node::NodeError;
+use crate::insights::saved;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::documents::Document;
+
+/// Most insights that one request computes; for further ones it tells kept answers alone.
+const COMPUTED_MAX: usize = 100;
+
+/// Insights that one request computes at a time.
+const AT_ONCE: usize = 4;
+
+/// Most bytes of the results of one answer; further insights are without theirs.
+const RESULTS_MAX_BYTES: usize = 32 << 20;
+
+/// How a request asks for results.
+#[derive(Clone, Debug)]
+pub(in crate::http::routes) struct Asked {
+    /// Which answers will do.
+    pub(in crate::http::routes) refresh: Refresh,
+    /// What a dashboard changes about its insights.
+    pub(in crate::http::routes) frame: Frame,
+}
+
+/// What a dashboard changes about its insights.
+#[derive(Clone, Debug, Default)]
+pub(in crate::http::routes) struct Frame {
+    filters: Map<String, Value>,
+    variables: Map<String, Value>,
+}
+
+impl Frame {
+    /// That of a dashboard, where what `self` has comes first.
+    pub(in crate::http::routes) fn over(&self, dashboard: &Document) -> Self {
+        let both = |name: &str, own: &Map<String, Value>| {
+            let base = dashboard.fields.get(name).and_then(Value::as_object);
+            let mut both = base.cloned().unwrap_or_default();
+            both.extend(own.clone());
+            both
+        };
+        Self {
+            filters: both("filters", &self.filters),
+            variables: both("variables", &self.variables),
+        }
+    }
+
+    /// The filters and the variables as clients see them.
+    pub(super) fn into_values(self) -> (Value, Value) {
+        (Value::Object(self.filters), Value::Object(self.variables))
+    }
+}
+
+impl Asked {
+    /// Kept answers alone.
+    pub(in crate::http::routes) fn kept() -> Self {
+        Self { refresh: Refresh::ForceCache, frame: Frame::default() }
+    }
+
+    /// Kept answers, and new ones where there is none that is right.
+    pub(in crate::http::routes) fn computed() -> Self {
+        Self { refresh: Refresh::Blocking, frame: Frame::default() }
+    }
+
+    /// Reads `refresh`, `filters_override` and `variables_override`.
+    pub(in crate::http::routes) fn of(request: &Request) -> Result<Self, Problem> {
+        let object = |name: &'static str| match request.query(name) {
+            Some(text) if !text.is_empty() => match json::read(text.as_bytes()) {
+                Ok(Value::Object(fields)) => Ok(fields),
+                _ => Err(refused(name, "invalid_input", "Expected a JSON object.")),
+            },
+            _ => Ok(Map::new()),
+        };
+        let refresh = Refresh::of(request)?;
+        let (filters, variables) = (object("filters_override")?, object("variables_override")?);
+        Ok(Self { refresh, frame: Frame { filters, variables } })
+    }
+}
+
+/// Reads results for one request.
+pub(in crate::http::routes) struct Reader<'a> {
+    app: &'a App,
+    settings: ProjectSettings,
+    /// Who may ask for results later; without one, nobody.
+    by: Option<KeyId>,
+}
+
+/// The result of an insight, as far as there is one.
+#[derive(Debug, Default)]
+struct Found {
+    result: Value,
+    columns: Value,
+    types: Value,
+    query_status: Value,
+    has_more: bool,
+    is_cached: bool,
+    at: Option<UnixMicros>,
+    bytes: usize,
+}
+
+impl Found {
+    fn of(answer: &Answer, is_cached: bool) -> Result<Self, Problem> {
+        let text = answer.results.get();
+        let at = Some(answer.at);
+        Ok(Self {
+            result: read(text.as_bytes())?,
+            is_cached,
+            at,
+            bytes: text.len(),
+            ..Self::default()
+        })
+    }
+
+    /// Adds it to the body of its insight.
+    fn add_to(self, body: &mut Value) {
+        let Value::Object(body) = body else { return };
+        let at = self.at.map(UnixMicros::to_rfc3339);
+        for (name, value) in [
+            ("result", self.result),
+            ("hasMore", json!(self.has_more)),
+            ("columns", self.columns),
+            ("types", self.types),
+            ("is_cached", json!(self.is_cached)),
+            ("last_refresh", json!(at)),
+            ("next_allowed_client_refresh", json!(at)),
+            ("cache_target_age", Value::Null),
+            ("query_status", self.query_status),
+        ] {
+            body.insert(name.to_owned(), value);
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// One for somebody.
+    pub(in crate::http::routes) fn new(app: &'a App, viewer: Viewer<'_>) -> Self {
+        Self { app, settings: insight::settings(viewer.project), by: viewer.key }
+    }
+
+    /// Adds to the body of an insight its result.
+    ///
+    /// # Errors
+    ///
+    /// It has to be computed, and cannot be.
+    pub(super) async fn add_one(
+        &self,
+        (insight, body): (&Document, &mut Value),
+        asked: &Asked,
+    ) -> Result<(), Problem> {
+        self.find(insight, asked).await?.add_to(body);
+        Ok(())
+    }
+
+    /// Adds to the bodies of insights their results. Returns for each of them why it has none, where it cannot be
+    /// computed: `{"type", "message"}`.
+    pub(super) async fn add_all(
+        &self,
+        insights: Vec<(&Document, &mut Value)>,
+        asked: &Asked,
+    ) -> Vec<Option<Value>> {
+        let kept = Asked { refresh: Refresh::ForceCache, frame: asked.frame.clone() };
+        let mut finding = Vec::with_capacity(insights.len());
+        for (at, (insight, _)) in insights.iter().enumerate() {
+            let asked = if at < COMPUTED_MAX { asked } else { &kept };
+            finding.push(self.find(insight, asked));
+        }
+        let is_left_out = |at: usize, one: &Found| {
+            let insight = insights.get(at).map(|(insight, _)| *insight);
+            let has_query =
+                insight.is_some_and(|it| !matches!(saved::query_of(&it.fields), Ok(None)));
+            let is_computed = asked.refresh != Refresh::ForceCache;
+            is_computed && at >= COMPUTED_MAX && one.at.is_none() && has_query
+        };
+        let mut found = Vec::with_capacity(insights.len());
+        let mut bytes: usize = 0;
+        let mut finding = futures::stream::iter(finding).buffered(AT_ONCE);
+        let collecting = async {
+            while let Some(one) = finding.next().await {
+                let at = found.len();
+                let one = one.and_then(|one| {
+                    if is_left_out(at, &one) {
+                        return Err(too_many());
+                    }
+                    let sum = bytes.saturating_add(one.bytes);
+                    if sum > RESULTS_MAX_BYTES {
+                        return Err(too_long());
+                    }
+                    bytes = sum;
+                    Ok(one)
+                });
+                found.push(one);
+            }
+        };
+        let late = self.app.engine.within_time(collecting).await.err();
+        let mut found = found.into_iter();
+        let mut errors = Vec::with_capacity(insights.len());
+        for (_, body) in insights {
+            let one = found.next().unwrap_or_else(|| match &late {
+                Some(error) => Err(Problem::of(ErrorKind::Timeout, error)),
+                None => Ok(Found::default()),
+            });
+            let (one, error) = match one {
+                Ok(one) => (one, None),
+                Err(problem) => {
+                    if let Some(cause) = problem.cause() {
+                        tracing::warn!(cause, "an insight has no result");
+                    }
+                    (Found::default(), Some(problem.told_inside()))
+                }
+            };
+            one.add_to(body);
+            errors.push(error);
+        }
+        errors
+    }
+
+    async fn find(&self, document: &Document, asked: &Asked) -> Result<Found, Problem> {
+        match self.prepared(document, &asked.frame) {
+            Ok(Some(prepared)) => self.found(prepared, asked.refresh).await,
+            Ok(None) => Ok(Found::default()),
+            // Whoever asks for what is there does not ask whether there could be more.
+            Err(_) if asked.refresh == Refresh::ForceCache => Ok(Found::default()),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    fn prepared(&self, document: &Document, frame: &Frame) -> Result<Option<Prepared>, Problem> {
+        let of_filters = |error: NodeError| {
+            let name = format!("filters__{}", error.field.replace('.', "__"));
+            refused(name, "invalid_input", error.detail)
+        };
+        let named = |error: NodeError| insight::problem(InsightError::Node(error));
+        let query = saved::query_of(&document.fields).map_err(of_filters)?;
+        let Some(query) = query else { return Ok(None) };
+        let (kind, node) = insight::unwrapped(&query);
+        let is_insight = kind.is_some_and(|kind| KINDS.contains(&kind));
+        let (kind, mut node) = (kind.map(str::to_owned), node.clone());
+        if is_insight {
+            let filters = Value::Object(frame.filters.clone());
+            saved::with_filters(&mut node, &filters).map_err(of_frame)?;
+            let insight = Insight::parse(&node).map_err(named)?;
+            let key = Key::of(&node, &self.settings, self.app.clock.now());
+            return Ok(Some(Prepared::Insight(key, node, Box::new(insight))));
+        }
+        if kind.as_deref() == Some("DataVisualizationNode")
+            && let Some(source) = node.get_mut("source")
+        {
+            node = source.take();
+        }
+        let variables = Value::Object(frame.variables.clone());
+        saved::with_variables(&mut node, &variables).map_err(of_frame)?;
+        query::sql_of(&node).map(|sql| Some(Prepared::Sql(sql)))
+    }
+
+    async fn found(&self, prepared: Prepared, refresh: Refresh) -> Result<Found, Problem> {
+        let Self { app, settings, by } = self;
+        let (key, node, insight) = match prepared {
+            // No answer to SQL is kept.
+            Prepared::Sql(_) if refresh == Refresh::ForceCache => return Ok(Found::default()),
+            Prepared::Sql(sql) => return self.rows(&sql).await,
+            Prepared::Insight(key, node, insight) => (key, node, *insight),
+        };
+        if refresh.takes_kept()
+            && let Some(answer) = app.answers.get(&key, &app.engine, settings.project)
+        {
+            insight.note(&app.engine, settings).map_err(|error| insight::problem(error.into()))?;
+            return Found::of(&answer, true);
+        }
+        if refresh == Refresh::ForceCache {
+            return Ok(Found::default());
+        }
+        if let Some(by) = by.filter(|_| refresh.is_later()) {
+            let query_status = status::begin_saved(app, by, (key, node, insight), settings)?;
+            return Ok(Found { query_status, ..Found::default() });
+        }
+        let computing = app.answers.compute((&key, &node, &insight), &app.engine, settings);
+        let answer = app.engine.within_time(computing).await;
+        let answer = answer.map_err(query::problem)?.map_err(insight::problem)?;
+        Found::of(&answer, false)
+    }
+
+    async fn rows(&self, sql: &str) -> Result<Found, Problem> {
+        let at = self.app.clock.now();
+        let (text, _) = query::rows(self.app, self.settings.project, sql).await?;
+        let mut answer: Map<String, Value> = read(&text)?;
+        let mut part = |name: &str| answer.remove(name).unwrap_or_default();
+        Ok(Found {
+            result: part("results"),
+            columns: part("columns"),
+            types: part("types"),
+            has_more: part("hasMore") == Value::Bool(true),
+            at: Some(at),
+            bytes: text.len(),
+            ..Found::default()
+        })
+    }
+}
+
+/// A question that can be answered.
+enum Prepared {
+    Insight(Key, Value, Box<Insight>),
+    Sql(String),
+}
+
+/// The refusal of what a dashboard changes.
+fn of_frame(error: NodeError) -> Problem {
+    refused(error.field.replace('.', "__"), "invalid_input", error.detail)
+}
+
+fn too_many() -> Problem {
+    let detail = format!("One request computes at most {COMPUTED_MAX} insights.");
+    Problem::new(ErrorKind::Invalid, "too_many", detail)
+}
+
+fn too_long() -> Problem {
+    let detail = format!("The results of one answer have at most {RESULTS_MAX_BYTES} bytes.");
+    Problem::new(ErrorKind::Invalid, "too_long", detail)
+}
+
+/// JSON that this server wrote.
+fn read<T: json::FromJson>(text: &[u8]) -> Result<T, Problem> {
+    json::restore(text).map_err(|error| Problem::of(ErrorKind::Internal, &error))
+}

@@ -1,0 +1,234 @@
+//! Saved insights: the query of one, whether it was saved as a node or as the filters of older clients
+//! ([`query_of`]), and what a dashboard changes about it ([`with_filters`], [`with_variables`]).
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::filters::Filters;
+use crate::insights::funnels::legacy::funnels_query;
+use crate::insights::legacy;
+use crate::insights::legacy::Filter;
+use crate::insights::lifecycle::legacy::lifecycle_query;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::paths::legacy::paths_query;
+use crate::insights::retention::legacy::retention_query;
+use crate::insights::stickiness::legacy::stickiness_query;
+
+/// Kinds of insights with a breakdown of their own.
+const WITH_BREAKDOWN: [&str; 3] = ["FunnelsQuery", "RetentionQuery", "TrendsQuery"];
+
+/// The query of a saved insight with these fields; `None` if it has none.
+///
+/// # Errors
+///
+/// Its filters are malformed.
+pub fn query_of(fields: &Map<String, Value>) -> Result<Option<Value>, NodeError> {
+    if let Some(query) = fields.get("query").filter(|query| !query.is_null()) {
+        return Ok(Some(query.clone()));
+    }
+    match fields.get("filters") {
+        Some(Value::Object(filter)) if !filter.is_empty() => query_of_filters(filter).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The node of the filters of older clients.
+///
+/// # Errors
+///
+/// They are malformed.
+pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
+    match legacy::text(filter, "insight").as_deref() {
+        Some("FUNNELS") => funnels_query(filter),
+        Some("LIFECYCLE") => lifecycle_query(filter),
+        Some("PATHS") => paths_query(filter),
+        Some("RETENTION") => retention_query(filter),
+        Some("STICKINESS") => stickiness_query(filter),
+        _ => legacy::trends_query(filter),
+    }
+}
+
+/// Changes the node of an insight as the filters of a dashboard say: its range of dates replaces that of the node,
+/// its properties hold besides those of the node, its breakdown replaces that of kinds that have one.
+///
+/// # Errors
+///
+/// The filters are malformed.
+pub fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
+    let node = Node::new(Some(filters), "filters")?;
+    let (from, to) = (node.text("date_from")?, node.text("date_to")?);
+    let is_explicit = node.truth("explicitDate")?;
+    let Value::Object(query) = query else { return Ok(()) };
+    if from.is_some() || to.is_some() {
+        let range = json!({"date_from": from, "date_to": to, "explicitDate": is_explicit});
+        query.insert("dateRange".to_owned(), range);
+    }
+    if let Some(properties) = node.value("properties").filter(|value| !is_empty(value)) {
+        let own = query.remove("properties").filter(|own| !own.is_null() && !is_empty(own));
+        let both = match own {
+            Some(own) => {
+                json!({"type": "AND", "values": [group(own), group(properties.clone())]})
+            }
+            None => properties.clone(),
+        };
+        query.insert("properties".to_owned(), both);
+    }
+    let kind = query.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if let Some(breakdown) = node.value("breakdown_filter")
+        && WITH_BREAKDOWN.contains(&kind)
+    {
+        query.insert("breakdownFilter".to_owned(), breakdown.clone());
+    }
+    Ok(())
+}
+
+/// Checks what a dashboard may change about its insights; see [`with_filters`].
+///
+/// # Errors
+///
+/// The filters are malformed.
+pub fn check_filters(filters: &Value) -> Result<(), NodeError> {
+    with_filters(&mut Value::Object(Map::new()), filters)?;
+    match filters.get("properties").filter(|properties| !properties.is_null()) {
+        Some(properties) => Filters::default().add(properties, "filters.properties"),
+        None => Ok(()),
+    }
+}
+
+/// Gives the variables of an SQL node, by their ids, the values that a dashboard has for them.
+///
+/// # Errors
+///
+/// The variables are malformed.
+pub fn with_variables(query: &mut Value, variables: &Value) -> Result<(), NodeError> {
+    Node::new(Some(variables), "variables")?;
+    let own = query.get_mut("variables").and_then(Value::as_object_mut);
+    for (id, variable) in own.into_iter().flatten() {
+        let Some(value) = variables.get(id) else { continue };
+        if let Value::Object(variable) = variable {
+            let is_null = value.get("isNull") == Some(&Value::Bool(true));
+            let value = value.get("value").filter(|_| !is_null).cloned().unwrap_or_default();
+            variable.insert("value".to_owned(), value);
+        }
+    }
+    Ok(())
+}
+
+/// The values of the variables of an SQL node, by the names that its text has for them.
+pub fn values_of_variables(query: &Value) -> Map<String, Value> {
+    let variables = query.get("variables").and_then(Value::as_object);
+    let value = |variable: &Value| {
+        let name = variable.get("code_name")?.as_str()?.to_owned();
+        Some((name, variable.get("value").cloned().unwrap_or_default()))
+    };
+    variables.into_iter().flat_map(Map::values).filter_map(value).collect()
+}
+
+/// A list of filters as a group, all of which must hold.
+fn group(properties: Value) -> Value {
+    match properties {
+        list @ Value::Array(_) => json!({"type": "AND", "values": list}),
+        group => group,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::query_of;
+    use super::values_of_variables;
+    use super::with_filters;
+    use super::with_variables;
+    use crate::insights::insight::Insight;
+
+    #[test]
+    fn insights_have_the_query_that_they_were_saved_with() {
+        let kind = |fields: Value| {
+            let query = query_of(fields.as_object().unwrap()).unwrap()?;
+            Insight::parse(&query).unwrap();
+            Some(query["kind"].as_str().unwrap().to_owned())
+        };
+        let event = json!([{"id": "a", "type": "events", "order": 0}]);
+        let of = |insight: &str| json!({"filters": {"insight": insight, "events": event}});
+        for (insight, expected) in [
+            ("TRENDS", "TrendsQuery"),
+            ("FUNNELS", "FunnelsQuery"),
+            ("LIFECYCLE", "LifecycleQuery"),
+            ("PATHS", "PathsQuery"),
+            ("RETENTION", "RetentionQuery"),
+            ("STICKINESS", "StickinessQuery"),
+        ] {
+            assert_eq!(kind(of(insight)).as_deref(), Some(expected));
+        }
+        assert_eq!(kind(json!({"filters": {"events": event}})).as_deref(), Some("TrendsQuery"));
+        assert_eq!(kind(json!({"query": null, "filters": {}})), None);
+        let unknown = json!({"filters": {"insight": "SESSIONS"}});
+        assert_eq!(query_of(unknown.as_object().unwrap()).unwrap_err().field, "insight");
+        let query = json!({"kind": "TrendsQuery", "series": [{"event": "a"}]});
+        let both = json!({"query": query, "filters": {"insight": "FUNNELS"}});
+        assert_eq!(kind(both).as_deref(), Some("TrendsQuery"));
+    }
+
+    #[test]
+    fn filters_of_a_dashboard_replace_dates_and_add_properties() {
+        let own = json!([{"key": "a", "value": 1}]);
+        let more = json!([{"key": "b", "value": 2}]);
+        let changed = |query: Value, filters: Value| {
+            let mut query = query;
+            with_filters(&mut query, &filters).map(|()| query)
+        };
+        let base = json!({"kind": "TrendsQuery", "properties": own});
+        assert_eq!(changed(base.clone(), json!({})), Ok(base.clone()));
+        assert_eq!(changed(base.clone(), json!({"properties": [], "date_from": null})), Ok(base));
+        let told = changed(
+            json!({"kind": "TrendsQuery", "properties": own}),
+            json!({"properties": more, "date_from": "-3d"}),
+        );
+        let told = told.unwrap();
+        let both = json!({"type": "AND", "values": [
+            {"type": "AND", "values": own}, {"type": "AND", "values": more}]});
+        assert_eq!(told["properties"], both);
+        let range = json!({"date_from": "-3d", "date_to": null, "explicitDate": false});
+        assert_eq!(told["dateRange"], range);
+        let alone = changed(
+            json!({"kind": "PathsQuery"}),
+            json!({"properties": more, "breakdown_filter": {"breakdown": "x"}}),
+        );
+        let alone = alone.unwrap();
+        assert_eq!((&alone["properties"], alone.get("breakdownFilter")), (&more, None));
+        let broken = changed(
+            json!({"kind": "TrendsQuery"}),
+            json!({"breakdown_filter": {"breakdown": "x"}}),
+        );
+        assert_eq!(broken.unwrap()["breakdownFilter"], json!({"breakdown": "x"}));
+        for (filters, field) in
+            [(json!([]), "filters"), (json!({"date_from": 1}), "filters.date_from")]
+        {
+            assert_eq!(changed(json!({}), filters).unwrap_err().field, field);
+        }
+    }
+
+    #[test]
+    fn variables_of_a_dashboard_have_their_values() {
+        let mut query = json!({"variables": {
+            "u1": {"code_name": "plan", "value": "free"}, "u2": {"code_name": "city", "value": "Rome"},
+            "u3": {"code_name": "age", "value": 3}}});
+        let of_board = json!({"u1": {"value": "pro"}, "u3": {"isNull": true, "value": 4}, "other": {"value": 1}});
+        with_variables(&mut query, &of_board).unwrap();
+        let values = Value::from(values_of_variables(&query));
+        assert_eq!(values, json!({"plan": "pro", "city": "Rome", "age": null}));
+        assert_eq!(with_variables(&mut query, &json!([])).unwrap_err().field, "variables");
+    }
+}

@@ -1,0 +1,224 @@
+//! Links to documents, for whoever has their token: [`Share`]. A document has at most one, which can be turned off, and
+//! whose token can be replaced.
+
+use serde_json::Map;
+use serde_json::Value;
+use sqlx::SqliteConnection;
+use sqlx::SqliteExecutor;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Verb;
+use crate::metadata::activity::diff;
+use crate::metadata::disk;
+use crate::metadata::documents::Kind;
+use crate::metadata::documents::rows;
+use crate::metadata::error::MetadataError;
+use crate::metadata::secrets::KeyHash;
+use crate::metadata::secrets::Seed;
+
+const TABLE: &str = "shares";
+
+/// A link to a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// The kind of the document.
+    pub kind: Kind,
+    /// Its id.
+    pub document: i64,
+    /// Its project.
+    pub project: ProjectId,
+    /// Whether the link leads there.
+    pub is_enabled: bool,
+    /// What whoever has the link knows: 43 of `0-9A-Za-z`.
+    pub token: String,
+    /// How the document is shown.
+    pub settings: Map<String, Value>,
+    /// When there was one first.
+    pub created_at: UnixMicros,
+    /// When it was changed last.
+    pub updated_at: UnixMicros,
+}
+
+/// What is changed of a link.
+#[derive(Clone, Debug, Default)]
+pub struct ShareChange {
+    /// Whether it leads to the document.
+    pub is_enabled: Option<bool>,
+    /// How the document is shown.
+    pub settings: Option<Map<String, Value>>,
+    /// Whether it gets another token, so that the one before leads nowhere.
+    pub has_new_token: bool,
+}
+
+impl Metadata {
+    /// The link to a document, if it ever had one.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn share(
+        &self,
+        project: ProjectId,
+        (kind, id): (Kind, i64),
+    ) -> Result<Option<Share>, MetadataError> {
+        share_of(self.shared.db.readers(), project, (kind, id)).await
+    }
+
+    /// The enabled link with a token.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without one, others as [`Metadata::share`].
+    pub async fn share_by_token(&self, token: &str) -> Result<Share, MetadataError> {
+        let select = "SELECT * FROM shares WHERE token_hash = $1 AND enabled";
+        let hash = KeyHash::of(token).to_hex();
+        let row: Option<Row> =
+            sqlx::query_as(select).bind(hash).fetch_optional(self.shared.db.readers()).await?;
+        row.map(Share::try_from).transpose()?.ok_or(MetadataError::NotFound("share"))
+    }
+
+    /// The ids of the documents of a kind in the project that an enabled link leads to.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn shared_documents(
+        &self,
+        project: ProjectId,
+        kind: Kind,
+    ) -> Result<Vec<i64>, MetadataError> {
+        let select =
+            "SELECT document_id FROM shares WHERE project_id = $1 AND kind = $2 AND enabled";
+        let ids = sqlx::query_scalar(select).bind(project.0).bind(kind.name());
+        Ok(ids.fetch_all(self.shared.db.readers()).await?)
+    }
+
+    /// Changes the link to a document, and makes it if there is none. The token of a new one comes from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a document in the project.
+    pub async fn change_share(
+        &self,
+        (project, user): (ProjectId, UserId),
+        (kind, id): (Kind, i64),
+        (change, seed): (ShareChange, Seed),
+    ) -> Result<Share, MetadataError> {
+        let mut write = self.begin().await?;
+        write.user(user)?;
+        let document = rows::by_id(write.connection(), (project, kind), id).await?;
+        let document = document.ok_or(MetadataError::NotFound("document"))?;
+        let now = self.now();
+        let before = share_of(write.connection(), project, (kind, id)).await?;
+        let is_new = before.is_none();
+        let before = before.unwrap_or_else(|| Share {
+            kind,
+            document: id,
+            project,
+            is_enabled: false,
+            token: seed.share_token(),
+            settings: Map::new(),
+            created_at: now,
+            updated_at: now,
+        });
+        let mut after = before.clone();
+        after.is_enabled = change.is_enabled.unwrap_or(after.is_enabled);
+        after.settings = change.settings.unwrap_or(after.settings);
+        if change.has_new_token && !is_new {
+            after.token = seed.share_token();
+        }
+        if after == before && !is_new {
+            return Ok(before);
+        }
+        after.updated_at = now;
+        put(write.connection(), &after).await?;
+        // The log has no tokens.
+        if after.is_enabled != before.is_enabled {
+            let verb = if after.is_enabled { Verb::SharingEnabled } else { Verb::SharingDisabled };
+            write.log(project, Some(user), document.change(verb, Vec::new())).await?;
+        }
+        if after.token != before.token {
+            let change = document.change(Verb::SharingTokenRefreshed, Vec::new());
+            write.log(project, Some(user), change).await?;
+        }
+        let settings = |share: &Share| {
+            Map::from_iter([("sharing_settings".to_owned(), Value::from(share.settings.clone()))])
+        };
+        let changes = diff(kind.scope(), &settings(&before), &settings(&after));
+        if !changes.is_empty() {
+            write.log(project, Some(user), document.change(Verb::Updated, changes)).await?;
+        }
+        write.commit_unseen().await?;
+        Ok(after)
+    }
+}
+
+async fn share_of(
+    connection: impl SqliteExecutor<'_>,
+    project: ProjectId,
+    (kind, id): (Kind, i64),
+) -> Result<Option<Share>, MetadataError> {
+    let select = "SELECT * FROM shares WHERE kind = $1 AND document_id = $2 AND project_id = $3";
+    let row: Option<Row> = sqlx::query_as(select)
+        .bind(kind.name())
+        .bind(id)
+        .bind(project.0)
+        .fetch_optional(connection)
+        .await?;
+    row.map(Share::try_from).transpose()
+}
+
+async fn put(connection: &mut SqliteConnection, share: &Share) -> Result<(), MetadataError> {
+    sqlx::query(
+        "INSERT INTO shares
+         (kind, document_id, project_id, enabled, token, token_hash, settings, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         ON CONFLICT (kind, document_id) DO UPDATE SET
+             enabled = $4, token = $5, token_hash = $6, settings = $7, updated_at = $9",
+    )
+    .bind(share.kind.name())
+    .bind(share.document)
+    .bind(share.project.0)
+    .bind(share.is_enabled)
+    .bind(&share.token)
+    .bind(KeyHash::of(&share.token).to_hex())
+    .bind(rows::Fields(&share.settings).to_string())
+    .bind(share.created_at.0)
+    .bind(share.updated_at.0)
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    kind: String,
+    document_id: i64,
+    project_id: i64,
+    enabled: bool,
+    token: String,
+    settings: String,
+    created_at: i64,
+    updated_at: i64,
+}
+
+impl TryFrom<Row> for Share {
+    type Error = MetadataError;
+
+    fn try_from(row: Row) -> Result<Self, MetadataError> {
+        let unknown = || MetadataError::Corrupt { table: TABLE, problem: "kind".to_owned() };
+        Ok(Self {
+            kind: Kind::parse(&row.kind).ok_or_else(unknown)?,
+            document: row.document_id,
+            project: ProjectId(row.project_id),
+            is_enabled: row.enabled,
+            token: row.token,
+            settings: disk::from_json(TABLE, &row.settings)?,
+            created_at: UnixMicros(row.created_at),
+            updated_at: UnixMicros(row.updated_at),
+        })
+    }
+}
