@@ -102,15 +102,15 @@ pub(crate) fn start_with(rng: &mut StdRng, names: &[&'static str]) -> (TestServe
 pub(crate) struct Asked {
     /// The name of each step, and whether it is of Chrome and Edge alone.
     pub(crate) steps: Vec<(Option<&'static str>, bool)>,
-    order: &'static str,
+    pub(crate) order: &'static str,
     pub(crate) viz: &'static str,
     pub(crate) window_hours: i64,
     /// Between which steps people may not leave.
-    exclusion: Option<(usize, usize)>,
+    pub(crate) exclusion: Option<(usize, usize)>,
     /// By which attribution it is split.
     pub(crate) split: Option<&'static str>,
-    attribution_step: usize,
-    between: (usize, usize),
+    pub(crate) attribution_step: usize,
+    pub(crate) between: (usize, usize),
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
