@@ -44,6 +44,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// Whether a use at `now` is within an hour of the stored one.
+    pub fn is_use_noted(&self, now: UnixMicros) -> bool {
+        now.since(self.used_at) < USED_INTERVAL
+    }
+
     /// Whether the session was not used for too long at `now`.
     pub fn is_over(&self, now: UnixMicros) -> bool {
         now.since(self.used_at) >= SESSION_LIFE

@@ -14,7 +14,6 @@ use crate::metadata::sessions::LINKS_MAX;
 use crate::metadata::sessions::SESSION_LIFE;
 use crate::metadata::sessions::SESSIONS_MAX;
 use crate::metadata::sessions::Session;
-use crate::metadata::sessions::USED_INTERVAL;
 
 /// A row of `sessions`: id, user, key, client, times of begin and of last use.
 type Row = (i64, i64, Option<i64>, String, i64, i64);
@@ -128,7 +127,7 @@ impl Metadata {
     /// [`MetadataError::Database`]; it may be ignored.
     pub async fn record_session_use(&self, session: &Session) -> Result<(), MetadataError> {
         let now = self.now();
-        if now.since(session.used_at) < USED_INTERVAL {
+        if session.is_use_noted(now) {
             return Ok(());
         }
         let mut write = self.begin().await?;
