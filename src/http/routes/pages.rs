@@ -1,20 +1,20 @@
 //! The page: [`table`] lists every page with its right. This file finds who asks, checks the right, and sends what
 //! the function of the page returns within the frame, whose head leaves before anything is computed.
 
-mod cohorts;
-mod definitions;
-mod events;
-mod flags;
-mod health;
-mod home;
-mod live;
-mod onboarding;
-mod persons;
-mod settings;
+pub mod cohorts;
+pub mod definitions;
+pub mod events;
+pub mod flags;
+pub mod health;
+pub mod home;
+pub mod live;
+pub mod onboarding;
+pub mod persons;
+pub mod settings;
 mod sign_in;
-mod sql;
+pub mod sql;
 pub mod table;
-pub(in crate::http) mod visit;
+pub mod visit;
 
 use std::sync::Arc;
 
