@@ -207,6 +207,7 @@ pub mod ingest;
 pub mod insights;
 pub mod maintenance;
 pub mod query;
+pub mod web;
 
 pub mod app;
 

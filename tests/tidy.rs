@@ -30,6 +30,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("query", "clock config error event flags identity metadata storage telemetry"),
     ("evaluation", "clock error event flags identity metadata query tasks"),
     ("insights", "clock event evaluation flags identity ingest metadata query storage"),
+    ("web", "clock event flags insights"),
     (
         "maintenance",
         "clock config error event identity ingest insights metadata query storage tasks telemetry",
@@ -42,7 +43,7 @@ const LAYERS: &[(&str, &str)] = &[
     (
         "http",
         "app clock config error evaluation event flags geoip identity ingest insights metadata query tasks \
-         telemetry wire",
+         telemetry web wire",
     ),
     ("synth", "clock"),
     ("cli", "app clock config error event http metadata query storage synth tasks telemetry"),
@@ -63,6 +64,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("hyper_util", &["cli", "http"]),
     ("ipnetwork", &["config"]),
     ("maxminddb", &["geoip"]),
+    ("maud", &["http/routes/pages", "web"]),
     ("semver", &["event/predicate"]),
     ("sqlx", &["metadata"]),
     ("toml", &["config"]),

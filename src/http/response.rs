@@ -291,6 +291,16 @@ impl Problem {
         self.cause.as_deref()
     }
 
+    /// The status of the response.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The text for the client.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The same with `attr`: the field at fault, null, or absent.
     #[must_use]
     pub fn with_attr(mut self, attr: Attr) -> Self {
