@@ -1,0 +1,121 @@
+//! The numbers of a chart as a table: [`table`] is general, [`of_series`] makes it of what charts show.
+
+use maud::Markup;
+use maud::html;
+
+use crate::web::chart::figure;
+use crate::web::chart::series::Frame;
+use crate::web::chart::series::Series;
+
+/// Most rows of a table; downloads have all.
+pub const ROWS_MAX: usize = 400;
+
+/// Most columns beside the first.
+pub const COLUMNS_MAX: usize = 60;
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// The names of its columns; the first is that of the rows' names.
+    pub head: Vec<String>,
+    /// Its rows, of as many cells.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// What stands in it.
+    pub text: String,
+    /// The address of what is behind it.
+    pub link: Option<String>,
+    /// Whether it is a number, which is aligned at its end.
+    pub is_number: bool,
+}
+
+impl Cell {
+    /// A cell with a text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), link: None, is_number: false }
+    }
+
+    /// A cell with a number.
+    pub fn number(text: impl Into<String>, link: Option<String>) -> Self {
+        Self { text: text.into(), link, is_number: true }
+    }
+}
+
+/// A table in a region that can be scrolled, by keyboard too.
+pub fn table(table: &Table) -> Markup {
+    let more_rows = table.rows.len().saturating_sub(ROWS_MAX);
+    let more_columns = table.head.len().saturating_sub(COLUMNS_MAX + 1);
+    html! {
+        div class="scroll" role="region" aria-label=(table.caption) tabindex="0" {
+            table class="data" {
+                thead {
+                    tr { @for name in table.head.iter().take(COLUMNS_MAX + 1) { th scope="col" { bdi { (name) } } } }
+                }
+                tbody {
+                    @for row in table.rows.iter().take(ROWS_MAX) {
+                        tr { @for (cell, at) in row.iter().take(COLUMNS_MAX + 1).zip(0_usize..) { (shown(cell, at)) } }
+                    }
+                }
+            }
+        }
+        @if more_rows > 0 || more_columns > 0 {
+            p class="note" {
+                "Not shown: "
+                @if more_rows > 0 { (figure::text(more_rows as f64, Default::default())) " rows" }
+                @if more_rows > 0 && more_columns > 0 { " and " }
+                @if more_columns > 0 { (more_columns) " columns" }
+                ". The CSV file has all."
+            }
+        }
+    }
+}
+
+fn shown(cell: &Cell, at: usize) -> Markup {
+    let inner = html! {
+        @match &cell.link {
+            Some(link) => { a href=(link) { bdi { (cell.text) } } },
+            None => { bdi { (cell.text) } },
+        }
+    };
+    html! {
+        @if at == 0 { th scope="row" { (inner) } }
+        @else { td class=[cell.is_number.then_some("number")] { (inner) } }
+    }
+}
+
+/// A table that a click opens.
+pub fn details(own: &Table) -> Markup {
+    html! {
+        details class="numbers" {
+            summary { "Numbers as a table" }
+            (table(own))
+        }
+    }
+}
+
+/// The numbers of series: a row for each place, so that few series of many days are narrow.
+pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
+    let name = |own: &Series| match own.is_previous {
+        true => format!("{} (previous)", own.name),
+        false => own.name.clone(),
+    };
+    let row = |place: usize| {
+        let number = |own: &Series| {
+            let text =
+                own.at(place).map_or("–".to_owned(), |value| figure::text(value, frame.unit));
+            Cell::number(text, own.points.get(place).and_then(|point| point.link.clone()))
+        };
+        std::iter::once(Cell::text(frame.label(place))).chain(series.iter().map(number)).collect()
+    };
+    Table {
+        caption: frame.title.clone(),
+        head: std::iter::once(first.to_owned()).chain(series.iter().map(name)).collect(),
+        rows: (0..frame.labels.len()).map(row).collect(),
+    }
+}
