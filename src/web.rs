@@ -2,3 +2,4 @@
 //! `http::routes::pages` loads what a page shows, and sends it.
 
 pub mod chart;
+pub mod state;
