@@ -2,4 +2,5 @@
 //! `http::routes::pages` loads what a page shows, and sends it.
 
 pub mod chart;
+pub mod insight;
 pub mod state;
