@@ -5,7 +5,7 @@
 mod body;
 mod form;
 mod question;
-mod tiles;
+pub(super) mod tiles;
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -26,6 +26,7 @@ use crate::http::routes::activity;
 use crate::http::routes::feature_flags;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
+use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::metadata::error::MetadataError;
 
@@ -60,8 +61,19 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
 /// `POST`.
 pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
+    let document = add(app, &asker, Fields::read(request).await?, kind).await?;
+    let body = tiles::whole(app, &document, &asker.project).await?;
+    Ok(Response::json(StatusCode::CREATED, &body))
+}
+
+/// Creates a document with the fields that were sent.
+pub(super) async fn add(
+    app: &App,
+    asker: &Principal,
+    mut sent: Fields,
+    kind: Kind,
+) -> Result<Document, Problem> {
     let place = (asker.project.id, asker.user.id);
-    let mut sent = Fields::read(request).await?;
     let mut fields = form::read(&mut sent, kind, true)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;
     if kind == Kind::Insight {
@@ -69,9 +81,7 @@ pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     }
     let metadata = app.metadata.clone();
     let write = async move { metadata.create_document(place, kind, fields).await };
-    let document = store::write(app, "create-document", write).await?;
-    let body = tiles::whole(app, &document, &asker.project).await?;
-    Ok(Response::json(StatusCode::CREATED, &body))
+    store::write(app, "create-document", write).await
 }
 
 /// `GET :id/`, also for a deleted document.

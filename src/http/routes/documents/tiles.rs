@@ -17,7 +17,7 @@ use crate::metadata::documents::Kind;
 const UNPLACED_MAX: usize = 500;
 
 /// A document as sent to clients; a dashboard with its tiles.
-pub(super) async fn whole(
+pub(in crate::http::routes) async fn whole(
     app: &App,
     document: &Document,
     project: &Project,
