@@ -1,11 +1,14 @@
 //! The numbers of a chart as a table: [`table`] is general, [`of_series`] makes it of what charts show.
 
+use std::borrow::Cow;
+
 use maud::Markup;
 use maud::html;
 
 use crate::web::chart::figure;
 use crate::web::chart::series::Frame;
 use crate::web::chart::series::Series;
+use crate::web::chart::series::Unit;
 
 /// Most rows of a table; downloads have all.
 pub const ROWS_MAX: usize = 400;
@@ -33,17 +36,64 @@ pub struct Cell {
     pub link: Option<String>,
     /// Whether it is a number, which is aligned at its end.
     pub is_number: bool,
+    /// What stands in a file instead of the text.
+    pub raw: Option<String>,
 }
 
 impl Cell {
     /// A cell with a text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), link: None, is_number: false }
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A cell with a text that leads to a page.
+    pub fn linked(text: impl Into<String>, link: String) -> Self {
+        Self { text: text.into(), link: Some(link), ..Self::default() }
     }
 
     /// A cell with a number.
-    pub fn number(text: impl Into<String>, link: Option<String>) -> Self {
-        Self { text: text.into(), link, is_number: true }
+    pub fn number(value: f64, unit: Unit, link: Option<String>) -> Self {
+        let raw = value.is_finite().then(|| value.to_string());
+        Self { text: figure::text(value, unit), link, is_number: true, raw }
+    }
+
+    /// A cell where there is no number.
+    pub fn nothing() -> Self {
+        Self { is_number: true, raw: Some(String::new()), ..Self::default() }
+    }
+
+    /// A cell with a number if there is one.
+    pub fn number_if(value: Option<f64>, unit: Unit, link: Option<String>) -> Self {
+        value.map_or_else(Self::nothing, |value| Self::number(value, unit, link))
+    }
+}
+
+/// The table as CSV: all rows, numbers in full. Texts that programs for tables would compute begin with a quote.
+pub fn csv(table: &Table) -> String {
+    let mut csv = String::new();
+    let head = table.head.iter().map(|name| harmless(name)).collect();
+    let cells = |cell: &'_ Cell| match &cell.raw {
+        Some(raw) => raw.clone(),
+        None => harmless(&cell.text).into_owned(),
+    };
+    let rows =
+        table.rows.iter().map(|row| row.iter().map(|cell| Cow::Owned(cells(cell))).collect());
+    for row in std::iter::once(head).chain(rows) {
+        let row: Vec<Cow<'_, str>> = row;
+        let quoted = |cell: &Cow<'_, str>| match cell.contains(['"', ',', '\r', '\n']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell.to_string(),
+        };
+        csv.push_str(&row.iter().map(quoted).collect::<Vec<_>>().join(","));
+        csv.push_str("\r\n");
+    }
+    csv
+}
+
+fn harmless(text: &str) -> Cow<'_, str> {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => Cow::Owned(format!("'{text}")),
+        false => Cow::Borrowed(text),
     }
 }
 
@@ -67,7 +117,7 @@ pub fn table(table: &Table) -> Markup {
         @if more_rows > 0 || more_columns > 0 {
             p class="note" {
                 "Not shown: "
-                @if more_rows > 0 { (figure::text(more_rows as f64, Default::default())) " rows" }
+                @if more_rows > 0 { (figure::text(more_rows as f64, Unit::Count)) " rows" }
                 @if more_rows > 0 && more_columns > 0 { " and " }
                 @if more_columns > 0 { (more_columns) " columns" }
                 ". The CSV file has all."
@@ -107,9 +157,8 @@ pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
     };
     let row = |place: usize| {
         let number = |own: &Series| {
-            let text =
-                own.at(place).map_or("–".to_owned(), |value| figure::text(value, frame.unit));
-            Cell::number(text, own.points.get(place).and_then(|point| point.link.clone()))
+            let link = own.points.get(place).and_then(|point| point.link.clone());
+            Cell::number_if(own.at(place), frame.unit, link)
         };
         std::iter::once(Cell::text(frame.label(place))).chain(series.iter().map(number)).collect()
     };
@@ -117,5 +166,31 @@ pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
         caption: frame.title.clone(),
         head: std::iter::once(first.to_owned()).chain(series.iter().map(name)).collect(),
         rows: (0..frame.labels.len()).map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cell;
+    use super::Table;
+    use super::csv;
+    use crate::web::chart::series::Unit;
+
+    #[test]
+    fn files_have_numbers_in_full_and_no_formulas() {
+        let table = Table {
+            caption: String::new(),
+            head: vec!["a,b".to_owned(), "=1+1".to_owned()],
+            rows: vec![
+                vec![
+                    Cell::text("@SUM(\"x\")"),
+                    Cell::number(-1234.5, Unit::Count, Some("/x".to_owned())),
+                ],
+                vec![Cell::text("plain"), Cell::nothing()],
+            ],
+        };
+        let expected =
+            "\"a,b\",'=1+1\r\n\"'@SUM(\"\"x\"\")\",-1234.5\r\nplain,\r\n";
+        assert_eq!(csv(&table), expected);
     }
 }

@@ -15,9 +15,9 @@ use crate::web::insight::saved::Saved;
 /// The list of dashboards, and the form that makes one.
 pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
     let row = |own: &Saved| {
-        let link = Some(links::dashboard(project, own.id));
+        let link = links::dashboard(project, own.id);
         vec![
-            Cell { text: own.title(), link, is_number: false },
+            Cell::linked(own.title(), link),
             Cell::text(own.description.clone()),
             Cell::text(own.by.clone()),
             Cell::text(own.updated_at.clone()),

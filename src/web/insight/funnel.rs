@@ -97,17 +97,15 @@ fn table(steps: &[Step]) -> Table {
                 step.and_then(|step| step.parts.get(at)).map_or(0, |part| part.count)
             };
             let before = number.checked_sub(1).map_or(part.count, |own| count(steps.get(own)));
-            let percent = |of: u64| figure::text(share(part.count, of), Unit::Percent);
-            let median = part.median_seconds.map_or(String::new(), figure::duration);
+            let percent = |of: u64| Cell::number(share(part.count, of), Unit::Percent, None);
             let mut row = vec![Cell::text((number + 1).to_string()), Cell::text(step.name.clone())];
             if has_parts {
                 row.push(Cell::text(part.name.clone()));
             }
-            let came = figure::text(part.count as f64, Unit::Count);
-            row.push(Cell::number(came, part.link.clone()));
-            row.push(Cell::number(percent(count(steps.first())), None));
-            row.push(Cell::number(percent(before), None));
-            row.push(Cell::number(median, None));
+            row.push(Cell::number(part.count as f64, Unit::Count, part.link.clone()));
+            row.push(percent(count(steps.first())));
+            row.push(percent(before));
+            row.push(Cell::number_if(part.median_seconds, Unit::Seconds, None));
             rows.push(row);
         }
     }

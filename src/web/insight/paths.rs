@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use crate::web::chart::figure;
 use crate::web::chart::sankey::Link;
 use crate::web::chart::sankey::sankey;
 use crate::web::chart::series::Unit;
@@ -29,14 +28,12 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
         (place > 1).then(|| links::question(links.project, &question))
     };
     let row = |(link, millis): &(Link, f64)| {
-        let count = figure::text(link.count as f64, Unit::Count);
-        let mean = figure::duration((millis / MILLIS_PER_SECOND).round());
         vec![
             Cell::text(link.from.0.to_string()),
             Cell::text(link.from.1.clone()),
             Cell::text(link.to.1.clone()),
-            Cell::number(count, link.link.clone()),
-            Cell::number(mean, None),
+            Cell::number(link.count as f64, Unit::Count, link.link.clone()),
+            Cell::number((millis / MILLIS_PER_SECOND).round(), Unit::Seconds, None),
         ]
     };
     let head = ["Step", "From", "To", "Times", "Mean time"];

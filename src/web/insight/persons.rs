@@ -4,7 +4,6 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::figure;
 use crate::web::chart::series::Unit;
 use crate::web::chart::table::Cell;
 use crate::web::chart::table::Table;
@@ -97,13 +96,12 @@ fn rows(own: &Persons<'_>) -> Table {
         let more = ids.len().saturating_sub(IDS_SHOWN);
         let shown = if more > 0 { format!("{shown} and {more} more") } else { shown };
         let value = person.get("value_at_data_point").and_then(Value::as_f64);
-        let value = value.map_or(String::new(), |value| figure::text(value, Unit::Count));
         let created = text("created_at").unwrap_or_default();
         let created: String = created.chars().take(19).collect();
         vec![
-            Cell { text: name.to_owned(), link, is_number: false },
+            Cell { text: name.to_owned(), link, ..Cell::default() },
             Cell::text(shown),
-            Cell::number(value, None),
+            Cell::number_if(value, Unit::Count, None),
             Cell::text(created.replace('T', " ")),
         ]
     };

@@ -73,9 +73,8 @@ fn curve(rows: &[Row], intervals: &[String]) -> maud::Markup {
 fn table(rows: &[Row], intervals: &[String]) -> Table {
     let head = ["Began".to_owned()].into_iter().chain(intervals.iter().cloned()).collect();
     let cells = |row: &Row| {
-        let count = |own: &Option<u64>| {
-            Cell::number(own.map_or(String::new(), |count| count.to_string()), None)
-        };
+        let count =
+            |own: &Option<u64>| Cell::number_if(own.map(|count| count as f64), Unit::Count, None);
         std::iter::once(Cell::text(row.name.clone())).chain(row.counts.iter().map(count)).collect()
     };
     Table { caption: "Retention".to_owned(), head, rows: rows.iter().map(cells).collect() }

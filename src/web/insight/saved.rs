@@ -71,11 +71,7 @@ pub fn kinds(project: i64, current: Option<Kind>) -> Markup {
 pub fn list(project: i64, insights: &[Saved], next: Option<&str>) -> Markup {
     let row = |own: &Saved| {
         vec![
-            Cell {
-                text: own.title(),
-                link: Some(links::saved(project, &own.short_id)),
-                is_number: false,
-            },
+            Cell::linked(own.title(), links::saved(project, &own.short_id)),
             Cell::text(own.kind().map_or("Other", Kind::title)),
             Cell::text(own.by.clone()),
             Cell::text(own.updated_at.clone()),

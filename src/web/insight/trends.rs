@@ -243,16 +243,12 @@ fn of_figures(figures: &[Figure], title: &str) -> Table {
     let has_before = figures.iter().any(|own| own.before.is_some());
     let head = ["Series", "Total", "Before", "Change"].iter().map(|name| (*name).to_owned());
     let row = |own: &Figure| {
-        let mut row = vec![
-            Cell::text(own.name.clone()),
-            Cell::number(figure::text(own.value, own.unit), own.link.clone()),
-        ];
+        let mut row =
+            vec![Cell::text(own.name.clone()), Cell::number(own.value, own.unit, own.link.clone())];
         if has_before {
-            let before = own.before.map_or(String::new(), |value| figure::text(value, own.unit));
             let change = own.before.and_then(|before| figure::change(own.value, before));
-            row.push(Cell::number(before, None));
-            let change = change.map_or(String::new(), |own| figure::text(own, Unit::Percent));
-            row.push(Cell::number(change, None));
+            row.push(Cell::number_if(own.before, own.unit, None));
+            row.push(Cell::number_if(change, Unit::Percent, None));
         }
         row
     };

@@ -12,8 +12,6 @@ pub struct Suggestions {
     pub properties: Vec<String>,
     /// Types of groups, by their index.
     pub groups: Vec<(u8, String)>,
-    /// Cohorts.
-    pub cohorts: Vec<(i64, String)>,
 }
 
 /// A list of words to choose from: values and what they are called.
