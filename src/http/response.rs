@@ -279,6 +279,11 @@ impl Problem {
         }
     }
 
+    /// The text for the client.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The same with `attr`: the field at fault, null, or absent.
     #[must_use]
     pub fn with_attr(mut self, attr: Attr) -> Self {

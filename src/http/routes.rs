@@ -32,6 +32,7 @@ pub mod local_evaluation;
 pub mod ofrep;
 pub mod organizations;
 pub mod otel;
+pub mod pages;
 pub mod personal_api_keys;
 pub mod persons;
 pub mod projects;

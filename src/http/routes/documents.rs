@@ -7,6 +7,8 @@ mod form;
 mod question;
 pub(super) mod tiles;
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
@@ -72,7 +74,7 @@ pub(super) async fn add(
     asker: &Principal,
     mut sent: Fields,
     kind: Kind,
-) -> Result<Document, Problem> {
+) -> Result<Arc<Document>, Problem> {
     let place = (asker.project.id, asker.user.id);
     let mut fields = form::read(&mut sent, kind, true)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;

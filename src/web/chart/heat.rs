@@ -65,7 +65,7 @@ pub fn heat(rows: &[Row], intervals: &[String], title: &str, is_percent: bool) -
                     tr {
                         th scope="col" { "Began" }
                         th scope="col" class="number" { "Size" }
-                        @for name in intervals { th scope="col" class="number" { (name) } }
+                        @for name in intervals { th scope="col" class="part" { (name) } }
                     }
                 }
                 tbody {
@@ -73,7 +73,7 @@ pub fn heat(rows: &[Row], intervals: &[String], title: &str, is_percent: bool) -
                         th scope="row" { "All" }
                         td class="number" { (figure::text(all(rows), Unit::Count)) }
                         @for cell in 0..intervals.len() {
-                            td class="number" {
+                            td class="part" {
                                 @if let Some(mean) = mean(rows, cell) {
                                     (figure::text((mean * 10.0).round() / 10.0, Unit::Percent))
                                 }

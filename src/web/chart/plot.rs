@@ -19,6 +19,9 @@ const BOTTOM_PX: f64 = 26.0;
 /// Labels below a chart, at most; every second one is hidden on narrow screens.
 const LABELS_MAX: usize = 8;
 
+/// Places that are as wide as their labels, more or less.
+const WIDE_PLACES_MAX: usize = 12;
+
 /// More places have neither columns nor marks of their own: they would lie upon each other. The table has them.
 pub(super) const PLACES_MAX: usize = 400;
 
@@ -68,16 +71,17 @@ fn vertical(frame: &Frame, scale: &Scale, height: f64) -> Markup {
 fn horizontal(frame: &Frame, height: f64) -> Markup {
     let places = frame.labels.len();
     let each = places.div_ceil(LABELS_MAX).max(1);
-    let anchor = |place: usize| match place {
-        _ if places < 4 => "middle",
-        0 => "start",
-        place if place + 1 == places => "end",
+    let part = |place: usize| (place as f64 + 0.5) / places.max(1) as f64;
+    // Beside many places a label is wide: at the edge it begins or ends where its place does.
+    let anchor = |place: usize| match part(place) {
+        _ if places <= WIDE_PLACES_MAX => "middle",
+        part if part < 0.04 => "start",
+        part if part > 0.92 => "end",
         _ => "middle",
     };
-    // A label at the edge begins there, so that it is not cut.
     let x = |place: usize| match anchor(place) {
-        "start" => "0%".to_owned(),
-        "end" => "100%".to_owned(),
+        "start" => percent(place as f64, places as f64),
+        "end" => percent(place as f64 + 1.0, places as f64),
         _ => middle(place, places),
     };
     html! {
@@ -120,7 +124,7 @@ fn told(frame: &Frame, series: &[Series], place: usize) -> String {
     for own in series.iter().take(TOLD_MAX) {
         let number =
             own.at(place).map_or("–".to_owned(), |value| figure::text(value, frame.unit));
-        text.push_str(&format!("\n{}: {number}", own.name));
+        text.push_str(&format!("\n{}: {number}", own.title()));
     }
     if let Some(more) = series.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
         text.push_str(&format!("\nand {more} more"));
@@ -138,7 +142,7 @@ pub(super) fn legend(series: &[Series]) -> Markup {
                         svg class="swatch" width="12" height="12" aria-hidden="true" {
                             rect class={ "fill " (own.class()) } width="12" height="12" rx="3" {}
                         }
-                        bdi { (own.name) }
+                        bdi { (own.title()) }
                     }
                 }
             }

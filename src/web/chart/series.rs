@@ -1,5 +1,7 @@
 //! What charts show: [`Series`] of [`Point`]s, and the [`Frame`] around them.
 
+use std::borrow::Cow;
+
 /// Larger numbers have no place on an axis: sums of them are beyond all numbers.
 const NUMBER_MAX: f64 = 1e300;
 
@@ -30,7 +32,7 @@ impl Point {
 /// Numbers that belong together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What legends call it.
+    /// What it is called.
     pub name: String,
     /// The number of its colour.
     pub colour: usize,
@@ -45,6 +47,14 @@ impl Series {
     pub fn class(&self) -> String {
         let previous = if self.is_previous { " previous" } else { "" };
         format!("s{}{previous}", self.colour % COLOURS)
+    }
+
+    /// What legends and tables call it, the period included.
+    pub fn title(&self) -> Cow<'_, str> {
+        match self.is_previous {
+            true => Cow::Owned(format!("{} (previous)", self.name)),
+            false => Cow::Borrowed(&self.name),
+        }
     }
 
     /// The number at a place, if there is one.

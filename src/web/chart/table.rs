@@ -151,10 +151,6 @@ pub fn details(own: &Table) -> Markup {
 
 /// The numbers of series: a row for each place, so that few series of many days are narrow.
 pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
-    let name = |own: &Series| match own.is_previous {
-        true => format!("{} (previous)", own.name),
-        false => own.name.clone(),
-    };
     let row = |place: usize| {
         let number = |own: &Series| {
             let link = own.points.get(place).and_then(|point| point.link.clone());
@@ -164,7 +160,9 @@ pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
     };
     Table {
         caption: frame.title.clone(),
-        head: std::iter::once(first.to_owned()).chain(series.iter().map(name)).collect(),
+        head: std::iter::once(first.to_owned())
+            .chain(series.iter().map(|own| own.title().into_owned()))
+            .collect(),
         rows: (0..frame.labels.len()).map(row).collect(),
     }
 }
@@ -189,8 +187,7 @@ mod tests {
                 vec![Cell::text("plain"), Cell::nothing()],
             ],
         };
-        let expected =
-            "\"a,b\",'=1+1\r\n\"'@SUM(\"\"x\"\")\",-1234.5\r\nplain,\r\n";
+        let expected = "\"a,b\",'=1+1\r\n\"'@SUM(\"\"x\"\")\",-1234.5\r\nplain,\r\n";
         assert_eq!(csv(&table), expected);
     }
 }

@@ -67,8 +67,8 @@ pub fn kinds(project: i64, current: Option<Kind>) -> Markup {
     }
 }
 
-/// The list of saved insights; `next` is the address of more.
-pub fn list(project: i64, insights: &[Saved], next: Option<&str>) -> Markup {
+/// The list of saved insights.
+pub fn list(project: i64, insights: &[Saved]) -> Markup {
     let row = |own: &Saved| {
         vec![
             Cell::linked(own.title(), links::saved(project, &own.short_id)),
@@ -96,7 +96,6 @@ pub fn list(project: i64, insights: &[Saved], next: Option<&str>) -> Markup {
                 }
             }
         } @else { (table(&rows)) }
-        @if let Some(next) = next { nav class="pager" aria-label="Pages" { a href=(next) rel="next" { "Next" } } }
     }
 }
 

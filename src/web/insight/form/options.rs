@@ -23,12 +23,12 @@ use crate::web::state::insight::WINDOW_UNITS;
 
 /// Periods that forms offer to compare with.
 const COMPARED: [(&str, &str); 6] = [
-    ("", "no comparison"),
-    ("previous", "with the period before"),
-    ("-1d", "with a day before"),
-    ("-1w", "with a week before"),
-    ("-1m", "with a month before"),
-    ("-1y", "with a year before"),
+    ("", "nothing"),
+    ("previous", "previous period"),
+    ("-1d", "a day before"),
+    ("-1w", "a week before"),
+    ("-1m", "a month before"),
+    ("-1y", "a year before"),
 ];
 
 /// The fields.
@@ -43,7 +43,7 @@ pub(super) fn fields(question: &Question, known: &Suggestions) -> Markup {
         Options::Retention { .. } => retention(&question.options),
         Options::Paths { .. } => paths(&question.options),
         Options::Lifecycle { only } => html! {
-            div class="row" { (checks("Show", "only", &STATUSES, only)) }
+            div class="row" { (checks("Show only", "only", &STATUSES, only)) }
         },
         Options::Stickiness { .. } => stickiness(&question.options),
     }
@@ -96,7 +96,7 @@ fn list(name: &str, text: &str, values: &[String], hint: &str) -> Markup {
 fn compared(compare: Option<&str>) -> Markup {
     let chosen = compare.unwrap_or("");
     let other = COMPARED.iter().all(|(value, _)| *value != chosen).then_some((chosen, chosen));
-    html! { label { "Compare " (select("compare", chosen, COMPARED.into_iter().chain(other))) } }
+    html! { label { "Compare with " (select("compare", chosen, COMPARED.into_iter().chain(other))) } }
 }
 
 fn split(own: &Breakdown, known: &Suggestions) -> Markup {
