@@ -5,6 +5,8 @@
   tip.className = "tip";
   tip.setAttribute("role", "status");
   let shown = null;
+  // Browsers tell moves of a pointer that rests, too, when what is below it moves: these hide no tip of the keyboard.
+  let isPointed = false;
 
   const hide = () => {
     shown?.classList.remove("current");
@@ -37,8 +39,9 @@
 
   addEventListener("pointermove", (event) => {
     const column = event.target.closest?.(".column");
-    if (column) show(column);
-    else if (shown) hide();
+    if (!column) return isPointed && hide();
+    isPointed = true;
+    show(column);
   });
 
   addEventListener("keydown", (event) => {
@@ -48,9 +51,11 @@
     const at = columns.indexOf(shown);
     const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: columns.length - 1 }[event.key];
     if (event.key === "Escape") hide();
-    if (event.key === "Enter") shown?.querySelector("a")?.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    const link = shown?.querySelector("a");
+    if (event.key === "Enter" && link) location.assign(link.getAttribute("href"));
     if (next === undefined || !columns.length) return;
     event.preventDefault();
+    isPointed = false;
     show(columns[Math.min(Math.max(next, 0), columns.length - 1)]);
   });
 

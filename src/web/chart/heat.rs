@@ -50,6 +50,7 @@ fn class(percent: f64) -> String {
 /// The table. `intervals` are the names of the cells; numbers are percents, or counts.
 pub fn heat(rows: &[Row], intervals: &[String], title: &str, is_percent: bool) -> Markup {
     let shown = |row: &Row, cell: usize| match (is_percent, row.percent(cell)) {
+        (_, None) => String::new(),
         (true, Some(percent)) => figure::text((percent * 10.0).round() / 10.0, Unit::Percent),
         _ => row
             .counts

@@ -22,6 +22,9 @@ const LABELS_MAX: usize = 8;
 /// Places that are as wide as their labels, more or less.
 const WIDE_PLACES_MAX: usize = 12;
 
+/// From this part of the width on a label may be cut.
+const LAST_PART: f64 = 0.95;
+
 /// More places have neither columns nor marks of their own: they would lie upon each other. The table has them.
 pub(super) const PLACES_MAX: usize = 400;
 
@@ -71,24 +74,15 @@ fn vertical(frame: &Frame, scale: &Scale, height: f64) -> Markup {
 fn horizontal(frame: &Frame, height: f64) -> Markup {
     let places = frame.labels.len();
     let each = places.div_ceil(LABELS_MAX).max(1);
-    let part = |place: usize| (place as f64 + 0.5) / places.max(1) as f64;
-    // Beside many places a label is wide: at the edge it begins or ends where its place does.
-    let anchor = |place: usize| match part(place) {
-        _ if places <= WIDE_PLACES_MAX => "middle",
-        part if part < 0.04 => "start",
-        part if part > 0.92 => "end",
-        _ => "middle",
-    };
-    let x = |place: usize| match anchor(place) {
-        "start" => percent(place as f64, places as f64),
-        "end" => percent(place as f64 + 1.0, places as f64),
-        _ => middle(place, places),
-    };
+    // A label at the end ends where its place does, so that it is not cut.
+    let is_last =
+        |place: usize| places > WIDE_PLACES_MAX && (place as f64 + 0.5) / places as f64 > LAST_PART;
     html! {
         g class="chart-labels" aria-hidden="true" {
             @for (place, shown) in (0..places).step_by(each).zip(0_usize..) {
-                text class=[(shown % 2 == 1).then_some("wide")] x=(x(place)) y=(digits(height - 8.0))
-                    text-anchor=(anchor(place)) { (frame.label(place)) }
+                text class=[(shown % 2 == 1).then_some("wide")] y=(digits(height - 8.0))
+                    x=(if is_last(place) { percent(place as f64 + 1.0, places as f64) } else { middle(place, places) })
+                    text-anchor=(if is_last(place) { "end" } else { "middle" }) { (frame.label(place)) }
             }
         }
     }

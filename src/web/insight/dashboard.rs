@@ -8,9 +8,11 @@ use maud::html;
 use crate::web::chart::table::Cell;
 use crate::web::chart::table::Table;
 use crate::web::chart::table::table;
+use crate::web::insight::form::dates;
 use crate::web::insight::links;
 use crate::web::insight::saved::NAME_MAX_CHARS;
 use crate::web::insight::saved::Saved;
+use crate::web::state::range::Range;
 
 /// The list of dashboards, and the form that makes one.
 pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
@@ -39,6 +41,18 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
         form class="save" method="post" action=(links::dashboards(project)) {
             label { "Name " input name="name" required maxlength=(NAME_MAX_CHARS) placeholder="Weekly numbers"; }
             button { "Make dashboard" }
+        }
+    }
+}
+
+/// The range of dates of all tiles, instead of their own.
+pub fn range(project: i64, id: i64, range: &Range) -> Markup {
+    html! {
+        form class="question" method="get" action=(links::dashboard(project, id)) {
+            div class="row" {
+                (dates(range, "as saved"))
+                button { "Show" }
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::web::state::insight::INTERVALS;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::range::PRESETS;
+use crate::web::state::range::Range;
 use crate::web::state::series::LETTERS;
 use crate::web::state::series::MATHS;
 use crate::web::state::series::Series;
@@ -60,11 +61,17 @@ fn count(number: usize) -> String {
 }
 
 fn range(question: &Question) -> Markup {
-    let own = &question.range;
+    // Without a date a retention goes back as many intervals as it has.
+    let usual = if question.kind() == Kind::Retention { "" } else { "-7d" };
+    dates(&question.range, usual)
+}
+
+/// The fields of a range of dates; `usual` is where it begins without one.
+pub(super) fn dates(own: &Range, usual: &str) -> Markup {
     html! {
         label {
             "From "
-            input name="from" list="ranges" size="12" maxlength="40" placeholder="-7d" autocomplete="off"
+            input name="from" list="ranges" size="12" maxlength="40" placeholder=(usual) autocomplete="off"
                 value=[own.from.as_ref()];
         }
         label {

@@ -44,6 +44,9 @@ pub const STATUSES: [&str; 4] = ["new", "returning", "resurrecting", "dormant"];
 /// How many events an interval of stickiness needs: compared so.
 pub const CRITERIA: [&str; 3] = ["gte", "lte", "exact"];
 
+/// Intervals of a retention whose address has no number of them.
+const RETENTION_INTERVALS: u16 = 7;
+
 /// Most texts of a list.
 const LIST_MAX: usize = 26;
 
@@ -246,6 +249,17 @@ impl Question {
             Options::Paths { .. } => Kind::Paths,
             Options::Lifecycle { .. } => Kind::Lifecycle,
             Options::Stickiness { .. } => Kind::Stickiness,
+        }
+    }
+
+    /// What its range of dates is called.
+    pub fn range_text(&self) -> String {
+        match (&self.options, &self.range.from) {
+            (Options::Retention { intervals, .. }, None) => {
+                let interval = self.interval.unwrap_or("day");
+                format!("last {} {interval}s", intervals.unwrap_or(RETENTION_INTERVALS))
+            }
+            _ => self.range.text(),
         }
     }
 

@@ -32,6 +32,8 @@ use crate::web::insight::links;
 use crate::web::insight::links::Links;
 use crate::web::insight::result;
 use crate::web::insight::saved::Saved;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::range::Range;
 use crate::web::state::stored;
 
 /// `GET /project/:project/dashboard`.
@@ -62,6 +64,13 @@ pub(in crate::http::routes::pages) async fn one(
     asker: &Principal,
     (id, request): (&str, &Request),
 ) -> Result<Sent, Problem> {
+    let read = || {
+        let mut parameters = Parameters::parse(request.query_string())?;
+        let range = Range::parse(&mut parameters)?;
+        parameters.finish()?;
+        Ok(range)
+    };
+    let range = read().map_err(|error| wrong(&error))?;
     let missing = || Problem::not_found("There is no such dashboard.");
     let id: i64 = id.parse().map_err(|_| missing())?;
     let project = &asker.project;
@@ -77,15 +86,17 @@ pub(in crate::http::routes::pages) async fn one(
     }
     let now = html! {
         @if !own.description.is_empty() { p { (own.description) } }
+        (dashboard::range(project.id.0, id, &range))
         (dashboard::begin(&tiles))
     };
     let mut page = Page::new(own.title(), now);
     let server = base_url_of(app, request);
     for (number, tile) in tiles.into_iter().enumerate() {
         let (app, project, server) = (app.clone(), project.clone(), server.clone());
+        let range = range.clone();
         page.later.push(Box::pin(async move {
             let inner = match &tile {
-                Tile::Insight(own) => shown(&app, &project, own, server).await,
+                Tile::Insight(own) => shown(&app, (&project, &range), own, server).await,
                 Tile::Text(_) => html! {},
             };
             dashboard::tile(project.id.0, (&tile, number), &inner)
@@ -121,16 +132,24 @@ fn tiles_of(whole: &Value) -> Vec<Tile> {
     tiles.unwrap_or_default().iter().filter_map(tile).collect()
 }
 
-/// The chart of a tile.
-async fn shown(app: &App, project: &Project, own: &Saved, server: String) -> Markup {
-    let Some(question) = stored::question(&own.query).map(with_usual) else {
+/// The chart of a tile, of a range of dates if one is given.
+async fn shown(
+    app: &App,
+    (project, range): (&Project, &Range),
+    own: &Saved,
+    server: String,
+) -> Markup {
+    let Some(mut question) = stored::question(&own.query).map(with_usual) else {
         return html! { p class="note" { "This page cannot show the insight: it asks for something that has no field." } };
     };
+    if *range != Range::default() {
+        question.range = range.clone();
+    }
     match computed(app, project, &question, server).await {
         Ok((results, _)) => {
             let shown = result::shown(&results, &Links::new(project.id.0, &question));
             html! {
-                p class="note" { (question.range.text()) }
+                p class="note" { (question.range_text()) }
                 @if shown.is_empty { p class="note" { "Nothing happened in this time." } } @else { (shown.chart) }
             }
         }
