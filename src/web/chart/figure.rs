@@ -120,13 +120,13 @@ pub struct Figure {
 pub fn large(figure: &Figure) -> Markup {
     let shown = text(figure.value, figure.unit);
     html! {
-        div class="figure" {
-            p class="figure-value" {
+        div class="large" {
+            p class="large-value" {
                 @if let Some(link) = &figure.link { a href=(link) { (shown) } } @else { (shown) }
             }
-            p class="figure-name" { (figure.name) }
+            p class="large-name" { (figure.name) }
             @if let Some(before) = figure.before {
-                p class="figure-change" {
+                p class="large-change" {
                     @match change(figure.value, before) {
                         Some(change) if change > 0.0 => { span class="up" { "▲ " (text(change, Unit::Percent)) } },
                         Some(change) if change < 0.0 => { span class="down" { "▼ " (text(-change, Unit::Percent)) } },

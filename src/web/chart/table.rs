@@ -115,7 +115,7 @@ pub fn table(table: &Table) -> Markup {
             }
         }
         @if more_rows > 0 || more_columns > 0 {
-            p class="note" {
+            p class="quiet" {
                 "Not shown: "
                 @if more_rows > 0 { (figure::text(more_rows as f64, Unit::Count)) " rows" }
                 @if more_rows > 0 && more_columns > 0 { " and " }

@@ -98,7 +98,7 @@ pub fn tile(project: i64, (tile, number): (&Tile, usize), inner: &Markup) -> Mar
                 Tile::Text(text) => { p class="tile-text" { (text) } },
                 Tile::Insight(own) => {
                     h2 { a href=(links::saved(project, &own.short_id)) { bdi { (own.title()) } } }
-                    @if !own.description.is_empty() { p class="note" { (own.description) } }
+                    @if !own.description.is_empty() { p class="quiet" { (own.description) } }
                     (inner)
                 },
             }

@@ -49,7 +49,7 @@ pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {
             }
             datalist id="properties" { @for name in &known.properties { option value=(name) {} } }
             div class="row" {
-                button class="primary" { "Show" }
+                button class="main" { "Show" }
                 a class="quiet" href=(links::kind(project, kind)) { "Start over" }
             }
         }

@@ -128,7 +128,7 @@ fn times(results: &Value) -> Shown {
     let average = results.get("average_conversion_time").and_then(Value::as_f64);
     let series = [persons];
     let chart = html! {
-        @if let Some(average) = average { p class="note" { "On average after " (figure::duration(average)) "." } }
+        @if let Some(average) = average { p class="quiet" { "On average after " (figure::duration(average)) "." } }
         (bars(&series, &frame, true))
     };
     let table = table::of_series(&series, &frame, "From");

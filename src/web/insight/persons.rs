@@ -42,7 +42,7 @@ pub fn list(own: &Persons<'_>) -> Markup {
     html! {
         p class="back" {
             a href=(links::question(project, own.question)) { "← " (own.question.kind().title()) }
-            " " span class="note" { (own.question.range_text()) }
+            " " span class="quiet" { (own.question.range_text()) }
         }
         @if own.people.is_empty() {
             div class="empty" {

@@ -57,7 +57,7 @@ impl Saved {
 /// The kinds of insights as links.
 pub fn kinds(project: i64, current: Option<Kind>) -> Markup {
     html! {
-        nav class="kinds" aria-label="Kinds of insights" {
+        nav class="tabs" aria-label="Kinds of insights" {
             @for kind in Kind::ALL {
                 @let is_current = (Some(kind) == current).then_some("page");
                 a href=(links::kind(project, kind)) aria-current=[is_current] { (kind.title()) }
@@ -115,7 +115,7 @@ pub fn form(project: i64, question: &Question, dashboards: &[Saved]) -> Markup {
                     }
                 }
             }
-            button { "Save" }
+            button class="main" { "Save" }
         }
     }
 }

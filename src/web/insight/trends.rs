@@ -74,7 +74,7 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
 
 fn left_out(series: usize) -> Markup {
     let more = series.saturating_sub(SERIES_MAX);
-    html! { @if more > 0 { p class="note" { (more) " more series are in the table only." } } }
+    html! { @if more > 0 { p class="quiet" { (more) " more series are in the table only." } } }
 }
 
 fn frame(answers: &[Value], links: &Links<'_>, days: &[String]) -> Frame {

@@ -140,7 +140,7 @@ async fn shown(
     server: String,
 ) -> Markup {
     let Some(mut question) = stored::question(&own.query).map(with_usual) else {
-        return html! { p class="note" { "This page cannot show the insight: it asks for something that has no field." } };
+        return html! { p class="quiet" { "This page cannot show the insight: it asks for something that has no field." } };
     };
     if *range != Range::default() {
         question.range = range.clone();
@@ -149,8 +149,8 @@ async fn shown(
         Ok((results, _)) => {
             let shown = result::shown(&results, &Links::new(project.id.0, &question));
             html! {
-                p class="note" { (question.range_text()) }
-                @if shown.is_empty { p class="note" { "Nothing happened in this time." } } @else { (shown.chart) }
+                p class="quiet" { (question.range_text()) }
+                @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }
             }
         }
         Err(problem) => failed(&problem),
