@@ -116,7 +116,7 @@ struct Of {
 
 fn of(answer: &Value, links: &Links<'_>) -> Of {
     let text = |name: &str| answer.get(name).and_then(Value::as_str);
-    let order = answer.get("order").and_then(Value::as_u64).unwrap_or(0);
+    let order = order(answer).unwrap_or(0);
     let value = values(answer.get("breakdown_value"));
     let is_previous = text("compare_label") == Some("previous");
     let status = text("status");
@@ -148,6 +148,12 @@ fn of(answer: &Value, links: &Links<'_>) -> Of {
     Of { name, colour: colour.unwrap_or(0), is_previous, point, has_persons: !has_formula }
 }
 
+/// The number of the series of an answer: its own, or that of its event.
+fn order(answer: &Value) -> Option<u64> {
+    let own = answer.get("order").or_else(|| answer.get("action")?.get("order"));
+    own.and_then(Value::as_u64)
+}
+
 fn named(value: &[String]) -> String {
     value.iter().map(|own| value_name(own)).collect::<Vec<_>>().join(" · ")
 }
@@ -155,7 +161,7 @@ fn named(value: &[String]) -> String {
 /// Gives each series a colour, and the one of the other period the same.
 fn coloured(answers: &[Value], answer: &Value, of: &mut Of) {
     let is_like = |other: &&Value| {
-        other.get("order") == answer.get("order")
+        order(other) == order(answer)
             && other.get("breakdown_value") == answer.get("breakdown_value")
             && other.get("label") == answer.get("label")
     };
@@ -201,7 +207,7 @@ fn totals(answers: &[Value], links: &Links<'_>, form: &str) -> Shown {
     let before = |answer: &Value| {
         let is_it = |other: &&Value| {
             other.get("compare_label").and_then(Value::as_str) == Some("previous")
-                && other.get("order") == answer.get("order")
+                && order(other) == order(answer)
                 && other.get("breakdown_value") == answer.get("breakdown_value")
         };
         answers.iter().find(is_it).and_then(number)

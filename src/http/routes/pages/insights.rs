@@ -11,8 +11,10 @@ use std::pin::Pin;
 use chrono_tz::Tz;
 use hyper::StatusCode;
 use hyper::header::CONTENT_DISPOSITION;
+use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
 use hyper::header::LOCATION;
+use hyper::header::VARY;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
@@ -55,6 +57,9 @@ const PERSONS: usize = 100;
 
 /// The element that holds an answer.
 const RESULT: &str = "result";
+
+/// The header by which a script asks for a part of a page alone.
+const PART: HeaderName = HeaderName::from_static("weir-part");
 
 /// What is sent when a page is asked for.
 pub(super) enum Sent {
@@ -124,6 +129,9 @@ pub(super) async fn ask(
     let query = request.query_string();
     let Asked { question, file } = match Asked::read(kind, query) {
         Ok(asked) => asked,
+        Err(error) if is_part(request) => {
+            return Ok(part(StatusCode::BAD_REQUEST, &refusal(&error)));
+        }
         Err(error) => return Ok(Sent::Page(refused(app, asker, kind, &error).await?)),
     };
     if let Some(file) = file {
@@ -135,6 +143,10 @@ pub(super) async fn ask(
         let address = format!("{}?{short}", links::kind(asker.project.id.0, kind));
         return Ok(Sent::Other(see_other(&address)?));
     }
+    let server = base_url_of(app, request);
+    if is_part(request) {
+        return Ok(part(StatusCode::OK, &answered(app, asker, question, server, true).await));
+    }
     let known = suggestions(app, &asker.project).await?;
     let project = asker.project.id.0;
     let now = html! {
@@ -142,8 +154,24 @@ pub(super) async fn ask(
         (form(project, &question, &known))
     };
     let mut page = Page::new(kind.title(), now);
-    page.later.push(answered(app, asker, question, base_url_of(app, request), true));
+    page.later.push(answered(app, asker, question, server, true));
     Ok(Sent::Page(page))
+}
+
+fn is_part(request: &Request) -> bool {
+    request.header(PART.as_str()) == Some(RESULT)
+}
+
+/// The answer without the page around it.
+fn part(status: StatusCode, section: &Markup) -> Sent {
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    let response = Response::bytes(status, html, section.0.clone());
+    Sent::Other(response.with_header(VARY, HeaderValue::from_static("weir-part")))
+}
+
+/// What stands in the place of the answer to a refused address.
+fn refusal(error: &Wrong) -> Markup {
+    section(&failed(&wrong(error)))
 }
 
 fn base_url_of(app: &App, request: &Request) -> String {
@@ -164,7 +192,7 @@ async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Res
     let now = html! {
         (shown::kinds(project, Some(kind)))
         (form(project, &Question::new(kind), &known))
-        section id=(RESULT) { (failed(&wrong(error))) }
+        (refusal(error))
     };
     Ok(Page { status: StatusCode::BAD_REQUEST, ..Page::new(kind.title(), now) })
 }

@@ -96,7 +96,7 @@ pub(in crate::http::routes::pages) async fn save(
         let question = form.take("question")?.unwrap_or_default();
         let question = Question::parse(kind.unwrap_or(Kind::Trends), &question)?;
         let (name, board) = (form.take("name")?.unwrap_or_default(), form.number("dashboard")?);
-        Ok((question, name, board))
+        Ok((with_usual(question), name, board))
     };
     let (question, name, board) = read().map_err(|error| wrong(&error))?;
     let board: Option<i64> = board;
