@@ -5,6 +5,7 @@ pub mod flush;
 pub mod inspect;
 pub mod keys;
 pub mod load;
+mod login;
 pub mod query;
 pub mod serve;
 mod server;
@@ -52,6 +53,8 @@ enum Command {
     Inspect(inspect::InspectArgs),
     /// Create, list and revoke personal API keys
     Keys(keys::KeysArgs),
+    /// Print a link that signs in to the page, once
+    Login(login::LoginArgs),
 }
 
 /// Runs the command in `arguments` (program name first). Sets the umask of the process, so that all files it
@@ -90,6 +93,7 @@ pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::R
         Command::Load(args) => small_runtime()?.block_on(load::run(args, clock)),
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),
+        Command::Login(args) => login::run(args, clock),
     }
 }
 

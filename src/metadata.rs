@@ -69,6 +69,7 @@ pub mod record_times;
 pub mod roles;
 pub mod schedules;
 pub mod secrets;
+pub mod sessions;
 pub mod snapshot;
 mod tags;
 #[cfg(test)]

@@ -27,6 +27,7 @@ use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::app::lock::ServerAddress;
 use crate::cli::descriptors;
+use crate::cli::login;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::http;
@@ -212,8 +213,17 @@ async fn serve(
     lock.announce(&address)?;
     // Keys are generated last and printed at once, so that a failed start leaves no key that was not shown.
     let started = app.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
+    let link = match &started.personal_key {
+        Some(_) => {
+            let seed = Seed::new(&mut rand::rng());
+            Some(app.metadata.create_sign_in_link(started.user.id, &seed).await?)
+        }
+        None => None,
+    };
+    let page = app.config.http.public_url.as_deref().unwrap_or(&url).trim_end_matches('/').to_owned();
+    let link = link.map(|link| login::address(&page, &link));
     // The parent process may have closed the pipe after the first line.
-    if let Err(error) = greet(&url, &started, &data_dir) {
+    if let Err(error) = greet((&url, link.as_deref()), &started, &data_dir) {
         tracing::warn!(%error, "cannot write to standard output");
     }
     refresh_metadata(&back, app.metadata.clone());
@@ -264,7 +274,11 @@ fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
 
 /// Prints the URL and the API keys for the operator: at the first start both keys and commands to try, later
 /// only the project key, which is no secret.
-fn greet(url: &str, started: &Started, data_dir: &Path) -> std::io::Result<()> {
+fn greet(
+    (url, link): (&str, Option<&str>),
+    started: &Started,
+    data_dir: &Path,
+) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     let (project, token) = (started.project.id, &started.project.token);
     writeln!(out, "weir listens on {url}\n")?;
@@ -272,6 +286,9 @@ fn greet(url: &str, started: &Started, data_dir: &Path) -> std::io::Result<()> {
     match &started.personal_key {
         Some(key) => {
             writeln!(out, "personal API key (shown only this time): {key}")?;
+            if let Some(link) = link {
+                writeln!(out, "page (works once, within 15 minutes):   {link}")?;
+            }
             writeln!(out, "\ntry:\n  curl {url}/capture/ -H 'Content-Type: application/json' \\")?;
             writeln!(
                 out,
@@ -286,7 +303,8 @@ fn greet(url: &str, started: &Started, data_dir: &Path) -> std::io::Result<()> {
             let directory = data_dir.display();
             writeln!(
                 out,
-                "a new personal API key:                 weir keys create LABEL --data-dir {directory}\n"
+                "a new personal API key:                 weir keys create LABEL --data-dir {directory}\n\
+                 a link to sign in to the page:          weir login --data-dir {directory}\n"
             )?;
         }
     }

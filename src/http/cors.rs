@@ -3,8 +3,8 @@
 //! failure.
 //!
 //! Origin, method and headers are mirrored, with credentials, as PostHog does (`axum` with
-//! `tower_http::cors::AllowOrigin::mirror_request`). This is safe, because no response depends on
-//! cookies.
+//! `tower_http::cors::AllowOrigin::mirror_request`). This is safe, because no such response depends on
+//! cookies: those of the page do, and no other origin may read them.
 
 use hyper::HeaderMap;
 use hyper::StatusCode;
@@ -16,6 +16,7 @@ use hyper::header::ACCESS_CONTROL_EXPOSE_HEADERS;
 use hyper::header::ACCESS_CONTROL_MAX_AGE;
 use hyper::header::ACCESS_CONTROL_REQUEST_HEADERS;
 use hyper::header::ACCESS_CONTROL_REQUEST_METHOD;
+use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
 use hyper::header::VARY;
 
@@ -30,6 +31,10 @@ const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("86400");
 const READABLE: HeaderValue = HeaderValue::from_static("etag, retry-after, x-request-id");
 
 const YES: HeaderValue = HeaderValue::from_static("true");
+
+/// The header, and its value, by which a response is for pages of this server only.
+pub const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+pub const OWN_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 
 /// `Vary`: other origins get another `Access-Control-Allow-Origin`.
 const ORIGIN: HeaderValue = HeaderValue::from_static("origin");
@@ -54,8 +59,12 @@ pub fn options(request: &HeaderMap) -> Response {
     response
 }
 
-/// Lets `origin` (the request's header, if it had one) read a response with these headers.
+/// Lets `origin` (the request's header, if it had one) read a response with these headers. A response for
+/// pages of this server only, which depends on a cookie, says so by `Cross-Origin-Resource-Policy`.
 pub fn allow(origin: Option<HeaderValue>, answer: &mut HeaderMap) {
+    if answer.get(RESOURCE_POLICY).is_some_and(|policy| policy == OWN_ORIGIN) {
+        return;
+    }
     if !answer.contains_key(VARY) {
         answer.insert(VARY, ORIGIN);
     } else if !answer.get_all(VARY).iter().any(names_origin) {

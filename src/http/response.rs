@@ -279,6 +279,11 @@ impl Problem {
         }
     }
 
+    /// The status of the response.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The text for the client.
     pub fn detail(&self) -> &str {
         &self.detail

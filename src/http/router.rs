@@ -35,6 +35,8 @@ use crate::http::routes::lists;
 use crate::http::routes::local_evaluation;
 use crate::http::routes::ofrep;
 use crate::http::routes::otel;
+use crate::http::routes::pages;
+use crate::http::routes::pages::visit::Desk;
 use crate::http::routes::remote_config;
 use crate::http::routes::static_files;
 use crate::http::table;
@@ -42,6 +44,7 @@ use crate::http::table::Endpoint;
 use crate::http::table::Found;
 use crate::http::table::Managed;
 use crate::http::table::Run;
+use crate::http::throttle::SignIns;
 use crate::http::throttle::Throttle;
 use crate::metadata::accounts::PersonalKey;
 use crate::tasks::Shutdown;
@@ -51,8 +54,10 @@ use crate::tasks::Shutdown;
 pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
-    throttle: Throttle,
+    throttle: Arc<Throttle>,
     subscribers: flag_events::Subscribers,
+    /// State of the pages.
+    desk: Arc<Desk>,
     /// Cancelled when the server stops; ends the streams that have no other end.
     ending: Shutdown,
     /// Secret in the lock file. It proves that a command may read the data directory.
@@ -68,6 +73,8 @@ pub enum Route {
     Internal(Internal),
     /// One of [`table::TABLE`].
     Managed(Managed),
+    /// A page, or what belongs to pages.
+    Page(pages::Route),
     /// The path exists, with the methods of this `Allow` header.
     WrongMethod(String),
     /// No endpoint has this path.
@@ -87,6 +94,9 @@ fn find(method: &Method, path: &str) -> Route {
             _ => Route::WrongMethod(table::allow(vec!["POST"])),
         };
     }
+    if let Some(page) = pages::find(method, path) {
+        return Route::Page(page);
+    }
     match table::find(method.as_str(), path) {
         Found::Endpoint(managed) => Route::Managed(managed),
         Found::WrongMethod(allow) => Route::WrongMethod(allow),
@@ -101,6 +111,7 @@ impl Route {
             Self::Public(public) => public.label(),
             Self::Internal(internal) => internal.label(),
             Self::Managed(managed) => managed.endpoint.path,
+            Self::Page(page) => page.label(),
             Self::WrongMethod(_) => "wrong_method",
             Self::Unknown => "none",
         }
@@ -126,10 +137,16 @@ fn later<'a>(answer: impl Future<Output = Result<Response, Problem>> + Send + 'a
 impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
-        let throttle = Throttle::new(&app.config.http, &app.clock);
+        let throttle = Arc::new(Throttle::new(&app.config.http, &app.clock));
         let subscribers = flag_events::Subscribers::new(app.config.http.connections_max);
+        let desk = Desk {
+            throttle: Arc::clone(&throttle),
+            sign_ins: SignIns::new(&app.clock),
+            streams: subscribers.clone(),
+            ending: ending.clone(),
+        };
         let definitions = local_evaluation::Cache::default();
-        Self { app, definitions, throttle, subscribers, ending, secret }
+        Self { app, definitions, throttle, subscribers, desk: Arc::new(desk), ending, secret }
     }
 
     /// Answers at once if the endpoint waits for nothing; else returns its future.
@@ -140,6 +157,9 @@ impl Router {
                 later(internal::internal(&self.app, &self.secret, what, request))
             }
             Route::Managed(managed) => later(self.manage(managed, request)),
+            Route::Page(page) => later(async move {
+                Ok(pages::answer(&self.app, &self.desk, page, request).await)
+            }),
             Route::WrongMethod(allow) => {
                 now(Err(Problem::method_not_allowed(&request.method, &allow)))
             }
@@ -150,6 +170,9 @@ impl Router {
     fn answer_public(&self, route: Public, request: Request) -> Answering<'_> {
         let app = &self.app;
         match route {
+            Public::Root if landing::is_for_a_browser(&request) => {
+                later(async move { Ok(pages::entrance(app, &request).await) })
+            }
             Public::Root => now(Ok(landing::landing(app, &request))),
             Public::Liveness => now(Ok(health::liveness())),
             Public::Readiness => now(Ok(health::readiness(app.pipeline.readiness()))),

@@ -5,6 +5,7 @@
 //! for clients below the limit. Requests about persons and events may have additional limits. Requests
 //! of SDKs are not limited.
 
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -36,6 +37,45 @@ pub struct Throttle {
     /// When unused keys were last removed.
     forgotten_at: Mutex<Duration>,
 }
+
+/// Failed sign-ins of one client address per minute.
+const SIGN_INS_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(10) {
+    Some(ten) => ten,
+    None => NonZeroU32::MIN,
+};
+
+/// The limit on failed sign-ins of an address.
+#[derive(Debug)]
+pub struct SignIns {
+    clock: Clock,
+    limit: RateLimiter<IpAddr, DashMapStateStore<IpAddr>, Time, NoOpMiddleware<Duration>>,
+}
+
+impl SignIns {
+    /// No failed sign-in yet.
+    pub fn new(clock: &Clock) -> Self {
+        let quota = Quota::per_minute(SIGN_INS_PER_MINUTE);
+        let limit = RateLimiter::dashmap_with_clock(quota, Time(clock.clone()));
+        Self { clock: clock.clone(), limit }
+    }
+
+    /// Counts an attempt from `address`.
+    ///
+    /// # Errors
+    ///
+    /// 429 if there were too many.
+    pub fn check(&self, address: IpAddr) -> Result<(), Problem> {
+        // Addresses with their full limit are removed: the table is as large as the attempts of a minute.
+        if self.limit.len() > ADDRESSES_MAX {
+            self.limit.retain_recent();
+        }
+        let checked = self.limit.check_key(&address);
+        checked.map_err(|early| Problem::throttled(early.wait_time_from(self.clock.monotonic())))
+    }
+}
+
+/// Addresses from which the table of sign-ins is cleared of those that have their full limit.
+const ADDRESSES_MAX: usize = 1000;
 
 #[derive(Clone, Debug)]
 struct Time(Clock);

@@ -66,6 +66,16 @@ impl Seed {
         format!("{SECRET_PREFIX}{}", self.letters("secret key"))
     }
 
+    /// The secret part of a sign-in link: 43 of `0-9A-Za-z`.
+    pub(super) fn sign_in_link(&self) -> String {
+        self.letters("sign-in link")
+    }
+
+    /// The value of the cookie of a session: 43 of `0-9A-Za-z`.
+    pub(super) fn session(&self) -> String {
+        self.letters("session")
+    }
+
     /// A distinct id for a user: 43 of `0-9A-Za-z`.
     pub(super) fn distinct_id(&self) -> String {
         self.letters("distinct id")

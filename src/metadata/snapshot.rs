@@ -244,7 +244,8 @@ impl Snapshot {
         self.keys.get(&hash)
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<PersonalKey>> {
+    /// All valid keys.
+    pub fn keys(&self) -> impl Iterator<Item = &Arc<PersonalKey>> {
         self.keys.values()
     }
 

@@ -33,6 +33,7 @@ mod opening;
 mod record_times;
 mod rights;
 mod schedules;
+mod sessions;
 mod warnings;
 mod writers;
 

@@ -66,7 +66,7 @@ struct Open {
 
 /// One open stream; decrements the count when dropped.
 #[derive(Debug)]
-struct Place {
+pub(super) struct Place {
     open: Arc<Mutex<Open>>,
     address: IpAddr,
 }
@@ -80,17 +80,17 @@ impl Subscribers {
     }
 
     /// Counts a stream of a client, or refuses it.
-    fn place(&self, client: IpAddr) -> Result<Place, Problem> {
+    pub(super) fn place(&self, client: IpAddr) -> Result<Place, Problem> {
         let address = network(client);
         let mut open = self.open.lock();
         if open.all >= self.all_max {
-            let detail = "Too many clients wait for changes of flags.";
+            let detail = "Too many clients hold a stream open.";
             let problem = Problem::new(Kind::Overloaded, "too_many_streams", detail);
             return Err(problem.retry_after(RETRY_AFTER_SECONDS));
         }
         let own = open.by_address.entry(address).or_default();
         if *own >= self.address_max {
-            let detail = "Too many clients of this address wait for changes of flags.";
+            let detail = "Too many clients of this address hold a stream open.";
             return Err(Problem::too_many_requests("too_many_streams", detail)
                 .retry_after(RETRY_AFTER_SECONDS));
         }
@@ -114,7 +114,7 @@ impl Drop for Place {
 }
 
 /// The address for which streams are counted.
-fn network(client: IpAddr) -> IpAddr {
+pub(super) fn network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(address) => {

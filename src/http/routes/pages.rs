@@ -1,3 +1,326 @@
-//! The page.
+//! The page: [`table`] lists every page with its right. This file finds who asks, checks the right, and sends what
+//! the function of the page returns within the frame, whose head leaves before anything is computed.
 
-pub mod insights;
+mod cohorts;
+mod definitions;
+mod events;
+mod flags;
+mod health;
+mod home;
+mod insights;
+mod live;
+mod onboarding;
+mod persons;
+mod settings;
+mod sign_in;
+mod sql;
+pub mod table;
+pub(in crate::http) mod visit;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream;
+use futures::stream::FuturesUnordered;
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::header;
+use hyper::header::HeaderMap;
+use hyper::header::HeaderName;
+use hyper::header::HeaderValue;
+use maud::html;
+
+use crate::app::App;
+use crate::http::auth;
+use crate::http::auth::Principal;
+use crate::http::cors::OWN_ORIGIN;
+use crate::http::cors::RESOURCE_POLICY;
+use crate::http::gzip::compressed;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::response::StreamError;
+use crate::http::routes::pages::sign_in::Identity;
+use crate::http::routes::pages::table::Found;
+use crate::http::routes::pages::table::Located;
+use crate::http::routes::pages::visit::Desk;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::cookie;
+use crate::http::routes::pages::visit::see_other;
+use crate::metadata::snapshot::Snapshot;
+use crate::web::assets;
+use crate::web::frame::Frame;
+use crate::web::frame::Place;
+use crate::web::frame::Theme;
+use crate::web::frame::door;
+use crate::web::parts;
+
+/// The cookie with the theme.
+const THEME: &str = "weir_theme";
+
+/// Life of the theme, and of files whose names change with their content, in seconds: a year.
+const YEAR_SECONDS: u64 = 365 * 24 * 60 * 60;
+
+/// Most projects to switch to.
+const PROJECTS_MAX: usize = 100;
+
+/// No inline script or style, and nothing from elsewhere: names of events come from anybody.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+);
+
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// A page, or what belongs to all of them.
+#[derive(Debug)]
+pub enum Route {
+    /// A page of a project.
+    Page(Located),
+    /// A style sheet or script.
+    Asset,
+    /// `/login`.
+    SignIn,
+    /// `/logout`.
+    SignOut,
+    /// `/theme`.
+    Theme,
+    /// The path has a page for other methods, which are named here.
+    WrongMethod(String),
+}
+
+impl Route {
+    /// Name in metrics and logs.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Page(located) => located.line.path,
+            Self::Asset => "/assets/",
+            Self::SignIn => "/login",
+            Self::SignOut => "/logout",
+            Self::Theme => "/theme",
+            Self::WrongMethod(_) => "wrong_method",
+        }
+    }
+}
+
+/// Finds the page of a path.
+pub fn find(method: &Method, path: &str) -> Option<Route> {
+    let wrong = |allowed: &str| Some(Route::WrongMethod(format!("{allowed}, OPTIONS")));
+    let (is_get, is_post) = (method == Method::GET, method == Method::POST);
+    match path.strip_suffix('/').unwrap_or(path) {
+        "/login" if is_get || is_post => Some(Route::SignIn),
+        "/login" => wrong("GET, POST, HEAD"),
+        "/logout" if is_post => Some(Route::SignOut),
+        "/theme" if is_post => Some(Route::Theme),
+        "/logout" | "/theme" => wrong("POST"),
+        _ if path.starts_with(assets::PREFIX) && is_get => Some(Route::Asset),
+        _ if path.starts_with(assets::PREFIX) => wrong("GET, HEAD"),
+        path => match table::find(method.as_str(), path) {
+            Found::Page(located) => Some(Route::Page(located)),
+            Found::WrongMethod(allowed) => Some(Route::WrongMethod(allowed)),
+            Found::Nothing => None,
+        },
+    }
+}
+
+/// Answers a request for a page.
+pub async fn answer(app: &App, desk: &Arc<Desk>, route: Route, request: Request) -> Response {
+    let theme = theme_of(&request.headers);
+    match route {
+        Route::Asset => asset(&request),
+        Route::Theme => secured(choose_theme(request).await.unwrap_or_else(|problem| refusal(theme, &problem))),
+        Route::SignIn => secured(sign_in::sign_in(app, desk, theme, request).await),
+        Route::SignOut => {
+            let out = sign_in::sign_out(app, &request).await;
+            secured(out.unwrap_or_else(|problem| refusal(theme, &problem)))
+        }
+        Route::WrongMethod(allow) => {
+            let problem = Problem::method_not_allowed(&request.method, &allow);
+            let mut response = refusal(theme, &problem);
+            if let Ok(allow) = HeaderValue::try_from(allow) {
+                response.headers.insert(header::ALLOW, allow);
+            }
+            secured(response)
+        }
+        Route::Page(located) => secured(page(app, desk, located, request).await),
+    }
+}
+
+/// `/` for browsers: leads to the page.
+pub async fn entrance(app: &App, request: &Request) -> Response {
+    let target = match sign_in::identity(app, request).await {
+        Ok(Some(_)) => "/project/@current/home",
+        _ => "/login",
+    };
+    let answer = see_other(target).unwrap_or_else(Response::from);
+    secured(answer.with_header(header::VARY, HeaderValue::from_static("accept")))
+}
+
+async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -> Response {
+    let theme = theme_of(&request.headers);
+    let identity = match sign_in::identity(app, &request).await {
+        Ok(Some(identity)) => identity,
+        Ok(None) => return sign_in::to_sign_in(&request),
+        Err(problem) => return refusal(theme, &problem),
+    };
+    if request.method == Method::POST
+        && identity.session.is_some()
+        && let Err(problem) = sign_in::check_origin(&request)
+    {
+        return refusal(theme, &problem);
+    }
+    let snapshot = app.metadata.snapshot();
+    let Identity { asker, session } = identity;
+    let projects = projects(&snapshot, &asker);
+    let is_current = located.project == auth::CURRENT;
+    let principal = match auth::principal(&snapshot, &request, asker, &located.project) {
+        Ok(principal) => principal,
+        Err(problem) => return refusal(theme, &problem),
+    };
+    if is_current {
+        let path = format!("/project/{}/{}", principal.project.id, located.rest);
+        return see_other(&path).unwrap_or_else(Response::from);
+    }
+    let frame = frame(&principal, projects, (&located, session.is_some(), theme));
+    let problem = |problem: &Problem| framed(&frame, failure(problem), None);
+    if let Err(missing) = auth::require(&principal.key, located.line.scope) {
+        return problem(&missing);
+    }
+    let limited = desk.throttle.check(principal.key.id, true);
+    if let Err(early) = limited {
+        return problem(&early);
+    }
+    let encoding = request.headers.get(header::ACCEPT_ENCODING).cloned();
+    let app = app.on_behalf_of(principal.key.id);
+    let Some(visit) = Visit::new(app, principal, (located.parameters, session), request, desk) else {
+        return problem(&Problem::not_found("Not found."));
+    };
+    match (located.line.run)(visit).await {
+        Ok(Sent::Page(page)) => framed(&frame, page, encoding.as_ref()),
+        Ok(Sent::Other(response)) => response,
+        Err(error) => problem(&error),
+    }
+}
+
+/// The projects that the caller may see.
+fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<Place> {
+    let own = |project: &&Arc<crate::metadata::accounts::Project>| {
+        let is_granted = asker.key.projects.as_ref().is_none_or(|own| own.contains(&project.id));
+        project.organization == asker.user.organization && is_granted
+    };
+    let place = |project: &Arc<crate::metadata::accounts::Project>| Place {
+        id: project.id.0,
+        name: project.name.clone(),
+    };
+    snapshot.projects().filter(own).take(PROJECTS_MAX).map(place).collect()
+}
+
+fn frame(
+    principal: &Principal,
+    projects: Vec<Place>,
+    (located, has_session, theme): (&Located, bool, Theme),
+) -> Frame {
+    let project = Place { id: principal.project.id.0, name: principal.project.name.clone() };
+    let user = principal.user.email.clone();
+    Frame { project, projects, path: located.rest.clone(), user, has_session, theme }
+}
+
+/// A page that says what went wrong.
+fn failure(problem: &Problem) -> Page {
+    let title = match problem.status() {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::FORBIDDEN => "Not allowed",
+        StatusCode::BAD_REQUEST => "This cannot be answered",
+        _ => "This did not work",
+    };
+    let content = html! {
+        (parts::failed(problem.detail()))
+        @if problem.status() == StatusCode::FORBIDDEN {
+            p { "The key that you signed in with does not grant this. Sign in with another one, or by a link of "
+                code { "weir login" } "." }
+        }
+    };
+    Page { status: problem.status(), ..Page::new(title, content) }
+}
+
+/// A page in its frame. Parts that are computed later follow as soon as each is ready.
+fn framed(frame: &Frame, page: Page, encoding: Option<&HeaderValue>) -> Response {
+    let head = html! { (frame.head(&page.title)) (page.now) }.0;
+    let tail = html! { (page.end) (Frame::tail()) }.0;
+    if page.later.is_empty() {
+        let response = Response::bytes(page.status, HTML, head + &tail);
+        return compressed(encoding.and_then(|value| value.to_str().ok()), response);
+    }
+    let later: FuturesUnordered<_> = page.later.into_iter().collect();
+    let piece = |text: String| Ok::<_, StreamError>(Bytes::from(text));
+    let pieces = stream::iter([piece(head)])
+        .chain(later.map(move |own| piece(own.0)))
+        .chain(stream::iter([piece(tail)]));
+    Response::stream(page.status, HTML, pieces)
+}
+
+/// A refusal outside of projects.
+fn refusal(theme: Theme, problem: &Problem) -> Response {
+    let content = html! {
+        (parts::failed(problem.detail()))
+        p { a href="/" { "To the start" } }
+    };
+    Response::bytes(problem.status(), HTML, door("This did not work", theme, &content).0)
+}
+
+/// The response with the headers that keep a page from others.
+fn secured(mut response: Response) -> Response {
+    let headers: [(HeaderName, HeaderValue); 6] = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        // Not `no-referrer`, under which forms of this server have no origin.
+        (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),
+        (HeaderName::from_static("cross-origin-opener-policy"), OWN_ORIGIN),
+        (RESOURCE_POLICY, OWN_ORIGIN),
+    ];
+    response.headers.extend(headers);
+    if !response.headers.contains_key(header::CACHE_CONTROL) {
+        response.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    response
+}
+
+/// A style sheet or script. Its name changes with its content, so it never expires.
+fn asset(request: &Request) -> Response {
+    let Some(asset) = assets::find(request.path()) else {
+        return secured(Response::text(StatusCode::NOT_FOUND, "Not found."));
+    };
+    let accepts = request.header("accept-encoding").is_some_and(|value| value.contains("gzip"));
+    let body = if accepts { Bytes::from_static(&asset.gzip) } else { Bytes::from_static(asset.bytes) };
+    let media_type = HeaderValue::from_static(asset.media_type);
+    let mut response = Response::bytes(StatusCode::OK, media_type, body);
+    if accepts {
+        response.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    response.headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    if let Ok(caching) = HeaderValue::try_from(format!("public, max-age={YEAR_SECONDS}, immutable")) {
+        response.headers.insert(header::CACHE_CONTROL, caching);
+    }
+    secured(response)
+}
+
+fn theme_of(headers: &HeaderMap) -> Theme {
+    cookie(headers, THEME).map(Theme::of).unwrap_or_default()
+}
+
+async fn choose_theme(request: Request) -> Result<Response, Problem> {
+    sign_in::check_origin(&request)?;
+    let form = visit::form(request).await?;
+    let theme = Theme::of(form.get("theme")).name();
+    let response = see_other(sign_in::own_path(form.get("next")).unwrap_or("/"))?;
+    let cookie = format!("{THEME}={theme}; Path=/; Max-Age={YEAR_SECONDS}; SameSite=Lax; HttpOnly");
+    let cookie = HeaderValue::try_from(cookie);
+    Ok(match cookie {
+        Ok(cookie) => response.with_header(header::SET_COOKIE, cookie),
+        Err(_) => response,
+    })
+}

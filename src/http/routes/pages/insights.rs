@@ -1,19 +1,14 @@
 //! Pages of insights: a question as a form, its answer as a chart, who is behind a mark, and what was saved. Answers
 //! come from the functions of `POST query/`, with what these keep.
 
-pub mod boards;
+pub(super) mod boards;
 mod load;
-pub mod saved;
-
-use std::future::Future;
-use std::pin::Pin;
+pub(super) mod saved;
 
 use chrono_tz::Tz;
 use hyper::StatusCode;
-use hyper::header::CONTENT_DISPOSITION;
 use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
-use hyper::header::LOCATION;
 use hyper::header::VARY;
 use maud::Markup;
 use maud::html;
@@ -24,12 +19,17 @@ use crate::app::App;
 use crate::error::Kind as Fault;
 use crate::event::json;
 use crate::http::auth::Principal;
-use crate::http::page::base_url;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
+use crate::http::routes::pages::visit::Later;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::file;
+use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::query::insight;
 use crate::insights::node::Node;
 use crate::metadata::accounts::Project;
@@ -38,11 +38,12 @@ use crate::web::chart::table::csv;
 use crate::web::insight::form::form;
 use crate::web::insight::links;
 use crate::web::insight::links::Links;
-use crate::web::insight::persons;
 use crate::web::insight::persons::Persons;
+use crate::web::insight::persons::list;
 use crate::web::insight::result;
 use crate::web::insight::result::Made;
 use crate::web::insight::saved as shown;
+use crate::web::parts::failed;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::node::node;
@@ -60,35 +61,6 @@ const RESULT: &str = "result";
 
 /// The header by which a script asks for a part of a page alone.
 const PART: HeaderName = HeaderName::from_static("weir-part");
-
-/// What is sent when a page is asked for.
-pub(super) enum Sent {
-    /// A page: its title, what is there at once, and what comes later.
-    Page(Page),
-    /// Something else, such as a file.
-    Other(Response),
-}
-
-/// What stands within the frame of a page.
-pub(super) struct Page {
-    pub(super) status: StatusCode,
-    pub(super) title: String,
-    /// What is sent before anything is computed.
-    pub(super) now: Markup,
-    /// What follows, in the order in which it is ready.
-    pub(super) later: Vec<Later>,
-    /// What comes after that.
-    pub(super) end: Markup,
-}
-
-/// A part of a page that is being computed.
-pub(super) type Later = Pin<Box<dyn Future<Output = Markup> + Send>>;
-
-impl Page {
-    fn new(title: impl Into<String>, now: Markup) -> Self {
-        Self { status: StatusCode::OK, title: title.into(), now, later: Vec::new(), end: html! {} }
-    }
-}
 
 /// What an address asks: a question, and as which file the answer is wanted.
 struct Asked {
@@ -120,12 +92,17 @@ fn wrong(error: &Wrong) -> Problem {
     Problem::new(Fault::Invalid, "invalid_input", error.to_string())
 }
 
-/// `GET /project/:project/insights/:kind`, where the kind is one of [`Kind::ALL`].
-pub(super) async fn ask(
-    app: &App,
-    asker: &Principal,
-    (kind, request): (Kind, &Request),
-) -> Result<Sent, Problem> {
+/// `GET insights/:kind`, where the kind is one of [`Kind::ALL`] or the short id of a saved insight.
+pub(super) async fn show(visit: Visit) -> Result<Sent, Problem> {
+    match Kind::ALL.into_iter().find(|kind| kind.name() == visit.id()) {
+        Some(kind) => ask(&visit, kind).await,
+        None => saved::one(&visit).await,
+    }
+}
+
+async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
+    let Visit { asking, request, .. } = visit;
+    let (app, asker, server) = (&asking.app, &asking.asker, asking.server.clone());
     let query = request.query_string();
     let Asked { question, file } = match Asked::read(kind, query) {
         Ok(asked) => asked,
@@ -134,8 +111,8 @@ pub(super) async fn ask(
         }
         Err(error) => return Ok(Sent::Page(refused(app, asker, kind, &error).await?)),
     };
-    if let Some(file) = file {
-        return Ok(Sent::Other(download(app, &asker.project, &question, file).await?));
+    if let Some(kind) = file {
+        return Ok(Sent::Other(download(app, &asker.project, &question, kind).await?));
     }
     // Forms send what says nothing, too; an address that is sent to others is as short as it can be.
     let short = question.print();
@@ -143,7 +120,6 @@ pub(super) async fn ask(
         let address = format!("{}?{short}", links::kind(asker.project.id.0, kind));
         return Ok(Sent::Other(see_other(&address)?));
     }
-    let server = base_url_of(app, request);
     if is_part(request) {
         return Ok(part(StatusCode::OK, &answered(app, asker, question, server, true).await));
     }
@@ -171,18 +147,7 @@ fn part(status: StatusCode, section: &Markup) -> Sent {
 
 /// What stands in the place of the answer to a refused address.
 fn refusal(error: &Wrong) -> Markup {
-    section(&failed(&wrong(error)))
-}
-
-fn base_url_of(app: &App, request: &Request) -> String {
-    base_url(request, app.config.http.public_url.as_deref())
-}
-
-fn see_other(address: &str) -> Result<Response, Problem> {
-    let address = HeaderValue::from_str(address).map_err(|error| {
-        Problem::new(Fault::Internal, "error", "A server error occurred.").because(&error)
-    })?;
-    Ok(Response::empty(StatusCode::SEE_OTHER).with_header(LOCATION, address))
+    section(&failed(&error.to_string()))
 }
 
 /// A page that says what is wrong with its address.
@@ -195,15 +160,6 @@ async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Res
         (refusal(error))
     };
     Ok(Page { status: StatusCode::BAD_REQUEST, ..Page::new(kind.title(), now) })
-}
-
-/// What stands in the place of an answer that there is none.
-fn failed(problem: &Problem) -> Markup {
-    html! {
-        div class="problem" role="alert" {
-            p { strong { "There is no answer. " } (problem.detail()) }
-        }
-    }
 }
 
 /// The answer to a question, computed when it is its turn. One that can be saved has the form for it.
@@ -230,7 +186,7 @@ fn answered(
             Ok((results, made)) => {
                 result::whole(&results, &Links::new(project.id.0, &question), &made)
             }
-            Err(problem) => return section(&failed(&problem)),
+            Err(problem) => return section(&failed(problem.detail())),
         };
         let saving = match can_be_saved {
             true => saved_of(&app, project.id, documents::Kind::Dashboard).await.ok(),
@@ -275,12 +231,10 @@ async fn download(
     app: &App,
     project: &Project,
     question: &Question,
-    file: &str,
+    kind: &str,
 ) -> Result<Response, Problem> {
     let (results, _) = computed(app, project, question, String::new()).await?;
-    let name = format!("attachment; filename=\"{}.{file}\"", question.kind().name());
-    let name = HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment"));
-    let response = match file {
+    let response = match kind {
         "csv" => {
             let shown = result::shown(&results, &Links::new(project.id.0, question));
             let csv_type = HeaderValue::from_static("text/csv; charset=utf-8");
@@ -288,17 +242,16 @@ async fn download(
         }
         _ => Response::json(StatusCode::OK, &json!({"query": node(question), "results": results})),
     };
-    Ok(response.with_header(CONTENT_DISPOSITION, name))
+    Ok(file(response, &format!("{}.{kind}", question.kind().name())))
 }
 
-/// `GET /project/:project/insights/:kind/persons`: who is behind a mark.
-pub(super) async fn behind(
-    app: &App,
-    asker: &Principal,
-    (kind, request): (Kind, &Request),
-) -> Result<Sent, Problem> {
+/// `GET insights/:kind/persons`: who is behind a mark.
+pub(super) async fn persons(visit: Visit) -> Result<Sent, Problem> {
+    let asker = &visit.asking.asker;
+    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == visit.id());
+    let kind = kind.ok_or_else(|| Problem::not_found("There is no such kind of insight."))?;
     let read = || {
-        let mut parameters = Parameters::parse(request.query_string())?;
+        let mut parameters = Parameters::parse(visit.request.query_string())?;
         let offset = parameters.number("offset")?.unwrap_or(0_usize);
         let point = Point::take(&mut parameters)?;
         let question = with_usual(Question::take(kind, &mut parameters)?);
@@ -308,7 +261,7 @@ pub(super) async fn behind(
     let (question, point, offset) = read().map_err(|error| wrong(&error))?;
     let title = format!("Persons: {}", point.text(&question));
     let mut page = Page::new(title, html! { (shown::kinds(asker.project.id.0, Some(kind))) });
-    let (app, project) = (app.clone(), asker.project.clone());
+    let (app, project) = (visit.asking.app.clone(), asker.project.clone());
     page.later.push(Box::pin(async move {
         let source = point.node(&question);
         let part = json!({"limit": PERSONS, "offset": offset});
@@ -318,10 +271,10 @@ pub(super) async fn behind(
         };
         let found = match insight::people_of(&app, &project, (&outer, &source)).await {
             Ok(found) => found,
-            Err(problem) => return section(&failed(&problem)),
+            Err(problem) => return section(&failed(problem.detail())),
         };
         let next = found.has_more.then(|| found.part.offset.saturating_add(found.people.len()));
-        section(&persons::list(&Persons {
+        section(&list(&Persons {
             project: project.id.0,
             question: &question,
             point: &point,

@@ -11,16 +11,15 @@ use crate::http::auth::Principal;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::documents::tiles;
-use crate::http::routes::pages::insights::Page;
-use crate::http::routes::pages::insights::Sent;
-use crate::http::routes::pages::insights::base_url_of;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::insights::computed;
-use crate::http::routes::pages::insights::failed;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::saved::add;
 use crate::http::routes::pages::insights::saved::read_form;
-use crate::http::routes::pages::insights::see_other;
+use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::pages::insights::with_usual;
 use crate::http::routes::pages::insights::wrong;
 use crate::http::routes::store::problem;
@@ -32,47 +31,40 @@ use crate::web::insight::links;
 use crate::web::insight::links::Links;
 use crate::web::insight::result;
 use crate::web::insight::saved::Saved;
+use crate::web::parts::failed;
 use crate::web::state::parameters::Parameters;
 use crate::web::state::range::Range;
 use crate::web::state::stored;
 
-/// `GET /project/:project/dashboard`.
-pub(in crate::http::routes::pages) async fn list(
-    app: &App,
-    asker: &Principal,
-) -> Result<Sent, Problem> {
+/// `GET dashboard`.
+pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
+    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     let dashboards = saved_of(app, asker.project.id, Kind::Dashboard).await?;
     Ok(Sent::Page(Page::new("Dashboards", dashboard::list(asker.project.id.0, &dashboards))))
 }
 
-/// `POST /project/:project/dashboard`: makes one.
-pub(in crate::http::routes::pages) async fn make(
-    app: &App,
-    asker: &Principal,
-    request: Request,
-) -> Result<Sent, Problem> {
-    let mut form = read_form(request).await?;
+/// `POST dashboard`: makes one.
+pub(in crate::http::routes::pages) async fn make(visit: Visit) -> Result<Sent, Problem> {
+    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
+    let mut form = read_form(visit.request).await?;
     let name = form.take("name").map_err(|error| wrong(&error))?.unwrap_or_default();
     let id = add(app, asker, &json!({"name": name}), Kind::Dashboard).await?;
     let all = links::dashboards(asker.project.id.0);
     Ok(Sent::Other(see_other(&format!("{all}/{id}"))?))
 }
 
-/// `GET /project/:project/dashboard/:id`.
-pub(in crate::http::routes::pages) async fn one(
-    app: &App,
-    asker: &Principal,
-    (id, request): (&str, &Request),
-) -> Result<Sent, Problem> {
+/// `GET dashboard/:id`.
+pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem> {
+    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     let read = || {
-        let mut parameters = Parameters::parse(request.query_string())?;
+        let mut parameters = Parameters::parse(visit.request.query_string())?;
         let range = Range::parse(&mut parameters)?;
         parameters.finish()?;
         Ok(range)
     };
     let range = read().map_err(|error| wrong(&error))?;
     let missing = || Problem::not_found("There is no such dashboard.");
-    let id: i64 = id.parse().map_err(|_| missing())?;
+    let id: i64 = visit.id().parse().map_err(|_| missing())?;
     let project = &asker.project;
     let document = app.metadata.document(project.id, Kind::Dashboard, id).await.map_err(problem)?;
     if document.deleted {
@@ -90,7 +82,7 @@ pub(in crate::http::routes::pages) async fn one(
         (dashboard::begin(&tiles))
     };
     let mut page = Page::new(own.title(), now);
-    let server = base_url_of(app, request);
+    let server = visit.asking.server.clone();
     for (number, tile) in tiles.into_iter().enumerate() {
         let (app, project, server) = (app.clone(), project.clone(), server.clone());
         let range = range.clone();
@@ -153,6 +145,6 @@ async fn shown(
                 @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }
             }
         }
-        Err(problem) => failed(&problem),
+        Err(problem) => failed(problem.detail()),
     }
 }

@@ -10,14 +10,14 @@ use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::documents;
-use crate::http::routes::pages::insights::Page;
-use crate::http::routes::pages::insights::Sent;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::insights::answered;
-use crate::http::routes::pages::insights::base_url_of;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
-use crate::http::routes::pages::insights::see_other;
+use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::pages::insights::with_usual;
 use crate::http::routes::pages::insights::wrong;
 use crate::http::routes::store::problem;
@@ -35,21 +35,16 @@ use crate::web::state::stored;
 /// Longest form that saves something.
 const FORM_MAX_BYTES: u64 = 64 << 10;
 
-/// `GET /project/:project/insights`.
-pub(in crate::http::routes::pages) async fn list(
-    app: &App,
-    asker: &Principal,
-) -> Result<Sent, Problem> {
+/// `GET insights`.
+pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
+    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     let insights = saved_of(app, asker.project.id, Stored::Insight).await?;
     Ok(Sent::Page(Page::new("Insights", shown::list(asker.project.id.0, &insights))))
 }
 
-/// `GET /project/:project/insights/:short_id`.
-pub(in crate::http::routes::pages) async fn one(
-    app: &App,
-    asker: &Principal,
-    (short_id, request): (&str, &Request),
-) -> Result<Sent, Problem> {
+/// `GET insights/:short_id`.
+pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
+    let (app, asker, short_id) = (&visit.asking.app, &visit.asking.asker, visit.id());
     let (project, mut found) = (&asker.project, None);
     let visit = |document: Document| {
         if document.text("short_id") == short_id {
@@ -78,17 +73,14 @@ pub(in crate::http::routes::pages) async fn one(
         (form(project.id.0, &question, &known))
     };
     let mut page = Page::new(own.title(), now);
-    page.later.push(answered(app, asker, question, base_url_of(app, request), false));
+    page.later.push(answered(app, asker, question, visit.asking.server.clone(), false));
     Ok(Sent::Page(page))
 }
 
-/// `POST /project/:project/insights`: saves a question under a name.
-pub(in crate::http::routes::pages) async fn save(
-    app: &App,
-    asker: &Principal,
-    request: Request,
-) -> Result<Sent, Problem> {
-    let mut form = read_form(request).await?;
+/// `POST insights`: saves a question under a name.
+pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, Problem> {
+    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
+    let mut form = read_form(visit.request).await?;
     let mut read = || {
         let names = Kind::ALL.map(Kind::name);
         let kind = form.choice("kind", &names)?;

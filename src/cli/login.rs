@@ -1,0 +1,62 @@
+//! `weir login`: prints a link that signs in to the page of the server on a data directory, once.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::bail;
+
+use crate::app::lock::DirectoryLock;
+use crate::app::lock::Holder;
+use crate::cli::small_runtime;
+use crate::clock::Clock;
+use crate::metadata::Metadata;
+use crate::metadata::secrets::Seed;
+
+/// Options of `weir login`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LoginArgs {
+    /// Data directory
+    #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
+    pub data_dir: PathBuf,
+    /// Address under which browsers reach the server [default: the address that the server listens on]
+    #[arg(long, env = "WEIR_PUBLIC_URL")]
+    pub public_url: Option<String>,
+    /// Email address of the user [default: the first user]
+    #[arg(long)]
+    pub email: Option<String>,
+}
+
+/// Prints the link. The server has to run.
+///
+/// # Errors
+///
+/// The error message for the user.
+pub fn run(args: LoginArgs, clock: Clock) -> anyhow::Result<()> {
+    let name = args.data_dir.display().to_string();
+    if !args.data_dir.is_dir() {
+        bail!("there is no directory {name}");
+    }
+    let Holder::Server(server) = DirectoryLock::share(&args.data_dir)? else {
+        bail!("no server runs on {name}: start it with weir serve, then sign in");
+    };
+    let path = args.data_dir.join("metadata.db");
+    let link = small_runtime()?.block_on(async {
+        let metadata = Metadata::open(&path, clock).await?;
+        let snapshot = metadata.snapshot();
+        let wanted = |email: &str| args.email.as_deref().is_none_or(|wanted| wanted == email);
+        let mut users = snapshot.users().filter(|user| !user.is_removed && wanted(&user.email));
+        let user = users.next().context("there is no such user")?;
+        let link = metadata.create_sign_in_link(user.id, &Seed::new(&mut rand::rng())).await?;
+        metadata.close().await;
+        anyhow::Ok(link)
+    })?;
+    let base = args.public_url.as_deref().unwrap_or(&server.url).trim_end_matches('/');
+    writeln!(std::io::stdout(), "{}", address(base, &link))?;
+    Ok(())
+}
+
+/// The address of a link, for the operator to open.
+pub(super) fn address(base: &str, link: &str) -> String {
+    format!("{base}/login?link={link}")
+}

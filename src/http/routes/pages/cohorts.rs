@@ -1,0 +1,99 @@
+//! Pages of groups and cohorts.
+
+use maud::html;
+use serde_json::Value;
+
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::web::pages::flags::conditions_of;
+use crate::web::pages::persons as shown;
+use crate::web::parts;
+use crate::web::parts::items;
+use crate::web::parts::query;
+
+/// Groups, cohorts and members of a page.
+const ROWS: usize = 100;
+
+/// `GET groups?index=`.
+pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
+    let (asking, search, offset) = (&visit.asking, visit.parameter("search"), visit.offset());
+    let index = visit.parameter("index").parse::<i64>().unwrap_or(0).clamp(0, 4);
+    let types = asking.get("groups_types/", &[]).await?;
+    let types = types.as_array().cloned().unwrap_or_default();
+    let (number, limit, skipped) = (index.to_string(), ROWS.to_string(), offset.to_string());
+    let wanted = [("group_type_index", &*number), ("search", &search), ("limit", &limit), ("offset", &skipped)];
+    let found = match types.is_empty() {
+        true => Value::Null,
+        false => asking.get("groups/", &wanted).await?,
+    };
+    let has_next = found.get("next").is_some_and(Value::is_string);
+    let content = html! {
+        @if !types.is_empty() { (shown::search(visit.project(), "groups", "Key or name", &search)) }
+        (shown::groups(visit.project(), asking.zone, &types, index, items(&found, "results")))
+        (parts::pager(offset, ROWS, has_next, |offset| {
+            format!("?{}", query(&[("index", &number), ("search", &search), ("offset", &offset.to_string())]))
+        }))
+    };
+    Ok(Sent::Page(Page::new("Groups", content)))
+}
+
+/// `GET groups/:index/:key`.
+pub async fn group(visit: Visit) -> Result<Sent, Problem> {
+    let asking = &visit.asking;
+    let key = visit.parameters.get(1).map_or("", String::as_str);
+    let wanted = [("group_type_index", visit.id()), ("group_key", key)];
+    let group = asking.get("groups/find/", &wanted).await?;
+    let content = html! {
+        div class="card" { dl class="facts" {
+            dt { "First seen" } dd { (parts::time(parts::text(&group, "created_at"), asking.zone)) }
+        } }
+        (parts::properties(group.get("group_properties").unwrap_or(&Value::Null)))
+    };
+    Ok(Sent::Page(Page::new(parts::clipped(key, 120), content)))
+}
+
+/// `GET cohorts`.
+pub async fn list(visit: Visit) -> Result<Sent, Problem> {
+    let (offset, limit) = (visit.offset(), ROWS.to_string());
+    let found = visit.asking.get("cohorts/", &[("limit", &limit), ("offset", &offset.to_string())]).await?;
+    let has_next = found.get("next").is_some_and(Value::is_string);
+    let content = html! {
+        (shown::cohorts(visit.project(), visit.asking.zone, items(&found, "results")))
+        (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
+    };
+    Ok(Sent::Page(Page::new("Cohorts", content)))
+}
+
+/// `GET cohorts/:id`.
+pub async fn one(visit: Visit) -> Result<Sent, Problem> {
+    let (project, asking, offset) = (visit.project(), visit.asking.clone(), visit.offset());
+    let path = format!("cohorts/{}/", parts::part(visit.id()));
+    let cohort = asking.get(&path, &[]).await?;
+    let now = html! {
+        div class="card" {
+            @if !parts::text(&cohort, "description").is_empty() { p { (parts::clipped(parts::text(&cohort, "description"), 2000)) } }
+            @if parts::is_true(&cohort, "is_static") {
+                p { "A list of persons, which changes only by hand." }
+            } @else {
+                h2 { "Who belongs to it" }
+                (conditions_of(cohort.get("filters").unwrap_or(&Value::Null)))
+            }
+        }
+    };
+    let mut page = Page::new(shown::named(&cohort), now);
+    if asking.may("person:read") {
+        page = page.then(async move {
+            let limit = ROWS.to_string();
+            let found = asking.get(&format!("{path}persons/"), &[("limit", &limit), ("offset", &offset.to_string())]).await?;
+            let has_next = found.get("next").is_some_and(Value::is_string);
+            Ok(html! {
+                h2 { "Persons" }
+                (shown::list(project, asking.zone, items(&found, "results"), true))
+                (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
+            })
+        });
+    }
+    Ok(Sent::Page(page))
+}

@@ -1,0 +1,92 @@
+//! Pages of feature flags and early access features.
+
+use hyper::Method;
+use maud::html;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
+use crate::web::pages::flags as shown;
+use crate::web::pages::persons::search;
+use crate::web::parts;
+use crate::web::parts::integer;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::query;
+
+/// Flags of a page, and changes of a history.
+const FLAGS: usize = 100;
+const CHANGES: &str = "20";
+
+/// `GET feature_flags`.
+pub async fn list(visit: Visit) -> Result<Sent, Problem> {
+    let (wanted, offset, limit) = (visit.parameter("search"), visit.offset(), FLAGS.to_string());
+    let asked = [("search", &*wanted), ("limit", &limit), ("offset", &offset.to_string())];
+    let found = visit.asking.get("feature_flags/", &asked).await?;
+    let has_next = found.get("next").is_some_and(Value::is_string);
+    let flags = items(&found, "results");
+    let content = html! {
+        @if !flags.is_empty() || !wanted.is_empty() { (search(visit.project(), "feature_flags", "Key or description", &wanted)) }
+        (shown::list(visit.project(), visit.asking.zone, flags, !wanted.is_empty()))
+        (parts::pager(offset, FLAGS, has_next, |offset| {
+            format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
+        }))
+    };
+    Ok(Sent::Page(Page::new("Feature flags", content)))
+}
+
+/// `GET feature_flags/:id?distinct_id=`.
+pub async fn one(visit: Visit) -> Result<Sent, Problem> {
+    let (project, asking, distinct_id) = (visit.project(), visit.asking.clone(), visit.parameter("distinct_id"));
+    let path = format!("feature_flags/{}/", parts::part(visit.id()));
+    let flag = asking.get(&path, &[]).await?;
+    let can_write = asking.may("feature_flag:write") && parts::is_true(&flag, "can_edit");
+    let mut content = html! { (shown::one(project, asking.zone, &flag, can_write)) };
+    if asking.may("person:read") {
+        let trace = match distinct_id.is_empty() {
+            true => None,
+            false => {
+                let body = json!({"distinct_id": distinct_id});
+                Some(asking.send(Method::POST, &format!("{path}test_evaluation/"), &body).await)
+            }
+        };
+        content = html! {
+            (content)
+            (shown::test_form(&distinct_id))
+            @match &trace {
+                Some(Ok(trace)) => (shown::trace(trace)),
+                Some(Err(problem)) => (parts::failed(problem.detail())),
+                None => {},
+            }
+        };
+    }
+    if asking.may("activity_log:read") {
+        let entries = asking.get(&format!("{path}activity/"), &[("limit", CHANGES)]).await?;
+        content = html! { (content) (shown::activity(asking.zone, items(&entries, "results"))) };
+    }
+    let title = parts::clipped(parts::text(&flag, "key"), 120);
+    Ok(Sent::Page(Page::new(title, content)))
+}
+
+/// `POST feature_flags/:id`: turns the flag on or off.
+pub async fn switch(visit: Visit) -> Result<Sent, Problem> {
+    let (project, asking) = (visit.project(), visit.asking.clone());
+    let path = format!("feature_flags/{}/", parts::part(visit.id()));
+    let form = form(visit.request).await?;
+    let body = json!({"active": form.get("active") == "true"});
+    let flag = asking.send(Method::PATCH, &path, &body).await?;
+    let id = integer(&flag, "id").unwrap_or_default();
+    Ok(Sent::Other(see_other(&page(project, &format!("feature_flags/{id}")))?))
+}
+
+/// `GET early_access_features`.
+pub async fn early_access(visit: Visit) -> Result<Sent, Problem> {
+    let found = visit.asking.get("early_access_feature/", &[("limit", &FLAGS.to_string())]).await?;
+    let content = shown::early_access(visit.project(), items(&found, "results"));
+    Ok(Sent::Page(Page::new("Early access features", content)))
+}

@@ -1,0 +1,104 @@
+//! Pages of persons: the list, and one of them.
+
+use bytes::Bytes;
+use hyper::Method;
+use maud::html;
+use serde_json::Value;
+
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::file;
+use crate::web::pages::persons as shown;
+use crate::web::parts;
+use crate::web::parts::items;
+use crate::web::parts::query;
+use crate::web::parts::text;
+
+/// Persons of a page.
+const PERSONS: usize = 100;
+
+/// Events of a timeline.
+const EVENTS: &str = "200";
+
+/// `GET persons`.
+pub async fn list(visit: Visit) -> Result<Sent, Problem> {
+    let (project, asking, wanted) = (visit.project(), visit.asking.clone(), visit.parameter("search"));
+    let (offset, format) = (visit.offset(), visit.parameter("format"));
+    if format == "csv" || format == "json" {
+        let path = format!("persons/?{}", query(&[("search", &wanted), ("format", &format), ("limit", "10000")]));
+        let response = asking.response(Method::GET, &path, Bytes::new()).await?;
+        return Ok(Sent::Other(file(response, &format!("persons.{format}"))));
+    }
+    let link = |format: &str| format!("?{}", query(&[("search", &wanted), ("format", format)]));
+    let now = html! {
+        (shown::search(project, "persons", "Name, email address or id", &wanted))
+        div class="actions" {
+            a class="button small" href=(link("csv")) { "CSV" }
+            a class="button small" href=(link("json")) { "JSON" }
+        }
+        br;
+    };
+    Ok(Sent::Page(Page::new("Persons", now).then(async move {
+        let (limit, skipped) = (PERSONS.to_string(), offset.to_string());
+        let found = asking.get("persons/", &[("search", &wanted), ("limit", &limit), ("offset", &skipped)]).await?;
+        let persons = items(&found, "results");
+        let count = parts::integer(&found, "count").unwrap_or_default();
+        let has_next = found.get("next").is_some_and(Value::is_string);
+        let api_query = query(&[("search", &wanted)]);
+        let server = &asking.server;
+        let curl = format!("curl '{server}/api/projects/{project}/persons/?{api_query}' -H 'Authorization: Bearer phx_...'");
+        Ok(html! {
+            section id="result" {
+                @if count > 0 { p class="quiet" { (parts::number(count)) " persons" } }
+                (shown::list(project, asking.zone, persons, !wanted.is_empty() || offset > 0))
+                (parts::pager(offset, PERSONS, has_next, |offset| {
+                    format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
+                }))
+                (parts::source(project, None, &curl))
+            }
+        })
+    })))
+}
+
+/// `GET person/:id`: by a distinct id, else by the uuid.
+pub async fn one(visit: Visit) -> Result<Sent, Problem> {
+    let (project, asking) = (visit.project(), visit.asking.clone());
+    let id = visit.id();
+    let found = asking.get("persons/", &[("distinct_id", id), ("limit", "1")]).await?;
+    let by_id = items(&found, "results").first().cloned();
+    let person = match by_id {
+        Some(person) => person,
+        None if uuid::Uuid::try_parse(id).is_ok() => asking.get(&format!("persons/{}/", parts::part(id)), &[]).await?,
+        None => return Err(Problem::not_found("No person has this distinct id.")),
+    };
+    let cohorts = match asking.may("cohort:read") {
+        true => asking.get("persons/cohorts/", &[("person_id", text(&person, "uuid"))]).await.unwrap_or_default(),
+        false => Value::Null,
+    };
+    let distinct_id = items(&person, "distinct_ids").first().and_then(Value::as_str).map(str::to_owned);
+    let now = shown::one(project, asking.zone, &person, items(&cohorts, "results"));
+    let mut page = Page::new(shown::name(&person), now);
+    if let Some(distinct_id) = distinct_id.filter(|_| asking.may("feature_flag:read")) {
+        let asking = asking.clone();
+        page = page.then(async move { flags(&asking, &distinct_id).await });
+    }
+    if asking.may("query:read") {
+        page = page.then(async move {
+            let uuid = text(&person, "uuid");
+            let events = asking.get("events/", &[("person_id", uuid), ("limit", EVENTS)]).await?;
+            Ok(shown::timeline(project, asking.zone, items(&events, "results")))
+        });
+    }
+    Ok(Sent::Page(page))
+}
+
+async fn flags(asking: &Asking, distinct_id: &str) -> Result<maud::Markup, Problem> {
+    let found = asking.get("feature_flags/evaluation_reasons/", &[("distinct_id", distinct_id)]).await?;
+    let flags = asking.app.metadata.snapshot();
+    let known: Vec<(String, i64)> =
+        flags.flags(asking.asker.project.id).iter().map(|flag| (flag.key.clone(), flag.id.0)).collect();
+    Ok(shown::flags(asking.project(), &found, &known))
+}

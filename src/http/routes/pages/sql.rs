@@ -1,0 +1,63 @@
+//! The SQL page.
+
+use bytes::Bytes;
+use hyper::Method;
+use maud::html;
+use serde_json::json;
+
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::file;
+use crate::web::pages::sql as shown;
+
+/// Tables and columns that the page lists.
+const TABLES: &str = "SELECT table_name, column_name, data_type FROM information_schema.columns \
+                      WHERE table_schema <> 'information_schema' ORDER BY table_name, ordinal_position LIMIT 500";
+
+/// `GET sql?q=`: runs the query; with `format` as a file, with `explain` its plan.
+pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
+    let (project, sql, format) = (visit.project(), visit.parameter("q"), visit.parameter("format"));
+    let sql = sql.replace('\r', "");
+    let asking = visit.asking.clone();
+    if !format.is_empty() && !sql.trim().is_empty() {
+        let body = Bytes::from(json!({"query": sql, "format": format}).to_string());
+        let response = asking.response(Method::POST, "query/", body).await?;
+        return Ok(Sent::Other(file(response, &format!("query.{}", extension(&format)))));
+    }
+    let is_explained = !visit.parameter("explain").is_empty();
+    let tables = asking.sql(TABLES).await.ok();
+    let now = html! {
+        div class="pair" {
+            div { (shown::form(project, &sql)) }
+            @if let Some(tables) = &tables { (shown::tables(tables)) }
+        }
+    };
+    let page = Page::new("SQL", now);
+    if sql.trim().is_empty() {
+        return Ok(Sent::Page(page));
+    }
+    Ok(Sent::Page(page.then(async move {
+        let begun = asking.app.clock.monotonic();
+        let text = if is_explained { format!("EXPLAIN {sql}") } else { sql.clone() };
+        let answer = match asking.sql(&text).await {
+            Ok(answer) => answer,
+            Err(problem) => return Ok(shown::failed(problem.detail())),
+        };
+        let millis = asking.app.clock.monotonic().saturating_sub(begun).as_millis();
+        Ok(html! {
+            @if is_explained { (shown::plan(&answer)) } @else { (shown::result(project, &sql, &answer, millis)) }
+            (shown::source(project, &asking.server, &sql))
+        })
+    })))
+}
+
+fn extension(format: &str) -> &'static str {
+    match format {
+        "csv" => "csv",
+        "json" => "jsonl",
+        "parquet" => "parquet",
+        _ => "txt",
+    }
+}

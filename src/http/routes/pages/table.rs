@@ -1,0 +1,186 @@
+//! Table of the pages: [`PAGES`]. One row each: methods, the path within `/project/:project/`, the scope that the
+//! caller needs, the function. [`find`] looks up a request. Addresses are those of PostHog, so that links in habits
+//! and tickets stay right.
+//!
+//! A `:name` matches any one segment. The trailing slash is optional. The first row whose path matches wins.
+
+use crate::http::call::decode;
+use crate::http::routes::pages::cohorts;
+use crate::http::routes::pages::definitions;
+use crate::http::routes::pages::events;
+use crate::http::routes::pages::flags;
+use crate::http::routes::pages::health;
+use crate::http::routes::pages::home;
+use crate::http::routes::pages::insights;
+use crate::http::routes::pages::insights::boards;
+use crate::http::routes::pages::insights::saved;
+use crate::http::routes::pages::live;
+use crate::http::routes::pages::onboarding;
+use crate::http::routes::pages::persons;
+use crate::http::routes::pages::settings;
+use crate::http::routes::pages::sql;
+use crate::http::routes::pages::visit::Answer;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::table::allow;
+
+/// The function of a page.
+macro_rules! run {
+    ($function:path) => {
+        |visit| Box::pin($function(visit))
+    };
+}
+
+/// Every page of a project.
+#[rustfmt::skip]
+pub const PAGES: &[Line] = &[
+    at("GET",  "home",                          "query:read",           run!(home::home)),
+    at("GET",  "onboarding",                    "project:read",         run!(onboarding::onboarding)),
+    at("GET",  "onboarding/first",              "query:read",           run!(onboarding::first)),
+    at("GET",  "activity/live",                 "query:read",           run!(live::live)),
+    at("GET",  "activity/live/rows",            "query:read",           run!(live::rows)),
+    at("GET",  "insights",                      "insight:read",         run!(saved::list)),
+    at("POST", "insights",                      "insight:write",        run!(saved::save)),
+    at("GET",  "insights/:kind",                "insight:read",         run!(insights::show)),
+    at("GET",  "insights/:kind/persons",        "person:read",          run!(insights::persons)),
+    at("GET",  "dashboard",                     "dashboard:read",       run!(boards::list)),
+    at("POST", "dashboard",                     "dashboard:write",      run!(boards::make)),
+    at("GET",  "dashboard/:id",                 "dashboard:read",       run!(boards::one)),
+    at("GET",  "activity/explore",              "query:read",           run!(events::list)),
+    at("GET",  "events/:uuid",                  "query:read",           run!(events::one)),
+    at("GET",  "persons",                       "person:read",          run!(persons::list)),
+    at("GET",  "person/:id",                    "person:read",          run!(persons::one)),
+    at("GET",  "groups",                        "group:read",           run!(cohorts::groups)),
+    at("GET",  "groups/:index/:key",            "group:read",           run!(cohorts::group)),
+    at("GET",  "cohorts",                       "cohort:read",          run!(cohorts::list)),
+    at("GET",  "cohorts/:id",                   "cohort:read",          run!(cohorts::one)),
+    at("GET",  "feature_flags",                 "feature_flag:read",    run!(flags::list)),
+    at("GET",  "feature_flags/:id",             "feature_flag:read",    run!(flags::one)),
+    at("POST", "feature_flags/:id",             "feature_flag:write",   run!(flags::switch)),
+    at("GET",  "early_access_features",         "early_access_feature:read", run!(flags::early_access)),
+    at("GET",  "data-management/events",        "event_definition:read", run!(definitions::events)),
+    at("GET",  "data-management/properties",    "property_definition:read", run!(definitions::properties)),
+    at("GET",  "sql",                           "query:read",           run!(sql::sql)),
+    at("GET",  "health",                        "project:read",         run!(health::health)),
+    at("GET",  "settings",                      "project:read",         run!(settings::settings)),
+    at("POST", "settings/project",              "project:write",        run!(settings::change_project)),
+    at("POST", "settings/keys",                 "personal_api_key:write", run!(settings::create_key)),
+    at("POST", "settings/keys/revoke",          "personal_api_key:write", run!(settings::revoke_key)),
+    at("POST", "settings/sessions/end",         "personal_api_key:write", run!(settings::end_session)),
+];
+
+/// One row of the table.
+#[derive(Debug)]
+pub struct Line {
+    /// GET or POST.
+    pub method: &'static str,
+    /// The path within `/project/:project/`; also the name in metrics and logs.
+    pub path: &'static str,
+    /// The scope that the caller needs, such as `person:read`.
+    pub scope: &'static str,
+    /// The function.
+    pub run: fn(Visit) -> Answer,
+}
+
+const fn at(
+    method: &'static str,
+    path: &'static str,
+    scope: &'static str,
+    run: fn(Visit) -> Answer,
+) -> Line {
+    Line { method, path, scope, run }
+}
+
+/// A page, with the values from its path.
+#[derive(Debug)]
+pub struct Located {
+    /// The row of the table.
+    pub line: &'static Line,
+    /// The project as in the path: a number, or `@current`.
+    pub project: String,
+    /// The path within the project, as sent.
+    pub rest: String,
+    /// The values of the `:names`, decoded.
+    pub parameters: Vec<String>,
+}
+
+/// The result of a look-up.
+#[derive(Debug)]
+pub enum Found {
+    /// A page.
+    Page(Located),
+    /// The path has pages for other methods, of this `Allow` header.
+    WrongMethod(String),
+    /// No page.
+    Nothing,
+}
+
+/// Finds the page of a path without a slash at its end.
+pub fn find(method: &str, path: &str) -> Found {
+    let Some(path) = path.strip_prefix("/project/") else { return Found::Nothing };
+    let (project, rest) = match path.split_once('/') {
+        Some((project, rest)) => (project, rest),
+        None => (path, "home"),
+    };
+    let matching = || PAGES.iter().filter_map(|line| Some((line, line.parameters(rest)?)));
+    let Some((first, _)) = matching().next() else { return Found::Nothing };
+    let same = || matching().filter(|(line, _)| line.path == first.path);
+    match same().find(|(line, _)| line.method == method) {
+        Some((line, parameters)) => {
+            let (project, rest) = (decode(project).into_owned(), rest.to_owned());
+            Found::Page(Located { line, project, rest, parameters })
+        }
+        None => Found::WrongMethod(allow(same().map(|(line, _)| line.method).collect())),
+    }
+}
+
+impl Line {
+    /// The values of the `:names`, if `path` matches.
+    fn parameters(&self, path: &str) -> Option<Vec<String>> {
+        let (mut own, mut parts, mut values) = (self.path.split('/'), path.split('/'), Vec::new());
+        loop {
+            match (own.next(), parts.next()) {
+                (None, None) => return Some(values),
+                (Some(name), Some(part)) if name.starts_with(':') && !part.is_empty() => {
+                    values.push(decode(part).into_owned());
+                }
+                (Some(word), Some(part)) if word == part => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Found;
+    use super::PAGES;
+    use super::find;
+
+    #[test]
+    fn every_line_is_found_by_its_path() {
+        for line in PAGES {
+            let parts = line.path.split('/').map(|part| if part.starts_with(':') { "7" } else { part });
+            let path = format!("/project/1/{}", parts.collect::<Vec<_>>().join("/"));
+            match find(line.method, &path) {
+                Found::Page(found) => assert_eq!(found.line.path, line.path),
+                other => panic!("{path}: {other:?}"),
+            }
+            let (object, action) = line.scope.split_once(':').unwrap();
+            assert!(!object.is_empty() && ["read", "write"].contains(&action), "{}", line.scope);
+            assert_eq!(line.method == "POST", action == "write", "{}", line.path);
+        }
+    }
+
+    #[test]
+    fn values_are_decoded_and_other_methods_refused() {
+        let Found::Page(found) = find("GET", "/project/@current/person/a%2Fb%20c") else {
+            panic!("not found")
+        };
+        assert_eq!((&*found.project, &*found.parameters), ("@current", &["a/b c".to_owned()][..]));
+        assert!(matches!(find("POST", "/project/1/home"), Found::WrongMethod(allow) if allow == "GET, HEAD, OPTIONS"));
+        assert!(matches!(find("GET", "/project/1/settings/keys"), Found::WrongMethod(_)));
+        for path in ["/project/1/nothing", "/project/1/person/", "/home", "/projects/1/home"] {
+            assert!(matches!(find("GET", path), Found::Nothing), "{path}");
+        }
+    }
+}

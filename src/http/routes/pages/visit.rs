@@ -1,0 +1,310 @@
+//! One request for a page: [`Visit`], with the functions of the API that load what it shows, and what a page returns:
+//! [`Sent`].
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chrono_tz::Tz;
+use futures::StreamExt;
+use hyper::HeaderMap;
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::header;
+use hyper::header::HeaderValue;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::event::json;
+use crate::http::auth;
+use crate::http::auth::Asker;
+use crate::http::auth::Principal;
+use crate::http::call::Call;
+use crate::http::call::Rendering;
+use crate::http::call::Renderings;
+use crate::http::page::base_url;
+use crate::http::request::Request;
+use crate::http::response::Body;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::flag_events::Subscribers;
+use crate::http::table;
+use crate::http::table::Found;
+use crate::http::table::Run;
+use crate::http::throttle::SignIns;
+use crate::http::throttle::Throttle;
+use crate::metadata::sessions::Session;
+use crate::tasks::Shutdown;
+use crate::web::parts;
+
+/// Longest form, in bytes.
+const FORM_MAX_BYTES: u64 = 1 << 20;
+
+/// Longest answer of the API that a page shows, in bytes.
+const ANSWER_MAX_BYTES: usize = 64 << 20;
+
+/// State of all pages.
+#[derive(Debug)]
+pub struct Desk {
+    /// Limits of keys, shared with the API.
+    pub throttle: Arc<Throttle>,
+    /// The limit on sign-ins.
+    pub sign_ins: SignIns,
+    /// Open streams.
+    pub streams: Subscribers,
+    /// Cancelled when the server stops.
+    pub ending: Shutdown,
+}
+
+/// What the function of a page returns.
+pub type Answer = Pin<Box<dyn Future<Output = Result<Sent, Problem>> + Send>>;
+
+/// What is sent when a page is asked for.
+pub enum Sent {
+    /// A page.
+    Page(Page),
+    /// Something else, such as a file.
+    Other(Response),
+}
+
+/// What stands within the frame of a page.
+pub struct Page {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// The title.
+    pub title: String,
+    /// What is sent before anything is computed.
+    pub now: Markup,
+    /// What follows, in the order in which it is ready.
+    pub later: Vec<Later>,
+    /// What comes after that.
+    pub end: Markup,
+}
+
+/// A part of a page that is being computed.
+pub type Later = Pin<Box<dyn Future<Output = Markup> + Send>>;
+
+impl Page {
+    /// A page that is complete.
+    pub fn new(title: impl Into<String>, now: Markup) -> Self {
+        Self { status: StatusCode::OK, title: title.into(), now, later: Vec::new(), end: html! {} }
+    }
+
+    /// The same with a part that is computed after what is there is sent. A failure is shown in its place.
+    #[must_use]
+    pub fn then(mut self, later: impl Future<Output = Result<Markup, Problem>> + Send + 'static) -> Self {
+        self.later.push(Box::pin(async move {
+            later.await.unwrap_or_else(|problem| parts::failed(problem.detail()))
+        }));
+        self
+    }
+}
+
+/// A request for a page, by somebody who may see it.
+pub struct Visit {
+    /// Who asks, and where.
+    pub asking: Arc<Asking>,
+    /// The values of the `:names` in the path, decoded, without the project.
+    pub parameters: Vec<String>,
+    /// The session, if a cookie signed in.
+    pub session: Option<Session>,
+    /// The request, its body unread.
+    pub request: Request,
+    /// State of all pages.
+    pub desk: Arc<Desk>,
+}
+
+/// Who asks for a page: loads by the functions of the API, with the rights that these check.
+pub struct Asking {
+    /// The engines.
+    pub app: App,
+    /// Who asks, and the project.
+    pub asker: Principal,
+    /// The zone of the project, in which times are shown.
+    pub zone: Tz,
+    /// The address of this server, as the reader has it.
+    pub server: String,
+    /// The head from which requests to functions of the API are made.
+    base: Request,
+}
+
+impl Visit {
+    /// The visit of `asker`; `None` if the head cannot be read.
+    pub fn new(
+        app: App,
+        asker: Principal,
+        (parameters, session): (Vec<String>, Option<Session>),
+        request: Request,
+        desk: &Arc<Desk>,
+    ) -> Option<Self> {
+        let base = request.derived(Method::GET, request.path(), Bytes::new())?;
+        let zone = asker.project.timezone.parse().unwrap_or(Tz::UTC);
+        let server = base_url(&request, app.config.http.public_url.as_deref());
+        let asking = Arc::new(Asking { app, asker, zone, server, base });
+        Some(Self { asking, parameters, session, request, desk: Arc::clone(desk) })
+    }
+
+    /// The id of the project.
+    pub fn project(&self) -> i64 {
+        self.asking.project()
+    }
+
+    /// A parameter of the query; empty if it has none.
+    pub fn parameter(&self, name: &str) -> String {
+        self.request.query(name).unwrap_or_default().into_owned()
+    }
+
+    /// The value of the first `:name` in the path.
+    pub fn id(&self) -> &str {
+        self.parameters.first().map_or("", String::as_str)
+    }
+
+    /// The number of entries of a list to skip.
+    pub fn offset(&self) -> usize {
+        self.parameter("offset").parse().unwrap_or(0)
+    }
+}
+
+impl Asking {
+    /// The id of the project.
+    pub fn project(&self) -> i64 {
+        self.asker.project.id.0
+    }
+
+    /// Whether the key grants a scope.
+    pub fn may(&self, scope: &str) -> bool {
+        auth::grants(&self.asker.key, scope)
+    }
+
+    /// `GET` of an endpoint of the project.
+    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Problem> {
+        let query = parts::query(query);
+        let path = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        self.ask(Method::GET, &path, Bytes::new()).await
+    }
+
+    /// A change by an endpoint of the project, or a question with a body.
+    pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Value, Problem> {
+        self.ask(method, path, Bytes::from(body.to_string())).await
+    }
+
+    /// The rows of SQL, as `columns`, `types` and `results`.
+    pub async fn sql(&self, sql: &str) -> Result<Value, Problem> {
+        let node = serde_json::json!({"query": {"kind": "HogQLQuery", "query": sql}});
+        self.send(Method::POST, "query/", &node).await
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Problem> {
+        let response = self.response(method, path, body).await?;
+        let bytes = collected(response).await?;
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        json::restore(&bytes).map_err(|error| Problem::of(Kind::Internal, &error))
+    }
+
+    /// The response of an endpoint; a path that begins with `/api/` is not within the project. Runs the function of
+    /// the table, after the checks that the router makes.
+    pub async fn response(&self, method: Method, path: &str, body: Bytes) -> Result<Response, Problem> {
+        let missing = || Problem::not_found("Not found.");
+        let path = match path.starts_with("/api/") {
+            true => path.to_owned(),
+            false => format!("/api/projects/{}/{path}", self.project()),
+        };
+        let request = self.base.derived(method, &path, body).ok_or_else(missing)?;
+        let Found::Endpoint(managed) = table::find(request.method.as_str(), request.path()) else {
+            return Err(missing());
+        };
+        let asker = self.asker.clone();
+        auth::require(&asker.key, managed.endpoint.scope)?;
+        let format = request.query("format");
+        let renderings = managed.endpoint.renderings;
+        let rendering = match renderings {
+            Renderings::Own => Rendering::Json,
+            _ => Rendering::choose(renderings, managed.suffix, format.as_deref(), None)?,
+        };
+        let parameters = managed.parameters;
+        match managed.endpoint.run {
+            Run::Project(run) => run(&self.app, Call { asker, parameters, rendering, request }).await,
+            Run::Account(run) => {
+                let asker = Asker { key: asker.key, user: asker.user };
+                run(&self.app, Call { asker, parameters, rendering, request }).await
+            }
+        }
+    }
+}
+
+async fn collected(response: Response) -> Result<Bytes, Problem> {
+    let mut pieces = match response.body {
+        Body::Full(bytes) => return Ok(bytes),
+        Body::Stream { pieces, .. } => pieces,
+    };
+    let mut whole = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|error| Problem::of(Kind::Internal, &*error))?;
+        whole.extend_from_slice(&piece);
+        if whole.len() > ANSWER_MAX_BYTES {
+            let detail = "The answer is too long for a page. Ask for less, or by the API.";
+            return Err(Problem::new(Kind::TooLarge, "answer_too_large", detail));
+        }
+    }
+    Ok(whole.into())
+}
+
+/// The fields of a form.
+#[derive(Debug, Default)]
+pub struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// The first value of a field; empty without one.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str())
+    }
+
+    /// All values of a field that are not empty.
+    pub fn all<'f>(&'f self, name: &str) -> Vec<&'f str> {
+        let own = self.0.iter().filter(|(own, value)| own == name && !value.is_empty());
+        own.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// Reads the form in the body of a request.
+///
+/// # Errors
+///
+/// The body cannot be read, or is longer than a form is.
+pub async fn form(request: Request) -> Result<Form, Problem> {
+    let body = request.body.read(FORM_MAX_BYTES).await?;
+    Ok(Form(form_urlencoded::parse(&body).into_owned().collect()))
+}
+
+/// A redirection after a form, or to another page.
+///
+/// # Errors
+///
+/// The address has characters that no header may have.
+pub fn see_other(address: &str) -> Result<Response, Problem> {
+    let address = HeaderValue::from_str(address).map_err(|error| Problem::of(Kind::Internal, &error))?;
+    Ok(Response::empty(StatusCode::SEE_OTHER).with_header(header::LOCATION, address))
+}
+
+/// A file to download.
+pub fn file(response: Response, name: &str) -> Response {
+    match HeaderValue::try_from(format!("attachment; filename=\"{name}\"")) {
+        Ok(value) => response.with_header(header::CONTENT_DISPOSITION, value),
+        Err(_) => response,
+    }
+}
+
+/// The value of a cookie.
+pub fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let all = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|value| value.split(';')).find_map(|pair| {
+        let (own, value) = pair.trim().split_once('=')?;
+        (own == name).then_some(value)
+    })
+}

@@ -1,0 +1,56 @@
+//! Sign-ins of the page: links that work once, and sessions. Only hashes of their values are stored.
+
+use std::time::Duration;
+
+use crate::clock::UnixMicros;
+use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::UserId;
+
+mod operations;
+
+/// How long a link works.
+pub const LINK_LIFE: Duration = Duration::from_mins(15);
+
+/// How long a session lasts without use.
+pub const SESSION_LIFE: Duration = Duration::from_hours(30 * 24);
+
+/// A session's last use is stored at most this often.
+const USED_INTERVAL: Duration = Duration::from_hours(1);
+
+/// Most sessions of one user; a further one ends the one that was not used for longest.
+const SESSIONS_MAX: i64 = 100;
+
+/// Most links that work at the same time.
+const LINKS_MAX: i64 = 100;
+
+/// Longest description of a client, in characters.
+const CLIENT_MAX_CHARS: usize = 200;
+
+/// One session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The id. Positive, never reused.
+    pub id: i64,
+    /// Who signed in.
+    pub user: UserId,
+    /// The key that the user signed in with, whose rights the session has; `None` after a link.
+    pub key: Option<KeyId>,
+    /// What the browser said of itself.
+    pub client: String,
+    /// When the user signed in.
+    pub created_at: UnixMicros,
+    /// Time of the last use, accurate to an hour.
+    pub used_at: UnixMicros,
+}
+
+impl Session {
+    /// Whether a use at `now` is within an hour of the stored one.
+    pub fn is_use_noted(&self, now: UnixMicros) -> bool {
+        now.since(self.used_at) < USED_INTERVAL
+    }
+
+    /// Whether the session was not used for too long at `now`.
+    pub fn is_over(&self, now: UnixMicros) -> bool {
+        now.since(self.used_at) >= SESSION_LIFE
+    }
+}

@@ -1,0 +1,115 @@
+//! Style sheets and scripts: files in the program, each with a hash of its content in its name, so that browsers
+//! keep them for ever. Compressed once.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::LazyLock;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha2::Digest;
+use sha2::Sha256;
+
+/// Where the files are.
+pub const PREFIX: &str = "/assets/";
+
+/// Digits of the hash in a name.
+const HASH_DIGITS: usize = 12;
+
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// Name, extension, media type, content.
+const FILES: &[(&str, &str, &str, &[u8])] = &[
+    ("weir", "css", CSS, include_bytes!("assets/weir.css")),
+    ("charts", "css", CSS, include_bytes!("assets/charts.css")),
+    ("page", "js", JAVASCRIPT, include_bytes!("assets/page.js")),
+    ("live", "js", JAVASCRIPT, include_bytes!("assets/live.js")),
+    ("swap", "js", JAVASCRIPT, include_bytes!("assets/swap.js")),
+    ("hover", "js", JAVASCRIPT, include_bytes!("assets/hover.js")),
+    ("icon", "svg", SVG, include_bytes!("assets/icon.svg")),
+];
+
+static ASSETS: LazyLock<Vec<Asset>> =
+    LazyLock::new(|| FILES.iter().map(|file| Asset::of(file)).collect());
+
+/// One file.
+#[derive(Debug)]
+pub struct Asset {
+    source: String,
+    /// The path, with the hash.
+    pub path: String,
+    /// The media type.
+    pub media_type: &'static str,
+    /// The content.
+    pub bytes: &'static [u8],
+    /// The content, compressed by gzip.
+    pub gzip: Vec<u8>,
+}
+
+impl Asset {
+    fn of((stem, extension, media_type, bytes): &(&str, &str, &'static str, &'static [u8])) -> Self {
+        let mut hash = String::new();
+        for byte in Sha256::digest(bytes) {
+            // Writing to a `String` does not fail.
+            let _ = write!(hash, "{byte:02x}");
+        }
+        hash.truncate(HASH_DIGITS);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        // Neither does writing to a vector.
+        let gzip = encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default();
+        let source = format!("{stem}.{extension}");
+        let path = format!("{PREFIX}{stem}-{hash}.{extension}");
+        Self { source, path, media_type, bytes, gzip }
+    }
+}
+
+/// The path of the file that is named so in the source, such as `weir.css`.
+pub fn path(source: &str) -> &'static str {
+    ASSETS.iter().find(|asset| asset.source == source).map_or("", |asset| &asset.path)
+}
+
+/// The file of a path.
+pub fn find(path: &str) -> Option<&'static Asset> {
+    ASSETS.iter().find(|asset| asset.path == path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ASSETS;
+    use super::find;
+    use super::path;
+
+    /// Sum of the compressed sizes of all style sheets and of all scripts.
+    const STYLE_MAX_BYTES: usize = 8 << 10;
+    const SCRIPTS_MAX_BYTES: usize = 12 << 10;
+
+    #[test]
+    fn files_are_found_by_their_path_only() {
+        for asset in ASSETS.iter() {
+            assert_eq!(path(&asset.source), asset.path);
+            assert_eq!(find(&asset.path).map(|found| found.bytes), Some(asset.bytes));
+            assert!(!asset.gzip.is_empty(), "{}", asset.path);
+        }
+        for path in ["", "/assets/", "/assets/weir.css", "/assets/../Cargo.toml"] {
+            assert!(find(path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn files_are_small_and_load_nothing() {
+        let size = |extension: &str| -> usize {
+            let own = ASSETS.iter().filter(|asset| asset.path.ends_with(extension));
+            own.map(|asset| asset.gzip.len()).sum()
+        };
+        assert!(size(".css") < STYLE_MAX_BYTES, "{}", size(".css"));
+        assert!(size(".js") < SCRIPTS_MAX_BYTES, "{}", size(".js"));
+        for asset in ASSETS.iter() {
+            let text = String::from_utf8_lossy(asset.bytes);
+            for part in ["@import", "url(http", "eval(", "new Function", "document.write", "//cdn"] {
+                assert!(!text.contains(part), "{}: {part}", asset.source);
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+// What every page may have: buttons that copy, keys that lead to pages, forms that ask before they remove.
+(() => {
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const source = document.getElementById(button.dataset.copy);
+    if (!source) return;
+    await navigator.clipboard.writeText(source.textContent);
+    const before = button.textContent;
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = before), 1500);
+  });
+
+  document.addEventListener("submit", (event) => {
+    const question = event.target.dataset.confirm;
+    if (question && !confirm(question)) event.preventDefault();
+  });
+
+  // `/` goes to the first field of a search, `g` and a letter to a page, Ctrl+Enter sends a text.
+  let after = "";
+  document.addEventListener("keydown", (event) => {
+    const field = event.target.closest("input, textarea, select");
+    if (field) {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && field.form) field.form.requestSubmit();
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") {
+      const search = document.querySelector("main input[type=search], main input[type=text], main textarea");
+      if (search) {
+        search.focus();
+        event.preventDefault();
+      }
+    }
+    if (after === "g") {
+      const link = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+      if (link) link.click();
+    }
+    after = event.key;
+  });
+})();

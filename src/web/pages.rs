@@ -1,0 +1,12 @@
+//! The content of pages, one file per family. Pure: what is shown comes as values of the API.
+
+pub mod definitions;
+pub mod events;
+pub mod flags;
+pub mod health;
+pub mod home;
+pub mod onboarding;
+pub mod persons;
+pub mod settings;
+pub mod sign_in;
+pub mod sql;

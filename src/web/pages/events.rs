@@ -1,0 +1,192 @@
+//! Events: the list, one of them, and the live view.
+
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::parts;
+use crate::web::parts::clipped;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::query;
+use crate::web::parts::text;
+
+/// Longest names and ids in a row, in characters.
+const NAME_MAX_CHARS: usize = 120;
+
+/// What a list of events is limited to, as texts of the form.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// The name of the event.
+    pub event: String,
+    /// The distinct id.
+    pub distinct_id: String,
+    /// The key of a property, and its value.
+    pub property: (String, String),
+    /// From when on.
+    pub after: String,
+    /// Properties shown as columns, separated by commas.
+    pub columns: String,
+}
+
+impl Wanted {
+    /// The query of the address.
+    pub fn query(&self, more: &[(&str, &str)]) -> String {
+        let own = [
+            ("event", &*self.event),
+            ("distinct_id", &self.distinct_id),
+            ("key", &self.property.0),
+            ("value", &self.property.1),
+            ("after", &self.after),
+            ("columns", &self.columns),
+        ];
+        query(&[&own, more].concat())
+    }
+
+    /// The properties shown as columns.
+    pub fn shown(&self) -> Vec<&str> {
+        let names = self.columns.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.take(10).collect()
+    }
+}
+
+/// The form of a list; `names` are names of events to choose from.
+pub fn form(project: i64, path: &str, wanted: &Wanted, names: &[String]) -> Markup {
+    html! {
+        form class="bar" method="get" action=(page(project, path)) {
+            label { "Event" input type="text" name="event" value=(wanted.event) list="event-names" maxlength="400"; }
+            datalist id="event-names" { @for name in names { option value=(name) {} } }
+            label { "Distinct id" input type="text" name="distinct_id" value=(wanted.distinct_id) maxlength="400"; }
+            label { "Property" input type="text" name="key" value=(wanted.property.0) maxlength="400"; }
+            label { "is" input type="text" name="value" value=(wanted.property.1) maxlength="400"; }
+            @if path == "activity/explore" {
+                label { "Since" select name="after" {
+                    @for (value, title) in [("", "Always"), ("-1h", "1 hour"), ("-24h", "24 hours"), ("-7d", "7 days"), ("-30d", "30 days")] {
+                        option value=(value) selected[wanted.after == value] { (title) }
+                    }
+                } }
+                label { "Columns" input type="text" name="columns" value=(wanted.columns) placeholder="$current_url, plan" maxlength="1000"; }
+            }
+            button class="main" { "Show" }
+        }
+    }
+}
+
+/// Rows of events.
+pub fn rows(project: i64, zone: Tz, events: &[Value], columns: &[&str]) -> Markup {
+    html! { @for event in events { (row(project, zone, event, columns)) } }
+}
+
+/// One row.
+pub fn row(project: i64, zone: Tz, event: &Value, columns: &[&str]) -> Markup {
+    let distinct_id = text(event, "distinct_id");
+    let properties = event.get("properties").unwrap_or(&Value::Null);
+    let person = event.get("person").unwrap_or(&Value::Null);
+    let about = person.get("properties").unwrap_or(&Value::Null);
+    let name = ["email", "name", "username"].iter().map(|key| text(about, key)).find(|name| !name.is_empty());
+    html! {
+        tr {
+            td { a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (shown_name(text(event, "event"))) } }
+            td { a href=(parts::person(project, distinct_id)) { (clipped(name.unwrap_or(distinct_id), NAME_MAX_CHARS)) } }
+            @if columns.is_empty() {
+                td class="clip" { (clipped(address_of(properties), NAME_MAX_CHARS)) }
+            } @else {
+                @for column in columns { td { (parts::short(properties.get(column).unwrap_or(&Value::Null))) } }
+            }
+            td class="short" { (parts::time(text(event, "timestamp"), zone)) }
+        }
+    }
+}
+
+fn shown_name(name: &str) -> String {
+    if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
+}
+
+/// Where an event happened.
+fn address_of(properties: &Value) -> &str {
+    let names = ["$current_url", "$screen_name", "$pathname", "$lib"];
+    names.iter().map(|name| text(properties, name)).find(|text| !text.is_empty()).unwrap_or_default()
+}
+
+/// The table around rows. `live` is the address of the stream of further rows.
+pub fn table(columns: &[&str], live: Option<&str>, rows: &Markup) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Events" {
+            table {
+                thead { tr {
+                    th scope="col" { "Event" } th scope="col" { "Person" }
+                    @if columns.is_empty() { th scope="col" { "Where" } }
+                    @for column in columns { th scope="col" { (clipped(column, NAME_MAX_CHARS)) } }
+                    th scope="col" { "Time" }
+                } }
+                tbody data-live=[live] { (rows) }
+            }
+        }
+    }
+}
+
+/// What a list says that has no event.
+pub fn none(project: i64, is_limited: bool) -> Markup {
+    html! {
+        div class="empty" id="live-empty" {
+            @if is_limited {
+                h2 { "No event matches" }
+                p { "Nothing that was stored has all of this. " a href=(page(project, "activity/explore")) { "Show all events" } }
+            } @else {
+                h2 { "No events yet" }
+                p { "Events appear here as soon as they are stored. " a href=(page(project, "onboarding")) { "Send the first one" } }
+            }
+        }
+    }
+}
+
+/// One event.
+pub fn one(project: i64, zone: Tz, event: &Value) -> Markup {
+    let distinct_id = text(event, "distinct_id");
+    let elements = text(event, "elements_chain");
+    html! {
+        div class="card" {
+            dl class="facts" {
+                dt { "Time" } dd { (parts::time(text(event, "timestamp"), zone)) }
+                dt { "Person" } dd { a href=(parts::person(project, distinct_id)) { (clipped(distinct_id, NAME_MAX_CHARS)) } }
+                dt { "Id" } dd { code { (text(event, "id")) } }
+                @if !elements.is_empty() { dt { "Elements" } dd { code { (clipped(elements, 2000)) } } }
+            }
+        }
+        (parts::properties(event.get("properties").unwrap_or(&Value::Null)))
+    }
+}
+
+/// How to ask for the same list elsewhere.
+pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> Markup {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let mut conditions = Vec::new();
+    if !wanted.event.is_empty() {
+        conditions.push(format!("event = {}", literal(&wanted.event)));
+    }
+    if !wanted.distinct_id.is_empty() {
+        conditions.push(format!("distinct_id = {}", literal(&wanted.distinct_id)));
+    }
+    if !wanted.property.0.is_empty() {
+        conditions.push(format!("properties->>{} = {}", literal(&wanted.property.0), literal(&wanted.property.1)));
+    }
+    if let Some(span) = wanted.after.strip_prefix('-') {
+        let (count, unit) = span.split_at(span.len().saturating_sub(1));
+        if let Ok(count) = count.parse::<u32>() {
+            let unit = if unit == "h" { "hours" } else { "days" };
+            conditions.push(format!("timestamp > now() - INTERVAL '{count} {unit}'"));
+        }
+    }
+    let limits = if conditions.is_empty() { String::new() } else { format!("\nWHERE {}", conditions.join(" AND ")) };
+    let sql = format!("SELECT timestamp, event, distinct_id, properties\nFROM events{limits}\nORDER BY timestamp DESC\nLIMIT 100");
+    let curl = format!(
+        "curl '{server}/api/projects/{project}/events/?{api_query}' -H 'Authorization: Bearer phx_...'"
+    );
+    parts::source(project, Some(&sql), &curl)
+}
+
+/// The events of an answer.
+pub fn of(answer: &Value) -> &[Value] {
+    items(answer, "results")
+}

@@ -1,0 +1,287 @@
+//! Persons, groups and cohorts: lists, and one of each.
+
+use std::time::Duration;
+
+use chrono::DateTime;
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::parts;
+use crate::web::parts::clipped;
+use crate::web::parts::integer;
+use crate::web::parts::is_true;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::text;
+
+/// Longest names and ids in a row, in characters.
+const NAME_MAX_CHARS: usize = 120;
+
+/// Time without an event after which the next one begins another visit.
+const VISIT_GAP: Duration = Duration::from_mins(30);
+
+/// Most ids that a person shows.
+const IDS_MAX: usize = 100;
+
+/// The form of a search.
+pub fn search(project: i64, path: &str, label: &str, wanted: &str) -> Markup {
+    html! {
+        form class="bar" method="get" action=(page(project, path)) role="search" {
+            label { (label) input class="wide" type="search" name="search" value=(wanted) maxlength="400"; }
+            button class="main" { "Search" }
+        }
+    }
+}
+
+/// A list of persons.
+pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Markup {
+    if persons.is_empty() {
+        return html! {
+            div class="empty" {
+                @if is_limited { h2 { "Nobody matches" } p { "No name, address or id contains this." } } @else {
+                    h2 { "No persons yet" }
+                    p { "A person appears with the first event of a distinct id. " code { "identify" }
+                        " gives it a name, and joins what it did before." }
+                }
+            }
+        };
+    }
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Persons" {
+            table {
+                thead { tr { th scope="col" { "Person" } th scope="col" { "Distinct ids" } th scope="col" { "First seen" } } }
+                tbody {
+                    @for person in persons {
+                        @let ids = items(person, "distinct_ids");
+                        tr {
+                            th scope="row" { a href=(parts::person(project, &link_id(person))) { (name(person)) } }
+                            td {
+                                (clipped(ids.first().and_then(Value::as_str).unwrap_or_default(), NAME_MAX_CHARS))
+                                @if ids.len() > 1 { " " span class="badge" { "+" (ids.len() - 1) } }
+                            }
+                            td class="short" { (parts::time(text(person, "created_at"), zone)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The id by which a page of a person is addressed: a distinct id, or the uuid.
+pub fn link_id(person: &Value) -> String {
+    let first = items(person, "distinct_ids").first().and_then(Value::as_str);
+    let uuid = || Some(text(person, "uuid")).filter(|uuid| !uuid.is_empty());
+    first.or_else(uuid).unwrap_or_else(|| text(person, "id")).to_owned()
+}
+
+/// The name of a person.
+pub fn name(person: &Value) -> String {
+    let ids = items(person, "distinct_ids");
+    let first = ids.first().and_then(Value::as_str).unwrap_or_default();
+    let own = text(person, "name");
+    let name = if own.trim().is_empty() { first } else { own };
+    if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
+}
+
+/// One person: what is known at once. `cohorts` are those that contain it.
+pub fn one(project: i64, zone: Tz, person: &Value, cohorts: &[Value]) -> Markup {
+    let ids = items(person, "distinct_ids");
+    html! {
+        div class="pair" {
+            div {
+                h2 { "Properties" }
+                (parts::properties(person.get("properties").unwrap_or(&Value::Null)))
+            }
+            aside {
+                div class="card" {
+                    h2 { "Person" }
+                    dl class="facts" {
+                        dt { "First seen" } dd { (parts::time(text(person, "created_at"), zone)) }
+                        dt { "Identified" } dd { @if is_true(person, "is_identified") { "yes" } @else { "no" } }
+                        dt { "Uuid" } dd { code { (text(person, "uuid")) } }
+                    }
+                    h3 { "Distinct ids (" (ids.len()) ")" }
+                    ul class="plain" {
+                        @for id in ids.iter().take(IDS_MAX) { li { code { (parts::short(id)) } } }
+                        @if ids.len() > IDS_MAX { li class="quiet" { "and " (ids.len() - IDS_MAX) " more" } }
+                    }
+                    @if !cohorts.is_empty() {
+                        h3 { "Cohorts" }
+                        div class="actions" {
+                            @for cohort in cohorts {
+                                a class="badge" href=(page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()))) {
+                                    (clipped(text(cohort, "name"), NAME_MAX_CHARS))
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a person did, by visits: events without half an hour between them.
+pub fn timeline(project: i64, zone: Tz, events: &[Value]) -> Markup {
+    let moment = |event: &Value| DateTime::parse_from_rfc3339(text(event, "timestamp")).ok();
+    let mut visits: Vec<Vec<&Value>> = Vec::new();
+    for event in events {
+        let last = visits.last().and_then(|visit| visit.last()).and_then(|last| moment(last));
+        let gap = last.zip(moment(event)).and_then(|(later, own)| (later - own).to_std().ok());
+        match visits.last_mut() {
+            Some(visit) if gap.is_some_and(|gap| gap < VISIT_GAP) => visit.push(event),
+            _ => visits.push(vec![event]),
+        }
+    }
+    html! {
+        h2 { "What happened" }
+        @if visits.is_empty() { p class="quiet" { "No events are stored of this person." } }
+        @for visit in &visits {
+            section class="visit" {
+                h3 {
+                    @if let Some(first) = visit.last() { (parts::time(text(first, "timestamp"), zone)) }
+                    " · " (visit.len()) @if visit.len() == 1 { " event" } @else { " events" }
+                }
+                ul class="plain" {
+                    @for event in visit {
+                        li {
+                            a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (clipped(text(event, "event"), NAME_MAX_CHARS)) }
+                            " " span class="quiet" {
+                                (clipped(text(event.get("properties").unwrap_or(&Value::Null), "$current_url"), NAME_MAX_CHARS))
+                                " " (parts::time(text(event, "timestamp"), zone))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The flags of a person: an object of keys, each with a value and why.
+pub fn flags(project: i64, found: &Value, known: &[(String, i64)]) -> Markup {
+    let Some(flags) = found.as_object().filter(|flags| !flags.is_empty()) else {
+        return html! { h2 { "Feature flags" } p class="quiet" { "This project has no feature flags." } };
+    };
+    html! {
+        h2 { "Feature flags, now" }
+        div class="scroll" tabindex="0" role="region" aria-label="Feature flags" {
+            table {
+                thead { tr { th scope="col" { "Flag" } th scope="col" { "Value" } th scope="col" { "Why" } } }
+                tbody {
+                    @for (key, flag) in flags {
+                        @let value = flag.get("value").unwrap_or(&Value::Null);
+                        @let reason = flag.get("evaluation").unwrap_or(&Value::Null);
+                        tr {
+                            th scope="row" {
+                                @match known.iter().find(|(own, _)| own == key) {
+                                    Some((_, id)) => a href=(page(project, &format!("feature_flags/{id}"))) { (clipped(key, NAME_MAX_CHARS)) },
+                                    None => (clipped(key, NAME_MAX_CHARS)),
+                                }
+                            }
+                            td { (crate::web::pages::flags::value(value)) }
+                            td { (text(reason, "reason").replace('_', " "))
+                                @if let Some(index) = integer(reason, "condition_index") { ", condition " (index + 1) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A list of groups of one type.
+pub fn groups(project: i64, zone: Tz, types: &[Value], index: i64, groups: &[Value]) -> Markup {
+    html! {
+        nav class="tabs" aria-label="Group types" {
+            @for of in types {
+                @let own = integer(of, "group_type_index").unwrap_or_default();
+                a href=(format!("?index={own}")) aria-current=[(own == index).then_some("page")] { (clipped(text(of, "group_type"), NAME_MAX_CHARS)) }
+            }
+        }
+        @if groups.is_empty() {
+            div class="empty" {
+                h2 { "No groups" }
+                p { "Groups are companies, teams or whatever else persons belong to. An event with "
+                    code { "$groups" } " belongs to them, and " code { "$groupidentify" } " tells their properties." }
+            }
+        } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Groups" {
+                table {
+                    thead { tr { th scope="col" { "Group" } th scope="col" { "Name" } th scope="col" { "First seen" } } }
+                    tbody {
+                        @for group in groups {
+                            @let key = text(group, "group_key");
+                            tr {
+                                th scope="row" { a href=(page(project, &format!("groups/{index}/{}", parts::part(key)))) { (clipped(key, NAME_MAX_CHARS)) } }
+                                td { (clipped(text(group.get("group_properties").unwrap_or(&Value::Null), "name"), NAME_MAX_CHARS)) }
+                                td class="short" { (parts::time(text(group, "created_at"), zone)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A list of cohorts.
+pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
+    if cohorts.is_empty() {
+        return html! {
+            div class="empty" {
+                h2 { "No cohorts yet" }
+                p { "A cohort is a set of persons, by rules on their properties and on what they did, or as a list. \
+                     Flags and insights can be limited to one. The API makes them: " code { "POST /api/projects/" (project) "/cohorts/" } }
+            }
+        };
+    }
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Cohorts" {
+            table {
+                thead { tr { th scope="col" { "Cohort" } th scope="col" { "Kind" } th scope="col" class="number" { "Persons" } th scope="col" { "Counted" } } }
+                tbody {
+                    @for cohort in cohorts {
+                        tr {
+                            th scope="row" {
+                                a href=(page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()))) { (named(cohort)) }
+                                @if !text(cohort, "description").is_empty() { div class="quiet" { (clipped(text(cohort, "description"), 300)) } }
+                            }
+                            td { @if is_true(cohort, "is_static") { "List" } @else { "Rules" } }
+                            td class="number" { @match integer(cohort, "count") { Some(count) => (parts::number(count)), None => "-" } }
+                            td class="short" { (parts::time(text(cohort, "last_calculation"), zone)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The name of a thing that has one.
+pub fn named(thing: &Value) -> String {
+    let name = text(thing, "name");
+    if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono_tz::Tz;
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::timeline;
+
+    #[test]
+    fn visits_end_after_half_an_hour() {
+        let event = |minute: u32| json!({"event": "x", "id": "y", "timestamp": format!("2026-11-21T{:02}:{:02}:00Z", minute / 60, minute % 60)});
+        for (minutes, visits) in [(vec![], 0), (vec![5], 1), (vec![60, 31, 2], 1), (vec![90, 60, 30, 29, 0], 3)] {
+            let events: Vec<Value> = minutes.iter().map(|minute| event(*minute)).collect();
+            let shown = timeline(1, Tz::UTC, &events).0;
+            assert_eq!(shown.matches("class=\"visit\"").count(), visits, "{minutes:?}");
+        }
+    }
+}

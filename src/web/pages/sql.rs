@@ -1,0 +1,160 @@
+//! The SQL page: a box, what can be asked, and a grid of results.
+
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::parts;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::query;
+
+/// Most rows of a grid; files have all of them.
+const ROWS_MAX: usize = 1000;
+
+/// Questions to begin with: a title and SQL.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("Events by name", "SELECT event, count(*) AS events, count(DISTINCT person_id) AS persons\nFROM events\nGROUP BY event\nORDER BY events DESC\nLIMIT 50"),
+    ("Events by day", "SELECT date_trunc('day', timestamp) AS day, count(*) AS events\nFROM events\nGROUP BY day\nORDER BY day DESC\nLIMIT 30"),
+    ("Newest events", "SELECT timestamp, event, distinct_id, properties\nFROM events\nORDER BY timestamp DESC\nLIMIT 20"),
+    ("Newest persons", "SELECT *\nFROM persons\nORDER BY created_at DESC\nLIMIT 20"),
+];
+
+/// The box, and examples.
+pub fn form(project: i64, sql: &str) -> Markup {
+    let address = page(project, "sql");
+    html! {
+        form class="stack" method="get" action=(address) {
+            label for="q" { "SQL (Ctrl+Enter runs it)" }
+            textarea id="q" name="q" rows="9" spellcheck="false" autocomplete="off" maxlength="100000" { (sql) }
+            div class="actions" {
+                button class="main" { "Run" }
+                button name="explain" value="1" title="Shows the plan instead of running it" { "Explain" }
+            }
+        }
+        @if sql.is_empty() {
+            div class="empty" {
+                h2 { "Ask anything about your events" }
+                p { "Every event and person of this project is a row. Only reading is possible, and every query has \
+                     limits on time and memory, so nothing can break." }
+                div class="actions" {
+                    @for (title, sql) in EXAMPLES {
+                        a class="button small" href=(format!("{address}?{}", query(&[("q", sql)]))) { (title) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Tables with their columns: rows of table, column and type.
+pub fn tables(rows: &Value) -> Markup {
+    let rows = items(rows, "results");
+    let cell = |row: &Value, at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut tables: Vec<(String, Vec<(String, String)>)> = Vec::new();
+    for row in rows {
+        let (table, column) = (cell(row, 0), (cell(row, 1), cell(row, 2)));
+        match tables.last_mut() {
+            Some((name, columns)) if *name == table => columns.push(column),
+            _ => tables.push((table, vec![column])),
+        }
+    }
+    html! {
+        aside class="card" aria-label="Tables" {
+            h2 { "Tables" }
+            @for (name, columns) in &tables {
+                details {
+                    summary { code { (name) } }
+                    ul class="plain" {
+                        @for (column, of) in columns { li { code { (column) } " " span class="quiet" { (of) } } }
+                    }
+                }
+            }
+            p class="quiet" { br; "A property is " code { "properties->>'name'" } ", a part of JSON." }
+        }
+    }
+}
+
+/// The result of a query.
+pub fn result(project: i64, sql: &str, answer: &Value, millis: u128) -> Markup {
+    let columns: Vec<&str> = items(answer, "columns").iter().filter_map(Value::as_str).collect();
+    let types = items(answer, "types");
+    let rows = items(answer, "results");
+    let link = |format: &str| {
+        format!("{}?{}", page(project, "sql"), query(&[("q", sql), ("format", format)]))
+    };
+    html! {
+        section id="result" aria-label="Result" {
+            div class="actions" {
+                span class="quiet" { (parts::number(length(rows))) " rows in " (millis) " ms" }
+                a class="button small" href=(link("csv")) { "CSV" }
+                a class="button small" href=(link("json")) { "JSON" }
+                a class="button small" href=(link("parquet")) { "Parquet" }
+            }
+            br;
+            @if rows.is_empty() {
+                div class="empty" { h2 { "No rows" } p { "The query ran and found nothing." } }
+            } @else {
+                div class="scroll" tabindex="0" role="region" aria-label="Rows" {
+                    table class="grid" {
+                        thead { tr { @for (at, column) in columns.iter().enumerate() {
+                            th scope="col" title=(types.get(at).map(type_name).unwrap_or_default()) { (column) }
+                        } } }
+                        tbody {
+                            @for row in rows.iter().take(ROWS_MAX) {
+                                tr { @for value in row.as_array().into_iter().flatten() { (cell(value)) } }
+                            }
+                        }
+                    }
+                }
+                @if rows.len() > ROWS_MAX {
+                    p class="quiet" { "The first " (ROWS_MAX) " rows are shown; files have all of them." }
+                }
+            }
+        }
+    }
+}
+
+fn cell(value: &Value) -> Markup {
+    match value {
+        Value::Null => html! { td { span class="null" { "null" } } },
+        Value::Number(number) => html! { td class="number" { (number.to_string()) } },
+        other => html! { td { (parts::short(other)) } },
+    }
+}
+
+fn type_name(of: &Value) -> String {
+    match of {
+        Value::Array(pair) => pair.last().map(parts::plain).unwrap_or_default(),
+        other => parts::plain(other),
+    }
+}
+
+/// The plan of a query: rows of text.
+pub fn plan(answer: &Value) -> Markup {
+    let lines: Vec<String> = items(answer, "results")
+        .iter()
+        .filter_map(|row| row.as_array())
+        .map(|row| row.last().map(parts::plain).unwrap_or_default())
+        .collect();
+    html! { section id="result" aria-label="Plan" { h2 { "Plan" } pre tabindex="0" { (lines.join("\n")) } } }
+}
+
+/// How to ask the same by the API.
+pub fn source(project: i64, server: &str, sql: &str) -> Markup {
+    let body = serde_json::json!({"query": sql, "format": "csv"}).to_string().replace('\'', "'\\''");
+    let curl = format!(
+        "curl {server}/api/projects/{project}/query/ -H 'Authorization: Bearer phx_...' \\\n  \
+         -H 'Content-Type: application/json' -d '{body}'"
+    );
+    parts::source(project, None, &curl)
+}
+
+fn length(rows: &[Value]) -> i64 {
+    i64::try_from(rows.len()).unwrap_or(i64::MAX)
+}
+
+/// The message of a failed query.
+pub fn failed(detail: &str) -> Markup {
+    html! { section id="result" { (parts::failed(detail)) } }
+}

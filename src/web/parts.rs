@@ -1,0 +1,260 @@
+//! Parts that several pages consist of: texts of JSON, times, numbers, notes, pagers, addresses.
+
+use chrono::DateTime;
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use percent_encoding::NON_ALPHANUMERIC;
+use percent_encoding::utf8_percent_encode;
+use serde_json::Value;
+
+/// Longest value in a cell, in characters.
+const CELL_MAX_CHARS: usize = 300;
+
+/// The text of a member; empty if it is none.
+pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The integer of a member.
+pub fn integer(value: &Value, name: &str) -> Option<i64> {
+    value.get(name).and_then(Value::as_i64)
+}
+
+/// Whether a member is true.
+pub fn is_true(value: &Value, name: &str) -> bool {
+    value.get(name).and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The items of a member; none if it is no list.
+pub fn items<'v>(value: &'v Value, name: &str) -> &'v [Value] {
+    value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A value as text: of a text the text itself, else its JSON.
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A value as text of at most 300 characters.
+pub fn short(value: &Value) -> String {
+    clipped(&plain(value), CELL_MAX_CHARS)
+}
+
+/// The begin of a text.
+pub fn clipped(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    }
+}
+
+/// A part of a path.
+pub fn part(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A query of these parameters, without those that are empty.
+pub fn query(parameters: &[(&str, &str)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
+        query.append_pair(name, value);
+    }
+    query.finish()
+}
+
+/// The address of a page of a project.
+pub fn page(project: i64, path: &str) -> String {
+    format!("/project/{project}/{path}")
+}
+
+/// The address of a person.
+pub fn person(project: i64, distinct_id: &str) -> String {
+    format!("/project/{project}/person/{}", part(distinct_id))
+}
+
+/// A moment (RFC 3339) in a time zone; another text as it is.
+pub fn time(moment: &str, zone: Tz) -> Markup {
+    match DateTime::parse_from_rfc3339(moment) {
+        Ok(time) => {
+            let shown = time.with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string();
+            html! { time datetime=(moment) title=(format!("{moment} ({zone})")) { (shown) } }
+        }
+        Err(_) => html! { (clipped(moment, CELL_MAX_CHARS)) },
+    }
+}
+
+/// A number with spaces between thousands.
+pub fn number(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let mut shown = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            shown.push('\u{202f}');
+        }
+        shown.push(digit);
+    }
+    if number < 0 { format!("−{shown}") } else { shown }
+}
+
+/// A size.
+pub fn size(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut scaled = bytes;
+    let mut tenths = 0;
+    let mut unit = 0;
+    while scaled >= 1024 && unit + 1 < units.len() {
+        tenths = scaled % 1024 * 10 / 1024;
+        scaled /= 1024;
+        unit += 1;
+    }
+    let name = units.get(unit).copied().unwrap_or_default();
+    match unit {
+        0 => format!("{scaled} {name}"),
+        _ => format!("{scaled}.{tenths} {name}"),
+    }
+}
+
+/// What stands in the place of an answer that there is none.
+pub fn failed(detail: &str) -> Markup {
+    html! { div class="problem" role="alert" { p { strong { "This did not work. " } (detail) } } }
+}
+
+/// A message about what was done.
+pub fn note(text: &str) -> Markup {
+    html! { div class="note" role="status" { p { (text) } } }
+}
+
+/// A text to copy, such as a command. `id` is that of the element.
+pub fn code(id: &str, text: &str) -> Markup {
+    html! {
+        div class="copied" {
+            pre tabindex="0" { code id=(id) { (text) } }
+            button class="small" type="button" data-copy=(id) { "Copy" }
+        }
+    }
+}
+
+/// How to ask the same by other means: SQL, if there is some, and a command.
+pub fn source(project: i64, sql: Option<&str>, curl: &str) -> Markup {
+    html! {
+        details class="source" {
+            summary { "Ask the same elsewhere" }
+            div {
+                @if let Some(sql) = sql {
+                    h3 { "As SQL " a href=(format!("{}?{}", page(project, "sql"), query(&[("q", sql)]))) { "Open" } }
+                    (code("as-sql", sql))
+                }
+                h3 { "With a personal API key" }
+                (code("as-curl", curl))
+            }
+        }
+    }
+}
+
+/// Links to the parts of a list before and after this one; `link` makes the address of an offset.
+pub fn pager(offset: usize, limit: usize, has_next: bool, link: impl Fn(usize) -> String) -> Markup {
+    html! {
+        @if offset > 0 || has_next {
+            nav class="pager" aria-label="Pages of the list" {
+                @if offset > 0 { a rel="prev" href=(link(offset.saturating_sub(limit))) { "← Before" } }
+                @if has_next { a rel="next" href=(link(offset.saturating_add(limit))) { "Next →" } }
+            }
+        }
+    }
+}
+
+/// Properties as a table of names and values.
+pub fn properties(value: &Value) -> Markup {
+    let Some(object) = value.as_object().filter(|object| !object.is_empty()) else {
+        return html! { p class="quiet" { "No properties." } };
+    };
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Properties" {
+            table {
+                thead { tr { th { "Property" } th { "Value" } th { "Type" } } }
+                tbody {
+                    @for (name, value) in object {
+                        tr {
+                            th scope="row" { (clipped(name, CELL_MAX_CHARS)) }
+                            td { (value_of(value)) }
+                            td class="quiet short" { (type_of(value)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A value of a property. An address of the web is a link that tells nothing about this page.
+fn value_of(value: &Value) -> Markup {
+    let shown = short(value);
+    match value.as_str().filter(|text| is_web_address(text)) {
+        Some(address) => {
+            html! { a href=(address) rel="noreferrer nofollow noopener" target="_blank" { (shown) } }
+        }
+        None => html! { (shown) },
+    }
+}
+
+/// Whether a text is an address that a browser may be sent to: http or https, and nothing that hides what it is.
+pub fn is_web_address(text: &str) -> bool {
+    let is_web = text.starts_with("https://") || text.starts_with("http://");
+    is_web && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "text",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_sizes_are_readable() {
+        for (value, expected) in
+            [(0, "0"), (999, "999"), (1000, "1\u{202f}000"), (-1_234_567, "−1\u{202f}234\u{202f}567")]
+        {
+            assert_eq!(number(value), expected);
+        }
+        for (bytes, expected) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (u64::MAX, "16383.9 PiB")] {
+            assert_eq!(size(bytes), expected);
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_the_web_are_links() {
+        for (address, expected) in [
+            ("https://x/", true),
+            ("http://x?a=%22", true),
+            ("javascript:alert(1)", false),
+            ("JAVASCRIPT:alert(1)", false),
+            (" https://x", false),
+            ("https://x\u{202e}y", false),
+            ("data:text/html,x", false),
+        ] {
+            assert_eq!(is_web_address(address), expected, "{address}");
+        }
+        let shown = properties(&serde_json::json!({"<b>": "https://x\"><script>"})).0;
+        assert!(shown.contains("&lt;b&gt;") && !shown.contains("<script"), "{shown}");
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(clipped("äöü", 2), "äö…");
+        assert_eq!(clipped("äö", 2), "äö");
+    }
+}
