@@ -1,7 +1,5 @@
 //! `/`: the landing page for browsers, programs and proxies.
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
 #[test]
@@ -13,22 +11,11 @@ fn the_root_says_what_this_is_to_each_in_its_form() {
         assert!(answer.header("vary").is_some_and(|vary| vary.contains("accept")), "{accept}");
         answer
     };
-    let page = get("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8");
-    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
-    let policy = page.header("content-security-policy").expect("a policy");
-    assert!(policy.starts_with("default-src 'none'; style-src 'sha256-"), "{policy}");
-    assert!(!policy.contains("unsafe"), "{policy}");
-    let text = String::from_utf8(page.body).expect("UTF-8");
+    let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let page = server.send("GET", "/", &[("accept", browser)], "");
+    assert_eq!((page.status, page.header("location")), (303, Some("/login")));
+    assert!(page.header("vary").is_some_and(|vary| vary.contains("accept")), "{page}");
     let version = env!("CARGO_PKG_VERSION");
-    for part in
-        [&format!("Weir {version}"), "It takes events.", "/api/schema/", "/capture/", &server.url()]
-    {
-        assert!(text.contains(part), "{part}: {text}");
-    }
-    // Nothing secret, and nothing from elsewhere.
-    for part in [TOKEN, KEY, "<script", "src=", "href=\"http", "@import", "url("] {
-        assert!(!text.contains(part), "{part}: {text}");
-    }
     let json = get("application/json").json();
     assert_eq!((&json["name"], &json["version"]), (&"weir".into(), &version.into()));
     assert_eq!((&json["ready"], &json["schema"]), (&true.into(), &"/api/schema/".into()));

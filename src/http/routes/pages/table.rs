@@ -35,7 +35,6 @@ macro_rules! run {
 pub const PAGES: &[Line] = &[
     at("GET",  "home",                          "query:read",           run!(home::home)),
     at("GET",  "onboarding",                    "project:read",         run!(onboarding::onboarding)),
-    at("GET",  "onboarding/first",              "query:read",           run!(onboarding::first)),
     at("GET",  "activity/live",                 "query:read",           run!(live::live)),
     at("GET",  "activity/live/rows",            "query:read",           run!(live::rows)),
     at("GET",  "insights",                      "insight:read",         run!(saved::list)),

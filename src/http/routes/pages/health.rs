@@ -1,0 +1,101 @@
+//! Health: figures of the server that `/metrics` has too, beside their limits, and warnings about events.
+
+use maud::html;
+
+use crate::app::App;
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::telemetry::metrics::TableLabels;
+use crate::web::pages::health as shown;
+use crate::web::pages::health::Figures;
+use crate::web::pages::health::Use;
+
+/// Most rows of refused requests.
+const REFUSED_MAX: usize = 50;
+
+/// `GET health`.
+pub async fn health(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let page = Page::new("Health", shown::figures(&figures(&asking.app)));
+    if !asking.may("ingestion_warning:read") {
+        return Ok(Sent::Page(page));
+    }
+    Ok(Sent::Page(page.then(async move {
+        let found = asking.get("ingestion_warnings/", &[]).await?;
+        Ok(html! { (shown::warnings(asking.zone, &found)) })
+    })))
+}
+
+fn figures(app: &App) -> Figures {
+    let (metrics, config) = (&app.metrics, &app.config);
+    let gauge = |value: i64| u64::try_from(value).unwrap_or_default();
+    let table = TableLabels { table: "events" };
+    Figures {
+        unready: app.pipeline.readiness().err().map(|error| error.to_string()),
+        counts: vec![
+            ("events accepted since the start", metrics.events_accepted.get()),
+            ("events seen before, and dropped", metrics.events_duplicate.get()),
+            ("log records whose persons are not applied yet", gauge(metrics.identity_lag.get())),
+            ("Parquet files of events", gauge(metrics.table_files.get_or_create(&table).get())),
+            ("flushes to files since the start", metrics.flushes.get()),
+            ("persons whose deleted events may still be in files", gauge(metrics.deletions_pending.get())),
+            ("open connections", gauge(metrics.http_connections.get())),
+        ],
+        uses: vec![
+            Use {
+                name: "Log on disk",
+                bytes: gauge(metrics.wal_bytes.get()),
+                limit_bytes: config.storage.wal_max_bytes.as_u64(),
+            },
+            Use {
+                name: "Memtables",
+                bytes: gauge(metrics.memtable_bytes.get()),
+                limit_bytes: 0,
+            },
+            Use {
+                name: "Requests between arrival and acknowledgement",
+                bytes: gauge(metrics.ingest_inflight_bytes.get()),
+                limit_bytes: config.ingest.inflight_max_bytes.as_u64(),
+            },
+            Use {
+                name: "Person columns on disk",
+                bytes: gauge(metrics.person_columns_disk_bytes.get()),
+                limit_bytes: config.query.person_columns_disk_max_bytes.as_u64(),
+            },
+        ],
+        refused: refused(&metrics.render()),
+    }
+}
+
+/// Refused requests by endpoint and status, most frequent first, from the text of the metrics.
+fn refused(text: &str) -> Vec<(String, u16, u64)> {
+    let of_line = |line: &str| {
+        let rest = line.strip_prefix("weir_http_requests_total{route=\"")?;
+        let (route, rest) = rest.split_once("\",status=\"")?;
+        let (status, count) = rest.split_once("\"} ")?;
+        Some((route.to_owned(), status.parse::<u16>().ok()?, count.trim().parse::<u64>().ok()?))
+    };
+    let mut found: Vec<_> = text.lines().filter_map(of_line).filter(|(_, status, _)| *status >= 400).collect();
+    found.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+    found.truncate(REFUSED_MAX);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refused;
+    use crate::telemetry::metrics::Metrics;
+    use crate::telemetry::metrics::RequestLabels;
+
+    #[test]
+    fn refused_requests_are_read_from_the_metrics() {
+        let metrics = Metrics::new();
+        for (route, status, count) in [("capture", 200, 9), ("capture", 401, 2), ("P/query/", 503, 5)] {
+            metrics.http_requests.get_or_create(&RequestLabels { route, status }).inc_by(count);
+        }
+        let expected = [("P/query/".to_owned(), 503, 5), ("capture".to_owned(), 401, 2)];
+        assert_eq!(refused(&metrics.render()), expected);
+    }
+}

@@ -1,0 +1,120 @@
+//! Settings: the project, keys, sessions, members. Changes are made by the functions of the API.
+
+use chrono_tz::TZ_VARIANTS;
+use hyper::Method;
+use maud::html;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::error::Kind;
+use crate::http::auth::CURRENT;
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Form;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::store;
+use crate::web::pages::settings as shown;
+use crate::web::pages::settings::Shown;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::text;
+
+/// `GET settings`.
+pub async fn settings(visit: Visit) -> Result<Sent, Problem> {
+    let session = visit.session.as_ref().map(|session| session.id);
+    Ok(Sent::Page(whole(&visit.asking, session, None).await?))
+}
+
+/// The page; `made` is the value of a key that was just made.
+async fn whole(asking: &Asking, session: Option<i64>, made: Option<&str>) -> Result<Page, Problem> {
+    let (id, zone) = (asking.project(), asking.zone);
+    let project = asking.get("", &[]).await?;
+    let zones: Vec<&str> = TZ_VARIANTS.iter().map(|zone| zone.name()).collect();
+    let keys = match asking.may("personal_api_key:read") {
+        true => Some(asking.get("/api/personal_api_keys/", &[]).await?),
+        false => None,
+    };
+    let members = match asking.may("organization_member:read") {
+        true => asking.get(&format!("/api/organizations/{CURRENT}/members/"), &[]).await.ok(),
+        false => None,
+    };
+    let sessions = match asking.may("personal_api_key:read") {
+        true => sessions(asking, session).await?,
+        false => Vec::new(),
+    };
+    let rows = |value: &Value| value.as_array().cloned().unwrap_or_else(|| items(value, "results").to_vec());
+    let content = html! {
+        (shown::project(id, &project, &zones, asking.may("project:write")))
+        @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), made, asking.may("personal_api_key:write"))) }
+        (shown::sessions(id, zone, &sessions))
+        @if let Some(members) = &members { (shown::members(zone, &rows(members))) }
+    };
+    Ok(Page::new("Settings", content))
+}
+
+async fn sessions(asking: &Asking, own: Option<i64>) -> Result<Vec<Shown>, Problem> {
+    let found = asking.app.metadata.sessions(asking.asker.user.id).await.map_err(store::problem)?;
+    let shown = found.into_iter().map(|session| Shown {
+        id: session.id,
+        client: session.client,
+        created_at: session.created_at.to_rfc3339(),
+        used_at: session.used_at.to_rfc3339(),
+        is_own: own == Some(session.id),
+    });
+    Ok(shown.collect())
+}
+
+/// `POST settings/project`.
+pub async fn change_project(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let form = form(visit.request).await?;
+    let body = json!({
+        "name": form.get("name"),
+        "timezone": form.get("timezone"),
+        "anonymize_ips": form.get("anonymize_ips") == "true",
+    });
+    asking.send(Method::PATCH, "", &body).await?;
+    back(&asking, "")
+}
+
+/// `POST settings/keys`.
+pub async fn create_key(visit: Visit) -> Result<Sent, Problem> {
+    let (asking, session) = (visit.asking.clone(), visit.session.as_ref().map(|session| session.id));
+    let form = form(visit.request).await?;
+    let scopes: Vec<&str> = form.get("scopes").split_whitespace().collect();
+    let body = json!({"label": form.get("label"), "scopes": scopes});
+    let made = asking.send(Method::POST, "/api/personal_api_keys/", &body).await?;
+    Ok(Sent::Page(whole(&asking, session, Some(text(&made, "value"))).await?))
+}
+
+/// `POST settings/keys/revoke`.
+pub async fn revoke_key(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let id = number(&form(visit.request).await?)?;
+    asking.send(Method::DELETE, &format!("/api/personal_api_keys/{id}/"), &Value::Null).await?;
+    back(&asking, "#keys")
+}
+
+/// `POST settings/sessions/end`.
+pub async fn end_session(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let id = number(&form(visit.request).await?)?;
+    let (metadata, user) = (asking.app.metadata.clone(), asking.asker.user.id);
+    let end = async move { metadata.end_session(user, id).await };
+    store::write(&asking.app, "end-session", end).await?;
+    back(&asking, "#sessions")
+}
+
+fn number(form: &Form) -> Result<i64, Problem> {
+    let wrong = || Problem::new(Kind::Invalid, "invalid_input", "The field id is not a number.");
+    form.get("id").parse().map_err(|_| wrong())
+}
+
+fn back(asking: &Asking, part: &str) -> Result<Sent, Problem> {
+    let address = format!("{}{part}", page(asking.project(), "settings"));
+    Ok(Sent::Other(see_other(&address)?))
+}

@@ -1,0 +1,138 @@
+//! Health of the server, and of what was sent to it.
+
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::parts;
+use crate::web::parts::integer;
+use crate::web::parts::items;
+use crate::web::parts::text;
+
+/// Width of a meter, in its own units.
+const METER: u64 = 1000;
+
+/// Part of a limit from which a meter warns, in thousandths.
+const HIGH: u64 = 850;
+
+/// A use, and what it may be.
+#[derive(Clone, Debug)]
+pub struct Use {
+    /// What is used.
+    pub name: &'static str,
+    /// How much, in bytes.
+    pub bytes: u64,
+    /// The limit, in bytes.
+    pub limit_bytes: u64,
+}
+
+/// Figures of the server.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// Why no events are taken; `None` if they are.
+    pub unready: Option<String>,
+    /// Counts since the start, with what they count.
+    pub counts: Vec<(&'static str, u64)>,
+    /// Uses of memory and disk.
+    pub uses: Vec<Use>,
+    /// Refused requests since the start: route, status, count.
+    pub refused: Vec<(String, u16, u64)>,
+}
+
+/// The page.
+pub fn figures(figures: &Figures) -> Markup {
+    html! {
+        @match &figures.unready {
+            None => div class="note" { span class="badge good" { "Ready" } " Events are taken." },
+            Some(reason) => div class="problem" role="alert" { "Events are not taken at the moment: " (reason) "." },
+        }
+        div class="cards" {
+            @for (name, count) in &figures.counts {
+                div class="card" {
+                    div class="figure" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) }
+                    p class="quiet" { (name) }
+                }
+            }
+        }
+        h2 { "Memory and disk" }
+        div class="cards" { @for own in &figures.uses { (meter(own)) } }
+        h2 { "Refused requests since the start" }
+        @if figures.refused.is_empty() { p class="quiet" { "None." } } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Refused requests" {
+                table {
+                    thead { tr { th scope="col" { "Endpoint" } th scope="col" { "Status" } th scope="col" class="number" { "Requests" } } }
+                    tbody {
+                        @for (route, status, count) in &figures.refused {
+                            tr { th scope="row" { code { (route) } } td { (status) " " span class="quiet" { (meaning(*status)) } }
+                                td class="number" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn meter(own: &Use) -> Markup {
+    let share = match own.limit_bytes {
+        0 => 0,
+        limit => (own.bytes.min(limit) / limit.div_ceil(METER).max(1)).min(METER),
+    };
+    html! {
+        div class="card" {
+            b { (own.name) }
+            p class="quiet" { (parts::size(own.bytes)) @if own.limit_bytes > 0 { " of " (parts::size(own.limit_bytes)) } }
+            @if own.limit_bytes > 0 {
+                svg class="meter" viewBox=(format!("0 0 {METER} 8")) preserveAspectRatio="none" aria-hidden="true" {
+                    rect class="all" width=(METER) height="8" {}
+                    rect class=(if share >= HIGH { "part high" } else { "part" }) width=(share) height="8" {}
+                }
+            }
+        }
+    }
+}
+
+fn meaning(status: u16) -> &'static str {
+    match status {
+        400 => "not understood",
+        401 => "no valid key",
+        403 => "not allowed",
+        404 => "not there",
+        405 => "wrong method",
+        408 => "too slow",
+        413 => "too large",
+        429 => "too many",
+        499 => "client hung up",
+        503 => "too busy",
+        504 => "took too long",
+        _ => "",
+    }
+}
+
+/// Warnings about events that were stored with less effect than intended.
+pub fn warnings(zone: Tz, found: &Value) -> Markup {
+    let warnings = items(found, "results");
+    html! {
+        h2 { "Warnings about events" }
+        @if warnings.is_empty() { p class="quiet" { "None: every event had the effect that its sender intended." } } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Warnings" {
+                table {
+                    thead { tr { th scope="col" { "Kind" } th scope="col" class="number" { "Events" } th scope="col" { "Last" } th scope="col" { "Example" } } }
+                    tbody {
+                        @for warning in warnings {
+                            tr {
+                                th scope="row" { (parts::clipped(&text(warning, "type").replace('_', " "), 120)) }
+                                td class="number" { (parts::number(integer(warning, "count").unwrap_or_default())) }
+                                td class="short" { (parts::time(text(warning, "lastSeen"), zone)) }
+                                td { @if let Some(first) = items(warning, "warnings").first() {
+                                    code { (parts::short(first.get("details").unwrap_or(&Value::Null))) }
+                                } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Settings: the project, keys, sessions, members.
+
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::parts;
+use crate::web::parts::clipped;
+use crate::web::parts::integer;
+use crate::web::parts::is_true;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::text;
+
+/// Longest names in a row, in characters.
+const NAME_MAX_CHARS: usize = 120;
+
+/// One session of the reader.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The id.
+    pub id: i64,
+    /// What the browser said of itself.
+    pub client: String,
+    /// RFC 3339.
+    pub created_at: String,
+    /// RFC 3339.
+    pub used_at: String,
+    /// Whether the page is seen in this session.
+    pub is_own: bool,
+}
+
+/// The project.
+pub fn project(id: i64, project: &Value, zones: &[&str], can_write: bool) -> Markup {
+    let zone = text(project, "timezone");
+    html! {
+        div class="card" {
+            h2 { "Project" }
+            h3 { "Token, with which SDKs send" }
+            (parts::code("token", text(project, "api_token")))
+            br;
+            @if can_write {
+                form class="stack" method="post" action=(page(id, "settings/project")) {
+                    label { "Name" input class="wide" type="text" name="name" value=(text(project, "name")) maxlength="200" required; }
+                    label { "Time zone" select name="timezone" {
+                        @for name in zones { option value=(name) selected[*name == zone] { (name) } }
+                    } }
+                    label class="check" { input type="checkbox" name="anonymize_ips" value="true" checked[is_true(project, "anonymize_ips")];
+                        "Store events without the addresses of their clients" }
+                    button class="main" { "Save" }
+                }
+            } @else {
+                dl class="facts" { dt { "Name" } dd { (text(project, "name")) } dt { "Time zone" } dd { (zone) } }
+            }
+        }
+    }
+}
+
+/// Personal API keys; `made` is the value of one that was just made.
+pub fn keys(project: i64, zone: Tz, keys: &[Value], made: Option<&str>, can_write: bool) -> Markup {
+    html! {
+        div class="card" id="keys" {
+            h2 { "Personal API keys" }
+            @if let Some(value) = made {
+                div class="note" role="status" { p { "Copy the new key now: it is not shown again." } (parts::code("new-key", value)) }
+            }
+            div class="scroll" tabindex="0" role="region" aria-label="Keys" {
+                table {
+                    thead { tr { th scope="col" { "Label" } th scope="col" { "Key" } th scope="col" { "Scopes" } th scope="col" { "Last used" } th scope="col" { "" } } }
+                    tbody {
+                        @for key in keys {
+                            tr {
+                                th scope="row" { (clipped(text(key, "label"), NAME_MAX_CHARS)) }
+                                td { code { (text(key, "mask_value")) } }
+                                td { (scopes(key)) }
+                                td class="short" { (parts::time(text(key, "last_used_at"), zone)) }
+                                td { @if can_write {
+                                    form method="post" action=(page(project, "settings/keys/revoke")) data-confirm="Revoke this key? Programs that use it stop working." {
+                                        input type="hidden" name="id" value=(integer(key, "id").unwrap_or_default());
+                                        button class="small danger" { "Revoke" }
+                                    }
+                                } }
+                            }
+                        }
+                    }
+                }
+            }
+            @if can_write {
+                form class="bar" method="post" action=(page(project, "settings/keys")) {
+                    label { "Label" input type="text" name="label" required maxlength="40"; }
+                    label { "Scopes, separated by spaces; * for all" input class="wide" type="text" name="scopes" value="*" maxlength="1000" required; }
+                    button class="main" { "Create" }
+                }
+            }
+        }
+    }
+}
+
+fn scopes(key: &Value) -> String {
+    let scopes: Vec<&str> = items(key, "scopes").iter().filter_map(Value::as_str).collect();
+    if scopes.is_empty() { "*".to_owned() } else { scopes.join(" ") }
+}
+
+/// Where the reader has signed in.
+pub fn sessions(project: i64, zone: Tz, sessions: &[Shown]) -> Markup {
+    html! {
+        div class="card" id="sessions" {
+            h2 { "Where you are signed in" }
+            @if sessions.is_empty() { p class="quiet" { "Nowhere by a browser." } }
+            ul class="plain" {
+                @for session in sessions {
+                    li {
+                        form class="actions" method="post" action=(page(project, "settings/sessions/end")) {
+                            input type="hidden" name="id" value=(session.id);
+                            span { (clipped(&session.client, NAME_MAX_CHARS)) }
+                            span class="quiet" { "since " (parts::time(&session.created_at, zone)) ", last used " (parts::time(&session.used_at, zone)) }
+                            @if session.is_own { span class="badge good" { "this one" } }
+                            button class="small" { "End" }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Members of the organization.
+pub fn members(zone: Tz, members: &[Value]) -> Markup {
+    html! {
+        div class="card" {
+            h2 { "Members" }
+            ul class="plain" {
+                @for member in members {
+                    @let user = member.get("user").unwrap_or(member);
+                    li { b { (clipped(text(user, "first_name"), NAME_MAX_CHARS)) } " " (clipped(text(user, "email"), NAME_MAX_CHARS)) " "
+                        span class="badge" { (level(member)) } " " span class="quiet" { (parts::time(text(member, "joined_at"), zone)) } }
+                }
+            }
+        }
+    }
+}
+
+fn level(member: &Value) -> &'static str {
+    match integer(member, "level") {
+        Some(15) => "owner",
+        Some(8) => "admin",
+        _ => "member",
+    }
+}
