@@ -189,12 +189,12 @@ fn any_address_is_a_page_or_a_clear_refusal() {
         ("insights/paths?a=x", 400, "There is no such parameter"),
         // What only the computation finds comes after the frame.
         ("insights/trends?a=x&a.math=sum", 200, "math"),
-        ("insights/trends?a=x&formula=A%2B", 200, "There is no answer"),
+        ("insights/trends?a=x&formula=A%2B", 200, "class=\"problem\""),
         ("insights/trends?a=x&from=someday", 200, "Expected a date"),
-        ("insights/trends?a=action%3A99", 200, "There is no answer"),
+        ("insights/trends?a=action%3A99", 200, "class=\"problem\""),
         ("insights/funnel", 200, "Which steps?"),
         ("insights/trends?a=nothing", 200, "Nothing happened"),
-        ("insights/trends/persons?a=x&point.day=never", 200, "There is no answer"),
+        ("insights/trends/persons?a=x&point.day=never", 200, "class=\"problem\""),
         ("insights/trends/persons?a=x&point.dy=1", 400, "point.dy"),
         ("insights/nothing1", 404, ""),
         ("insights/trends/nothing", 404, ""),
@@ -278,7 +278,7 @@ fn what_is_saved_is_found_again() {
     for path in ["dashboard/1", "dashboard/1?from=-3d"] {
         let board = text(&page(&server, path));
         assert_eq!(board.matches("<section class=\"tile\"").count(), QUESTIONS.len(), "{board}");
-        assert!(!board.contains("There is no answer") && !board.contains("<script>"), "{board}");
+        assert!(!board.contains("class=\"problem\"") && !board.contains("<script>"), "{board}");
     }
     let wrong = page(&server, "dashboard/1?frm=-3d");
     assert_eq!(wrong.status, 400, "{wrong}");

@@ -7,8 +7,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::documents::tiles;
 use crate::http::routes::pages::visit::Page;

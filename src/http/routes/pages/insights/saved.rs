@@ -46,12 +46,12 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
 pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     let (app, asker, short_id) = (&visit.asking.app, &visit.asking.asker, visit.id());
     let (project, mut found) = (&asker.project, None);
-    let visit = |document: Document| {
+    let look = |document: Document| {
         if document.text("short_id") == short_id {
             found = Some(document);
         }
     };
-    app.metadata.visit_documents(project.id, Stored::Insight, visit).await.map_err(problem)?;
+    app.metadata.visit_documents(project.id, Stored::Insight, look).await.map_err(problem)?;
     let document = found.ok_or_else(|| Problem::not_found("There is no such insight."))?;
     let own = saved(&document, &app.metadata.snapshot());
     let Some(question) = stored::question(&own.query).map(with_usual) else {
