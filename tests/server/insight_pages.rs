@@ -273,6 +273,13 @@ fn what_is_saved_is_found_again() {
         assert!(html.contains("<form class=\"question\""), "{insight}: {html}");
         assert!(!html.contains("<script>"), "{html}");
     }
+    // Another project has none of it.
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
+    let short_id = saved[0]["short_id"].as_str().expect("a short id");
+    for path in [format!("insights/{short_id}"), "dashboard/1".to_owned()] {
+        let missing = server.get(&format!("/project/{}/{path}", other["id"]));
+        assert_eq!(missing.status, 404, "{missing}");
+    }
     let list = text(&page(&server, "insights"));
     assert!(list.contains("trends &lt;script&gt;"), "{list}");
     for path in ["dashboard/1", "dashboard/1?from=-3d"] {

@@ -50,8 +50,10 @@ pub fn whole(results: &Value, links: &Links<'_>, made: &Made) -> Markup {
                 p { "No event fits the question. Try a longer time, another event, or fewer filters." }
             }
         } @else {
-            (shown.chart)
-            @if !shown.is_table { (table::details(&shown.table)) }
+            div class="card" {
+                (shown.chart)
+                @if !shown.is_table { (table::details(&shown.table)) }
+            }
         }
         (source(links, made))
     }
