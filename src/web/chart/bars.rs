@@ -71,7 +71,7 @@ fn mark(
             y=(digits(one.min(other) + TOP_PX)) height=(digits((one - other).abs())) {}
     };
     match series.points.get(place).and_then(|point| point.link.as_ref()) {
-        Some(link) => html! { a href=(link) tabindex="-1" { (rect) } },
+        Some(link) => html! { a href=(link) tabindex="-1" aria-hidden="true" { (rect) } },
         None => rect,
     }
 }

@@ -47,7 +47,7 @@ pub fn funnel(steps: &[Step], title: &str) -> Markup {
             @for (step, number) in steps.iter().zip(0_usize..) {
                 @let before = number.checked_sub(1).and_then(|before| steps.get(before));
                 li class="step" {
-                    h3 { span class="step-number" { (number + 1) } " " bdi { (step.name) } }
+                    p class="step-name" { span class="step-number" { (number + 1) } " " bdi { (step.name) } }
                     @for (own, at) in step.parts.iter().zip(0_usize..) {
                         @let first = part(steps.first(), at);
                         (row(own, at, (before.is_some(), first, part(before, at))))

@@ -49,7 +49,7 @@ fn dots(series: &[Series], (place, places): (usize, usize), scale: &Scale) -> Ma
                         cy=(digits(scale.y(value) + TOP_PX)) r="3" {}
                 };
                 @match &point.link {
-                    Some(link) => { a href=(link) tabindex="-1" { (dot) } },
+                    Some(link) => { a href=(link) tabindex="-1" aria-hidden="true" { (dot) } },
                     None => { (dot) },
                 }
             }

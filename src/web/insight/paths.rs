@@ -38,7 +38,7 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
     };
     let head = ["Step", "From", "To", "Times", "Mean time"];
     let table = Table {
-        caption: "Paths".to_owned(),
+        caption: "Paths as a table".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),
         rows: edges.iter().map(row).collect(),
     };

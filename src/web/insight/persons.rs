@@ -53,7 +53,7 @@ pub fn list(own: &Persons<'_>) -> Markup {
             p { (counted(own)) }
             (table(&rows(own)))
         }
-        nav class="pager" aria-label="Pages" {
+        nav class="pager" aria-label="Parts of the list" {
             @if own.offset > 0 { a href=(address(own, 0)) { "First" } }
             " "
             @if let Some(next) = own.next { a href=(address(own, next)) rel="next" { "Next" } }
