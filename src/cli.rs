@@ -5,7 +5,7 @@ pub mod flush;
 pub mod inspect;
 pub mod keys;
 pub mod load;
-mod login;
+pub mod login;
 pub mod query;
 pub mod serve;
 mod server;

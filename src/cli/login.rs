@@ -8,7 +8,6 @@ use anyhow::bail;
 
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
-use crate::cli::small_runtime;
 use crate::clock::Clock;
 use crate::metadata::Metadata;
 use crate::metadata::secrets::Seed;
@@ -41,7 +40,8 @@ pub fn run(args: LoginArgs, clock: Clock) -> anyhow::Result<()> {
         bail!("no server runs on {name}: start it with weir serve, then sign in");
     };
     let path = args.data_dir.join("metadata.db");
-    let link = small_runtime()?.block_on(async {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let link = runtime.block_on(async {
         let metadata = Metadata::open(&path, clock).await?;
         let snapshot = metadata.snapshot();
         let wanted = |email: &str| args.email.as_deref().is_none_or(|wanted| wanted == email);

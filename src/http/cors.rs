@@ -32,8 +32,9 @@ const READABLE: HeaderValue = HeaderValue::from_static("etag, retry-after, x-req
 
 const YES: HeaderValue = HeaderValue::from_static("true");
 
-/// The header, and its value, by which a response is for pages of this server only.
+/// The header by which a response is for pages of this server only.
 pub const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+/// The value of [`RESOURCE_POLICY`].
 pub const OWN_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 
 /// `Vary`: other origins get another `Access-Control-Allow-Origin`.

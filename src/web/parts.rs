@@ -8,6 +8,9 @@ use percent_encoding::NON_ALPHANUMERIC;
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
+/// Longest names in a row, in characters.
+const NAME_MAX_CHARS: usize = 120;
+
 /// Longest value in a cell, in characters.
 const CELL_MAX_CHARS: usize = 300;
 
@@ -222,6 +225,31 @@ fn type_of(value: &Value) -> &'static str {
         Value::Array(_) => "list",
         Value::Object(_) => "object",
     }
+}
+
+/// The form of a search.
+pub fn search(project: i64, path: &str, label: &str, wanted: &str) -> Markup {
+    html! {
+        form class="bar" method="get" action=(page(project, path)) role="search" {
+            label { (label) input class="wide" type="search" name="search" value=(wanted) maxlength="400"; }
+            button class="main" { "Search" }
+        }
+    }
+}
+
+/// The value of a flag, as a badge.
+pub fn flag_value(value: &Value) -> Markup {
+    match value {
+        Value::Bool(true) => html! { span class="badge good" { "true" } },
+        Value::Bool(false) | Value::Null => html! { span class="badge" { "false" } },
+        other => html! { span class="badge good" { (short(other)) } },
+    }
+}
+
+/// The name of a thing that has one.
+pub fn named(thing: &Value) -> String {
+    let name = text(thing, "name");
+    if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
 }
 
 #[cfg(test)]

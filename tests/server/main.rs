@@ -58,6 +58,7 @@ mod merges;
 mod nested_json;
 mod operations;
 mod owner;
+mod pages;
 mod paths;
 mod person_changes;
 mod person_columns;

@@ -6,7 +6,6 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::pages::persons::named;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::integer;
@@ -100,15 +99,6 @@ fn percent(condition: &Value) -> String {
     match condition.get("rollout_percentage") {
         None | Some(Value::Null) => "100 %".to_owned(),
         Some(part) => format!("{} %", parts::plain(part)),
-    }
-}
-
-/// The value of a flag, as a badge.
-pub fn value(value: &Value) -> Markup {
-    match value {
-        Value::Bool(true) => html! { span class="badge good" { "true" } },
-        Value::Bool(false) | Value::Null => html! { span class="badge" { "false" } },
-        other => html! { span class="badge good" { (parts::short(other)) } },
     }
 }
 
@@ -242,7 +232,7 @@ pub fn test_form(distinct_id: &str) -> Markup {
 pub fn trace(answer: &Value) -> Markup {
     html! {
         section id="result" class="card" {
-            p { (value(answer.get("result").unwrap_or(&Value::Null))) " " (text(answer, "reason_description")) }
+            p { (parts::flag_value(answer.get("result").unwrap_or(&Value::Null))) " " (text(answer, "reason_description")) }
             ol {
                 @for condition in items(answer, "conditions") {
                     li {
@@ -309,7 +299,7 @@ pub fn early_access(project: i64, features: &[Value]) -> Markup {
                     @for feature in features {
                         @let flag = feature.get("feature_flag").unwrap_or(&Value::Null);
                         tr {
-                            th scope="row" { (named(feature)) div class="quiet" { (clipped(text(feature, "description"), 300)) } }
+                            th scope="row" { (parts::named(feature)) div class="quiet" { (clipped(text(feature, "description"), 300)) } }
                             td { span class="badge" { (clipped(text(feature, "stage"), NAME_MAX_CHARS)) } }
                             td { @if let Some(id) = integer(flag, "id") {
                                 a href=(page(project, &format!("feature_flags/{id}"))) { (clipped(text(flag, "key"), NAME_MAX_CHARS)) }

@@ -25,16 +25,6 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 /// Most ids that a person shows.
 const IDS_MAX: usize = 100;
 
-/// The form of a search.
-pub fn search(project: i64, path: &str, label: &str, wanted: &str) -> Markup {
-    html! {
-        form class="bar" method="get" action=(page(project, path)) role="search" {
-            label { (label) input class="wide" type="search" name="search" value=(wanted) maxlength="400"; }
-            button class="main" { "Search" }
-        }
-    }
-}
-
 /// A list of persons.
 pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Markup {
     if persons.is_empty() {
@@ -182,7 +172,7 @@ pub fn flags(project: i64, found: &Value, known: &[(String, i64)]) -> Markup {
                                     None => (clipped(key, NAME_MAX_CHARS)),
                                 }
                             }
-                            td { (crate::web::pages::flags::value(value)) }
+                            td { (parts::flag_value(value)) }
                             td { (text(reason, "reason").replace('_', " "))
                                 @if let Some(index) = integer(reason, "condition_index") { ", condition " (index + 1) } }
                         }
@@ -247,7 +237,7 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
                     @for cohort in cohorts {
                         tr {
                             th scope="row" {
-                                a href=(page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()))) { (named(cohort)) }
+                                a href=(page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()))) { (parts::named(cohort)) }
                                 @if !text(cohort, "description").is_empty() { div class="quiet" { (clipped(text(cohort, "description"), 300)) } }
                             }
                             td { @if is_true(cohort, "is_static") { "List" } @else { "Rules" } }
@@ -259,12 +249,6 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
             }
         }
     }
-}
-
-/// The name of a thing that has one.
-pub fn named(thing: &Value) -> String {
-    let name = text(thing, "name");
-    if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
 }
 
 #[cfg(test)]

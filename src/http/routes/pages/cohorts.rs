@@ -35,7 +35,7 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
     };
     let has_next = found.get("next").is_some_and(Value::is_string);
     let content = html! {
-        @if !types.is_empty() { (shown::search(visit.project(), "groups", "Key or name", &search)) }
+        @if !types.is_empty() { (parts::search(visit.project(), "groups", "Key or name", &search)) }
         (shown::groups(visit.project(), asking.zone, &types, index, items(&found, "results")))
         (parts::pager(offset, ROWS, has_next, |offset| {
             format!("?{}", query(&[("index", &number), ("search", &search), ("offset", &offset.to_string())]))
@@ -88,7 +88,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             }
         }
     };
-    let mut page = Page::new(shown::named(&cohort), now);
+    let mut page = Page::new(parts::named(&cohort), now);
     if asking.may("person:read") {
         page = page.then(async move {
             let limit = ROWS.to_string();

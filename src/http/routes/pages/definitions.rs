@@ -9,10 +9,10 @@ use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::web::pages::definitions as shown;
-use crate::web::pages::persons::search;
 use crate::web::parts;
 use crate::web::parts::items;
 use crate::web::parts::query;
+use crate::web::parts::search;
 
 /// Definitions of a page.
 const ROWS: usize = 100;

@@ -12,12 +12,12 @@ use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
 use crate::web::pages::flags as shown;
-use crate::web::pages::persons::search;
 use crate::web::parts;
 use crate::web::parts::integer;
 use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::query;
+use crate::web::parts::search;
 
 /// Flags of a page, and changes of a history.
 const FLAGS: usize = 100;

@@ -38,7 +38,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     }
     let link = |format: &str| format!("?{}", query(&[("search", &wanted), ("format", format)]));
     let now = html! {
-        (shown::search(project, "persons", "Name, email address or id", &wanted))
+        (parts::search(project, "persons", "Name, email address or id", &wanted))
         div class="actions" {
             a class="button small" href=(link("csv")) { "CSV" }
             a class="button small" href=(link("json")) { "JSON" }

@@ -274,12 +274,6 @@ impl Form {
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str())
     }
-
-    /// All values of a field that are not empty.
-    pub fn all<'f>(&'f self, name: &str) -> Vec<&'f str> {
-        let own = self.0.iter().filter(|(own, value)| own == name && !value.is_empty());
-        own.map(|(_, value)| value.as_str()).collect()
-    }
 }
 
 /// Reads the form in the body of a request.
