@@ -174,6 +174,7 @@ impl Frame {
         };
         let of = match self.path.split('/').next().unwrap_or_default() {
             "person" => "persons",
+            "events" => "activity/explore",
             "data-management" => "data-management/events",
             _ => return PAGES.iter().map(|(_, path, _)| *path).find(begins),
         };

@@ -163,6 +163,10 @@ fn no_question_fails_inside() {
             let value: String = hostile.bytes().map(|byte| format!("%{byte:02X}")).collect();
             let path: Vec<&str> =
                 line.path.split('/').map(|part| if part.starts_with(':') { value.as_str() } else { part }).collect();
+            // Without one of its parts a path is another one.
+            if value.is_empty() && line.path.contains(':') {
+                continue;
+            }
             let question: Vec<String> = names.iter().map(|name| format!("{name}={value}")).collect();
             // All parameters at once are mostly refused for one of them, so each has its turn alone, too.
             let one = names[at % names.len()];

@@ -88,6 +88,8 @@ pub enum Route {
     SignOut,
     /// `/theme`.
     Theme,
+    /// No page of a project has the path.
+    Missing,
     /// The path has a page for other methods, which are named here.
     WrongMethod(String),
 }
@@ -101,6 +103,7 @@ impl Route {
             Self::SignIn => "/login",
             Self::SignOut => "/logout",
             Self::Theme => "/theme",
+            Self::Missing => "none",
             Self::WrongMethod(_) => "wrong_method",
         }
     }
@@ -121,6 +124,7 @@ pub fn find(method: &Method, path: &str) -> Option<Route> {
         path => match table::find(method.as_str(), path) {
             Found::Page(located) => Some(Route::Page(located)),
             Found::WrongMethod(allowed) => Some(Route::WrongMethod(allowed)),
+            Found::Nothing if path.starts_with("/project/") => Some(Route::Missing),
             Found::Nothing => None,
         },
     }
@@ -137,6 +141,7 @@ pub async fn answer(app: &App, desk: &Arc<Desk>, route: Route, request: Request)
             let out = sign_in::sign_out(app, &request).await;
             secured(out.unwrap_or_else(|problem| refusal(theme, &problem)))
         }
+        Route::Missing => secured(refusal(theme, &Problem::not_found("There is no such page."))),
         Route::WrongMethod(allow) => {
             let problem = Problem::method_not_allowed(&request.method, &allow);
             let mut response = refusal(theme, &problem);

@@ -80,7 +80,7 @@ pub fn tables(rows: &Value) -> Markup {
                     }
                 }
             }
-            p class="quiet" { br; "A property is " code { "properties->>'name'" } ", a part of JSON." }
+            p class="quiet" { br; "A property is " code { "properties.plan" } ", or " code { "properties['$browser']" } "." }
         }
     }
 }
@@ -108,7 +108,7 @@ pub fn result(project: i64, sql: &str, answer: &Value, millis: u128) -> Markup {
                 div class="scroll" tabindex="0" role="region" aria-label="Rows" {
                     table class="grid" {
                         thead { tr { @for (at, column) in columns.iter().enumerate() {
-                            th scope="col" title=(types.get(at).map(type_name).unwrap_or_default()) { (column) }
+                            th scope="col" class=[is_number(rows, at).then_some("number")] title=(types.get(at).map(type_name).unwrap_or_default()) { (column) }
                         } } }
                         tbody {
                             @for row in rows.iter().take(ROWS_MAX) {
@@ -131,6 +131,12 @@ fn cell(value: &Value) -> Markup {
         Value::Number(number) => html! { td class="number" { (number.to_string()) } },
         other => html! { td { (parts::short(other)) } },
     }
+}
+
+/// Whether a column has numbers, by its first value.
+fn is_number(rows: &[Value], column: usize) -> bool {
+    let mut values = rows.iter().filter_map(|row| row.get(column)).filter(|value| !value.is_null());
+    values.next().is_some_and(Value::is_number)
 }
 
 fn type_name(of: &Value) -> String {
