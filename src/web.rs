@@ -2,6 +2,9 @@
 //! `http::routes::pages` loads what a page shows, and sends it.
 
 pub mod assets;
+pub mod chart;
 pub mod frame;
+pub mod insight;
 pub mod pages;
 pub mod parts;
+pub mod state;

@@ -23,8 +23,11 @@ const SVG: &str = "image/svg+xml";
 /// Name, extension, media type, content.
 const FILES: &[(&str, &str, &str, &[u8])] = &[
     ("weir", "css", CSS, include_bytes!("assets/weir.css")),
+    ("charts", "css", CSS, include_bytes!("assets/charts.css")),
     ("page", "js", JAVASCRIPT, include_bytes!("assets/page.js")),
     ("live", "js", JAVASCRIPT, include_bytes!("assets/live.js")),
+    ("swap", "js", JAVASCRIPT, include_bytes!("assets/swap.js")),
+    ("hover", "js", JAVASCRIPT, include_bytes!("assets/hover.js")),
     ("icon", "svg", SVG, include_bytes!("assets/icon.svg")),
 ];
 
@@ -46,7 +49,9 @@ pub struct Asset {
 }
 
 impl Asset {
-    fn of((stem, extension, media_type, bytes): &(&str, &str, &'static str, &'static [u8])) -> Self {
+    fn of(
+        (stem, extension, media_type, bytes): &(&str, &str, &'static str, &'static [u8]),
+    ) -> Self {
         let mut hash = String::new();
         for byte in Sha256::digest(bytes) {
             // Writing to a `String` does not fail.
@@ -104,7 +109,8 @@ mod tests {
         assert!(size(".js") < SCRIPTS_MAX_BYTES, "{}", size(".js"));
         for asset in ASSETS.iter() {
             let text = String::from_utf8_lossy(asset.bytes);
-            for part in ["@import", "url(http", "eval(", "new Function", "document.write", "//cdn"] {
+            for part in ["@import", "url(http", "eval(", "new Function", "document.write", "//cdn"]
+            {
                 assert!(!text.contains(part), "{}: {part}", asset.source);
             }
         }

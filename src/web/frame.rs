@@ -166,7 +166,11 @@ impl Frame {
     /// The page of the navigation that the path belongs to.
     fn current(&self) -> Option<&'static str> {
         let begins = |path: &&str| {
-            !path.is_empty() && self.path.strip_prefix(*path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            !path.is_empty()
+                && self
+                    .path
+                    .strip_prefix(*path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let of = match self.path.split('/').next().unwrap_or_default() {
             "person" => "persons",
@@ -192,7 +196,8 @@ pub fn opening(title: &str, theme: Theme) -> Markup {
             title { (title) }
             link rel="icon" href=(assets::path("icon.svg"));
             link rel="stylesheet" href=(assets::path("weir.css"));
-            script src=(assets::path("page.js")) defer {}
+            link rel="stylesheet" href=(assets::path("charts.css"));
+            @for name in ["page.js", "swap.js", "hover.js"] { script src=(assets::path(name)) defer {} }
         }
     }
 }

@@ -49,6 +49,7 @@ mod hostile_sql;
 mod http2;
 mod identity;
 mod insight_cache;
+mod insight_pages;
 mod isolation;
 mod landing;
 mod lifecycle;

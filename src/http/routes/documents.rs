@@ -13,6 +13,8 @@ pub mod shared;
 pub mod sharing;
 pub(in crate::http::routes) mod tiles;
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
@@ -100,8 +102,19 @@ async fn placed_on(app: &App, project: ProjectId, board: i64) -> Result<Vec<i64>
 /// `POST`. A dashboard may be a copy of another one; see [`dashboards`].
 pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
+    let document = add(app, &asker, Fields::read(request).await?, kind).await?;
+    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
+    Ok(Response::json(StatusCode::CREATED, &body))
+}
+
+/// Creates a document with the fields that were sent.
+pub(super) async fn add(
+    app: &App,
+    asker: &Principal,
+    mut sent: Fields,
+    kind: Kind,
+) -> Result<Arc<Document>, Problem> {
     let place = (asker.project.id, asker.user.id);
-    let mut sent = Fields::read(request).await?;
     let source = match kind {
         Kind::Dashboard => dashboards::Source::read(app, asker.project.id, &mut sent).await?,
         _ => None,
@@ -109,7 +122,7 @@ pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let mut fields = form::read(&mut sent, kind, true)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;
     let boards = fields.get("dashboards").map(form::ids).unwrap_or_default();
-    dashboards::check_edits(app, &asker, &boards).await?;
+    dashboards::check_edits(app, asker, &boards).await?;
     if kind == Kind::Insight {
         fields.insert("short_id".to_owned(), Value::from(auth::seed().short_id()));
     }
@@ -120,9 +133,7 @@ pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
             _ => metadata.create_document(place, kind, fields).await,
         }
     };
-    let document = store::write(app, "create-document", write).await?;
-    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
-    Ok(Response::json(StatusCode::CREATED, &body))
+    store::write(app, "create-document", write).await
 }
 
 /// `GET :id/`, also for a deleted document. `refresh` says how results are obtained; `from_dashboard` is the dashboard

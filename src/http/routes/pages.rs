@@ -7,6 +7,7 @@ pub mod events;
 pub mod flags;
 pub mod health;
 pub mod home;
+pub mod insights;
 pub mod live;
 pub mod onboarding;
 pub mod persons;

@@ -11,6 +11,9 @@ use crate::http::routes::pages::events;
 use crate::http::routes::pages::flags;
 use crate::http::routes::pages::health;
 use crate::http::routes::pages::home;
+use crate::http::routes::pages::insights;
+use crate::http::routes::pages::insights::boards;
+use crate::http::routes::pages::insights::saved;
 use crate::http::routes::pages::live;
 use crate::http::routes::pages::onboarding;
 use crate::http::routes::pages::persons;
@@ -34,6 +37,13 @@ pub const PAGES: &[Line] = &[
     at("GET",  "onboarding",                    "project:read",         run!(onboarding::onboarding)),
     at("GET",  "activity/live",                 "query:read",           run!(live::live)),
     at("GET",  "activity/live/rows",            "query:read",           run!(live::rows)),
+    at("GET",  "insights",                      "insight:read",         run!(saved::list)),
+    at("POST", "insights",                      "insight:write",        run!(saved::save)),
+    at("GET",  "insights/:kind",                "insight:read",         run!(insights::show)),
+    at("GET",  "insights/:kind/persons",        "person:read",          run!(insights::persons)),
+    at("GET",  "dashboard",                     "dashboard:read",       run!(boards::list)),
+    at("POST", "dashboard",                     "dashboard:write",      run!(boards::make)),
+    at("GET",  "dashboard/:id",                 "dashboard:read",       run!(boards::one)),
     at("GET",  "activity/explore",              "query:read",           run!(events::list)),
     at("GET",  "events/:uuid",                  "query:read",           run!(events::one)),
     at("GET",  "persons",                       "person:read",          run!(persons::list)),
@@ -148,7 +158,8 @@ mod tests {
     #[test]
     fn every_line_is_found_by_its_path() {
         for line in PAGES {
-            let parts = line.path.split('/').map(|part| if part.starts_with(':') { "7" } else { part });
+            let parts =
+                line.path.split('/').map(|part| if part.starts_with(':') { "7" } else { part });
             let path = format!("/project/1/{}", parts.collect::<Vec<_>>().join("/"));
             match find(line.method, &path) {
                 Found::Page(found) => assert_eq!(found.line.path, line.path),
@@ -166,7 +177,9 @@ mod tests {
             panic!("not found")
         };
         assert_eq!((&*found.project, &*found.parameters), ("@current", &["a/b c".to_owned()][..]));
-        assert!(matches!(find("POST", "/project/1/home"), Found::WrongMethod(allow) if allow == "GET, HEAD, OPTIONS"));
+        assert!(
+            matches!(find("POST", "/project/1/home"), Found::WrongMethod(allow) if allow == "GET, HEAD, OPTIONS")
+        );
         assert!(matches!(find("GET", "/project/1/settings/keys"), Found::WrongMethod(_)));
         for path in ["/project/1/nothing", "/project/1/person/", "/home", "/projects/1/home"] {
             assert!(matches!(find("GET", path), Found::Nothing), "{path}");

@@ -1,6 +1,8 @@
 //! Insights by nodes: `{"query": {"kind": "TrendsQuery", ...}}`, and the persons behind their points. Answers to
 //! insights may be kept ones, and may be computed while the client does not wait; the persons are always looked for.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
@@ -121,13 +123,12 @@ pub(super) async fn answer(
     if kind == "ActorsQuery" || SOURCES.contains(&kind) {
         return actors(app, asker, (kind, node)).await;
     }
-    let settings = settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
+    let settings = settings(&asker.project);
     let key = Key::of(node, &settings, app.clock.now());
     if refresh.takes_kept()
-        && let Some(answer) = app.answers.get(&key, &app.engine, settings.project)
+        && let Some(answer) = kept(app, (&key, &insight), &settings)?
     {
-        insight.note(&app.engine, &settings).map_err(|error| invalid(&error))?;
         return Ok(Response::json(StatusCode::OK, &AnswerBody::new(key, &answer, &settings, true)));
     }
     if refresh == Refresh::ForceCache {
@@ -137,10 +138,47 @@ pub(super) async fn answer(
     if refresh.is_later() {
         return status::begin(app, asker, (key, node.clone(), insight), (id, settings));
     }
-    let computing = app.answers.compute((&key, node, &insight), &app.engine, &settings);
-    let answer = app.engine.within_time(computing).await;
-    let answer = answer.map_err(query::problem)?.map_err(problem)?;
+    let answer = computed(app, (&key, node, &insight), &settings).await?;
     Ok(Response::json(StatusCode::OK, &AnswerBody::new(key, &answer, &settings, false)))
+}
+
+/// The answer to an insight of a project, and whether it is a kept one, which is given while it is still right.
+pub(in crate::http::routes) async fn kept_or_computed(
+    app: &App,
+    project: &Project,
+    node: &Value,
+) -> Result<(Arc<Answer>, bool), Problem> {
+    let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
+    let settings = settings(project);
+    let key = Key::of(node, &settings, app.clock.now());
+    match kept(app, (&key, &insight), &settings)? {
+        Some(answer) => Ok((answer, true)),
+        None => Ok((computed(app, (&key, node, &insight), &settings).await?, false)),
+    }
+}
+
+/// The kept answer, if it is still right.
+fn kept(
+    app: &App,
+    (key, insight): (&Key, &Insight),
+    settings: &ProjectSettings,
+) -> Result<Option<Arc<Answer>>, Problem> {
+    let answer = app.answers.get(key, &app.engine, settings.project);
+    if answer.is_some() {
+        insight.note(&app.engine, settings).map_err(|error| invalid(&error))?;
+    }
+    Ok(answer)
+}
+
+/// A new answer.
+async fn computed(
+    app: &App,
+    asked: (&Key, &Value, &Insight),
+    settings: &ProjectSettings,
+) -> Result<Arc<Answer>, Problem> {
+    let computing = app.answers.compute(asked, &app.engine, settings);
+    let answer = app.engine.within_time(computing).await;
+    answer.map_err(query::problem)?.map_err(problem)
 }
 
 /// What an insight depends on besides its request.
@@ -185,6 +223,36 @@ async fn actors(
         }
         (source, columns(&outer).map_err(|error| invalid(&error))?)
     };
+    let people = people_of(app, &asker.project, (&outer, source)).await?;
+    let People { found, people, has_more, part } = people;
+    let rows = found.iter().zip(&people).map(|(actor, person)| row(actor, person, &columns));
+    let types: Vec<[&str; 2]> = columns.iter().map(|name| [*name, type_of(name)]).collect();
+    let body = json!({
+        "results": rows.collect::<Vec<_>>(), "columns": columns, "types": types, "hasMore": has_more,
+        "limit": part.limit, "offset": part.offset, "missing_actors_count": 0, "timings": [],
+        "is_cached": false, "last_refresh": app.clock.now().to_rfc3339(), "error": null,
+    });
+    Ok(Response::json(StatusCode::OK, &body))
+}
+
+/// A page of the persons behind a point.
+#[derive(Debug)]
+pub(in crate::http::routes) struct People {
+    found: Vec<Actor>,
+    /// As lists of persons show them.
+    pub(in crate::http::routes) people: Vec<Value>,
+    /// Whether there are more after them.
+    pub(in crate::http::routes) has_more: bool,
+    /// Which part of all they are.
+    pub(in crate::http::routes) part: Part,
+}
+
+/// The persons behind the point that `source` says, a page of them as `outer` says.
+pub(in crate::http::routes) async fn people_of(
+    app: &App,
+    project: &Project,
+    (outer, source): (&Node<'_>, &Value),
+) -> Result<People, Problem> {
     let read = || {
         outer.without(&["properties", "fixedProperties", "orderBy"])?;
         let limit = outer.number("limit")?.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
@@ -198,20 +266,13 @@ async fn actors(
         Ok((insight.actors_of(&inner)?, part))
     };
     let (actors, part) = read().map_err(|error| invalid(&error))?;
-    let settings = settings(&asker.project);
+    let settings = settings(project);
     let found = app.engine.within_time(actors.find(&app.engine, &settings, part)).await;
     let mut found = found.map_err(query::problem)?.map_err(problem)?;
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
-    let people = people(app, &asker.project, &found).await?;
-    let rows = found.iter().zip(people).map(|(actor, person)| row(actor, &person, &columns));
-    let types: Vec<[&str; 2]> = columns.iter().map(|name| [*name, type_of(name)]).collect();
-    let body = json!({
-        "results": rows.collect::<Vec<_>>(), "columns": columns, "types": types, "hasMore": has_more,
-        "limit": part.limit, "offset": part.offset, "missing_actors_count": 0, "timings": [],
-        "is_cached": false, "last_refresh": app.clock.now().to_rfc3339(), "error": null,
-    });
-    Ok(Response::json(StatusCode::OK, &body))
+    let people = people(app, project, &found).await?;
+    Ok(People { found, people, has_more, part })
 }
 
 fn columns<'n>(node: &Node<'n>) -> Result<Vec<&'n str>, NodeError> {

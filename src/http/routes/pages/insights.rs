@@ -1,0 +1,287 @@
+//! Pages of insights: a question as a form, its answer as a chart, who is behind a mark, and what was saved. Answers
+//! come from the functions of `POST query/`, with what these keep.
+
+pub(super) mod boards;
+mod load;
+pub(super) mod saved;
+
+use chrono_tz::Tz;
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use hyper::header::HeaderValue;
+use hyper::header::VARY;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::Kind as Fault;
+use crate::event::json;
+use crate::http::auth::Principal;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::pages::insights::load::saved_of;
+use crate::http::routes::pages::insights::load::suggestions;
+use crate::http::routes::pages::visit::Later;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::file;
+use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::query::insight;
+use crate::insights::node::Node;
+use crate::metadata::accounts::Project;
+use crate::metadata::documents;
+use crate::web::chart::table::csv;
+use crate::web::insight::form::form;
+use crate::web::insight::links;
+use crate::web::insight::links::Links;
+use crate::web::insight::persons::Persons;
+use crate::web::insight::persons::list;
+use crate::web::insight::result;
+use crate::web::insight::result::Made;
+use crate::web::insight::saved as shown;
+use crate::web::parts::failed;
+use crate::web::state::insight::Kind;
+use crate::web::state::insight::Question;
+use crate::web::state::node::node;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Wrong;
+use crate::web::state::point::Point;
+use crate::web::state::series::Event;
+use crate::web::state::series::Series;
+
+/// Persons of a page.
+const PERSONS: usize = 100;
+
+/// The element that holds an answer.
+const RESULT: &str = "result";
+
+/// The header by which a script asks for a part of a page alone.
+const PART: HeaderName = HeaderName::from_static("weir-part");
+
+/// What an address asks: a question, and as which file the answer is wanted.
+struct Asked {
+    question: Question,
+    file: Option<&'static str>,
+}
+
+impl Asked {
+    fn read(kind: Kind, query: &str) -> Result<Self, Wrong> {
+        let mut parameters = Parameters::parse(query)?;
+        let file = parameters.choice("format", &["csv", "json"])?;
+        let question = Question::take(kind, &mut parameters)?;
+        parameters.finish()?;
+        Ok(Self { question: with_usual(question), file })
+    }
+}
+
+/// A question that asks for something: without an event it is about all of them. Steps of a funnel are its user's.
+fn with_usual(mut question: Question) -> Question {
+    let is_about_all = !matches!(question.kind(), Kind::Funnel | Kind::Paths);
+    if question.series.is_empty() && is_about_all {
+        question.series.push(Series::of(Event::All));
+    }
+    question
+}
+
+/// The refusal of an address.
+fn wrong(error: &Wrong) -> Problem {
+    Problem::new(Fault::Invalid, "invalid_input", error.to_string())
+}
+
+/// `GET insights/:kind`, where the kind is one of [`Kind::ALL`] or the short id of a saved insight.
+pub(super) async fn show(visit: Visit) -> Result<Sent, Problem> {
+    match Kind::ALL.into_iter().find(|kind| kind.name() == visit.id()) {
+        Some(kind) => ask(&visit, kind).await,
+        None => saved::one(&visit).await,
+    }
+}
+
+async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
+    let Visit { asking, request, .. } = visit;
+    let (app, asker, server) = (&asking.app, &asking.asker, asking.server.clone());
+    let query = request.query_string();
+    let Asked { question, file } = match Asked::read(kind, query) {
+        Ok(asked) => asked,
+        Err(error) if is_part(request) => {
+            return Ok(part(StatusCode::BAD_REQUEST, &refusal(&error)));
+        }
+        Err(error) => return Ok(Sent::Page(refused(app, asker, kind, &error).await?)),
+    };
+    if let Some(kind) = file {
+        return Ok(Sent::Other(download(app, &asker.project, &question, kind).await?));
+    }
+    // Forms send what says nothing, too; an address that is sent to others is as short as it can be.
+    let short = question.print();
+    if !query.is_empty() && short != query {
+        let address = format!("{}?{short}", links::kind(asker.project.id.0, kind));
+        return Ok(Sent::Other(see_other(&address)?));
+    }
+    if is_part(request) {
+        return Ok(part(StatusCode::OK, &answered(app, asker, question, server, true).await));
+    }
+    let known = suggestions(app, &asker.project).await?;
+    let project = asker.project.id.0;
+    let now = html! {
+        (shown::kinds(project, Some(kind)))
+        (form(project, &question, &known))
+    };
+    let mut page = Page::new(kind.title(), now);
+    page.later.push(answered(app, asker, question, server, true));
+    Ok(Sent::Page(page))
+}
+
+fn is_part(request: &Request) -> bool {
+    request.header(PART.as_str()) == Some(RESULT)
+}
+
+/// The answer without the page around it.
+fn part(status: StatusCode, section: &Markup) -> Sent {
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    let response = Response::bytes(status, html, section.0.clone());
+    Sent::Other(response.with_header(VARY, HeaderValue::from_static("weir-part")))
+}
+
+/// What stands in the place of the answer to a refused address.
+fn refusal(error: &Wrong) -> Markup {
+    section(&failed(&error.to_string()))
+}
+
+/// A page that says what is wrong with its address.
+async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Result<Page, Problem> {
+    let known = suggestions(app, &asker.project).await?;
+    let project = asker.project.id.0;
+    let now = html! {
+        (shown::kinds(project, Some(kind)))
+        (form(project, &Question::new(kind), &known))
+        (refusal(error))
+    };
+    Ok(Page { status: StatusCode::BAD_REQUEST, ..Page::new(kind.title(), now) })
+}
+
+/// The answer to a question, computed when it is its turn. One that can be saved has the form for it.
+fn answered(
+    app: &App,
+    asker: &Principal,
+    question: Question,
+    server: String,
+    can_be_saved: bool,
+) -> Later {
+    let (app, asker) = (app.clone(), asker.clone());
+    Box::pin(async move {
+        let project = &asker.project;
+        if question.kind() == Kind::Funnel && question.series.len() < 2 {
+            return section(&html! {
+                div class="empty" {
+                    h2 { "Which steps?" }
+                    p { "Choose the events of two steps at least, such as a page view and a signup. The answer says how \
+                         many persons did one after the other, and where the others left." }
+                }
+            });
+        }
+        let inner = match computed(&app, project, &question, server).await {
+            Ok((results, made)) => {
+                result::whole(&results, &Links::new(project.id.0, &question), &made)
+            }
+            Err(problem) => return section(&failed(problem.detail())),
+        };
+        let saving = match can_be_saved {
+            true => saved_of(&app, project.id, documents::Kind::Dashboard).await.ok(),
+            false => None,
+        };
+        section(&html! {
+            (inner)
+            @if let Some(dashboards) = saving { (shown::form(project.id.0, &question, &dashboards)) }
+        })
+    })
+}
+
+fn section(inner: &Markup) -> Markup {
+    html! { section id=(RESULT) aria-live="polite" { (inner) } }
+}
+
+/// The answer of the API, and how it came.
+async fn computed(
+    app: &App,
+    project: &Project,
+    question: &Question,
+    server: String,
+) -> Result<(Value, Made), Problem> {
+    let began = app.clock.monotonic();
+    let (answer, is_cached) = insight::kept_or_computed(app, project, &node(question)).await?;
+    let results = json::restore(answer.results.get().as_bytes());
+    let results = results.map_err(|error| Problem::of(Fault::Internal, &error))?;
+    let took = app.clock.monotonic().saturating_sub(began);
+    let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
+    let made = Made {
+        millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        is_cached,
+        at: answer.at.to_datetime().with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string(),
+        timezone: project.timezone.clone(),
+        server,
+    };
+    Ok((results, made))
+}
+
+/// The answer as a file.
+async fn download(
+    app: &App,
+    project: &Project,
+    question: &Question,
+    kind: &str,
+) -> Result<Response, Problem> {
+    let (results, _) = computed(app, project, question, String::new()).await?;
+    let response = match kind {
+        "csv" => {
+            let shown = result::shown(&results, &Links::new(project.id.0, question));
+            let csv_type = HeaderValue::from_static("text/csv; charset=utf-8");
+            Response::bytes(StatusCode::OK, csv_type, csv(&shown.table))
+        }
+        _ => Response::json(StatusCode::OK, &json!({"query": node(question), "results": results})),
+    };
+    Ok(file(response, &format!("{}.{kind}", question.kind().name())))
+}
+
+/// `GET insights/:kind/persons`: who is behind a mark.
+pub(super) async fn persons(visit: Visit) -> Result<Sent, Problem> {
+    let asker = &visit.asking.asker;
+    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == visit.id());
+    let kind = kind.ok_or_else(|| Problem::not_found("There is no such kind of insight."))?;
+    let read = || {
+        let mut parameters = Parameters::parse(visit.request.query_string())?;
+        let offset = parameters.number("offset")?.unwrap_or(0_usize);
+        let point = Point::take(&mut parameters)?;
+        let question = with_usual(Question::take(kind, &mut parameters)?);
+        parameters.finish()?;
+        Ok((question, point, offset))
+    };
+    let (question, point, offset) = read().map_err(|error| wrong(&error))?;
+    let title = format!("Persons: {}", point.text(&question));
+    let mut page = Page::new(title, html! { (shown::kinds(asker.project.id.0, Some(kind))) });
+    let (app, project) = (visit.asking.app.clone(), asker.project.clone());
+    page.later.push(Box::pin(async move {
+        let source = point.node(&question);
+        let part = json!({"limit": PERSONS, "offset": offset});
+        let outer = match Node::new(Some(&part), "") {
+            Ok(outer) => outer,
+            Err(error) => return section(&html! { (error) }),
+        };
+        let found = match insight::people_of(&app, &project, (&outer, &source)).await {
+            Ok(found) => found,
+            Err(problem) => return section(&failed(problem.detail())),
+        };
+        let next = found.has_more.then(|| found.part.offset.saturating_add(found.people.len()));
+        section(&list(&Persons {
+            project: project.id.0,
+            question: &question,
+            point: &point,
+            people: &found.people,
+            offset: found.part.offset,
+            next,
+        }))
+    }));
+    Ok(Sent::Page(page))
+}

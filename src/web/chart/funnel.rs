@@ -1,0 +1,101 @@
+//! A funnel: steps one below another, how many came to each and how many left before the next one: [`funnel`].
+
+use maud::Markup;
+use maud::html;
+
+use crate::web::chart::figure;
+use crate::web::chart::scale::percent;
+use crate::web::chart::series::Series;
+use crate::web::chart::series::Unit;
+
+/// A step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// What was done.
+    pub name: String,
+    /// One for each value of the breakdown, and one without it.
+    pub parts: Vec<Part>,
+}
+
+/// Those who came to a step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// The value of the breakdown; empty without it.
+    pub name: String,
+    /// How many came.
+    pub count: u64,
+    /// The median time from the step before, in seconds.
+    pub median_seconds: Option<f64>,
+    /// The address of those who came.
+    pub link: Option<String>,
+    /// The address of those who came to the step before and not to this one.
+    pub left_link: Option<String>,
+}
+
+/// The part that some are of others, in percent: 0 of nobody.
+pub fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
+}
+
+/// The steps.
+pub fn funnel(steps: &[Step], title: &str) -> Markup {
+    let part = |step: Option<&Step>, at: usize| {
+        step.and_then(|step| step.parts.get(at)).map_or(0, |part| part.count)
+    };
+    html! {
+        ol class="funnel" aria-label=(title) {
+            @for (step, number) in steps.iter().zip(0_usize..) {
+                @let before = number.checked_sub(1).and_then(|before| steps.get(before));
+                li class="step" {
+                    p class="step-name" { span class="step-number" { (number + 1) } " " bdi { (step.name) } }
+                    @for (own, at) in step.parts.iter().zip(0_usize..) {
+                        @let first = part(steps.first(), at);
+                        (row(own, at, (before.is_some(), first, part(before, at))))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A part of a step: its bar is as long as the part of those who began, and what is missing since the step before is
+/// hatched.
+fn row(own: &Part, at: usize, (is_later, first, before): (bool, u64, u64)) -> Markup {
+    let class = Series { colour: at, ..Series::default() }.class();
+    let shown = figure::text(own.count as f64, Unit::Count);
+    let left = before.saturating_sub(own.count);
+    html! {
+        div class="step-part" {
+            @if !own.name.is_empty() { p class="step-value" { bdi { (own.name) } } }
+            svg class="step-bar" height="28" aria-hidden="true" {
+                rect class="ground" width="100%" height="28" rx="4" {}
+                @if is_later {
+                    rect class="lost" width=(percent(before as f64, first as f64)) height="28" rx="4" {}
+                }
+                @let bar = html! {
+                    rect class={ "bar " (class) } width=(percent(own.count as f64, first as f64)) height="28" rx="4" {}
+                };
+                @match &own.link {
+                    Some(link) => { a href=(link) tabindex="-1" { (bar) } },
+                    None => { (bar) },
+                }
+            }
+            p class="step-told" {
+                @if let Some(link) = &own.link { a href=(link) { (shown) } } @else { span { (shown) } }
+                @if first > 0 { " · " (figure::text(share(own.count, first), Unit::Percent)) " of all" }
+                @if is_later && before > 0 {
+                    " · " (figure::text(share(own.count, before), Unit::Percent)) " of the step before"
+                }
+                @if left > 0 && is_later {
+                    " · "
+                    @let gone = format!("{} left", figure::text(left as f64, Unit::Count));
+                    @if let Some(link) = &own.left_link { a class="left" href=(link) { (gone) } }
+                    @else { span class="left" { (gone) } }
+                }
+                @if let Some(median) = own.median_seconds {
+                    " · " (figure::duration(median)) " at the median"
+                }
+            }
+        }
+    }
+}

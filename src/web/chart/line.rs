@@ -1,0 +1,86 @@
+//! Lines, and areas below them: [`lines`].
+
+use maud::Markup;
+use maud::html;
+
+use crate::web::chart::plot::PLACES_MAX;
+use crate::web::chart::plot::TOP_PX;
+use crate::web::chart::plot::columns;
+use crate::web::chart::plot::middle;
+use crate::web::chart::plot::plot;
+use crate::web::chart::scale::Scale;
+use crate::web::chart::scale::digits;
+use crate::web::chart::series::Frame;
+use crate::web::chart::series::Series;
+
+/// Marks of all series together, beyond which only lines are drawn.
+const MARKS_MAX: usize = 2000;
+
+/// A line for each series; what is below it is filled for an area. Where there is no number the line has a gap.
+pub fn lines(series: &[Series], frame: &Frame, is_area: bool) -> Markup {
+    let places = frame.labels.len();
+    let values = series.iter().flat_map(|own| (0..places).filter_map(|place| own.at(place)));
+    let scale = Scale::of(values, frame.height_px);
+    let has_marks = places <= PLACES_MAX && places.saturating_mul(series.len()) <= MARKS_MAX;
+    let marks = html! {
+        // Lines need numbers where marks may have percents, so they have a coordinate system of their own: half a
+        // place is one unit.
+        svg class="chart-lines" x="0" y=(digits(TOP_PX)) width="100%" height=(digits(scale.height_px()))
+            viewBox={ "0 0 " (places.max(1) * 2) " " (digits(scale.height_px())) } preserveAspectRatio="none"
+            aria-hidden="true" {
+            // The first series is the most important one, so it is on top.
+            @for own in series.iter().rev() {
+                @if is_area { path class={ "area " (own.class()) } d=(path(own, places, &scale, true)) {} }
+                path class={ "line " (own.class()) } d=(path(own, places, &scale, false)) {}
+            }
+        }
+        @if has_marks { (columns(frame, &scale, series, |place| dots(series, (place, places), &scale))) }
+    };
+    plot(frame, &scale, series, &marks)
+}
+
+/// The dots of a place.
+fn dots(series: &[Series], (place, places): (usize, usize), scale: &Scale) -> Markup {
+    html! {
+        @for own in series {
+            @if let (Some(value), Some(point)) = (own.at(place), own.points.get(place)) {
+                @let dot = html! {
+                    circle class={ "dot " (own.class()) } cx=(middle(place, places))
+                        cy=(digits(scale.y(value) + TOP_PX)) r="3" {}
+                };
+                @match &point.link {
+                    Some(link) => { a href=(link) tabindex="-1" aria-hidden="true" { (dot) } },
+                    None => { (dot) },
+                }
+            }
+        }
+    }
+}
+
+/// A line through the numbers; for an area also along the zero below it.
+fn path(series: &Series, places: usize, scale: &Scale, is_area: bool) -> String {
+    let zero = digits(scale.y(0.0));
+    let mut path = String::new();
+    // Where the numbers before the current one began and ended.
+    let mut part: Option<(usize, usize)> = None;
+    let close = |path: &mut String, part: Option<(usize, usize)>| {
+        let Some((first, last)) = part else { return };
+        if is_area {
+            path.push_str(&format!("L{} {zero}L{} {zero}Z", 2 * last + 1, 2 * first + 1));
+        } else if first == last {
+            // A line of one point has no length; with a round end it is a dot.
+            path.push_str("h0");
+        }
+    };
+    for place in 0..places {
+        let Some(value) = series.at(place) else {
+            close(&mut path, part.take());
+            continue;
+        };
+        let command = if part.is_some() { 'L' } else { 'M' };
+        path.push_str(&format!("{command}{} {}", 2 * place + 1, digits(scale.y(value))));
+        part = Some((part.map_or(place, |(first, _)| first), place));
+    }
+    close(&mut path, part);
+    path
+}

@@ -1,0 +1,145 @@
+//! What charts with two axes have in common: the lines and texts of the axes, a column for each place, the legend.
+
+use maud::Markup;
+use maud::html;
+
+use crate::web::chart::figure;
+use crate::web::chart::scale::Scale;
+use crate::web::chart::scale::digits;
+use crate::web::chart::scale::percent;
+use crate::web::chart::series::Frame;
+use crate::web::chart::series::Series;
+
+/// Above the plot, for half a line of text.
+pub(super) const TOP_PX: f64 = 10.0;
+
+/// Below the plot, for the labels.
+const BOTTOM_PX: f64 = 26.0;
+
+/// Labels below a chart, at most; every second one is hidden on narrow screens.
+const LABELS_MAX: usize = 8;
+
+/// Places that are as wide as their labels, more or less.
+const WIDE_PLACES_MAX: usize = 12;
+
+/// From this part of the width on a label may be cut.
+const LAST_PART: f64 = 0.95;
+
+/// More places have neither columns nor marks of their own: they would lie upon each other. The table has them.
+pub(super) const PLACES_MAX: usize = 400;
+
+/// Most series that the text of a column tells.
+const TOLD_MAX: usize = 12;
+
+/// Where the middle of a place is, in percent of the width.
+pub(super) fn middle(place: usize, places: usize) -> String {
+    percent(place as f64 + 0.5, places as f64)
+}
+
+/// A chart: axes around `marks`, which are drawn in the coordinates of the plot.
+pub(super) fn plot(frame: &Frame, scale: &Scale, series: &[Series], marks: &Markup) -> Markup {
+    let height = scale.height_px() + TOP_PX + BOTTOM_PX;
+    html! {
+        figure class="chart" {
+            div class="chart-box" {
+                (vertical(frame, scale, height))
+                svg class="chart-plot" height=(height) role="group" tabindex="0" aria-label=(frame.title) {
+                    @for tick in scale.ticks() {
+                        @let y = digits(scale.y(*tick) + TOP_PX);
+                        line class=(if *tick == 0.0 { "zero" } else { "grid" }) x1="0" x2="100%" y1=(y) y2=(y) {}
+                    }
+                    (horizontal(frame, height))
+                    (marks)
+                }
+            }
+            @if series.len() > 1 { (legend(series)) }
+        }
+    }
+}
+
+/// The texts of the vertical axis. They stand beside the plot, whose width is not known.
+fn vertical(frame: &Frame, scale: &Scale, height: f64) -> Markup {
+    html! {
+        svg class="chart-axis" width="56" height=(height) aria-hidden="true" {
+            @for tick in scale.ticks() {
+                text x="48" y=(digits(scale.y(*tick) + TOP_PX)) dy="0.32em" text-anchor="end" {
+                    (figure::short(*tick, frame.unit))
+                }
+            }
+        }
+    }
+}
+
+/// Some labels of the places.
+fn horizontal(frame: &Frame, height: f64) -> Markup {
+    let places = frame.labels.len();
+    let each = places.div_ceil(LABELS_MAX).max(1);
+    // A label at the end ends where its place does, so that it is not cut.
+    let is_last =
+        |place: usize| places > WIDE_PLACES_MAX && (place as f64 + 0.5) / places as f64 > LAST_PART;
+    html! {
+        g class="chart-labels" aria-hidden="true" {
+            @for (place, shown) in (0..places).step_by(each).zip(0_usize..) {
+                text class=[(shown % 2 == 1).then_some("wide")] y=(digits(height - 8.0))
+                    x=(if is_last(place) { percent(place as f64 + 1.0, places as f64) } else { middle(place, places) })
+                    text-anchor=(if is_last(place) { "end" } else { "middle" }) { (frame.label(place)) }
+            }
+        }
+    }
+}
+
+/// A column for each place, whose text tells the numbers of all series there. `marks` draws what is in it.
+pub(super) fn columns(
+    frame: &Frame,
+    scale: &Scale,
+    series: &[Series],
+    marks: impl Fn(usize) -> Markup,
+) -> Markup {
+    let places = frame.labels.len();
+    html! {
+        @if places <= PLACES_MAX {
+            @for place in 0..places {
+                g class="column" {
+                    title { (told(frame, series, place)) }
+                    rect class="hit" x=(percent(place as f64, places as f64)) width=(percent(1.0, places as f64))
+                        y=(digits(TOP_PX)) height=(digits(scale.height_px())) {}
+                    (marks(place))
+                }
+            }
+        } @else {
+            @for place in 0..places { (marks(place)) }
+        }
+    }
+}
+
+/// The numbers of a place, a line for each series.
+fn told(frame: &Frame, series: &[Series], place: usize) -> String {
+    let mut text = frame.label(place).to_owned();
+    for own in series.iter().take(TOLD_MAX) {
+        let number =
+            own.at(place).map_or("–".to_owned(), |value| figure::text(value, frame.unit));
+        text.push_str(&format!("\n{}: {number}", own.title()));
+    }
+    if let Some(more) = series.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
+        text.push_str(&format!("\nand {more} more"));
+    }
+    text
+}
+
+/// The names of series beside their colours.
+pub(super) fn legend(series: &[Series]) -> Markup {
+    html! {
+        figcaption {
+            ul class="legend" {
+                @for own in series {
+                    li {
+                        svg class="swatch" width="12" height="12" aria-hidden="true" {
+                            rect class={ "fill " (own.class()) } width="12" height="12" rx="3" {}
+                        }
+                        bdi { (own.title()) }
+                    }
+                }
+            }
+        }
+    }
+}

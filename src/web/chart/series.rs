@@ -1,0 +1,101 @@
+//! What charts show: [`Series`] of [`Point`]s, and the [`Frame`] around them.
+
+use std::borrow::Cow;
+
+/// Larger numbers have no place on an axis: sums of them are beyond all numbers.
+const NUMBER_MAX: f64 = 1e300;
+
+/// Classes of colours; more series begin again with the first.
+const COLOURS: usize = 10;
+
+/// A number of a series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// The number; `None` where there is none. What is not finite, or beyond 10^300, counts as none.
+    pub value: Option<f64>,
+    /// The address of what is behind it: a path of this server.
+    pub link: Option<String>,
+}
+
+impl Point {
+    /// A number without a link.
+    pub fn of(value: f64) -> Self {
+        Self { value: Some(value), link: None }
+    }
+
+    /// The number, if it has a place on an axis.
+    pub fn finite(&self) -> Option<f64> {
+        self.value.filter(|value| value.abs() <= NUMBER_MAX)
+    }
+}
+
+/// Numbers that belong together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// What it is called.
+    pub name: String,
+    /// The number of its colour.
+    pub colour: usize,
+    /// Whether it is of the period that the current one is compared with.
+    pub is_previous: bool,
+    /// One for each place of the axis.
+    pub points: Vec<Point>,
+}
+
+impl Series {
+    /// The classes of its marks.
+    pub fn class(&self) -> String {
+        let previous = if self.is_previous { " previous" } else { "" };
+        format!("s{}{previous}", self.colour % COLOURS)
+    }
+
+    /// What legends and tables call it, the period included.
+    pub fn title(&self) -> Cow<'_, str> {
+        match self.is_previous {
+            true => Cow::Owned(format!("{} (previous)", self.name)),
+            false => Cow::Borrowed(&self.name),
+        }
+    }
+
+    /// The number at a place, if there is one.
+    pub fn at(&self, place: usize) -> Option<f64> {
+        self.points.get(place).and_then(Point::finite)
+    }
+}
+
+/// What is around a chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frame {
+    /// What the chart shows, for those who do not see it.
+    pub title: String,
+    /// The places of the horizontal axis, such as days.
+    pub labels: Vec<String>,
+    /// Height of the plot in pixels, without the labels below it.
+    pub height_px: u16,
+    /// What the numbers are.
+    pub unit: Unit,
+}
+
+impl Frame {
+    /// A frame of the usual height.
+    pub fn new(title: impl Into<String>, labels: Vec<String>) -> Self {
+        Self { title: title.into(), labels, height_px: 260, unit: Unit::Count }
+    }
+
+    /// The label of a place.
+    pub fn label(&self, place: usize) -> &str {
+        self.labels.get(place).map_or("", String::as_str)
+    }
+}
+
+/// What numbers are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Of something.
+    #[default]
+    Count,
+    /// Of a hundred.
+    Percent,
+    /// A duration.
+    Seconds,
+}

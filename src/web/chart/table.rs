@@ -1,0 +1,193 @@
+//! The numbers of a chart as a table: [`table`] is general, [`of_series`] makes it of what charts show.
+
+use std::borrow::Cow;
+
+use maud::Markup;
+use maud::html;
+
+use crate::web::chart::figure;
+use crate::web::chart::series::Frame;
+use crate::web::chart::series::Series;
+use crate::web::chart::series::Unit;
+
+/// Most rows of a table; downloads have all.
+pub const ROWS_MAX: usize = 400;
+
+/// Most columns beside the first.
+pub const COLUMNS_MAX: usize = 60;
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// The names of its columns; the first is that of the rows' names.
+    pub head: Vec<String>,
+    /// Its rows, of as many cells.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// What stands in it.
+    pub text: String,
+    /// The address of what is behind it.
+    pub link: Option<String>,
+    /// Whether it is a number, which is aligned at its end.
+    pub is_number: bool,
+    /// What stands in a file instead of the text.
+    pub raw: Option<String>,
+}
+
+impl Cell {
+    /// A cell with a text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), ..Self::default() }
+    }
+
+    /// A cell with a text that leads to a page.
+    pub fn linked(text: impl Into<String>, link: String) -> Self {
+        Self { text: text.into(), link: Some(link), ..Self::default() }
+    }
+
+    /// A cell with a number.
+    pub fn number(value: f64, unit: Unit, link: Option<String>) -> Self {
+        let raw = value.is_finite().then(|| value.to_string());
+        Self { text: figure::text(value, unit), link, is_number: true, raw }
+    }
+
+    /// A cell where there is no number.
+    pub fn nothing() -> Self {
+        Self { is_number: true, raw: Some(String::new()), ..Self::default() }
+    }
+
+    /// A cell with a number if there is one.
+    pub fn number_if(value: Option<f64>, unit: Unit, link: Option<String>) -> Self {
+        value.map_or_else(Self::nothing, |value| Self::number(value, unit, link))
+    }
+}
+
+/// The table as CSV: all rows, numbers in full. Texts that programs for tables would compute begin with a quote.
+pub fn csv(table: &Table) -> String {
+    let mut csv = String::new();
+    let head = table.head.iter().map(|name| harmless(name)).collect();
+    let cells = |cell: &'_ Cell| match &cell.raw {
+        Some(raw) => raw.clone(),
+        None => harmless(&cell.text).into_owned(),
+    };
+    let rows =
+        table.rows.iter().map(|row| row.iter().map(|cell| Cow::Owned(cells(cell))).collect());
+    for row in std::iter::once(head).chain(rows) {
+        let row: Vec<Cow<'_, str>> = row;
+        let quoted = |cell: &Cow<'_, str>| match cell.contains(['"', ',', '\r', '\n']) {
+            true => format!("\"{}\"", cell.replace('"', "\"\"")),
+            false => cell.to_string(),
+        };
+        csv.push_str(&row.iter().map(quoted).collect::<Vec<_>>().join(","));
+        csv.push_str("\r\n");
+    }
+    csv
+}
+
+fn harmless(text: &str) -> Cow<'_, str> {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => Cow::Owned(format!("'{text}")),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// A table in a region that can be scrolled, by keyboard too.
+pub fn table(table: &Table) -> Markup {
+    let more_rows = table.rows.len().saturating_sub(ROWS_MAX);
+    let more_columns = table.head.len().saturating_sub(COLUMNS_MAX + 1);
+    html! {
+        div class="scroll" role="region" aria-label=(table.caption) tabindex="0" {
+            table class="data" {
+                thead {
+                    tr { @for name in table.head.iter().take(COLUMNS_MAX + 1) { th scope="col" { bdi { (name) } } } }
+                }
+                tbody {
+                    @for row in table.rows.iter().take(ROWS_MAX) {
+                        tr { @for (cell, at) in row.iter().take(COLUMNS_MAX + 1).zip(0_usize..) { (shown(cell, at)) } }
+                    }
+                }
+            }
+        }
+        @if more_rows > 0 || more_columns > 0 {
+            p class="quiet" {
+                "Not shown: "
+                @if more_rows > 0 { (figure::text(more_rows as f64, Unit::Count)) " rows" }
+                @if more_rows > 0 && more_columns > 0 { " and " }
+                @if more_columns > 0 { (more_columns) " columns" }
+                ". The CSV file has all."
+            }
+        }
+    }
+}
+
+fn shown(cell: &Cell, at: usize) -> Markup {
+    let inner = html! {
+        @match &cell.link {
+            Some(link) => { a href=(link) { bdi { (cell.text) } } },
+            None => { bdi { (cell.text) } },
+        }
+    };
+    html! {
+        @if at == 0 { th scope="row" { (inner) } }
+        @else { td class=[cell.is_number.then_some("number")] { (inner) } }
+    }
+}
+
+/// A table that a click opens.
+pub fn details(own: &Table) -> Markup {
+    html! {
+        details class="numbers" {
+            summary { "Numbers as a table" }
+            (table(own))
+        }
+    }
+}
+
+/// The numbers of series: a row for each place, so that few series of many days are narrow.
+pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
+    let row = |place: usize| {
+        let number = |own: &Series| {
+            let link = own.points.get(place).and_then(|point| point.link.clone());
+            Cell::number_if(own.at(place), frame.unit, link)
+        };
+        std::iter::once(Cell::text(frame.label(place))).chain(series.iter().map(number)).collect()
+    };
+    Table {
+        caption: frame.title.clone(),
+        head: std::iter::once(first.to_owned())
+            .chain(series.iter().map(|own| own.title().into_owned()))
+            .collect(),
+        rows: (0..frame.labels.len()).map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cell;
+    use super::Table;
+    use super::csv;
+    use crate::web::chart::series::Unit;
+
+    #[test]
+    fn files_have_numbers_in_full_and_no_formulas() {
+        let table = Table {
+            caption: String::new(),
+            head: vec!["a,b".to_owned(), "=1+1".to_owned()],
+            rows: vec![
+                vec![
+                    Cell::text("@SUM(\"x\")"),
+                    Cell::number(-1234.5, Unit::Count, Some("/x".to_owned())),
+                ],
+                vec![Cell::text("plain"), Cell::nothing()],
+            ],
+        };
+        let expected = "\"a,b\",'=1+1\r\n\"'@SUM(\"\"x\"\")\",-1234.5\r\nplain,\r\n";
+        assert_eq!(csv(&table), expected);
+    }
+}

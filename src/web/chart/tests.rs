@@ -1,0 +1,212 @@
+//! Properties of charts: what is drawn can be read back, and nothing is outside of its place.
+
+use maud::Markup;
+use proptest::prelude::*;
+
+use crate::web::chart::bars::Lying;
+use crate::web::chart::bars::bars;
+use crate::web::chart::bars::lying;
+use crate::web::chart::funnel;
+use crate::web::chart::heat;
+use crate::web::chart::line::lines;
+use crate::web::chart::plot::TOP_PX;
+use crate::web::chart::sankey;
+use crate::web::chart::scale::Scale;
+use crate::web::chart::series::Frame;
+use crate::web::chart::series::Point;
+use crate::web::chart::series::Series;
+use crate::web::chart::series::Unit;
+use crate::web::chart::spark::spark;
+use crate::web::chart::table;
+use crate::web::chart::ticks::ticks;
+
+const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}";
+
+/// The values of an attribute, in their order.
+fn attributes(markup: &str, tag: &str, name: &str) -> Vec<String> {
+    let tags = markup.split('<').filter(|own| own.starts_with(&format!("{tag} ")));
+    let value = |own: &str| {
+        let (_, rest) = own.split_once(&format!(" {name}=\""))?;
+        rest.split_once('"').map(|(value, _)| value.to_owned())
+    };
+    tags.filter_map(value).collect()
+}
+
+fn numbers(texts: Vec<String>) -> Vec<f64> {
+    texts.iter().map(|text| text.trim_end_matches('%').parse().expect(text)).collect()
+}
+
+fn series(values: &[Option<f64>]) -> Series {
+    let point = |value: &Option<f64>| Point { value: *value, link: Some("/p?a=1&b=2".to_owned()) };
+    Series {
+        name: HOSTILE.to_owned(),
+        points: values.iter().map(point).collect(),
+        ..Series::default()
+    }
+}
+
+fn frame(places: usize) -> Frame {
+    Frame::new(HOSTILE, (0..places).map(|place| format!("day {place}")).collect())
+}
+
+/// That all of it is inside, and no text is markup.
+fn check(markup: &Markup, height_px: f64) {
+    let text = &markup.0;
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+    assert!(!text.contains("<script") && !text.contains("style="), "{text}");
+    for (tag, name) in [("circle", "cx"), ("rect", "x"), ("rect", "width"), ("text", "x")] {
+        for own in attributes(text, tag, name).into_iter().filter(|own| own.ends_with('%')) {
+            let percent: f64 = own.trim_end_matches('%').parse().unwrap();
+            assert!((0.0..=100.0).contains(&percent), "{tag} {name} {own}");
+        }
+    }
+    for (tag, name) in [("circle", "cy"), ("rect", "y"), ("rect", "height"), ("line", "y1")] {
+        for own in numbers(attributes(text, tag, name)) {
+            assert!((0.0..=height_px).contains(&own), "{tag} {name} {own}");
+        }
+    }
+}
+
+fn values() -> impl Strategy<Value = Vec<Option<f64>>> {
+    let value = prop_oneof![
+        3 => (-1e6..1e6).prop_map(Some),
+        3 => (0_i32..50).prop_map(|value| Some(f64::from(value))),
+        1 => any::<f64>().prop_map(Some),
+        1 => Just(None),
+    ];
+    prop_oneof![
+        4 => prop::collection::vec(value, 0..40),
+        1 => (any::<f64>(), 1_usize..20).prop_map(|(value, count)| vec![Some(value); count]),
+        1 => (0_usize..20).prop_map(|count| vec![None; count]),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn ticks_are_round_and_go_up(low in any::<f64>(), high in any::<f64>(), count in 1_u8..12) {
+        let (low, high) = (low.clamp(-1e300, 1e300), high.clamp(-1e300, 1e300));
+        let ticks = ticks(low, high, count);
+        prop_assert!(ticks.len() >= 2 && ticks.len() <= usize::from(count) * 2 + 3, "{ticks:?}");
+        prop_assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]), "{ticks:?}");
+        if low.is_finite() && high.is_finite() && low < high && high - low > 1e-290 {
+            let rounding = (high / 2.0 - low / 2.0) * 1e-9;
+            let (first, last) = (ticks[0], *ticks.last().unwrap());
+            prop_assert!(first <= low + rounding && last >= high - rounding, "{low} {high} {ticks:?}");
+            // One or two digits, apart from those that all have in common.
+            let step = ticks[1] / 2.0 - ticks[0] / 2.0;
+            let digit = step * 2.0 / 10_f64.powf((step * 2.0).log10().floor());
+            let is_round = [1.0, 2.0, 5.0, 10.0].iter().any(|own| (own - digit).abs() < 1e-3);
+            prop_assert!(is_round, "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn lines_and_dots_have_the_numbers(values in values()) {
+        let own = series(&values);
+        let markup = lines(std::slice::from_ref(&own), &frame(values.len()), false);
+        check(&markup, 300.0);
+        let finite: Vec<f64> = own.points.iter().filter_map(Point::finite).collect();
+        let scale = Scale::of(finite.iter().copied(), 260);
+        let (low, high) = (scale.ticks()[0], *scale.ticks().last().unwrap());
+        let drawn = numbers(attributes(&markup.0, "circle", "cy"));
+        prop_assert_eq!(drawn.len(), finite.len());
+        for (y, value) in drawn.iter().zip(finite) {
+            let read = high - (y - TOP_PX) / 260.0 * (high - low);
+            let half_a_pixel = (high - low) / 520.0;
+            prop_assert!((read - value).abs() <= half_a_pixel, "{} {}", read, value);
+        }
+        let places = numbers(attributes(&markup.0, "circle", "cx"));
+        prop_assert!(places.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn bars_have_the_numbers(values in values(), is_stacked in any::<bool>()) {
+        let own = series(&values);
+        let markup = bars(std::slice::from_ref(&own), &frame(values.len()), is_stacked);
+        check(&markup, 300.0);
+        let finite: Vec<f64> = own.points.iter().filter_map(Point::finite).collect();
+        let scale = Scale::of(finite.iter().copied(), 260);
+        let zero = scale.y(0.0) + TOP_PX;
+        let (low, high) = (scale.ticks()[0], *scale.ticks().last().unwrap());
+        let bars: Vec<&str> = markup.0.split('<').filter(|own| own.starts_with("rect class=\"bar")).collect();
+        prop_assert_eq!(bars.len(), finite.len());
+        for (bar, value) in bars.iter().zip(finite) {
+            let bar = format!("<{bar}");
+            let y = numbers(attributes(&bar, "rect", "y"))[0];
+            let height = numbers(attributes(&bar, "rect", "height"))[0];
+            let end = if value >= 0.0 { zero - y } else { y - zero + height };
+            let read = end / 260.0 * (high - low);
+            prop_assert!((read - value.abs()).abs() <= (high - low) / 520.0, "{} {}", read, value);
+        }
+    }
+
+    #[test]
+    fn several_series_stay_inside(some in prop::collection::vec(values(), 0..13), is_stacked in any::<bool>()) {
+        let places = some.iter().map(Vec::len).max().unwrap_or(0);
+        let all: Vec<Series> = some.iter().map(|values| series(values)).collect();
+        check(&lines(&all, &frame(places), true), 300.0);
+        check(&bars(&all, &frame(places), is_stacked), 300.0);
+        let table = table::of_series(&all, &frame(places), "Day");
+        prop_assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
+        check(&table::details(&table), 300.0);
+    }
+
+    #[test]
+    fn bands_are_as_thick_as_many_took_them(
+        some in prop::collection::vec((1_usize..6, 0_u8..4, 0_u8..4, 0_u64..1_000_000), 0..60),
+    ) {
+        let name = |own: u8| format!("{HOSTILE} {own}");
+        let links: Vec<sankey::Link> = some.iter().map(|(place, from, to, count)| sankey::Link {
+            from: (*place, name(*from)), to: (place + 1, name(*to)), count: *count, link: None,
+        }).collect();
+        let markup = sankey::sankey(&links, HOSTILE, |_, _| None);
+        check(&markup, f64::MAX);
+        let thick = numbers(attributes(&markup.0, "path", "stroke-width"));
+        prop_assert_eq!(thick.len(), links.len());
+        let most = links.iter().zip(&thick).max_by_key(|(link, _)| link.count);
+        if let Some((most, most_thick)) = most.filter(|(link, _)| link.count > 0) {
+            for (link, own) in links.iter().zip(&thick) {
+                let expected = (link.count as f64 / most.count as f64 * most_thick).max(1.0);
+                prop_assert!((own - expected).abs() <= 0.5 || *most_thick <= 1.0, "{} {}", own, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn other_charts_are_whole(counts in prop::collection::vec(prop::option::of(0_u64..u64::MAX), 0..9),
+                              values in prop::collection::vec(any::<f64>(), 0..9)) {
+        let row = heat::Row { name: HOSTILE.to_owned(), counts: counts.clone(), link: None };
+        let names: Vec<String> = (0..counts.len()).map(|at| format!("Day {at}")).collect();
+        check(&heat::heat(&[row.clone(), row], &names, HOSTILE, true), 300.0);
+        let part = |count: &Option<u64>| funnel::Part {
+            name: HOSTILE.to_owned(), count: count.unwrap_or(0), median_seconds: Some(12.0), ..funnel::Part::default()
+        };
+        let step = |count: &Option<u64>| funnel::Step { name: HOSTILE.to_owned(), parts: vec![part(count)] };
+        check(&funnel::funnel(&counts.iter().map(step).collect::<Vec<_>>(), HOSTILE), 300.0);
+        check(&spark(&values, HOSTILE), 300.0);
+        let bar = |value: &f64| Lying { name: HOSTILE.to_owned(), value: *value, ..Lying::default() };
+        check(&lying(&values.iter().map(bar).collect::<Vec<_>>(), HOSTILE, Unit::Count), 300.0);
+    }
+}
+
+#[test]
+fn few_and_many_points_are_drawn() {
+    for places in [0, 1, 10_000] {
+        let values: Vec<Option<f64>> = (0..places).map(|at| Some((at % 97) as f64)).collect();
+        let line = lines(&[series(&values)], &frame(places), false);
+        check(&line, 300.0);
+        let path = attributes(&line.0, "path", "d");
+        assert_eq!(path[0].matches(['M', 'L']).count(), places);
+        // A line of many points has no marks, so that the page stays small.
+        assert!(line.0.len() < 200_000, "{}", line.0.len());
+        check(&bars(&[series(&values)], &frame(places), true), 300.0);
+    }
+}
+
+#[test]
+fn links_are_attributes_and_texts_are_texts() {
+    let markup = lines(&[series(&[Some(1.0)])], &frame(1), false).0;
+    assert!(markup.contains("href=\"/p?a=1&amp;b=2\""), "{markup}");
+    assert!(markup.contains("&lt;script&gt;"), "{markup}");
+    assert!(markup.contains("role=\"group\""), "{markup}");
+}

@@ -1,0 +1,223 @@
+//! What is asked as fields: [`form`]. It is sent by GET, so the answer has an address; rows that are left empty are
+//! not sent on. There is always one empty row more, so nothing needs a script.
+
+pub mod fields;
+mod options;
+
+use maud::Markup;
+use maud::html;
+
+use crate::web::insight::form::fields::Suggestions;
+use crate::web::insight::form::fields::select;
+use crate::web::insight::links;
+use crate::web::state::filters;
+use crate::web::state::filters::FILTERS_MAX;
+use crate::web::state::filters::Filter;
+use crate::web::state::filters::OPERATORS;
+use crate::web::state::insight::INTERVALS;
+use crate::web::state::insight::Kind;
+use crate::web::state::insight::Question;
+use crate::web::state::range::PRESETS;
+use crate::web::state::range::Range;
+use crate::web::state::series::LETTERS;
+use crate::web::state::series::MATHS;
+use crate::web::state::series::Series;
+
+/// The fields of a question.
+pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {
+    let kind = question.kind();
+    html! {
+        form class="question" method="get" action=(links::kind(project, kind)) data-swap="result" {
+            @if kind.series_max() > 0 { (all_series(question, known)) }
+            (options::fields(question, known))
+            div class="row" {
+                (range(question))
+                @if kind != Kind::Paths { (interval(question)) }
+                label class="check" {
+                    input type="checkbox" name="without_tests" value="1" checked[question.is_without_tests];
+                    " Without test accounts"
+                }
+            }
+            details class="filters" open[!question.filters.is_empty()] {
+                summary { "Filters" (count(question.filters.len())) }
+                (filter_rows(&question.filters, "", known))
+            }
+            @if let Some(group) = question.group { input type="hidden" name="group" value=(group); }
+            datalist id="events" {
+                option value="*" { "All events" }
+                @for event in &known.events { option value=(event) {} }
+            }
+            datalist id="properties" { @for name in &known.properties { option value=(name) {} } }
+            div class="row" {
+                button class="main" { "Show" }
+                a class="quiet" href=(links::kind(project, kind)) { "Start over" }
+            }
+        }
+    }
+}
+
+fn count(number: usize) -> String {
+    if number == 0 { String::new() } else { format!(" ({number})") }
+}
+
+fn range(question: &Question) -> Markup {
+    // Without a date a retention goes back as many intervals as it has.
+    let usual = if question.kind() == Kind::Retention { "" } else { "-7d" };
+    dates(&question.range, usual)
+}
+
+/// The fields of a range of dates; `usual` is where it begins without one.
+pub(super) fn dates(own: &Range, usual: &str) -> Markup {
+    html! {
+        label {
+            "From "
+            input name="from" list="ranges" size="12" maxlength="40" placeholder=(usual) autocomplete="off"
+                value=[own.from.as_ref()];
+        }
+        label {
+            "To "
+            input name="to" size="12" maxlength="40" placeholder="now" autocomplete="off" value=[own.to.as_ref()];
+        }
+        datalist id="ranges" { @for (from, text) in PRESETS { option value=(from) { (text) } } }
+    }
+}
+
+fn interval(question: &Question) -> Markup {
+    let usual = ("", "by day");
+    let names = ["by minute", "by hour", "by day", "by week", "by month"];
+    let words = INTERVALS.into_iter().zip(names).filter(|(value, _)| *value != "day");
+    let chosen = question.interval.filter(|own| *own != "day").unwrap_or("");
+    html! { label { "Interval " (select("interval", chosen, std::iter::once(usual).chain(words))) } }
+}
+
+/// The series, and an empty one where there is room.
+fn all_series(question: &Question, known: &Suggestions) -> Markup {
+    let kind = question.kind();
+    let rows = (question.series.len() + 1).min(kind.series_max()).max(match kind {
+        Kind::Funnel => 2,
+        _ => 1,
+    });
+    let title = |at: usize| match (kind, at) {
+        (Kind::Funnel, at) => format!("Step {}", at + 1),
+        (Kind::Retention, 0) => "Began with".to_owned(),
+        (Kind::Retention, _) => "Came back with".to_owned(),
+        (Kind::Lifecycle, _) => "Event".to_owned(),
+        (_, at) => LETTERS.get(at).map_or(String::new(), |letter| letter.to_uppercase()),
+    };
+    html! {
+        fieldset class="series" {
+            legend class="unseen" { @if kind == Kind::Funnel { "Steps" } @else { "Events" } }
+            @for (letter, at) in LETTERS.into_iter().zip(0_usize..rows) {
+                (one_series(question.series.get(at), (letter, &title(at)), kind, known))
+            }
+        }
+    }
+}
+
+fn one_series(
+    series: Option<&Series>,
+    (letter, title): (&str, &str),
+    kind: Kind,
+    known: &Suggestions,
+) -> Markup {
+    let has_math = kind == Kind::Trends;
+    let filters = series.map(|own| own.filters.as_slice()).unwrap_or_default();
+    let name = |field: &str| format!("{letter}.{field}");
+    let event = series.map(|own| own.event.text());
+    html! {
+        div class="row one-series" {
+            label {
+                span class="letter" { (title) } " "
+                input name=(letter) list="events" value=[event] autocomplete="off" spellcheck="false"
+                    placeholder=(if series.is_some() { "" } else { "add an event" });
+            }
+            @if has_math { (math(series, &name)) }
+            details class="filters" open[!filters.is_empty()] {
+                summary { "where" (count(filters.len())) }
+                label {
+                    "Called "
+                    input name=(name("name")) value=[series.and_then(|own| own.name.as_ref())] autocomplete="off";
+                }
+                (filter_rows(filters, &format!("{letter}."), known))
+            }
+        }
+    }
+}
+
+/// What is counted, and of which property.
+fn math(series: Option<&Series>, name: &impl Fn(&str) -> String) -> Markup {
+    let chosen = series.map_or("total", |own| own.math);
+    let value = |math: &'static str| if math == "total" { "" } else { math };
+    let words = MATHS.into_iter().map(|(math, text, _)| (value(math), text));
+    html! {
+        label { span class="unseen" { "Count" } (select(&name("math"), value(chosen), words)) }
+        label {
+            span class="unseen" { "Property" }
+            input name=(name("property")) list="properties" size="14" autocomplete="off" placeholder="property"
+                value=[series.and_then(|own| own.math_property.as_ref())];
+        }
+        @if let Some(group) = series.and_then(|own| own.math_group) {
+            input type="hidden" name=(name("group")) value=(group);
+        }
+    }
+}
+
+/// The filters, and an empty one where there is room.
+fn filter_rows(own: &[Filter], prefix: &str, known: &Suggestions) -> Markup {
+    let rows = (own.len() + 1).min(FILTERS_MAX);
+    html! {
+        @for number in 1..=rows {
+            @let filter = own.get(number - 1);
+            (filter_row(filter, &|field| format!("{prefix}f{number}.{field}"), known))
+        }
+    }
+}
+
+fn filter_row(
+    filter: Option<&Filter>,
+    name: &dyn Fn(&str) -> String,
+    known: &Suggestions,
+) -> Markup {
+    let group = |index: u8| known.groups.iter().find(|(own, _)| *own == index);
+    let owner = |owner: &'static str| {
+        let text = match owner {
+            "event_metadata" => "event's own".to_owned(),
+            "person_metadata" => "person's own".to_owned(),
+            _ => match owner.strip_prefix("group").and_then(|index| index.parse().ok()) {
+                Some(index) => group(index)?.1.clone(),
+                None => owner.to_owned(),
+            },
+        };
+        Some((owner, text))
+    };
+    let owners: Vec<(&str, String)> = filters::OWNERS.into_iter().filter_map(owner).collect();
+    let owners = owners.iter().map(|(value, text)| match *value {
+        "event" => ("", text.as_str()),
+        value => (value, text.as_str()),
+    });
+    let chosen = filter.map(|own| own.owner).filter(|own| *own != "event").unwrap_or("");
+    let operator = filter.map(|own| own.operator).filter(|own| *own != "exact").unwrap_or("");
+    let operators = OPERATORS.into_iter().map(|(value, text)| match value {
+        "exact" => ("", text),
+        value => (value, text),
+    });
+    let values = filter.map(|own| own.values.as_slice()).unwrap_or_default();
+    html! {
+        div class="row filter" {
+            label { span class="unseen" { "Of" } (select(&name("of"), chosen, owners)) }
+            label {
+                span class="unseen" { "Property" }
+                input name=(name("key")) list="properties" placeholder="add a filter: property" autocomplete="off"
+                    value=[filter.map(|own| &own.key)];
+            }
+            label { span class="unseen" { "Operator" } (select(&name("op"), operator, operators)) }
+            @for value in values {
+                label { span class="unseen" { "Value" } input name=(name("value")) value=(value) autocomplete="off"; }
+            }
+            label {
+                span class="unseen" { "Value" }
+                input name=(name("value")) autocomplete="off" placeholder=(if values.is_empty() { "value" } else { "or" });
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Addresses of pages about insights: [`Links`].
+
+use crate::web::state::insight::Kind;
+use crate::web::state::insight::Question;
+use crate::web::state::parameters::Printer;
+use crate::web::state::point::Point;
+
+/// The address of all insights of a project.
+pub fn insights(project: i64) -> String {
+    format!("/project/{project}/insights")
+}
+
+/// The address of a kind of insight, with nothing asked.
+pub fn kind(project: i64, kind: Kind) -> String {
+    format!("/project/{project}/insights/{}", kind.name())
+}
+
+/// The address of a question.
+pub fn question(project: i64, question: &Question) -> String {
+    format!("{}?{}", kind(project, question.kind()), question.print())
+}
+
+/// The address of a saved insight.
+pub fn saved(project: i64, short_id: &str) -> String {
+    format!("/project/{project}/insights/{short_id}")
+}
+
+/// The address of all dashboards of a project.
+pub fn dashboards(project: i64) -> String {
+    format!("/project/{project}/dashboard")
+}
+
+/// The address of a dashboard.
+pub fn dashboard(project: i64, id: i64) -> String {
+    format!("/project/{project}/dashboard/{id}")
+}
+
+/// The address of a person with one of its distinct ids.
+pub fn person(project: i64, distinct_id: &str) -> String {
+    let path =
+        percent_encoding::utf8_percent_encode(distinct_id, percent_encoding::NON_ALPHANUMERIC);
+    format!("/project/{project}/person/{path}")
+}
+
+/// Addresses of what is behind the marks of one answer.
+#[derive(Clone, Debug)]
+pub struct Links<'q> {
+    /// The project.
+    pub project: i64,
+    /// What was asked.
+    pub question: &'q Question,
+    persons: String,
+}
+
+impl<'q> Links<'q> {
+    /// Those of the answer to a question.
+    pub fn new(project: i64, question: &'q Question) -> Self {
+        let persons = format!("{}/persons?{}", kind(project, question.kind()), question.print());
+        Self { project, question, persons }
+    }
+
+    /// The persons behind a mark; `None` where groups are counted, who are not listed.
+    pub fn persons(&self, point: &Point) -> Option<String> {
+        let of_groups = |at: u16| {
+            let series = self.question.series.get(usize::from(at));
+            series.is_some_and(|series| series.math == "unique_group")
+        };
+        if self.question.group.is_some() || of_groups(point.series.unwrap_or(0)) {
+            return None;
+        }
+        let mut printer = Printer::default();
+        point.add_to(&mut printer);
+        Some(format!("{}&{}", self.persons, printer.finish()))
+    }
+
+    /// The same question as a file of a format.
+    pub fn download(&self, format: &str) -> String {
+        let separator = if self.question.print().is_empty() { "" } else { "&" };
+        format!("{}{separator}format={format}", question(self.project, self.question))
+    }
+}

@@ -1,0 +1,70 @@
+//! Paths as bands between steps.
+
+use serde_json::Value;
+
+use crate::web::chart::sankey::Link;
+use crate::web::chart::sankey::sankey;
+use crate::web::chart::series::Unit;
+use crate::web::chart::table::Cell;
+use crate::web::chart::table::Table;
+use crate::web::insight::answer::Shown;
+use crate::web::insight::links;
+use crate::web::insight::links::Links;
+use crate::web::state::insight::Options;
+use crate::web::state::point::Point;
+
+const MILLIS_PER_SECOND: f64 = 1000.0;
+
+/// The chart and the table of an answer.
+pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
+    let answers = results.as_array().map(Vec::as_slice).unwrap_or_default();
+    let edges: Vec<(Link, f64)> = answers.iter().filter_map(|edge| read(edge, links)).collect();
+    let bands: Vec<Link> = edges.iter().map(|(link, _)| link.clone()).collect();
+    // A node asks what comes after it.
+    let from = |place: usize, name: &str| {
+        let mut question = links.question.clone();
+        let Options::Paths { start, .. } = &mut question.options else { return None };
+        *start = Some(name.to_owned());
+        (place > 1).then(|| links::question(links.project, &question))
+    };
+    let row = |(link, millis): &(Link, f64)| {
+        vec![
+            Cell::text(link.from.0.to_string()),
+            Cell::text(link.from.1.clone()),
+            Cell::text(link.to.1.clone()),
+            Cell::number(link.count as f64, Unit::Count, link.link.clone()),
+            Cell::number((millis / MILLIS_PER_SECOND).round(), Unit::Seconds, None),
+        ]
+    };
+    let head = ["Step", "From", "To", "Times", "Mean time"];
+    let table = Table {
+        caption: "Paths as a table".to_owned(),
+        head: head.iter().map(|name| (*name).to_owned()).collect(),
+        rows: edges.iter().map(row).collect(),
+    };
+    Shown {
+        chart: sankey(&bands, "Paths", from),
+        table,
+        is_table: false,
+        is_empty: edges.is_empty(),
+    }
+}
+
+/// An edge, and how many milliseconds it took on average.
+fn read(edge: &Value, links: &Links<'_>) -> Option<(Link, f64)> {
+    let text = |name: &str| edge.get(name).and_then(Value::as_str);
+    let key = |text: &str| {
+        let (place, name) = text.split_once('_')?;
+        Some((place.parse().ok()?, name.to_owned()))
+    };
+    let (source, target) = (text("source")?, text("target")?);
+    let point =
+        Point { start: Some(source.to_owned()), end: Some(target.to_owned()), ..Point::default() };
+    let link = Link {
+        from: key(source)?,
+        to: key(target)?,
+        count: edge.get("value").and_then(Value::as_u64)?,
+        link: links.persons(&point),
+    };
+    Some((link, edge.get("average_conversion_time").and_then(Value::as_f64).unwrap_or(0.0)))
+}

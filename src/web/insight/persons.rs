@@ -1,0 +1,114 @@
+//! Who is behind a mark of a chart: [`list`].
+
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::chart::series::Unit;
+use crate::web::chart::table::Cell;
+use crate::web::chart::table::Table;
+use crate::web::chart::table::table;
+use crate::web::insight::links;
+use crate::web::state::insight::Question;
+use crate::web::state::parameters::Printer;
+use crate::web::state::point::Point;
+
+/// Properties that name a person, in the order of preference.
+const NAMES: [&str; 3] = ["email", "name", "username"];
+
+/// Distinct ids that a row shows.
+const IDS_SHOWN: usize = 3;
+
+/// A page of the persons behind a mark.
+#[derive(Clone, Debug)]
+pub struct Persons<'a> {
+    /// The project.
+    pub project: i64,
+    /// What was asked.
+    pub question: &'a Question,
+    /// The mark.
+    pub point: &'a Point,
+    /// The persons, as the API lists them.
+    pub people: &'a [Value],
+    /// How many are before them.
+    pub offset: usize,
+    /// The offset of the next page, if there is one.
+    pub next: Option<usize>,
+}
+
+/// The list, with a link back to the chart.
+pub fn list(own: &Persons<'_>) -> Markup {
+    let project = own.project;
+    html! {
+        p class="back" {
+            a href=(links::question(project, own.question)) { "← " (own.question.kind().title()) }
+            " " span class="quiet" { (own.question.range_text()) }
+        }
+        @if own.people.is_empty() {
+            div class="empty" {
+                h2 { "Nobody is here" }
+                p { "Events came in or were deleted since the chart was drawn, or persons became one." }
+            }
+        } @else {
+            p { (counted(own)) }
+            (table(&rows(own)))
+        }
+        nav class="pager" aria-label="Parts of the list" {
+            @if own.offset > 0 { a href=(address(own, 0)) { "First" } }
+            " "
+            @if let Some(next) = own.next { a href=(address(own, next)) rel="next" { "Next" } }
+        }
+    }
+}
+
+fn counted(own: &Persons<'_>) -> String {
+    let last = own.offset.saturating_add(own.people.len());
+    match (own.offset, own.next) {
+        (0, None) if last == 1 => "1 person".to_owned(),
+        (0, None) => format!("{last} persons"),
+        (offset, next) => {
+            let more = if next.is_some() { ", and there are more" } else { "" };
+            format!("Persons {} to {last}{more}", offset.saturating_add(1))
+        }
+    }
+}
+
+/// The address of the page that begins after so many persons.
+fn address(own: &Persons<'_>, offset: usize) -> String {
+    let mut printer = Printer::default();
+    own.question.add_to(&mut printer);
+    own.point.add_to(&mut printer);
+    printer.add("offset", Some(offset).filter(|offset| *offset > 0));
+    format!("{}/persons?{}", links::kind(own.project, own.question.kind()), printer.finish())
+}
+
+fn rows(own: &Persons<'_>) -> Table {
+    let row = |person: &Value| {
+        let text = |name: &str| person.get(name).and_then(Value::as_str);
+        let ids = person.get("distinct_ids").and_then(Value::as_array);
+        let ids: Vec<&str> =
+            ids.map(|ids| ids.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
+        let link = ids.first().map(|id| links::person(own.project, id));
+        let property = |name: &&str| person.get("properties")?.get(*name)?.as_str();
+        let name = NAMES.iter().find_map(property).or_else(|| ids.first().copied());
+        let name = name.or_else(|| text("uuid")).unwrap_or_default();
+        let shown = ids.get(..IDS_SHOWN).unwrap_or(&ids).join(", ");
+        let more = ids.len().saturating_sub(IDS_SHOWN);
+        let shown = if more > 0 { format!("{shown} and {more} more") } else { shown };
+        let value = person.get("value_at_data_point").and_then(Value::as_f64);
+        let created = text("created_at").unwrap_or_default();
+        let created: String = created.chars().take(19).collect();
+        vec![
+            Cell { text: name.to_owned(), link, ..Cell::default() },
+            Cell::text(shown),
+            Cell::number_if(value, Unit::Count, None),
+            Cell::text(created.replace('T', " ")),
+        ]
+    };
+    let head = ["Person", "Distinct ids", "Value", "First seen (UTC)"];
+    Table {
+        caption: "Persons".to_owned(),
+        head: head.iter().map(|name| (*name).to_owned()).collect(),
+        rows: own.people.iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,78 @@
+//! The answer of the API as a chart and a table: [`shown`].
+
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::chart::table;
+use crate::web::insight::answer::Shown;
+use crate::web::insight::funnel;
+use crate::web::insight::links::Links;
+use crate::web::insight::paths;
+use crate::web::insight::retention;
+use crate::web::insight::trends;
+use crate::web::state::curl;
+use crate::web::state::insight::Kind;
+use crate::web::state::node::node;
+
+/// When and how an answer came.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    /// How long it took, in milliseconds.
+    pub millis: u64,
+    /// Whether it is a kept one.
+    pub is_cached: bool,
+    /// As of when it is, in the time zone of the project.
+    pub at: String,
+    /// The time zone of the project.
+    pub timezone: String,
+    /// The address of this server, without a slash at its end.
+    pub server: String,
+}
+
+/// The chart and the table of `results`, which is what the API answers.
+pub fn shown(results: &Value, links: &Links<'_>) -> Shown {
+    match links.question.kind() {
+        Kind::Trends | Kind::Lifecycle | Kind::Stickiness => trends::shown(results, links),
+        Kind::Funnel => funnel::shown(results, links),
+        Kind::Retention => retention::shown(results, links),
+        Kind::Paths => paths::shown(results, links),
+    }
+}
+
+/// All of an answer: chart, table, where it comes from and how to get it elsewhere.
+pub fn whole(results: &Value, links: &Links<'_>, made: &Made) -> Markup {
+    let shown = shown(results, links);
+    html! {
+        @if shown.is_empty {
+            div class="empty" {
+                h2 { "Nothing happened in this time" }
+                p { "No event fits the question. Try a longer time, another event, or fewer filters." }
+            }
+        } @else {
+            div class="card" {
+                (shown.chart)
+                @if !shown.is_table { (table::details(&shown.table)) }
+            }
+        }
+        (source(links, made))
+    }
+}
+
+/// Where an answer comes from, and how to get it elsewhere.
+fn source(links: &Links<'_>, made: &Made) -> Markup {
+    let query = node(links.question);
+    html! {
+        footer class="source" {
+            p {
+                "As of " (made.at) ", " (made.timezone) " · "
+                @if made.is_cached { "kept answer: nothing came in since" } @else { "computed in " (made.millis) " ms" }
+                " · " a href=(links.download("csv")) { "CSV" } " · " a href=(links.download("json")) { "JSON" }
+            }
+            details {
+                summary { "Copy as curl" }
+                pre tabindex="0" { code { (curl::command(&made.server, links.project, &query)) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Retention as a table of shades.
+
+use maud::html;
+use serde_json::Value;
+
+use crate::web::chart::heat::Row;
+use crate::web::chart::heat::heat;
+use crate::web::chart::heat::mean;
+use crate::web::chart::line::lines;
+use crate::web::chart::series;
+use crate::web::chart::series::Frame;
+use crate::web::chart::series::Series;
+use crate::web::chart::series::Unit;
+use crate::web::chart::table::Cell;
+use crate::web::chart::table::Table;
+use crate::web::insight::answer::Shown;
+use crate::web::insight::links::Links;
+use crate::web::state::insight::Options;
+use crate::web::state::point::Point;
+
+/// Characters of a date, and of a date with hours and minutes.
+const DATE_CHARS: usize = 10;
+const TIME_CHARS: usize = 16;
+
+/// The chart and the table of an answer.
+pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
+    let answers = results.as_array().map(Vec::as_slice).unwrap_or_default();
+    let chars = if links.question.interval == Some("hour") { TIME_CHARS } else { DATE_CHARS };
+    let row = |(answer, at): (&Value, usize)| {
+        let values = answer.get("values").and_then(Value::as_array);
+        let values = values.map(Vec::as_slice).unwrap_or_default();
+        // Intervals after the last row have not begun, or are beyond what was asked.
+        let count = |(value, cell): (&Value, usize)| {
+            let count = value.get("count").and_then(Value::as_u64);
+            count.filter(|_| at + cell < answers.len())
+        };
+        let counts: Vec<Option<u64>> = values.iter().zip(0..).map(count).collect();
+        let date = answer.get("date").and_then(Value::as_str).unwrap_or_default();
+        let point = Point { row: u16::try_from(at).ok(), ..Point::default() };
+        let is_somebody = counts.first().copied().flatten().is_some_and(|count| count > 0);
+        Row {
+            name: date.chars().take(chars).collect::<String>().replace('T', " "),
+            counts,
+            link: if is_somebody { links.persons(&point) } else { None },
+        }
+    };
+    let rows: Vec<Row> = answers.iter().zip(0..).map(row).collect();
+    let label = |value: &Value| value.get("label").and_then(Value::as_str).map(str::to_owned);
+    let first = answers.first().and_then(|answer| answer.get("values")?.as_array());
+    let intervals: Vec<String> =
+        first.map(|values| values.iter().filter_map(label).collect()).unwrap_or_default();
+    let is_percent = !matches!(links.question.options, Options::Retention { shown: "count", .. });
+    let table = table(&rows, &intervals);
+    let chart = html! {
+        (curve(&rows, &intervals))
+        (heat(&rows, &intervals, "Retention", is_percent))
+    };
+    let is_empty = (0..intervals.len()).all(|cell| mean(&rows, cell).is_none());
+    Shown { chart, table, is_table: true, is_empty }
+}
+
+/// The part of all that came back, by interval.
+fn curve(rows: &[Row], intervals: &[String]) -> maud::Markup {
+    let point = |cell: usize| series::Point { value: mean(rows, cell), link: None };
+    let points = (0..intervals.len()).map(point).collect();
+    let series = Series { name: "Came back".to_owned(), points, ..Series::default() };
+    let mut frame = Frame::new("Part that came back", intervals.to_vec());
+    frame.unit = Unit::Percent;
+    frame.height_px = 160;
+    lines(&[series], &frame, true)
+}
+
+fn table(rows: &[Row], intervals: &[String]) -> Table {
+    let head = ["Began".to_owned()].into_iter().chain(intervals.iter().cloned()).collect();
+    let cells = |row: &Row| {
+        let count =
+            |own: &Option<u64>| Cell::number_if(own.map(|count| count as f64), Unit::Count, None);
+        std::iter::once(Cell::text(row.name.clone())).chain(row.counts.iter().map(count)).collect()
+    };
+    Table { caption: "Retention".to_owned(), head, rows: rows.iter().map(cells).collect() }
+}

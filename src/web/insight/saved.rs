@@ -1,0 +1,121 @@
+//! What was saved: the list of insights, and the form that saves one.
+
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::chart::table::Cell;
+use crate::web::chart::table::Table;
+use crate::web::chart::table::table;
+use crate::web::insight::links;
+use crate::web::state::insight::Kind;
+use crate::web::state::insight::Question;
+use crate::web::state::stored;
+
+/// Longest name of an insight.
+pub const NAME_MAX_CHARS: usize = 200;
+
+/// A saved insight or a dashboard, as lists show it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved {
+    /// The id in the API.
+    pub id: i64,
+    /// The id in addresses; empty for dashboards.
+    pub short_id: String,
+    /// What the user calls it.
+    pub name: String,
+    /// What it is about.
+    pub description: String,
+    /// Its query; null for dashboards.
+    pub query: Value,
+    /// When it was saved last, in UTC.
+    pub updated_at: String,
+    /// Who made it.
+    pub by: String,
+}
+
+impl Saved {
+    /// What lists call it.
+    pub fn title(&self) -> String {
+        if !self.name.is_empty() {
+            return self.name.clone();
+        }
+        match self.kind() {
+            Some(kind) => format!("{} {}", kind.title(), self.short_id),
+            None if self.short_id.is_empty() => format!("Dashboard {}", self.id),
+            None => format!("Insight {}", self.short_id),
+        }
+    }
+
+    /// The kind of insight; `None` where this server shows none.
+    pub fn kind(&self) -> Option<Kind> {
+        let kind = stored::unwrapped(&self.query).get("kind").and_then(Value::as_str)?;
+        Kind::ALL.into_iter().find(|own| own.query() == kind)
+    }
+}
+
+/// The kinds of insights as links.
+pub fn kinds(project: i64, current: Option<Kind>) -> Markup {
+    html! {
+        nav class="tabs" aria-label="Kinds of insights" {
+            @for kind in Kind::ALL {
+                @let is_current = (Some(kind) == current).then_some("page");
+                a href=(links::kind(project, kind)) aria-current=[is_current] { (kind.title()) }
+            }
+            a href=(links::insights(project)) aria-current=[current.is_none().then_some("page")] { "Saved" }
+        }
+    }
+}
+
+/// The list of saved insights.
+pub fn list(project: i64, insights: &[Saved]) -> Markup {
+    let row = |own: &Saved| {
+        vec![
+            Cell::linked(own.title(), links::saved(project, &own.short_id)),
+            Cell::text(own.kind().map_or("Other", Kind::title)),
+            Cell::text(own.by.clone()),
+            Cell::text(own.updated_at.clone()),
+        ]
+    };
+    let head = ["Name", "Kind", "By", "Saved (UTC)"];
+    let rows = Table {
+        caption: "Saved insights".to_owned(),
+        head: head.iter().map(|name| (*name).to_owned()).collect(),
+        rows: insights.iter().map(row).collect(),
+    };
+    html! {
+        (kinds(project, None))
+        @if insights.is_empty() {
+            div class="empty" {
+                h2 { "No insight is saved yet" }
+                p {
+                    "Ask something, for example "
+                    a href=(links::kind(project, Kind::Trends)) { "how many events came in" }
+                    " or " a href=(links::kind(project, Kind::Funnel)) { "how many go from one step to the next" }
+                    ", and save it below the answer."
+                }
+            }
+        } @else { (table(&rows)) }
+    }
+}
+
+/// The form that saves what a page asks, and puts it on a dashboard.
+pub fn form(project: i64, question: &Question, dashboards: &[Saved]) -> Markup {
+    html! {
+        form class="save" method="post" action=(links::insights(project)) {
+            input type="hidden" name="kind" value=(question.kind().name());
+            input type="hidden" name="question" value=(question.print());
+            label { "Name " input name="name" required maxlength=(NAME_MAX_CHARS) placeholder="Signups by week"; }
+            @if !dashboards.is_empty() {
+                label {
+                    "Dashboard "
+                    select name="dashboard" {
+                        option value="" { "none" }
+                        @for own in dashboards { option value=(own.id) { (own.title()) } }
+                    }
+                }
+            }
+            button class="main" { "Save" }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Forms say what was asked, and answers become charts with links to who is behind them.
+
+use maud::Markup;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::web::insight::form::fields::Suggestions;
+use crate::web::insight::form::form;
+use crate::web::insight::links::Links;
+use crate::web::insight::persons::Persons;
+use crate::web::insight::persons::list;
+use crate::web::insight::result::shown;
+use crate::web::state::insight::Kind;
+use crate::web::state::insight::Question;
+use crate::web::state::point::Point;
+
+const HOSTILE: &str = "\"><script>alert(1)</script>";
+
+/// The fields that a browser sends of a form whose user changed nothing.
+fn sent(markup: &Markup) -> String {
+    let mut pairs = form_urlencoded::Serializer::new(String::new());
+    let text = |own: &str| {
+        own.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+    };
+    let attribute = |tag: &str, name: &str| {
+        let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
+        rest.split_once('"').map(|(value, _)| text(value))
+    };
+    let mut select = None;
+    for tag in markup.0.split('<').filter_map(|rest| rest.split_once('>').map(|(tag, _)| tag)) {
+        let (element, is) = (tag.split(' ').next().unwrap_or(""), |word: &str| {
+            tag.split(' ').any(|own| own == word)
+        });
+        match element {
+            "input" if tag.contains("type=\"checkbox\"") && !is("checked") => {}
+            "input" => {
+                let value = attribute(tag, "value").unwrap_or_default();
+                pairs.append_pair(&attribute(tag, "name").unwrap(), &value);
+            }
+            "select" => select = attribute(tag, "name"),
+            "option" if is("selected") => {
+                if let (Some(name), Some(value)) = (&select, attribute(tag, "value")) {
+                    pairs.append_pair(name, &value);
+                }
+            }
+            _ => {}
+        }
+    }
+    pairs.finish()
+}
+
+#[test]
+fn forms_send_what_was_asked() {
+    let known = Suggestions { groups: vec![(1, "company".to_owned())], ..Suggestions::default() };
+    for (kind, query) in [
+        (Kind::Trends, ""),
+        (
+            Kind::Trends,
+            "a=x+y&a.name=n&a.math=sum&a.property=p&a.f1.of=person&a.f1.key=k&a.f1.op=gt&a.f1.value=1&b=*&\
+             from=-30d&to=-1d&interval=week&f1.key=k&f1.value=1&f1.value=2&without_tests=1&group=1&by1.of=group1&\
+             by1.key=z&by.limit=5&by.hide_other=1&compare=-2w&show=area&formula=A%2FB&smoothing=7",
+        ),
+        (Kind::Trends, "a=%22%3E%3Cscript%3E&f1.of=cohort&f1.key=7&f1.op=not_in"),
+        (
+            Kind::Funnel,
+            "a=x&b=y&by1.key=k&attribution=last_touch&show=trends&order=strict&window=3&window.unit=hour",
+        ),
+        (
+            Kind::Retention,
+            "a=x&b=y&interval=month&show=count&type=first_time&intervals=9&cumulative=1&occurrences=2",
+        ),
+        (
+            Kind::Paths,
+            "include=%24screen&start=%2Fa&end=%2Fb&steps=3&edges=4&least=2&pattern=%2Fo%2F*&exclude=c&exclude=d",
+        ),
+        (Kind::Lifecycle, "a=x&only=new&only=dormant"),
+        (
+            Kind::Stickiness,
+            "a=x&compare=previous&interval.count=2&cumulative=1&criteria=lte&criteria.value=4",
+        ),
+    ] {
+        let question = Question::parse(kind, query).unwrap();
+        let sent = sent(&form(1, &question, &known));
+        assert_eq!(Question::parse(kind, &sent).as_ref(), Ok(&question), "{sent}");
+    }
+}
+
+/// Whether a text stands in a picture of an answer, which has no markup of it.
+fn drawn(kind: Kind, query: &str, results: &Value) -> String {
+    let question = Question::parse(kind, query).unwrap();
+    let links = Links::new(1, &question);
+    let shown = shown(results, &links);
+    assert!(!shown.chart.0.contains("<script"), "{}", shown.chart.0);
+    assert!(shown.table.rows.iter().all(|row| row.len() == shown.table.head.len()));
+    shown.chart.0
+}
+
+#[test]
+fn marks_lead_to_who_is_behind_them() {
+    let days = json!(["2026-11-01", "2026-11-02"]);
+    let trend = json!([
+        {"label": HOSTILE, "order": 0, "data": [3, 0], "days": days, "labels": ["1", "2"],
+         "breakdown_value": ["Chrome", "$$_posthog_breakdown_null_$$"], "compare_label": "previous"},
+    ]);
+    let query = "a=x&by1.key=b&by2.key=c";
+    let text = drawn(Kind::Trends, query, &trend);
+    let expected = "href=\"/project/1/insights/trends/persons?a=x&amp;by1.key=b&amp;by2.key=c&amp;point.day=2026-11-01&amp;\
+                    point.value=Chrome&amp;point.value=%24%24_posthog_breakdown_null_%24%24&amp;point.previous=1\"";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("Chrome · (none)") && text.contains("1 Nov"), "{text}");
+    assert!(!text.contains("point.day=2026-11-02"), "nobody is behind a zero: {text}");
+
+    let steps = json!([{"name": HOSTILE, "count": 9}, {"custom_name": "second", "count": 4}]);
+    let text = drawn(Kind::Funnel, "a=x&b=y", &steps);
+    assert!(text.contains("point.step=2\"") && text.contains("point.step=-2\""), "{text}");
+    assert!(text.contains("5 left") && text.contains("44.44"), "{text}");
+
+    let edges = json!([{"source": "1_/a_b", "target": format!("2_{HOSTILE}"), "value": 3,
+                        "average_conversion_time": 61000.0}]);
+    let text = drawn(Kind::Paths, "", &edges);
+    assert!(text.contains("point.start=1_%2Fa_b"), "{text}");
+
+    let rows = json!([
+        {"date": "2026-11-01T00:00:00+00:00", "label": "Day 0",
+         "values": [{"count": 4, "label": "Day 0"}, {"count": 1, "label": "Day 1"}]},
+        {"date": "2026-11-02T00:00:00+00:00", "label": "Day 1",
+         "values": [{"count": 2, "label": "Day 0"}, {"count": 0, "label": "Day 1"}]},
+    ]);
+    let text = drawn(Kind::Retention, "", &rows);
+    assert!(text.contains("point.row=1\"") && text.contains("25\u{202f}%"), "{text}");
+    assert_eq!(text.matches("heat h0").count(), 0, "what has not begun has no shade: {text}");
+
+    let statuses =
+        json!([{"status": "dormant", "data": [-2, 0], "days": days, "label": "x - dormant"}]);
+    let text = drawn(Kind::Lifecycle, "a=x", &statuses);
+    assert!(text.contains("point.status=dormant") && text.contains("s3"), "{text}");
+}
+
+#[test]
+fn any_answer_is_drawn() {
+    for results in [
+        json!(null),
+        json!([]),
+        json!([null, 1, "x", [], {}]),
+        json!({"bins": [[1], null, [0, 2]]}),
+    ] {
+        for kind in Kind::ALL {
+            for shown in [
+                "",
+                "show=number",
+                "show=totals",
+                "show=table",
+                "show=trends",
+                "show=time_to_convert",
+            ] {
+                if Question::parse(kind, shown).is_ok() {
+                    drawn(kind, shown, &results);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn persons_are_named_and_linked() {
+    let question = Question::parse(Kind::Trends, "a=x").unwrap();
+    let point = Point { day: Some("2026-11-01".to_owned()), ..Point::default() };
+    let people = [
+        json!({"uuid": "u", "distinct_ids": ["a/b?", HOSTILE], "properties": {"email": HOSTILE},
+               "created_at": "2026-11-01T10:00:00.123Z", "value_at_data_point": 2}),
+        json!({"uuid": "gone"}),
+    ];
+    let persons = Persons {
+        project: 1,
+        question: &question,
+        point: &point,
+        people: &people,
+        offset: 100,
+        next: Some(200),
+    };
+    let text = list(&persons).0;
+    assert!(!text.contains("<script"), "{text}");
+    assert!(text.contains("/project/1/person/a%2Fb%3F"), "{text}");
+    assert!(text.contains("offset=200") && text.contains("Persons 101 to 102"), "{text}");
+    assert!(text.contains("gone"), "{text}");
+}

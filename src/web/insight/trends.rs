@@ -1,0 +1,266 @@
+//! Series of numbers: those of trends, lifecycles and stickiness, and of trends of funnels.
+
+use chrono::NaiveDate;
+use chrono::NaiveDateTime;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::chart::bars::Lying;
+use crate::web::chart::bars::bars;
+use crate::web::chart::bars::lying;
+use crate::web::chart::figure;
+use crate::web::chart::figure::Figure;
+use crate::web::chart::figure::large;
+use crate::web::chart::line::lines;
+use crate::web::chart::series::Frame;
+use crate::web::chart::series::Point;
+use crate::web::chart::series::Series;
+use crate::web::chart::series::Unit;
+use crate::web::chart::table;
+use crate::web::chart::table::Cell;
+use crate::web::chart::table::Table;
+use crate::web::insight::answer::Shown;
+use crate::web::insight::answer::texts;
+use crate::web::insight::answer::value_name;
+use crate::web::insight::answer::values;
+use crate::web::insight::links::Links;
+use crate::web::state::insight::Options;
+use crate::web::state::insight::STATUSES;
+use crate::web::state::point;
+
+/// Series of an answer that a chart has; the table has more.
+const SERIES_MAX: usize = 30;
+
+/// Large numbers that stand beside each other.
+const FIGURES_MAX: usize = 12;
+
+/// The chart and the table of an answer.
+pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
+    let answers = results.as_array().map(Vec::as_slice).unwrap_or_default();
+    let form = match &links.question.options {
+        Options::Trends { shown, .. } => *shown,
+        Options::Lifecycle { .. } => "stacked",
+        Options::Stickiness { .. } => "bars",
+        _ => "line",
+    };
+    match form {
+        "number" | "totals" | "table" => totals(answers, links, form),
+        _ => {
+            let series = all_series(answers, links);
+            let days = answers.first().map(|answer| texts(answer, "days")).unwrap_or_default();
+            let frame = frame(answers, links, &days);
+            let drawn = series.get(..SERIES_MAX).unwrap_or(&series);
+            let chart = match form {
+                "area" => lines(drawn, &frame, true),
+                "bars" => bars(drawn, &frame, false),
+                "stacked" => bars(drawn, &frame, true),
+                _ => lines(drawn, &frame, false),
+            };
+            let first = if matches!(links.question.options, Options::Stickiness { .. }) {
+                "Active in"
+            } else {
+                "Beginning"
+            };
+            let table = table::of_series(&series, &frame, first);
+            let chart = html! { (chart) (left_out(series.len())) };
+            let mut numbers =
+                series.iter().flat_map(|own| own.points.iter()).filter_map(Point::finite);
+            let is_empty = numbers.all(|number| number == 0.0);
+            Shown { chart, table, is_table: false, is_empty }
+        }
+    }
+}
+
+fn left_out(series: usize) -> Markup {
+    let more = series.saturating_sub(SERIES_MAX);
+    html! { @if more > 0 { p class="quiet" { (more) " more series are in the table only." } } }
+}
+
+fn frame(answers: &[Value], links: &Links<'_>, days: &[String]) -> Frame {
+    let labels = match &links.question.options {
+        Options::Stickiness { .. } => {
+            answers.first().map(|answer| texts(answer, "labels")).unwrap_or_default()
+        }
+        _ => days.iter().map(|day| label(day, links.question.interval)).collect(),
+    };
+    let mut frame = Frame::new(links.question.kind().title(), labels);
+    if matches!(links.question.options, Options::Funnel { .. }) {
+        frame.unit = Unit::Percent;
+    }
+    frame
+}
+
+/// An interval in a few characters.
+fn label(day: &str, interval: Option<&str>) -> String {
+    let date = NaiveDate::parse_from_str(day, "%Y-%m-%d");
+    let time = || NaiveDateTime::parse_from_str(day, "%Y-%m-%d %H:%M:%S");
+    match (interval, date) {
+        (Some("month"), Ok(date)) => date.format("%b %Y").to_string(),
+        (_, Ok(date)) => date.format("%-d %b").to_string(),
+        (_, Err(_)) => match time() {
+            Ok(time) => time.format("%-d %b %H:%M").to_string(),
+            Err(_) => day.to_owned(),
+        },
+    }
+}
+
+/// What a series of an answer is of.
+struct Of {
+    name: String,
+    colour: usize,
+    is_previous: bool,
+    point: point::Point,
+    has_persons: bool,
+}
+
+fn of(answer: &Value, links: &Links<'_>) -> Of {
+    let text = |name: &str| answer.get(name).and_then(Value::as_str);
+    let order = order(answer).unwrap_or(0);
+    let value = values(answer.get("breakdown_value"));
+    let is_previous = text("compare_label") == Some("previous");
+    let status = text("status");
+    let question = links.question;
+    let has_formula =
+        matches!(&question.options, Options::Trends { formulas, .. } if !formulas.is_empty());
+    let name = match (&question.options, status) {
+        (_, Some(status)) => status.to_owned(),
+        (Options::Funnel { .. }, _) if value.is_empty() => "Conversion".to_owned(),
+        (Options::Funnel { .. }, _) => named(&value),
+        // The label has ids and stand-ins of values.
+        (Options::Trends { .. }, _) if !has_formula && !value.is_empty() => {
+            let own = usize::try_from(order).ok().and_then(|at| question.series.get(at));
+            match own.filter(|_| question.series.len() > 1) {
+                Some(series) => format!("{} · {}", series.title(), named(&value)),
+                None => named(&value),
+            }
+        }
+        _ => text("label").unwrap_or("").to_owned(),
+    };
+    let colour = STATUSES.iter().position(|own| Some(*own) == status);
+    let point = point::Point {
+        series: u16::try_from(order).ok().filter(|order| *order > 0),
+        value,
+        is_previous,
+        status: status.map(str::to_owned),
+        ..point::Point::default()
+    };
+    Of { name, colour: colour.unwrap_or(0), is_previous, point, has_persons: !has_formula }
+}
+
+/// The number of the series of an answer: its own, or that of its event.
+fn order(answer: &Value) -> Option<u64> {
+    let own = answer.get("order").or_else(|| answer.get("action")?.get("order"));
+    own.and_then(Value::as_u64)
+}
+
+fn named(value: &[String]) -> String {
+    value.iter().map(|own| value_name(own)).collect::<Vec<_>>().join(" · ")
+}
+
+/// Gives each series a colour, and the one of the other period the same.
+fn coloured(answers: &[Value], answer: &Value, of: &mut Of) {
+    let is_like = |other: &&Value| {
+        order(other) == order(answer)
+            && other.get("breakdown_value") == answer.get("breakdown_value")
+            && other.get("label") == answer.get("label")
+    };
+    if of.point.status.is_none() {
+        let at = answers.iter().position(|other| is_like(&other));
+        of.colour = at.unwrap_or(0);
+    }
+}
+
+fn series(answer: &Value, links: &Links<'_>) -> Series {
+    let own = of(answer, links);
+    let data = answer.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let days = texts(answer, "days");
+    let point = |(value, place): (&Value, usize)| {
+        let day = days.get(place).cloned();
+        let point = point::Point { day, ..own.point.clone() };
+        // Nobody is behind a zero.
+        let is_linked = own.has_persons && value.as_f64() != Some(0.0);
+        let link = if is_linked { links.persons(&point) } else { None };
+        Point { value: value.as_f64(), link }
+    };
+    Series {
+        points: data.iter().zip(0..).map(point).collect(),
+        name: own.name,
+        colour: own.colour,
+        is_previous: own.is_previous,
+    }
+}
+
+/// The series of an answer, with a colour for each.
+fn all_series(answers: &[Value], links: &Links<'_>) -> Vec<Series> {
+    let coloured = |answer: &Value| {
+        let mut own = of(answer, links);
+        coloured(answers, answer, &mut own);
+        Series { colour: own.colour, ..series(answer, links) }
+    };
+    answers.iter().map(coloured).collect()
+}
+
+/// One number for the whole range of each series.
+fn totals(answers: &[Value], links: &Links<'_>, form: &str) -> Shown {
+    let number = |answer: &Value| answer.get("aggregated_value").and_then(Value::as_f64);
+    let before = |answer: &Value| {
+        let is_it = |other: &&Value| {
+            other.get("compare_label").and_then(Value::as_str) == Some("previous")
+                && order(other) == order(answer)
+                && other.get("breakdown_value") == answer.get("breakdown_value")
+        };
+        answers.iter().find(is_it).and_then(number)
+    };
+    let is_current =
+        |answer: &&Value| answer.get("compare_label").and_then(Value::as_str) != Some("previous");
+    let figure = |answer: &Value| {
+        let own = of(answer, links);
+        let link = if own.has_persons { links.persons(&own.point) } else { None };
+        let value = number(answer).unwrap_or(0.0);
+        Figure { name: own.name, value, before: before(answer), unit: Unit::Count, link }
+    };
+    let figures: Vec<Figure> = answers.iter().filter(is_current).map(figure).collect();
+    let title = links.question.kind().title();
+    let table = of_figures(&figures, title);
+    let chart = match form {
+        "number" => html! {
+            div class="figures" { @for figure in figures.iter().take(FIGURES_MAX) { (large(figure)) } }
+        },
+        "totals" => {
+            let bar = |(own, colour): (&Figure, usize)| Lying {
+                name: own.name.clone(),
+                value: own.value,
+                before: own.before,
+                colour,
+                link: own.link.clone(),
+            };
+            let bars: Vec<Lying> = figures.iter().zip(0..).map(bar).collect();
+            lying(&bars, title, Unit::Count)
+        }
+        _ => table::table(&table),
+    };
+    let is_empty =
+        figures.iter().all(|own| own.value == 0.0 && own.before.is_none_or(|own| own == 0.0));
+    Shown { chart, table, is_table: form != "number", is_empty }
+}
+
+fn of_figures(figures: &[Figure], title: &str) -> Table {
+    let has_before = figures.iter().any(|own| own.before.is_some());
+    let head = ["Series", "Total", "Before", "Change"].iter().map(|name| (*name).to_owned());
+    let row = |own: &Figure| {
+        let mut row =
+            vec![Cell::text(own.name.clone()), Cell::number(own.value, own.unit, own.link.clone())];
+        if has_before {
+            let change = own.before.and_then(|before| figure::change(own.value, before));
+            row.push(Cell::number_if(own.before, own.unit, None));
+            row.push(Cell::number_if(change, Unit::Percent, None));
+        }
+        row
+    };
+    Table {
+        caption: title.to_owned(),
+        head: head.take(if has_before { 4 } else { 2 }).collect(),
+        rows: figures.iter().map(row).collect(),
+    }
+}

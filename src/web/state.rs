@@ -1,0 +1,17 @@
+//! What a page of an insight asks, as the query string of its address: [`insight::Question`]. It is read from the
+//! address ([`insight::Question::parse`]) and printed into it; the same value makes the JSON query of the API
+//! ([`node`]) and a command that asks it ([`curl`]), and is made of the JSON of a saved insight ([`stored`]).
+
+pub mod breakdown;
+pub mod curl;
+pub mod filters;
+pub mod insight;
+pub mod node;
+pub mod parameters;
+pub mod point;
+pub mod range;
+pub mod series;
+pub mod stored;
+
+#[cfg(test)]
+mod tests;

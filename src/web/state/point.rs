@@ -1,0 +1,199 @@
+//! A mark of a chart, for the persons behind it: [`Point`], in an address as `point.day`, `point.series` and so on.
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::web::state::insight::Kind;
+use crate::web::state::insight::Options;
+use crate::web::state::insight::Question;
+use crate::web::state::node::node;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Printer;
+use crate::web::state::parameters::Wrong;
+
+/// What all parameters of a mark begin with.
+pub const PREFIX: &str = "point.";
+
+/// A mark.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Point {
+    /// The number of its series, from 0 on.
+    pub series: Option<u16>,
+    /// Its interval, as in `days`; of stickiness the number of intervals.
+    pub day: Option<String>,
+    /// Its values of the breakdown.
+    pub value: Vec<String>,
+    /// Whether it is of the period that the current one is compared with.
+    pub is_previous: bool,
+    /// Of a funnel: the step, from 1 on; negative for those who did not come to it.
+    pub step: Option<i16>,
+    /// Of a trend of funnels: whether those are meant who did not convert.
+    pub is_drop_off: bool,
+    /// Of a retention: the row.
+    pub row: Option<u16>,
+    /// Of a lifecycle.
+    pub status: Option<String>,
+    /// Of paths: the place and the step there, such as `2_/pricing`.
+    pub start: Option<String>,
+    /// Of paths: the same of the next step.
+    pub end: Option<String>,
+    /// Of paths: the same of a last step.
+    pub dropoff: Option<String>,
+}
+
+impl Point {
+    /// Takes it from parameters.
+    ///
+    /// # Errors
+    ///
+    /// A part of it is malformed, given twice or unknown.
+    pub fn take(parameters: &mut Parameters) -> Result<Self, Wrong> {
+        let mut own = parameters.split_off(PREFIX);
+        let point = Self {
+            series: own.number("point.series")?,
+            day: own.take("point.day")?,
+            value: own.take_all("point.value"),
+            is_previous: own.truth("point.previous")?,
+            step: own.number("point.step")?,
+            is_drop_off: own.truth("point.drop_off")?,
+            row: own.number("point.row")?,
+            status: own.take("point.status")?,
+            start: own.take("point.start")?,
+            end: own.take("point.end")?,
+            dropoff: own.take("point.last")?,
+        };
+        own.finish()?;
+        Ok(point)
+    }
+
+    /// Adds it to an address.
+    pub fn add_to(&self, printer: &mut Printer) {
+        printer.add("point.series", self.series);
+        printer.add("point.day", self.day.as_ref());
+        printer.add_all("point.value", &self.value);
+        printer.truth("point.previous", self.is_previous);
+        printer.add("point.step", self.step);
+        printer.truth("point.drop_off", self.is_drop_off);
+        printer.add("point.row", self.row);
+        printer.add("point.status", self.status.as_ref());
+        printer.add("point.start", self.start.as_ref());
+        printer.add("point.end", self.end.as_ref());
+        printer.add("point.last", self.dropoff.as_ref());
+    }
+
+    /// What it is called, in the words of the question.
+    pub fn text(&self, question: &Question) -> String {
+        let mut parts = Vec::new();
+        let series = usize::from(self.series.unwrap_or(0));
+        if question.kind() != Kind::Funnel {
+            parts.extend(question.series.get(series).map(|series| series.title()));
+        }
+        parts.extend(self.step.map(|step| {
+            let at = usize::from(step.unsigned_abs()).saturating_sub(1);
+            let name = question.series.get(at).map(|series| series.title()).unwrap_or_default();
+            match step > 0 {
+                true => format!("came to step {step}, {name}"),
+                false => format!("left before step {}, {name}", step.unsigned_abs()),
+            }
+        }));
+        if question.kind() == Kind::Funnel && self.day.is_some() {
+            let did = if self.is_drop_off { "began and did not convert" } else { "converted" };
+            parts.push(did.to_owned());
+        }
+        parts.extend(self.status.clone());
+        if !self.value.is_empty() {
+            parts.push(self.value.join(", "));
+        }
+        parts.extend(self.row.map(|row| format!("row {}", row.saturating_add(1))));
+        let step =
+            |own: &String| own.split_once('_').map_or(own.clone(), |(_, name)| name.to_owned());
+        match (&self.start, &self.end) {
+            (Some(start), Some(end)) => parts.push(format!("{} → {}", step(start), step(end))),
+            (start, end) => parts.extend(start.iter().chain(end).map(step)),
+        }
+        parts.extend(self.dropoff.as_ref().map(|last| format!("ended at {}", step(last))));
+        match (question.kind(), &self.day) {
+            (Kind::Stickiness, Some(day)) => {
+                parts.push(format!("in {day} {}s", question.interval.unwrap_or("day")));
+            }
+            (_, Some(day)) => parts.push(day.clone()),
+            (_, None) => {}
+        }
+        if self.is_previous {
+            parts.push("previous period".to_owned());
+        }
+        parts.join(" · ")
+    }
+
+    /// The query that asks for the persons behind it.
+    pub fn node(&self, question: &Question) -> Value {
+        let mut source = node(question);
+        let mut fields = Map::new();
+        let mut set = |name: &str, value: Value| {
+            if !value.is_null() {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        let kind = match &question.options {
+            Options::Funnel { shown, .. } => {
+                if *shown == "trends" {
+                    set("funnelTrendsEntrancePeriodStart", json!(self.day));
+                    set("funnelTrendsDropOff", json!(self.is_drop_off));
+                } else {
+                    set("funnelStep", json!(self.step));
+                }
+                if !self.value.is_empty() {
+                    set("funnelStepBreakdown", json!(self.value));
+                }
+                "FunnelsActorsQuery"
+            }
+            Options::Paths { .. } => {
+                self.add_keys(&mut source);
+                "InsightActorsQuery"
+            }
+            options => {
+                set("series", json!(self.series));
+                set("day", json!(self.day));
+                set("interval", json!(self.row));
+                set("status", json!(self.status));
+                set("breakdown", self.breakdown(options));
+                if self.is_previous {
+                    set("compare", json!("previous"));
+                }
+                "InsightActorsQuery"
+            }
+        };
+        set("kind", json!(kind));
+        set("source", source);
+        Value::Object(fields)
+    }
+
+    /// The value of a trend's breakdown; cohorts are numbers.
+    fn breakdown(&self, options: &Options) -> Value {
+        let Options::Trends { breakdown, .. } = options else { return Value::Null };
+        match self.value.as_slice() {
+            [] => Value::Null,
+            [one] if breakdown.is_by_cohorts() => {
+                one.parse::<u32>().map_or_else(|_| json!(one), |id| json!(id))
+            }
+            [one] => json!(one),
+            several => json!(several),
+        }
+    }
+
+    fn add_keys(&self, source: &mut Value) {
+        let Value::Object(source) = source else { return };
+        let filter = source.entry("pathsFilter").or_insert_with(|| json!({}));
+        let Value::Object(filter) = filter else { return };
+        for (name, key) in [
+            ("pathStartKey", &self.start),
+            ("pathEndKey", &self.end),
+            ("pathDropoffKey", &self.dropoff),
+        ] {
+            if let Some(key) = key {
+                filter.insert(name.to_owned(), json!(key));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! One series or step of an insight: [`Series`], in an address under a letter, such as `a`, `a.math` and `a.f1.key`.
+
+use crate::web::state::filters;
+use crate::web::state::filters::Filter;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Printer;
+use crate::web::state::parameters::Wrong;
+
+/// Letters of series, which formulas use too.
+pub const LETTERS: [&str; 26] = [
+    "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s",
+    "t", "u", "v", "w", "x", "y", "z",
+];
+
+/// What is counted, what a form calls it, and whether it is of a property; the first is meant without a word.
+pub const MATHS: [(&str, &str, bool); 24] = [
+    ("total", "events", false),
+    ("dau", "persons", false),
+    ("weekly_active", "persons of the last 7 days", false),
+    ("monthly_active", "persons of the last 30 days", false),
+    ("unique_session", "sessions", false),
+    ("unique_group", "groups", false),
+    ("first_time_for_user", "persons for the first time", false),
+    ("first_matching_event_for_user", "persons for the first time with the filters", false),
+    ("sum", "sum of", true),
+    ("avg", "mean of", true),
+    ("min", "smallest of", true),
+    ("max", "largest of", true),
+    ("median", "median of", true),
+    ("p75", "75th percentile of", true),
+    ("p90", "90th percentile of", true),
+    ("p95", "95th percentile of", true),
+    ("p99", "99th percentile of", true),
+    ("avg_count_per_actor", "events per person, mean", false),
+    ("min_count_per_actor", "events per person, smallest", false),
+    ("max_count_per_actor", "events per person, largest", false),
+    ("median_count_per_actor", "events per person, median", false),
+    ("p90_count_per_actor", "events per person, 90th percentile", false),
+    ("p95_count_per_actor", "events per person, 95th percentile", false),
+    ("p99_count_per_actor", "events per person, 99th percentile", false),
+];
+
+/// Of which events it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All: `*` in an address.
+    All,
+    /// Those of a name.
+    Named(String),
+    /// Those of an action: `action:7` in an address.
+    Action(u32),
+}
+
+impl Event {
+    /// Reads what stands in an address. A name that begins as something else is written with a backslash before it.
+    ///
+    /// # Errors
+    ///
+    /// The id of an action is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self::All);
+        }
+        if let Some(id) = text.strip_prefix("action:") {
+            let wrong = |_| "Expected the id of an action, such as action:7.".to_owned();
+            return id.parse().map(Self::Action).map_err(wrong);
+        }
+        Ok(Self::Named(text.strip_prefix('\\').unwrap_or(text).to_owned()))
+    }
+
+    /// What stands in an address.
+    pub fn text(&self) -> String {
+        match self {
+            Self::All => "*".to_owned(),
+            Self::Action(id) => format!("action:{id}"),
+            Self::Named(name)
+                if name == "*" || name.starts_with("action:") || name.starts_with('\\') =>
+            {
+                format!("\\{name}")
+            }
+            Self::Named(name) => name.clone(),
+        }
+    }
+
+    /// What users call it.
+    pub fn title(&self) -> String {
+        match self {
+            Self::All => "All events".to_owned(),
+            Self::Action(id) => format!("Action {id}"),
+            Self::Named(name) => name.clone(),
+        }
+    }
+}
+
+/// A series, or a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Series {
+    /// Its events.
+    pub event: Event,
+    /// What the user calls it.
+    pub name: Option<String>,
+    /// What is counted: one of [`MATHS`].
+    pub math: &'static str,
+    /// Of which property.
+    pub math_property: Option<String>,
+    /// Of which type the groups are.
+    pub math_group: Option<u8>,
+    /// Conditions on its events.
+    pub filters: Vec<Filter>,
+}
+
+impl Series {
+    /// Events of a name.
+    pub fn of(event: Event) -> Self {
+        Self {
+            event,
+            name: None,
+            math: "total",
+            math_property: None,
+            math_group: None,
+            filters: Vec::new(),
+        }
+    }
+
+    /// Takes the series of a letter, if it has an event.
+    ///
+    /// # Errors
+    ///
+    /// A part of it is malformed.
+    pub fn parse(parameters: &mut Parameters, letter: &str) -> Result<Option<Self>, Wrong> {
+        let maths = MATHS.map(|(math, _, _)| math);
+        let name = |field: &str| format!("{letter}.{field}");
+        let event = parameters.take(letter)?;
+        let own = Self {
+            event: Event::All,
+            name: parameters.take(&name("name"))?,
+            math: parameters.choice(&name("math"), &maths)?.unwrap_or("total"),
+            math_property: parameters.take(&name("property"))?,
+            math_group: parameters.number(&name("group"))?,
+            filters: filters::parse(parameters, &format!("{letter}."))?,
+        };
+        let Some(event) = event else { return Ok(None) };
+        let event = Event::parse(&event).map_err(|detail| Wrong::new(letter, detail))?;
+        Ok(Some(Self { event, ..own }))
+    }
+
+    /// Adds it to an address.
+    pub fn print(&self, printer: &mut Printer, letter: &str) {
+        let name = |field: &str| format!("{letter}.{field}");
+        printer.add(letter, Some(self.event.text()).filter(|text| !text.is_empty()));
+        printer.add(&name("name"), self.name.as_ref());
+        printer.add(&name("math"), Some(self.math).filter(|math| *math != "total"));
+        printer.add(&name("property"), self.math_property.as_ref());
+        printer.add(&name("group"), self.math_group);
+        filters::print(&self.filters, printer, &format!("{letter}."));
+    }
+
+    /// What users call it.
+    pub fn title(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.event.title())
+    }
+}

@@ -1,0 +1,300 @@
+//! Pages of insights: their numbers are those of the API, as many persons are behind a mark as it says, any address is
+//! a page or a clear refusal, and what is saved is found again.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::KEY;
+use crate::harness::TestServer;
+
+const QUERY: &str = "/api/projects/1/query/";
+const HOSTILE: &str = "<script>window.hit=1</script>\"'><img src=x onerror=hit>\u{202e}\u{0}";
+
+/// Questions of all kinds: the kind and the parameters.
+const QUESTIONS: [(&str, &str); 16] = [
+    ("trends", ""),
+    ("trends", "a=view&a.math=dau&b=buy&b.math=sum&b.property=price&from=-6d"),
+    ("trends", "a=view&by1.key=%24browser&by.limit=2&interval=hour&from=-2d&show=area"),
+    ("trends", "a=view&b=buy&formula=B%2FA&compare=previous&show=bars"),
+    ("trends", "a=view&by1.key=%24browser&show=totals&compare=-1d"),
+    ("trends", "a=*&f1.key=%24browser&f1.value=Chrome&f1.value=Safari&show=number"),
+    ("funnel", "a=view&b=buy&window=2"),
+    ("funnel", "a=view&b=buy&by1.key=%24browser"),
+    ("funnel", "a=view&b=buy&show=trends"),
+    ("funnel", "a=view&b=buy&show=time_to_convert"),
+    ("retention", "a=view&b=buy&intervals=5"),
+    ("retention", "a=view&interval=week&show=count&type=first_time"),
+    ("paths", "steps=3"),
+    ("lifecycle", "a=view"),
+    ("stickiness", "a=view&b=buy"),
+    ("stickiness", "a=view&cumulative=1"),
+];
+
+fn world(server: &TestServer) {
+    let mut rng = StdRng::seed_from_u64(19);
+    let now = weir::clock::Clock::system().now().to_datetime();
+    let mut events = Vec::new();
+    for _ in 0..400 {
+        let at = now - chrono::TimeDelta::minutes(rng.random_range(0..12 * 1440));
+        let browser = ["Chrome", "Safari", "Firefox", HOSTILE][rng.random_range(0..4)];
+        let name = ["view", "view", "view", "buy", HOSTILE][rng.random_range(0..5)];
+        let id = rng.random_range(0..30);
+        let id = if id == 0 { HOSTILE.replace('\0', "") } else { format!("d{id}") };
+        events.push(json!({
+            "event": name, "distinct_id": id, "timestamp": at.to_rfc3339(),
+            "properties": {"$browser": browser, "price": rng.random_range(1..2000), "$set": {"name": HOSTILE}},
+        }));
+    }
+    server.capture(&json!(events));
+}
+
+/// A page, at its shortest address.
+fn page(server: &TestServer, path: &str) -> Answer {
+    let answer = server.get(&format!("/project/1/{path}"));
+    match answer.header("location") {
+        Some(location) if answer.status == 303 => server.get(location),
+        _ => answer,
+    }
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).expect("UTF-8")
+}
+
+fn address(kind: &str, query: &str, format: &str) -> String {
+    let separator = if query.is_empty() { "" } else { "&" };
+    format!("insights/{kind}?{query}{separator}format={format}")
+}
+
+/// A text of a page as it is read.
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
+}
+
+/// The numbers of the cells of the first table of a page whose class is `data`, and their links.
+fn cells(page: &str) -> Vec<(f64, Option<String>)> {
+    let table = page.split("<table class=\"data\">").nth(1).expect("a table");
+    let table = table.split("</table>").next().unwrap_or_default();
+    let cell = |cell: &str| {
+        let inner = cell.split("</td>").next().unwrap_or_default();
+        let shown = inner.split("<bdi>").nth(1)?.split("</bdi>").next()?;
+        let number = shown.replace(',', "").replace('\u{2212}', "-").parse().ok()?;
+        let link = inner.split("href=\"").nth(1).and_then(|rest| rest.split('"').next());
+        Some((number, link.map(unescaped)))
+    };
+    table.split("<td class=\"number\">").skip(1).filter_map(cell).collect()
+}
+
+/// All numbers that stand in the fields `data` or `aggregated_value` of an answer, by place and series.
+fn numbers(results: &Value) -> Vec<f64> {
+    let series = results.as_array().map(Vec::as_slice).unwrap_or_default();
+    let places = series.iter().filter_map(|own| Some(own["data"].as_array()?.len())).max();
+    let of = |own: &Value, place: usize| own["data"][place].as_f64();
+    (0..places.unwrap_or(0))
+        .flat_map(|at| series.iter().filter_map(move |own| of(own, at)))
+        .collect()
+}
+
+#[test]
+fn numbers_are_those_of_the_api() {
+    let server = TestServer::start();
+    world(&server);
+    for (kind, query) in QUESTIONS {
+        let file = page(&server, &address(kind, query, "json"));
+        assert_eq!(file.status, 200, "{kind} {query}: {file}");
+        let file = file.json();
+        let answer = server.post(QUERY, &json!({"query": file["query"], "refresh": true}));
+        assert_eq!(answer.status, 200, "{kind} {query}: {answer}");
+        assert_eq!(file["results"], answer.json()["results"], "{kind} {query}");
+        let html = page(&server, &format!("insights/{kind}?{query}"));
+        assert_eq!(html.status, 200, "{kind} {query}: {html}");
+        let html = text(&html);
+        assert!(!html.contains("<script>") && !html.contains("<img src=x"), "{kind} {query}");
+        assert!(
+            html.contains("<form class=\"question\"") && html.contains("curl "),
+            "{kind} {query}"
+        );
+        let (expected, is_exact) = (numbers(&file["results"]), !query.contains("formula"));
+        if !expected.is_empty() && is_exact && kind != "funnel" {
+            let shown: Vec<f64> = cells(&html).into_iter().map(|(number, _)| number).collect();
+            assert_eq!(shown, expected, "{kind} {query}");
+            let csv = text(&page(&server, &address(kind, query, "csv")));
+            let rows: Vec<&str> = csv
+                .lines()
+                .rev()
+                .take(file["results"][0]["data"].as_array().unwrap().len())
+                .collect();
+            let of = |row: &&str| {
+                row.split(',').skip(1).map(|cell| cell.parse().unwrap()).collect::<Vec<f64>>()
+            };
+            let numbers: Vec<f64> = rows.iter().rev().flat_map(of).collect();
+            assert_eq!(numbers, expected, "{kind} {query}: {csv}");
+        }
+    }
+}
+
+#[test]
+fn as_many_persons_are_behind_a_mark_as_it_says() {
+    let server = TestServer::start();
+    world(&server);
+    let mut looked = BTreeMap::new();
+    for (kind, query) in [
+        ("trends", "a=view&a.math=dau&by1.key=%24browser&compare=previous&from=-4d"),
+        ("trends", "a=view&a.math=dau&show=totals"),
+        ("funnel", "a=view&b=buy&from=-9d"),
+        ("funnel", "a=view&b=buy&by1.key=%24browser"),
+        ("lifecycle", "a=view"),
+        ("stickiness", "a=view&b=buy"),
+        ("stickiness", "a=view&cumulative=1"),
+    ] {
+        let answer = page(&server, &format!("insights/{kind}?{query}"));
+        let html = text(&answer);
+        let marks = match html.contains("<table class=\"data\">") {
+            true => cells(&html),
+            false => Vec::new(),
+        };
+        for (number, link) in marks {
+            let Some(link) = link else { continue };
+            let behind = server.get(&link);
+            assert_eq!(behind.status, 200, "{link}: {behind}");
+            let behind = text(&behind);
+            assert!(!behind.contains("<script>") && !behind.contains("<img src=x"), "{link}");
+            let told = match number.abs() {
+                1.0 => ">1 person<".to_owned(),
+                number => format!(">{number} persons<"),
+            };
+            assert!(behind.contains(&told), "{kind} {query} {link}: not {told}");
+            *looked.entry(kind).or_insert(0) += 1;
+        }
+    }
+    assert!(looked.len() == 4 && looked.values().sum::<usize>() > 40, "{looked:?}");
+}
+
+#[test]
+fn any_address_is_a_page_or_a_clear_refusal() {
+    let server = TestServer::start();
+    world(&server);
+    for (path, status, told) in [
+        ("insights/trends?a=x&mth=dau", 400, "mth"),
+        ("insights/trends?a=x&a.math=often", 400, "a.math"),
+        ("insights/trends?interval=year", 400, "interval"),
+        ("insights/trends?a=x&a=y", 400, "given twice"),
+        ("insights/trends?%3Cscript%3E=1", 400, "There is no such parameter"),
+        ("insights/paths?a=x", 400, "There is no such parameter"),
+        // What only the computation finds comes after the frame.
+        ("insights/trends?a=x&a.math=sum", 200, "math"),
+        ("insights/trends?a=x&formula=A%2B", 200, "class=\"problem\""),
+        ("insights/trends?a=x&from=someday", 200, "Expected a date"),
+        ("insights/trends?a=action%3A99", 200, "class=\"problem\""),
+        ("insights/funnel", 200, "Which steps?"),
+        ("insights/trends?a=nothing", 200, "Nothing happened"),
+        ("insights/trends/persons?a=x&point.day=never", 200, "class=\"problem\""),
+        ("insights/trends/persons?a=x&point.dy=1", 400, "point.dy"),
+        ("insights/nothing1", 404, ""),
+        ("insights/trends/nothing", 404, ""),
+        ("dashboard/99", 404, ""),
+        ("dashboard/x", 404, ""),
+        ("dashboard?x=1", 200, "No dashboard yet"),
+        ("insights", 200, "No insight is saved yet"),
+    ] {
+        let answer = page(&server, path);
+        assert_eq!(answer.status, status, "{path}: {answer}");
+        let text = text(&answer);
+        assert!(text.contains(told), "{path}: {text}");
+        assert!(!text.contains("<script>"), "{path}: {text}");
+    }
+    // Forms send what says nothing, too.
+    let long = "/project/1/insights/trends?a=x&a.math=&b=&interval=&f1.key=&f1.op=regex";
+    let short = server.get(long);
+    assert_eq!(short.status, 303, "{short}");
+    assert_eq!(short.header("location"), Some("/project/1/insights/trends?a=x"));
+}
+
+#[test]
+fn a_script_gets_the_part_that_changes() {
+    let server = TestServer::start();
+    world(&server);
+    let bearer = format!("Bearer {KEY}");
+    let headers = [("authorization", bearer.as_str()), ("weir-part", "result")];
+    for (path, status) in [("insights/trends?a=view", 200), ("insights/trends?a=view&zz=1", 400)] {
+        let part = server.send("GET", &format!("/project/1/{path}"), &headers, "");
+        assert_eq!(part.status, status, "{part}");
+        assert_eq!(part.header("vary"), Some("weir-part"), "{part}");
+        let part = text(&part);
+        assert!(part.starts_with("<section id=\"result\""), "{part}");
+        assert!(text(&page(&server, path)).contains("<h1>"), "{path}");
+    }
+}
+
+#[test]
+fn what_is_saved_is_found_again() {
+    let server = TestServer::start();
+    world(&server);
+    let post = |path: &str, body: &str| {
+        let headers = [
+            ("authorization", format!("Bearer {KEY}")),
+            ("content-type", "application/x-www-form-urlencoded".to_owned()),
+            ("sec-fetch-site", "same-origin".to_owned()),
+        ];
+        let headers: Vec<(&str, &str)> =
+            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        server.send("POST", &format!("/project/1/{path}"), &headers, body)
+    };
+    let board = post("dashboard", "name=Weekly");
+    assert_eq!(board.status, 303, "{board}");
+    assert_eq!(board.header("location"), Some("/project/1/dashboard/1"));
+    let empty = text(&page(&server, "dashboard/1"));
+    assert!(
+        empty.contains("Nothing is on this dashboard yet") && empty.contains("Weekly"),
+        "{empty}"
+    );
+    for (kind, question) in QUESTIONS {
+        let mut body = form_urlencoded::Serializer::new(String::new());
+        body.append_pair("kind", kind).append_pair("question", question);
+        body.append_pair("name", &format!("{kind} {HOSTILE}").replace('\0', ""))
+            .append_pair("dashboard", "1");
+        let saved = post("insights", &body.finish());
+        assert_eq!(saved.status, 303, "{kind} {question}: {saved}");
+    }
+    let saved = server.get("/api/projects/1/insights/").json();
+    let saved = saved["results"].as_array().expect("insights");
+    assert_eq!(saved.len(), QUESTIONS.len());
+    for insight in saved {
+        let short_id = insight["short_id"].as_str().expect("a short id");
+        let answer = page(&server, &format!("insights/{short_id}"));
+        assert_eq!(answer.status, 200, "{answer}");
+        let html = text(&answer);
+        assert!(html.contains("<form class=\"question\""), "{insight}: {html}");
+        assert!(!html.contains("<script>"), "{html}");
+    }
+    // Another project has none of it.
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
+    let short_id = saved[0]["short_id"].as_str().expect("a short id");
+    for path in [format!("insights/{short_id}"), "dashboard/1".to_owned()] {
+        let missing = server.get(&format!("/project/{}/{path}", other["id"]));
+        assert_eq!(missing.status, 404, "{missing}");
+    }
+    let list = text(&page(&server, "insights"));
+    assert!(list.contains("trends &lt;script&gt;"), "{list}");
+    for path in ["dashboard/1", "dashboard/1?from=-3d"] {
+        let board = text(&page(&server, path));
+        assert_eq!(board.matches("<section class=\"tile\"").count(), QUESTIONS.len(), "{board}");
+        assert!(!board.contains("class=\"problem\"") && !board.contains("<script>"), "{board}");
+    }
+    let wrong = page(&server, "dashboard/1?frm=-3d");
+    assert_eq!(wrong.status, 400, "{wrong}");
+    for (path, body) in [
+        ("insights", "kind=pie&name=x"),
+        ("insights", "kind=trends&question=zz%3D1&name=x"),
+        ("insights", "kind=trends&question=&name=x&dashboard=99"),
+    ] {
+        let refused = post(path, body);
+        assert_eq!(refused.status, 400, "{body}: {refused}");
+    }
+}
