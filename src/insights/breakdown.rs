@@ -51,7 +51,7 @@ impl Breakdown {
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
         let node = Node::new(filter, "breakdownFilter")?;
-        node.without(&["breakdown_normalize_url", "breakdown_histogram_bin_count"])?;
+        node.without(&["breakdown_histogram_bin_count"])?;
         let limit = node.number("breakdown_limit")?.unwrap_or(BREAKDOWN_LIMIT);
         if limit == 0 || limit > BREAKDOWN_LIMIT_MAX {
             let detail = format!("Expected 1 to {BREAKDOWN_LIMIT_MAX}.");
@@ -67,10 +67,12 @@ impl Breakdown {
             let one = |(breakdown, at): (&Value, usize)| {
                 let path = format!("breakdownFilter.breakdowns.{at}");
                 let node = Node::new(Some(breakdown), &path)?;
-                node.without(&["normalize_url", "histogram_bin_count"])?;
+                node.without(&["histogram_bin_count"])?;
                 let key = node.text("property")?;
                 let key = key.ok_or_else(|| node.refuse("property", "This field is required."))?;
-                property(&node, (key, "type"), "group_type_index")
+                let is_url = node.truth("normalize_url")?;
+                let property = property(&node, (key, "type"), "group_type_index")?;
+                Ok(Property { is_url, ..property })
             };
             let properties = several.iter().zip(0..).map(one).collect::<Result<Vec<_>, _>>()?;
             return Ok(Self::Properties { properties, limit, is_other_hidden });
@@ -86,7 +88,9 @@ impl Breakdown {
         let [key] = keys.as_slice() else {
             return Err(node.refuse("breakdown", "Expected the name of one property."));
         };
+        let is_url = node.truth("breakdown_normalize_url")?;
         let property = property(&node, (key, "breakdown_type"), "breakdown_group_type_index")?;
+        let property = Property { is_url, ..property };
         Ok(Self::Properties { properties: vec![property], limit, is_other_hidden })
     }
 }
@@ -112,7 +116,7 @@ fn property(
             return Err(node.refuse(kind, detail));
         }
     };
-    Ok(Property { owner, key: key.to_owned() })
+    Ok(Property { owner, key: key.to_owned(), is_url: false })
 }
 
 fn cohorts(node: &Node<'_>, sent: &Value) -> Result<Breakdown, NodeError> {

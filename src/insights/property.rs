@@ -3,9 +3,12 @@
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions::expr_fn::rtrim;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::JoinType;
+use datafusion::logical_expr::cast;
 use datafusion::logical_expr::try_cast;
+use datafusion::logical_expr::when;
 use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
@@ -36,6 +39,8 @@ pub struct Property {
     pub owner: Owner,
     /// Its name.
     pub key: String,
+    /// Whether addresses that differ in what ends them alone are one: see [`normalized_url`].
+    pub is_url: bool,
 }
 
 impl Property {
@@ -57,7 +62,7 @@ impl Property {
                     true => event_text(&self.key),
                     false => coalesce(vec![event_text(&self.key), json_text(&self.key)]),
                 };
-                return Ok(events.with_column(name, text)?);
+                return Ok(events.with_column(name, self.shown(text)?)?);
             }
             Owner::Person => (view.table("persons").await?, "person_id", "uuid"),
             Owner::Group(index) => {
@@ -67,10 +72,22 @@ impl Property {
                 (groups.filter(of_type)?, own, "key")
             }
         };
-        let value = json_text(&self.key).alias(name);
+        let value = self.shown(json_text(&self.key))?.alias(name);
         let table = table.select(vec![ident(others).alias(&key), value])?;
         Ok(events.join(table, JoinType::Left, &[own], &[&key], None)?)
     }
+
+    /// The text of the value as a breakdown shows it.
+    fn shown(&self, text: Expr) -> Result<Expr, QueryError> {
+        if self.is_url { normalized_url(text) } else { Ok(text) }
+    }
+}
+
+/// An address without the `/`, `?` and `#` that end it, of which nothing is left as `/`: null stays null, and an
+/// empty text becomes `/`, as in PostHog.
+fn normalized_url(text: Expr) -> Result<Expr, QueryError> {
+    let cut = rtrim(vec![cast(text, DataType::Utf8), lit("/?#")]);
+    Ok(when(cut.clone().eq(lit("")), lit("/")).otherwise(cut)?)
 }
 
 /// The property whose column has a shorter name.

@@ -13,6 +13,7 @@
 
 mod accounts;
 mod activity;
+mod breakdowns;
 mod browser;
 mod capture;
 mod cohorts;
