@@ -220,7 +220,8 @@ async fn serve(
         }
         None => None,
     };
-    let page = app.config.http.public_url.as_deref().unwrap_or(&url).trim_end_matches('/').to_owned();
+    let page =
+        app.config.http.public_url.as_deref().unwrap_or(&url).trim_end_matches('/').to_owned();
     let link = link.map(|link| login::address(&page, &link));
     // The parent process may have closed the pipe after the first line.
     if let Err(error) = greet((&url, link.as_deref()), &started, &data_dir) {

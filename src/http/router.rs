@@ -157,9 +157,9 @@ impl Router {
                 later(internal::internal(&self.app, &self.secret, what, request))
             }
             Route::Managed(managed) => later(self.manage(managed, request)),
-            Route::Page(page) => later(async move {
-                Ok(pages::answer(&self.app, &self.desk, page, request).await)
-            }),
+            Route::Page(page) => {
+                later(async move { Ok(pages::answer(&self.app, &self.desk, page, request).await) })
+            }
             Route::WrongMethod(allow) => {
                 now(Err(Problem::method_not_allowed(&request.method, &allow)))
             }

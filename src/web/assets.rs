@@ -46,7 +46,9 @@ pub struct Asset {
 }
 
 impl Asset {
-    fn of((stem, extension, media_type, bytes): &(&str, &str, &'static str, &'static [u8])) -> Self {
+    fn of(
+        (stem, extension, media_type, bytes): &(&str, &str, &'static str, &'static [u8]),
+    ) -> Self {
         let mut hash = String::new();
         for byte in Sha256::digest(bytes) {
             // Writing to a `String` does not fail.
@@ -104,7 +106,8 @@ mod tests {
         assert!(size(".js") < SCRIPTS_MAX_BYTES, "{}", size(".js"));
         for asset in ASSETS.iter() {
             let text = String::from_utf8_lossy(asset.bytes);
-            for part in ["@import", "url(http", "eval(", "new Function", "document.write", "//cdn"] {
+            for part in ["@import", "url(http", "eval(", "new Function", "document.write", "//cdn"]
+            {
                 assert!(!text.contains(part), "{}: {part}", asset.source);
             }
         }

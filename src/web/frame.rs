@@ -166,7 +166,11 @@ impl Frame {
     /// The page of the navigation that the path belongs to.
     fn current(&self) -> Option<&'static str> {
         let begins = |path: &&str| {
-            !path.is_empty() && self.path.strip_prefix(*path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            !path.is_empty()
+                && self
+                    .path
+                    .strip_prefix(*path)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let of = match self.path.split('/').next().unwrap_or_default() {
             "person" => "persons",

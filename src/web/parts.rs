@@ -160,7 +160,12 @@ pub fn source(project: i64, sql: Option<&str>, curl: &str) -> Markup {
 }
 
 /// Links to the parts of a list before and after this one; `link` makes the address of an offset.
-pub fn pager(offset: usize, limit: usize, has_next: bool, link: impl Fn(usize) -> String) -> Markup {
+pub fn pager(
+    offset: usize,
+    limit: usize,
+    has_next: bool,
+    link: impl Fn(usize) -> String,
+) -> Markup {
     html! {
         @if offset > 0 || has_next {
             nav class="pager" aria-label="Pages of the list" {
@@ -253,12 +258,17 @@ mod tests {
 
     #[test]
     fn numbers_and_sizes_are_readable() {
-        for (value, expected) in
-            [(0, "0"), (999, "999"), (1000, "1\u{202f}000"), (-1_234_567, "−1\u{202f}234\u{202f}567")]
-        {
+        for (value, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1\u{202f}000"),
+            (-1_234_567, "−1\u{202f}234\u{202f}567"),
+        ] {
             assert_eq!(number(value), expected);
         }
-        for (bytes, expected) in [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (u64::MAX, "16383.9 PiB")] {
+        for (bytes, expected) in
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (u64::MAX, "16383.9 PiB")]
+        {
             assert_eq!(size(bytes), expected);
         }
     }

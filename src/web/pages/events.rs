@@ -84,7 +84,10 @@ pub fn row(project: i64, zone: Tz, event: &Value, columns: &[&str]) -> Markup {
     let properties = event.get("properties").unwrap_or(&Value::Null);
     let person = event.get("person").unwrap_or(&Value::Null);
     let about = person.get("properties").unwrap_or(&Value::Null);
-    let name = ["email", "name", "username"].iter().map(|key| text(about, key)).find(|name| !name.is_empty());
+    let name = ["email", "name", "username"]
+        .iter()
+        .map(|key| text(about, key))
+        .find(|name| !name.is_empty());
     html! {
         tr {
             td { a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (shown_name(text(event, "event"))) } }
@@ -106,7 +109,11 @@ fn shown_name(name: &str) -> String {
 /// Where an event happened.
 fn address_of(properties: &Value) -> &str {
     let names = ["$current_url", "$screen_name", "$pathname", "$lib"];
-    names.iter().map(|name| text(properties, name)).find(|text| !text.is_empty()).unwrap_or_default()
+    names
+        .iter()
+        .map(|name| text(properties, name))
+        .find(|text| !text.is_empty())
+        .unwrap_or_default()
 }
 
 /// The table around rows. `live` is the address of the stream of further rows.
@@ -169,7 +176,11 @@ pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> M
         conditions.push(format!("distinct_id = {}", literal(&wanted.distinct_id)));
     }
     if !wanted.property.0.is_empty() {
-        conditions.push(format!("properties[{}] = {}", literal(&wanted.property.0), literal(&wanted.property.1)));
+        conditions.push(format!(
+            "properties[{}] = {}",
+            literal(&wanted.property.0),
+            literal(&wanted.property.1)
+        ));
     }
     if let Some(span) = wanted.after.strip_prefix('-') {
         let (count, unit) = span.split_at(span.len().saturating_sub(1));
@@ -178,8 +189,14 @@ pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> M
             conditions.push(format!("timestamp > now() - INTERVAL '{count} {unit}'"));
         }
     }
-    let limits = if conditions.is_empty() { String::new() } else { format!("\nWHERE {}", conditions.join(" AND ")) };
-    let sql = format!("SELECT timestamp, event, distinct_id, properties\nFROM events{limits}\nORDER BY timestamp DESC\nLIMIT 100");
+    let limits = if conditions.is_empty() {
+        String::new()
+    } else {
+        format!("\nWHERE {}", conditions.join(" AND "))
+    };
+    let sql = format!(
+        "SELECT timestamp, event, distinct_id, properties\nFROM events{limits}\nORDER BY timestamp DESC\nLIMIT 100"
+    );
     let curl = format!(
         "curl '{server}/api/projects/{project}/events/?{api_query}' -H 'Authorization: Bearer phx_...'"
     );

@@ -187,10 +187,15 @@ fn rules_of(rules: &Value, depth: usize) -> Markup {
 /// One filter.
 fn sentence(filter: &Value) -> Markup {
     let operator = text(filter, "operator");
-    let word = OPERATORS.iter().find(|(name, _)| *name == operator).map_or_else(|| operator.replace('_', " "), |(_, word)| (*word).to_owned());
+    let word = OPERATORS
+        .iter()
+        .find(|(name, _)| *name == operator)
+        .map_or_else(|| operator.replace('_', " "), |(_, word)| (*word).to_owned());
     let word = if word.is_empty() { "is".to_owned() } else { word };
     let value = match filter.get("value") {
-        Some(Value::Array(all)) => all.iter().take(20).map(parts::short).collect::<Vec<_>>().join(" or "),
+        Some(Value::Array(all)) => {
+            all.iter().take(20).map(parts::short).collect::<Vec<_>>().join(" or ")
+        }
         Some(value) => parts::short(value),
         None => String::new(),
     };

@@ -11,11 +11,31 @@ use crate::web::parts::page;
 
 /// Snippets: the id of the element, a title, and a text with `SERVER` and `TOKEN`.
 const SNIPPETS: &[(&str, &str, &str)] = &[
-    ("curl", "Any language", "curl SERVER/capture/ -H 'Content-Type: application/json' \\\n  -d '{\"api_key\": \"TOKEN\", \"event\": \"hello\", \"distinct_id\": \"me\"}'"),
-    ("browser", "Browser", "npm install posthog-js\n\nimport posthog from 'posthog-js'\nposthog.init('TOKEN', { api_host: 'SERVER' })\nposthog.capture('hello')"),
-    ("python", "Python", "pip install posthog\n\nfrom posthog import Posthog\nposthog = Posthog('TOKEN', host='SERVER')\nposthog.capture('hello', distinct_id='me')\nposthog.shutdown()"),
-    ("node", "Node", "npm install posthog-node\n\nimport { PostHog } from 'posthog-node'\nconst client = new PostHog('TOKEN', { host: 'SERVER' })\nclient.capture({ distinctId: 'me', event: 'hello' })\nawait client.shutdown()"),
-    ("go", "Go", "go get github.com/posthog/posthog-go\n\nclient, _ := posthog.NewWithConfig(\"TOKEN\", posthog.Config{Endpoint: \"SERVER\"})\ndefer client.Close()\nclient.Enqueue(posthog.Capture{DistinctId: \"me\", Event: \"hello\"})"),
+    (
+        "curl",
+        "Any language",
+        "curl SERVER/capture/ -H 'Content-Type: application/json' \\\n  -d '{\"api_key\": \"TOKEN\", \"event\": \"hello\", \"distinct_id\": \"me\"}'",
+    ),
+    (
+        "browser",
+        "Browser",
+        "npm install posthog-js\n\nimport posthog from 'posthog-js'\nposthog.init('TOKEN', { api_host: 'SERVER' })\nposthog.capture('hello')",
+    ),
+    (
+        "python",
+        "Python",
+        "pip install posthog\n\nfrom posthog import Posthog\nposthog = Posthog('TOKEN', host='SERVER')\nposthog.capture('hello', distinct_id='me')\nposthog.shutdown()",
+    ),
+    (
+        "node",
+        "Node",
+        "npm install posthog-node\n\nimport { PostHog } from 'posthog-node'\nconst client = new PostHog('TOKEN', { host: 'SERVER' })\nclient.capture({ distinctId: 'me', event: 'hello' })\nawait client.shutdown()",
+    ),
+    (
+        "go",
+        "Go",
+        "go get github.com/posthog/posthog-go\n\nclient, _ := posthog.NewWithConfig(\"TOKEN\", posthog.Config{Endpoint: \"SERVER\"})\ndefer client.Close()\nclient.Enqueue(posthog.Capture{DistinctId: \"me\", Event: \"hello\"})",
+    ),
 ];
 
 /// The snippets.

@@ -262,7 +262,9 @@ mod tests {
     #[test]
     fn visits_end_after_half_an_hour() {
         let event = |minute: u32| json!({"event": "x", "id": "y", "timestamp": format!("2026-11-21T{:02}:{:02}:00Z", minute / 60, minute % 60)});
-        for (minutes, visits) in [(vec![], 0), (vec![5], 1), (vec![60, 31, 2], 1), (vec![90, 60, 30, 29, 0], 3)] {
+        for (minutes, visits) in
+            [(vec![], 0), (vec![5], 1), (vec![60, 31, 2], 1), (vec![90, 60, 30, 29, 0], 3)]
+        {
             let events: Vec<Value> = minutes.iter().map(|minute| event(*minute)).collect();
             let shown = timeline(1, Tz::UTC, &events).0;
             assert_eq!(shown.matches("class=\"visit\"").count(), visits, "{minutes:?}");

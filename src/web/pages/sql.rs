@@ -14,9 +14,18 @@ const ROWS_MAX: usize = 1000;
 
 /// Questions to begin with: a title and SQL.
 const EXAMPLES: &[(&str, &str)] = &[
-    ("Events by name", "SELECT event, count(*) AS events, count(DISTINCT person_id) AS persons\nFROM events\nGROUP BY event\nORDER BY events DESC\nLIMIT 50"),
-    ("Events by day", "SELECT date_trunc('day', timestamp) AS day, count(*) AS events\nFROM events\nGROUP BY day\nORDER BY day DESC\nLIMIT 30"),
-    ("Newest events", "SELECT timestamp, event, distinct_id, properties\nFROM events\nORDER BY timestamp DESC\nLIMIT 20"),
+    (
+        "Events by name",
+        "SELECT event, count(*) AS events, count(DISTINCT person_id) AS persons\nFROM events\nGROUP BY event\nORDER BY events DESC\nLIMIT 50",
+    ),
+    (
+        "Events by day",
+        "SELECT date_trunc('day', timestamp) AS day, count(*) AS events\nFROM events\nGROUP BY day\nORDER BY day DESC\nLIMIT 30",
+    ),
+    (
+        "Newest events",
+        "SELECT timestamp, event, distinct_id, properties\nFROM events\nORDER BY timestamp DESC\nLIMIT 20",
+    ),
     ("Newest persons", "SELECT *\nFROM persons\nORDER BY created_at DESC\nLIMIT 20"),
 ];
 
@@ -50,7 +59,8 @@ pub fn form(project: i64, sql: &str) -> Markup {
 /// Tables with their columns: rows of table, column and type.
 pub fn tables(rows: &Value) -> Markup {
     let rows = items(rows, "results");
-    let cell = |row: &Value, at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let cell =
+        |row: &Value, at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default().to_owned();
     let mut tables: Vec<(String, Vec<(String, String)>)> = Vec::new();
     for row in rows {
         let (table, column) = (cell(row, 0), (cell(row, 1), cell(row, 2)));
@@ -148,7 +158,8 @@ pub fn plan(answer: &Value) -> Markup {
 
 /// How to ask the same by the API.
 pub fn source(project: i64, server: &str, sql: &str) -> Markup {
-    let body = serde_json::json!({"query": sql, "format": "csv"}).to_string().replace('\'', "'\\''");
+    let body =
+        serde_json::json!({"query": sql, "format": "csv"}).to_string().replace('\'', "'\\''");
     let curl = format!(
         "curl {server}/api/projects/{project}/query/ -H 'Authorization: Bearer phx_...' \\\n  \
          -H 'Content-Type: application/json' -d '{body}'"

@@ -23,7 +23,12 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
     let types = asking.get("groups_types/", &[]).await?;
     let types = types.as_array().cloned().unwrap_or_default();
     let (number, limit, skipped) = (index.to_string(), ROWS.to_string(), offset.to_string());
-    let wanted = [("group_type_index", &*number), ("search", &search), ("limit", &limit), ("offset", &skipped)];
+    let wanted = [
+        ("group_type_index", &*number),
+        ("search", &search),
+        ("limit", &limit),
+        ("offset", &skipped),
+    ];
     let found = match types.is_empty() {
         true => Value::Null,
         false => asking.get("groups/", &wanted).await?,
@@ -57,7 +62,8 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
 /// `GET cohorts`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (offset, limit) = (visit.offset(), ROWS.to_string());
-    let found = visit.asking.get("cohorts/", &[("limit", &limit), ("offset", &offset.to_string())]).await?;
+    let found =
+        visit.asking.get("cohorts/", &[("limit", &limit), ("offset", &offset.to_string())]).await?;
     let has_next = found.get("next").is_some_and(Value::is_string);
     let content = html! {
         (shown::cohorts(visit.project(), visit.asking.zone, items(&found, "results")))
@@ -86,7 +92,12 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     if asking.may("person:read") {
         page = page.then(async move {
             let limit = ROWS.to_string();
-            let found = asking.get(&format!("{path}persons/"), &[("limit", &limit), ("offset", &offset.to_string())]).await?;
+            let found = asking
+                .get(
+                    &format!("{path}persons/"),
+                    &[("limit", &limit), ("offset", &offset.to_string())],
+                )
+                .await?;
             let has_next = found.get("next").is_some_and(Value::is_string);
             Ok(html! {
                 h2 { "Persons" }

@@ -34,7 +34,8 @@ async fn list(
     show: impl Fn(&[Value]) -> Markup,
 ) -> Result<Sent, Problem> {
     let (project, wanted, offset) = (visit.project(), visit.parameter("search"), visit.offset());
-    let asked = [("search", &*wanted), ("limit", &ROWS.to_string()), ("offset", &offset.to_string())];
+    let asked =
+        [("search", &*wanted), ("limit", &ROWS.to_string()), ("offset", &offset.to_string())];
     let found = visit.asking.get(path, &asked).await?;
     let has_next = found.get("next").is_some_and(Value::is_string);
     let content = html! {

@@ -40,7 +40,9 @@ pub(super) fn parameters(wanted: &Wanted) -> Vec<(&'static str, String)> {
     let (key, value) = &wanted.property;
     let property = match key.is_empty() {
         true => String::new(),
-        false => json!([{"key": key, "value": value, "operator": "exact", "type": "event"}]).to_string(),
+        false => {
+            json!([{"key": key, "value": value, "operator": "exact", "type": "event"}]).to_string()
+        }
     };
     vec![
         ("event", wanted.event.clone()),
@@ -58,7 +60,8 @@ pub(super) async fn load(
 ) -> Result<Value, Problem> {
     let (limit, offset) = (limit.to_string(), offset.to_string());
     let own = parameters(wanted);
-    let mut query: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut query: Vec<(&str, &str)> =
+        own.iter().map(|(name, value)| (*name, value.as_str())).collect();
     query.extend([("limit", limit.as_str()), ("offset", offset.as_str())]);
     asking.get("events/", &query).await
 }
@@ -77,7 +80,8 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let own = parameters(&wanted);
     let api: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
     if format == "csv" || format == "json" {
-        let query = parts::query(&[&api[..], &[("limit", FILE_EVENTS), ("format", &format)]].concat());
+        let query =
+            parts::query(&[&api[..], &[("limit", FILE_EVENTS), ("format", &format)]].concat());
         let path = format!("events/?{query}");
         let response = asking.response(Method::GET, &path, Bytes::new()).await?;
         return Ok(Sent::Other(file(response, &format!("events.{format}"))));

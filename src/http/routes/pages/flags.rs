@@ -42,7 +42,8 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET feature_flags/:id?distinct_id=`.
 pub async fn one(visit: Visit) -> Result<Sent, Problem> {
-    let (project, asking, distinct_id) = (visit.project(), visit.asking.clone(), visit.parameter("distinct_id"));
+    let (project, asking, distinct_id) =
+        (visit.project(), visit.asking.clone(), visit.parameter("distinct_id"));
     let path = format!("feature_flags/{}/", parts::part(visit.id()));
     let flag = asking.get(&path, &[]).await?;
     let can_write = asking.may("feature_flag:write") && parts::is_true(&flag, "can_edit");

@@ -40,7 +40,10 @@ fn figures(app: &App) -> Figures {
             ("log records whose persons are not applied yet", gauge(metrics.identity_lag.get())),
             ("Parquet files of events", gauge(metrics.table_files.get_or_create(&table).get())),
             ("flushes to files since the start", metrics.flushes.get()),
-            ("persons whose deleted events may still be in files", gauge(metrics.deletions_pending.get())),
+            (
+                "persons whose deleted events may still be in files",
+                gauge(metrics.deletions_pending.get()),
+            ),
             ("open connections", gauge(metrics.http_connections.get())),
         ],
         uses: vec![
@@ -49,11 +52,7 @@ fn figures(app: &App) -> Figures {
                 bytes: gauge(metrics.wal_bytes.get()),
                 limit_bytes: config.storage.wal_max_bytes.as_u64(),
             },
-            Use {
-                name: "Memtables",
-                bytes: gauge(metrics.memtable_bytes.get()),
-                limit_bytes: 0,
-            },
+            Use { name: "Memtables", bytes: gauge(metrics.memtable_bytes.get()), limit_bytes: 0 },
             Use {
                 name: "Requests between arrival and acknowledgement",
                 bytes: gauge(metrics.ingest_inflight_bytes.get()),
@@ -77,7 +76,8 @@ fn refused(text: &str) -> Vec<(String, u16, u64)> {
         let (status, count) = rest.split_once("\"} ")?;
         Some((route.to_owned(), status.parse::<u16>().ok()?, count.trim().parse::<u64>().ok()?))
     };
-    let mut found: Vec<_> = text.lines().filter_map(of_line).filter(|(_, status, _)| *status >= 400).collect();
+    let mut found: Vec<_> =
+        text.lines().filter_map(of_line).filter(|(_, status, _)| *status >= 400).collect();
     found.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
     found.truncate(REFUSED_MAX);
     found
@@ -92,7 +92,9 @@ mod tests {
     #[test]
     fn refused_requests_are_read_from_the_metrics() {
         let metrics = Metrics::new();
-        for (route, status, count) in [("capture", 200, 9), ("capture", 401, 2), ("P/query/", 503, 5)] {
+        for (route, status, count) in
+            [("capture", 200, 9), ("capture", 401, 2), ("P/query/", 503, 5)]
+        {
             metrics.http_requests.get_or_create(&RequestLabels { route, status }).inc_by(count);
         }
         let expected = [("P/query/".to_owned(), 503, 5), ("capture".to_owned(), 401, 2)];

@@ -76,7 +76,8 @@ fn page_of(project: i64) -> String {
 fn visible(asking: &Asking) -> Vec<Arc<Project>> {
     let snapshot = asking.app.metadata.snapshot();
     let (key, user, current) = (&asking.asker.key, &asking.asker.user, asking.asker.project.id);
-    let is_granted = |project: &Project| key.projects.as_ref().is_none_or(|own| own.contains(&project.id));
+    let is_granted =
+        |project: &Project| key.projects.as_ref().is_none_or(|own| own.contains(&project.id));
     let mut own: Vec<Arc<Project>> = snapshot
         .projects()
         .filter(|project| project.organization == user.organization && is_granted(project))
@@ -92,8 +93,13 @@ async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
     let now = app.clock.now().to_datetime();
     let today = now.with_timezone(&zone).date_naive();
-    let begins: Vec<i64> = (0..DAYS).rev().filter_map(|back| begin(zone, today.checked_sub_days(Days::new(back))?)).collect();
-    let (Some(first), Some(week_begin)) = (begins.first().copied(), begins.get(begins.len().saturating_sub(8)).copied()) else {
+    let begins: Vec<i64> = (0..DAYS)
+        .rev()
+        .filter_map(|back| begin(zone, today.checked_sub_days(Days::new(back))?))
+        .collect();
+    let (Some(first), Some(week_begin)) =
+        (begins.first().copied(), begins.get(begins.len().saturating_sub(8)).copied())
+    else {
         return Ok(Summary { id: project.id.0, name: project.name.clone(), ..Summary::default() });
     };
     let now = now.timestamp();
@@ -104,11 +110,24 @@ async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
     let mut columns: Vec<String> = Vec::new();
     for (at, from) in begins.iter().enumerate() {
         let to = begins.get(at + 1).copied().unwrap_or(now + 1);
-        columns.push(format!("count(*) FILTER (WHERE timestamp >= {} AND timestamp < {}) AS d{at}", moment(*from), moment(to)));
+        columns.push(format!(
+            "count(*) FILTER (WHERE timestamp >= {} AND timestamp < {}) AS d{at}",
+            moment(*from),
+            moment(to)
+        ));
     }
     let same = now - 7 * 24 * 60 * 60;
-    columns.push(format!("count(*) FILTER (WHERE timestamp >= {} AND timestamp < {}) AS w", moment(week_begin), moment(same)));
-    let sql = format!("SELECT {} FROM events WHERE timestamp >= {} AND timestamp < {}", columns.join(", "), moment(first), moment(now + 1));
+    columns.push(format!(
+        "count(*) FILTER (WHERE timestamp >= {} AND timestamp < {}) AS w",
+        moment(week_begin),
+        moment(same)
+    ));
+    let sql = format!(
+        "SELECT {} FROM events WHERE timestamp >= {} AND timestamp < {}",
+        columns.join(", "),
+        moment(first),
+        moment(now + 1)
+    );
     let bytes = app.engine.sql(project.id, &sql, Format::Json).await.map_err(query::problem)?;
     let row: Value = json::restore(bytes.trim_ascii()).unwrap_or_default();
     let count = |name: &str| row.get(name).and_then(Value::as_i64).unwrap_or_default();

@@ -90,7 +90,9 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     });
     let media_type = HeaderValue::from_static("text/event-stream");
     let response = Response::stream(StatusCode::OK, media_type, pieces);
-    Ok(Sent::Other(response.with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))))
+    Ok(Sent::Other(
+        response.with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ))
 }
 
 /// One open stream.

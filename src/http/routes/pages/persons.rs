@@ -25,10 +25,14 @@ const EVENTS: &str = "200";
 
 /// `GET persons`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
-    let (project, asking, wanted) = (visit.project(), visit.asking.clone(), visit.parameter("search"));
+    let (project, asking, wanted) =
+        (visit.project(), visit.asking.clone(), visit.parameter("search"));
     let (offset, format) = (visit.offset(), visit.parameter("format"));
     if format == "csv" || format == "json" {
-        let path = format!("persons/?{}", query(&[("search", &wanted), ("format", &format), ("limit", "10000")]));
+        let path = format!(
+            "persons/?{}",
+            query(&[("search", &wanted), ("format", &format), ("limit", "10000")])
+        );
         let response = asking.response(Method::GET, &path, Bytes::new()).await?;
         return Ok(Sent::Other(file(response, &format!("persons.{format}"))));
     }
@@ -71,14 +75,20 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let by_id = items(&found, "results").first().cloned();
     let person = match by_id {
         Some(person) => person,
-        None if uuid::Uuid::try_parse(id).is_ok() => asking.get(&format!("persons/{}/", parts::part(id)), &[]).await?,
+        None if uuid::Uuid::try_parse(id).is_ok() => {
+            asking.get(&format!("persons/{}/", parts::part(id)), &[]).await?
+        }
         None => return Err(Problem::not_found("No person has this distinct id.")),
     };
     let cohorts = match asking.may("cohort:read") {
-        true => asking.get("persons/cohorts/", &[("person_id", text(&person, "uuid"))]).await.unwrap_or_default(),
+        true => asking
+            .get("persons/cohorts/", &[("person_id", text(&person, "uuid"))])
+            .await
+            .unwrap_or_default(),
         false => Value::Null,
     };
-    let distinct_id = items(&person, "distinct_ids").first().and_then(Value::as_str).map(str::to_owned);
+    let distinct_id =
+        items(&person, "distinct_ids").first().and_then(Value::as_str).map(str::to_owned);
     let now = shown::one(project, asking.zone, &person, items(&cohorts, "results"));
     let mut page = Page::new(shown::name(&person), now);
     if let Some(distinct_id) = distinct_id.filter(|_| asking.may("feature_flag:read")) {
@@ -96,9 +106,13 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
 }
 
 async fn flags(asking: &Asking, distinct_id: &str) -> Result<maud::Markup, Problem> {
-    let found = asking.get("feature_flags/evaluation_reasons/", &[("distinct_id", distinct_id)]).await?;
+    let found =
+        asking.get("feature_flags/evaluation_reasons/", &[("distinct_id", distinct_id)]).await?;
     let flags = asking.app.metadata.snapshot();
-    let known: Vec<(String, i64)> =
-        flags.flags(asking.asker.project.id).iter().map(|flag| (flag.key.clone(), flag.id.0)).collect();
+    let known: Vec<(String, i64)> = flags
+        .flags(asking.asker.project.id)
+        .iter()
+        .map(|flag| (flag.key.clone(), flag.id.0))
+        .collect();
     Ok(shown::flags(asking.project(), &found, &known))
 }

@@ -46,7 +46,9 @@ async fn whole(asking: &Asking, session: Option<i64>, made: Option<&str>) -> Res
         true => sessions(asking, session).await?,
         false => Vec::new(),
     };
-    let rows = |value: &Value| value.as_array().cloned().unwrap_or_else(|| items(value, "results").to_vec());
+    let rows = |value: &Value| {
+        value.as_array().cloned().unwrap_or_else(|| items(value, "results").to_vec())
+    };
     let content = html! {
         (shown::project(id, &project, &zones, asking.may("project:write")))
         @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), made, asking.may("personal_api_key:write"))) }
@@ -83,7 +85,8 @@ pub async fn change_project(visit: Visit) -> Result<Sent, Problem> {
 
 /// `POST settings/keys`.
 pub async fn create_key(visit: Visit) -> Result<Sent, Problem> {
-    let (asking, session) = (visit.asking.clone(), visit.session.as_ref().map(|session| session.id));
+    let (asking, session) =
+        (visit.asking.clone(), visit.session.as_ref().map(|session| session.id));
     let form = form(visit.request).await?;
     let scopes: Vec<&str> = form.get("scopes").split_whitespace().collect();
     let body = json!({"label": form.get("label"), "scopes": scopes});

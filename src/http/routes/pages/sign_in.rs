@@ -180,7 +180,8 @@ pub(super) async fn sign_out(app: &App, request: &Request) -> Result<Response, P
 
 fn with_cookie(response: Response, value: &str, seconds: u64, is_tls: bool) -> Response {
     let secure = if is_tls { "; Secure" } else { "" };
-    let cookie = format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    let cookie =
+        format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
     match HeaderValue::try_from(cookie) {
         Ok(cookie) => response.with_header(header::SET_COOKIE, cookie),
         Err(_) => response,
@@ -197,7 +198,9 @@ pub(super) fn check_origin(request: &Request) -> Result<(), Problem> {
         (Some(site), _) => site == "same-origin",
         (None, Some(origin)) => {
             let host = request.header("host").unwrap_or_default();
-            origin.split_once("://").is_some_and(|(_, authority)| !host.is_empty() && authority == host)
+            origin
+                .split_once("://")
+                .is_some_and(|(_, authority)| !host.is_empty() && authority == host)
         }
         (None, None) => false,
     };

@@ -148,7 +148,8 @@ mod tests {
     #[test]
     fn every_line_is_found_by_its_path() {
         for line in PAGES {
-            let parts = line.path.split('/').map(|part| if part.starts_with(':') { "7" } else { part });
+            let parts =
+                line.path.split('/').map(|part| if part.starts_with(':') { "7" } else { part });
             let path = format!("/project/1/{}", parts.collect::<Vec<_>>().join("/"));
             match find(line.method, &path) {
                 Found::Page(found) => assert_eq!(found.line.path, line.path),
@@ -166,7 +167,9 @@ mod tests {
             panic!("not found")
         };
         assert_eq!((&*found.project, &*found.parameters), ("@current", &["a/b c".to_owned()][..]));
-        assert!(matches!(find("POST", "/project/1/home"), Found::WrongMethod(allow) if allow == "GET, HEAD, OPTIONS"));
+        assert!(
+            matches!(find("POST", "/project/1/home"), Found::WrongMethod(allow) if allow == "GET, HEAD, OPTIONS")
+        );
         assert!(matches!(find("GET", "/project/1/settings/keys"), Found::WrongMethod(_)));
         for path in ["/project/1/nothing", "/project/1/person/", "/home", "/projects/1/home"] {
             assert!(matches!(find("GET", path), Found::Nothing), "{path}");

@@ -96,7 +96,10 @@ impl Page {
 
     /// The same with a part that is computed after what is there is sent. A failure is shown in its place.
     #[must_use]
-    pub fn then(mut self, later: impl Future<Output = Result<Markup, Problem>> + Send + 'static) -> Self {
+    pub fn then(
+        mut self,
+        later: impl Future<Output = Result<Markup, Problem>> + Send + 'static,
+    ) -> Self {
         self.later.push(Box::pin(async move {
             later.await.unwrap_or_else(|problem| parts::failed(problem.detail()))
         }));
@@ -209,7 +212,12 @@ impl Asking {
 
     /// The response of an endpoint; a path that begins with `/api/` is not within the project. Runs the function of
     /// the table, after the checks that the router makes.
-    pub async fn response(&self, method: Method, path: &str, body: Bytes) -> Result<Response, Problem> {
+    pub async fn response(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response, Problem> {
         let missing = || Problem::not_found("Not found.");
         let path = match path.starts_with("/api/") {
             true => path.to_owned(),
@@ -229,7 +237,9 @@ impl Asking {
         };
         let parameters = managed.parameters;
         match managed.endpoint.run {
-            Run::Project(run) => run(&self.app, Call { asker, parameters, rendering, request }).await,
+            Run::Project(run) => {
+                run(&self.app, Call { asker, parameters, rendering, request }).await
+            }
             Run::Account(run) => {
                 let asker = Asker { key: asker.key, user: asker.user };
                 run(&self.app, Call { asker, parameters, rendering, request }).await
@@ -282,7 +292,8 @@ pub async fn form(request: Request) -> Result<Form, Problem> {
 ///
 /// The address has characters that no header may have.
 pub fn see_other(address: &str) -> Result<Response, Problem> {
-    let address = HeaderValue::from_str(address).map_err(|error| Problem::of(Kind::Internal, &error))?;
+    let address =
+        HeaderValue::from_str(address).map_err(|error| Problem::of(Kind::Internal, &error))?;
     Ok(Response::empty(StatusCode::SEE_OTHER).with_header(header::LOCATION, address))
 }
 
