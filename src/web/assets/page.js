@@ -16,6 +16,10 @@
     if (question && !confirm(question)) event.preventDefault();
   });
 
+  // A page that waits for something looks again.
+  const waiting = document.querySelector("[data-again]");
+  if (waiting) setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.again));
+
   // `/` goes to the first field of a search, `g` and a letter to a page, Ctrl+Enter sends a text.
   let after = "";
   document.addEventListener("keydown", (event) => {

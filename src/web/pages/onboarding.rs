@@ -55,7 +55,7 @@ pub fn snippets(server: &str, token: &str) -> Markup {
 pub fn waiting(project: i64) -> Markup {
     html! {
         div class="card" {
-            p class="waiting" role="status" { "Waiting for the first event." }
+            p class="waiting" role="status" data-again="2" { "Waiting for the first event." }
             p { a class="button" href=(page(project, "onboarding")) { "Look again" } }
         }
     }
