@@ -52,7 +52,8 @@ fn get(server: &TestServer, key: &str, path: &str) -> Answer {
 }
 
 fn key_with(server: &TestServer, scopes: &[&str]) -> String {
-    let made = server.post("/api/personal_api_keys/", &json!({"label": "x", "scopes": scopes})).created();
+    let made =
+        server.post("/api/personal_api_keys/", &json!({"label": "x", "scopes": scopes})).created();
     made["value"].as_str().expect("a key").to_owned()
 }
 
@@ -89,19 +90,26 @@ fn fill(server: &TestServer) -> Vec<String> {
     assert_eq!(sent.status, 200, "{sent}");
     let mut paths = Vec::new();
     for (at, hostile) in HOSTILE.iter().enumerate() {
-        let filter = json!({"key": hostile, "value": [hostile], "operator": "exact", "type": "person"});
-        let flag = server.post("/api/projects/1/feature_flags/", &json!({
-            "key": format!("flag-{at}"), "name": hostile,
-            "filters": {
-                "groups": [{"properties": [filter], "rollout_percentage": 50}],
-                "payloads": {"true": json!(hostile).to_string()},
-            },
-        }));
+        let filter =
+            json!({"key": hostile, "value": [hostile], "operator": "exact", "type": "person"});
+        let flag = server.post(
+            "/api/projects/1/feature_flags/",
+            &json!({
+                "key": format!("flag-{at}"), "name": hostile,
+                "filters": {
+                    "groups": [{"properties": [filter], "rollout_percentage": 50}],
+                    "payloads": {"true": json!(hostile).to_string()},
+                },
+            }),
+        );
         paths.push(format!("feature_flags/{}", flag.created()["id"]));
-        let cohort = server.post("/api/projects/1/cohorts/", &json!({
-            "name": hostile, "description": hostile,
-            "filters": {"properties": {"type": "AND", "values": [filter]}},
-        }));
+        let cohort = server.post(
+            "/api/projects/1/cohorts/",
+            &json!({
+                "name": hostile, "description": hostile,
+                "filters": {"properties": {"type": "AND", "values": [filter]}},
+            }),
+        );
         paths.push(format!("cohorts/{}", cohort.created()["id"]));
     }
     server.count("SELECT count(*) FROM events");
@@ -111,13 +119,15 @@ fn fill(server: &TestServer) -> Vec<String> {
 /// The paths of all pages with GET, with the ids of things that are there.
 fn paths(server: &TestServer, own: Vec<String>) -> Vec<String> {
     let mut paths = own;
-    let encoded = |text: &str| {
-        text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>()
-    };
+    let encoded = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
     for line in PAGES.iter().filter(|line| line.method == "GET" && line.path != STREAM) {
         match line.path {
-            "person/:id" => paths.extend(HOSTILE.iter().map(|id| format!("person/{}", encoded(id)))),
-            "groups/:index/:key" => paths.extend(HOSTILE.iter().map(|id| format!("groups/0/{}", encoded(id)))),
+            "person/:id" => {
+                paths.extend(HOSTILE.iter().map(|id| format!("person/{}", encoded(id))))
+            }
+            "groups/:index/:key" => {
+                paths.extend(HOSTILE.iter().map(|id| format!("groups/0/{}", encoded(id))))
+            }
             "events/:uuid" => {
                 for event in server.query("SELECT uuid FROM events") {
                     paths.push(format!("events/{}", event["uuid"].as_str().expect("a uuid")));
@@ -156,18 +166,35 @@ fn hostile_texts_are_texts_on_every_page() {
 fn no_question_fails_inside() {
     let server = TestServer::start();
     server.capture(&json!([{"event": "a", "distinct_id": "b"}]));
-    let names = ["q", "search", "event", "key", "value", "after", "columns", "offset", "limit", "index", "format",
-                 "distinct_id", "explain", "next", "link"];
+    let names = [
+        "q",
+        "search",
+        "event",
+        "key",
+        "value",
+        "after",
+        "columns",
+        "offset",
+        "limit",
+        "index",
+        "format",
+        "distinct_id",
+        "explain",
+        "next",
+        "link",
+    ];
     for line in PAGES.iter().filter(|line| line.method == "GET" && line.path != STREAM) {
-        for (at, hostile) in HOSTILE.iter().chain(&["-1", "99999999999999999999", "", "NaN"]).enumerate() {
+        for (at, hostile) in
+            HOSTILE.iter().chain(&["-1", "99999999999999999999", "", "NaN"]).enumerate()
+        {
             let value: String = hostile.bytes().map(|byte| format!("%{byte:02X}")).collect();
-            let path: Vec<&str> =
-                line.path.split('/').map(|part| if part.starts_with(':') { value.as_str() } else { part }).collect();
-            // Without one of its parts a path is another one.
-            if value.is_empty() && line.path.contains(':') {
-                continue;
-            }
-            let question: Vec<String> = names.iter().map(|name| format!("{name}={value}")).collect();
+            let path: Vec<&str> = line
+                .path
+                .split('/')
+                .map(|part| if part.starts_with(':') { value.as_str() } else { part })
+                .collect();
+            let question: Vec<String> =
+                names.iter().map(|name| format!("{name}={value}")).collect();
             // All parameters at once are mostly refused for one of them, so each has its turn alone, too.
             let one = names[at % names.len()];
             for question in [question.join("&"), format!("{one}={value}")] {
@@ -193,22 +220,31 @@ fn each_page_needs_its_right_and_its_project() {
     let body = json!({"label": "one", "scopes": ["*"], "scoped_teams": [other]});
     let elsewhere = server.post("/api/personal_api_keys/", &body).created()["value"].clone();
     let elsewhere = elsewhere.as_str().expect("a key");
-    let mut scopes: Vec<&str> = PAGES.iter().map(|line| line.scope.split(':').next().expect("an object")).collect();
+    let mut scopes: Vec<&str> =
+        PAGES.iter().map(|line| line.scope.split(':').next().expect("an object")).collect();
     scopes.sort_unstable();
     scopes.dedup();
     for line in PAGES {
         let object = line.scope.split(':').next().expect("an object");
         let others: Vec<String> = scopes
             .iter()
-            .flat_map(|scope| if *scope == object { vec![] } else { vec![format!("{scope}:write")] })
+            .flat_map(
+                |scope| if *scope == object { vec![] } else { vec![format!("{scope}:write")] },
+            )
             .chain((line.method == "POST").then(|| format!("{object}:read")))
             .collect();
         let others = key_with(&server, &others.iter().map(String::as_str).collect::<Vec<_>>());
-        let path = line.path.replace(":uuid", "0").replace(":id", "0").replace(":index", "0").replace(":key", "x");
+        let path = line
+            .path
+            .replace(":uuid", "0")
+            .replace(":id", "0")
+            .replace(":index", "0")
+            .replace(":key", "x");
         let path = format!("/project/1/{path}");
         let ask = |bearer: Option<&str>, path: &str| {
             let bearer = bearer.map(|key| format!("Bearer {key}"));
-            let headers: Vec<(&str, &str)> = bearer.iter().map(|value| ("authorization", value.as_str())).collect();
+            let headers: Vec<(&str, &str)> =
+                bearer.iter().map(|value| ("authorization", value.as_str())).collect();
             server.send(line.method, path, &headers, "")
         };
         let denied = ask(Some(&others), &path);
@@ -217,14 +253,21 @@ fn each_page_needs_its_right_and_its_project() {
         assert!(text(&denied).contains(line.scope), "{path} names {}", line.scope);
         assert_eq!(ask(Some(elsewhere), &path).status, 403, "{path} of another project");
         assert_eq!(ask(Some("phx_wrong"), &path).status, 401, "{path}");
-        assert_eq!(ask(Some(KEY), &path.replace("/1/", "/77/")).status, 404, "{path} of no project");
+        assert_eq!(
+            ask(Some(KEY), &path.replace("/1/", "/77/")).status,
+            404,
+            "{path} of no project"
+        );
         let nobody = ask(None, &path);
         assert_eq!(nobody.status, 303, "{path}: {nobody}");
         assert!(nobody.header("location").is_some_and(|to| to.starts_with("/login?")), "{nobody}");
         if line.method == "GET" && line.path != STREAM {
             let own = key_with(&server, &[line.scope]);
             let allowed = ask(Some(&own), &path);
-            assert!(!matches!(allowed.status, 401 | 403) && allowed.status < 500, "{path}: {allowed}");
+            assert!(
+                !matches!(allowed.status, 401 | 403) && allowed.status < 500,
+                "{path}: {allowed}"
+            );
         }
     }
 }
@@ -254,7 +297,11 @@ fn a_link_signs_in_once_and_a_form_of_others_does_nothing() {
     let output = server.weir(&["login"]).output().expect("weir login");
     assert!(output.status.success(), "{output:?}");
     let link = String::from_utf8(output.stdout).expect("UTF-8");
-    let value = link.trim().strip_prefix(&format!("{}/login?link=", server.url())).expect("a link").to_owned();
+    let value = link
+        .trim()
+        .strip_prefix(&format!("{}/login?link=", server.url()))
+        .expect("a link")
+        .to_owned();
     // Looking at the link does not use it.
     let shown = server.send("GET", &format!("/login?link={value}"), &[], "");
     assert!(shown.status == 200 && text(&shown).contains("Sign in with this link"), "{shown}");
@@ -269,11 +316,15 @@ fn a_link_signs_in_once_and_a_form_of_others_does_nothing() {
         assert_eq!(server.send("POST", "/login", headers, &form).status, 403, "{headers:?}");
     }
     let signed_in = send_form(&server, "/login", "", &form);
-    assert_eq!((signed_in.status, signed_in.header("location")), (303, Some("/project/1/settings")));
+    assert_eq!(
+        (signed_in.status, signed_in.header("location")),
+        (303, Some("/project/1/settings"))
+    );
     let cookie = cookie_of(&signed_in);
     assert_eq!(send_form(&server, "/login", "", &form).status, 403, "the link works once");
 
-    let see = |cookie: &str| server.send("GET", "/project/@current/home", &[("cookie", cookie)], "");
+    let see =
+        |cookie: &str| server.send("GET", "/project/@current/home", &[("cookie", cookie)], "");
     assert_eq!(see(&cookie).header("location"), Some("/project/1/home"));
     assert!(see("weir_session=x").header("location").is_some_and(|to| to.starts_with("/login")));
     let browser = [("accept", "text/html"), ("cookie", cookie.as_str())];
@@ -303,7 +354,8 @@ fn a_key_signs_in_with_its_rights_until_it_is_revoked() {
         .post("/api/personal_api_keys/", &json!({"label": "x", "scopes": ["person:read"]}))
         .created();
     let key = made["value"].as_str().expect("a key");
-    let signed_in = send_form(&server, "/login", "", &format!("key={key}&next=https%3A%2F%2Fevil.example"));
+    let signed_in =
+        send_form(&server, "/login", "", &format!("key={key}&next=https%3A%2F%2Fevil.example"));
     assert_eq!(signed_in.header("location"), Some("/project/@current/home"), "{signed_in}");
     let cookie = cookie_of(&signed_in);
     let see = |path: &str| server.send("GET", path, &[("cookie", cookie.as_str())], "").status;
@@ -323,26 +375,41 @@ fn changes_of_pages_are_those_of_the_api() {
     let flag = server.post("/api/projects/1/feature_flags/", &json!({"key": "beta"})).created();
     let path = format!("/project/1/feature_flags/{}", flag["id"]);
     let bearer = format!("Bearer {KEY}");
-    let headers = [("authorization", bearer.as_str()), ("content-type", "application/x-www-form-urlencoded")];
-    let active = || server.get(&format!("/api/projects/1/feature_flags/{}/", flag["id"])).json()["active"].clone();
+    let headers =
+        [("authorization", bearer.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+    let active = || {
+        server.get(&format!("/api/projects/1/feature_flags/{}/", flag["id"])).json()["active"]
+            .clone()
+    };
     assert_eq!(active(), true);
     assert_eq!(server.send("POST", &path, &headers, "active=false").status, 303);
     assert_eq!(active(), false);
     let tested = get(&server, KEY, &format!("{path}?distinct_id=somebody"));
     assert!(text(&tested).contains("disabled"), "{tested}");
-    let made = server.send("POST", "/project/1/settings/keys", &headers, "label=mine&scopes=person%3Aread");
+    let made = server.send(
+        "POST",
+        "/project/1/settings/keys",
+        &headers,
+        "label=mine&scopes=person%3Aread",
+    );
     let shown = text(&made);
-    let value = shown.split("id=\"new-key\">").nth(1).and_then(|rest| rest.split('<').next()).expect("a key");
+    let value = shown
+        .split("id=\"new-key\">")
+        .nth(1)
+        .and_then(|rest| rest.split('<').next())
+        .expect("a key");
     assert_eq!(get(&server, value, "/project/1/persons").status, 200);
     assert_eq!(get(&server, value, "/project/1/sql").status, 403);
-    let refused = server.send("POST", "/project/1/settings/keys", &headers, "label=&scopes=nonsense");
+    let refused =
+        server.send("POST", "/project/1/settings/keys", &headers, "label=&scopes=nonsense");
     assert_eq!(refused.status, 400, "{refused}");
 }
 
 #[test]
 fn answers_come_as_files_too_and_numbers_are_those_of_the_api() {
     let server = TestServer::start();
-    let events: Vec<Value> = (0..7).map(|at| json!({"event": "seen", "distinct_id": format!("p{at}")})).collect();
+    let events: Vec<Value> =
+        (0..7).map(|at| json!({"event": "seen", "distinct_id": format!("p{at}")})).collect();
     server.capture(&Value::from(events));
     assert_eq!(server.count("SELECT count(*) FROM events"), 7);
     let home = text(&get(&server, KEY, "/project/1/home"));
@@ -360,8 +427,14 @@ fn answers_come_as_files_too_and_numbers_are_those_of_the_api() {
     ] {
         let file = get(&server, KEY, &path);
         assert_eq!(file.status, 200, "{path}: {file}");
-        assert!(file.header("content-type").is_some_and(|of| of.starts_with(media_type)), "{path}: {file}");
-        assert!(file.header("content-disposition").is_some_and(|of| of.starts_with("attachment")), "{path}");
+        assert!(
+            file.header("content-type").is_some_and(|of| of.starts_with(media_type)),
+            "{path}: {file}"
+        );
+        assert!(
+            file.header("content-disposition").is_some_and(|of| of.starts_with("attachment")),
+            "{path}"
+        );
         assert!(file.body.starts_with(begin.as_bytes()), "{path}: {file}");
     }
     let wrong = text(&get(&server, KEY, "/project/1/sql?q=SELECT+nothing+FROM+nowhere"));
@@ -379,7 +452,10 @@ fn files_of_the_page_never_expire() {
     for path in paths {
         let plain = server.send("GET", path, &[], "");
         assert_eq!(plain.status, 200, "{path}");
-        assert!(plain.header("cache-control").is_some_and(|of| of.contains("immutable")), "{plain}");
+        assert!(
+            plain.header("cache-control").is_some_and(|of| of.contains("immutable")),
+            "{plain}"
+        );
         let small = server.send("GET", path, &[("accept-encoding", "gzip")], "");
         assert_eq!(small.header("content-encoding"), Some("gzip"), "{path}");
         assert!(small.body.len() < plain.body.len(), "{path}");
@@ -410,7 +486,8 @@ fn the_live_view_tells_of_events_that_come() {
     server.capture(&json!([
         {"event": "wanted", "distinct_id": "<b>"}, {"event": "unwanted", "distinct_id": "other"},
     ]));
-    let told = patiently(|| Some(read()).filter(|text| text.contains("event: rows"))).expect("rows");
+    let told =
+        patiently(|| Some(read()).filter(|text| text.contains("event: rows"))).expect("rows");
     assert!(told.contains("wanted") && told.contains("&lt;b&gt;"), "{told}");
     assert!(!told.contains("unwanted") && !told.contains("<b>"), "{told}");
 }

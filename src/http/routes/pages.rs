@@ -135,7 +135,9 @@ pub async fn answer(app: &App, desk: &Arc<Desk>, route: Route, request: Request)
     let theme = theme_of(&request.headers);
     match route {
         Route::Asset => asset(&request),
-        Route::Theme => secured(choose_theme(request).await.unwrap_or_else(|problem| refusal(theme, &problem))),
+        Route::Theme => {
+            secured(choose_theme(request).await.unwrap_or_else(|problem| refusal(theme, &problem)))
+        }
         Route::SignIn => secured(sign_in::sign_in(app, desk, theme, request).await),
         Route::SignOut => {
             let out = sign_in::sign_out(app, &request).await;
@@ -200,7 +202,8 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     }
     let encoding = request.headers.get(header::ACCEPT_ENCODING).cloned();
     let app = app.on_behalf_of(principal.key.id);
-    let Some(visit) = Visit::new(app, principal, (located.parameters, session), request, desk) else {
+    let Some(visit) = Visit::new(app, principal, (located.parameters, session), request, desk)
+    else {
         return problem(&Problem::not_found("Not found."));
     };
     match (located.line.run)(visit).await {
@@ -300,14 +303,16 @@ fn asset(request: &Request) -> Response {
         return secured(Response::text(StatusCode::NOT_FOUND, "Not found."));
     };
     let accepts = request.header("accept-encoding").is_some_and(|value| value.contains("gzip"));
-    let body = if accepts { Bytes::from_static(&asset.gzip) } else { Bytes::from_static(asset.bytes) };
+    let body =
+        if accepts { Bytes::from_static(&asset.gzip) } else { Bytes::from_static(asset.bytes) };
     let media_type = HeaderValue::from_static(asset.media_type);
     let mut response = Response::bytes(StatusCode::OK, media_type, body);
     if accepts {
         response.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response.headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    if let Ok(caching) = HeaderValue::try_from(format!("public, max-age={YEAR_SECONDS}, immutable")) {
+    if let Ok(caching) = HeaderValue::try_from(format!("public, max-age={YEAR_SECONDS}, immutable"))
+    {
         response.headers.insert(header::CACHE_CONTROL, caching);
     }
     secured(response)

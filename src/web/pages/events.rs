@@ -176,15 +176,11 @@ pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> M
         conditions.push(format!("distinct_id = {}", literal(&wanted.distinct_id)));
     }
     if !wanted.property.0.is_empty() {
-<<<<<<< HEAD
         conditions.push(format!(
-            "properties->>{} = {}",
+            "properties[{}] = {}",
             literal(&wanted.property.0),
             literal(&wanted.property.1)
         ));
-=======
-        conditions.push(format!("properties[{}] = {}", literal(&wanted.property.0), literal(&wanted.property.1)));
->>>>>>> web
     }
     if let Some(span) = wanted.after.strip_prefix('-') {
         let (count, unit) = span.split_at(span.len().saturating_sub(1));
