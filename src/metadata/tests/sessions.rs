@@ -25,7 +25,7 @@ async fn a_link_works_once_and_not_for_long() {
 async fn a_session_slides_and_ends() {
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
-    let made = metadata.create_key(USER, "k", Grant::default(), &seed(1)).await.unwrap();
+    let made = metadata.create_key(USER, "k", Grant::default(), &seed(11)).await.unwrap();
     let begin = |number| {
         let (metadata, key) = (metadata.clone(), made.key.id);
         async move { metadata.create_session(key, "x", &seed(number)).await.unwrap() }
