@@ -33,8 +33,7 @@ const FILES: &[(&str, &str, &str, &[u8])] = &[
     ("icon", "svg", SVG, include_bytes!("assets/icon.svg")),
 ];
 
-static ASSETS: LazyLock<Vec<Asset>> =
-    LazyLock::new(|| FILES.iter().map(Asset::of).collect());
+static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| FILES.iter().map(Asset::of).collect());
 
 /// One file.
 #[derive(Debug)]
