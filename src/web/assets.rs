@@ -1,6 +1,11 @@
 //! Style sheets and scripts: files in the program, each with a hash of its content in its name, so that browsers
 //! keep them for ever. Compressed once.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "a pure function of files in the program, computed once: no state that a handle could differ in"
+)]
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::LazyLock;
@@ -31,8 +36,7 @@ const FILES: &[(&str, &str, &str, &[u8])] = &[
     ("icon", "svg", SVG, include_bytes!("assets/icon.svg")),
 ];
 
-static ASSETS: LazyLock<Vec<Asset>> =
-    LazyLock::new(|| FILES.iter().map(|file| Asset::of(file)).collect());
+static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| FILES.iter().map(Asset::of).collect());
 
 /// One file.
 #[derive(Debug)]
