@@ -184,11 +184,10 @@ mod tests {
     use crate::query::error::QueryError;
     use crate::query::slice::Slice;
 
+    type Counted = BTreeMap<(u32, String), Pair>;
+
     /// What is counted, by scans with so much memory and room for so many things; and how many scans there were.
-    fn counted(
-        memory: usize,
-        most: usize,
-    ) -> Result<(BTreeMap<(u32, String), Pair>, usize), QueryError> {
+    fn counted(memory: usize, most: usize) -> Result<(Counted, usize), QueryError> {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(memory));
         let (mut left, mut all, mut scans) = (vec![Slice::ALL], BTreeMap::new(), 0);
         while let Some(slice) = left.pop() {
