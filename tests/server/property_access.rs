@@ -153,3 +153,42 @@ fn properties_with_a_column_are_read_from_it() {
     let persons = plan("SELECT count(*) AS n FROM persons WHERE properties['$browser'] = 'Chrome'");
     assert!(persons.contains("json_as_text"), "{persons}");
 }
+
+#[test]
+fn persons_are_the_merged_ones_whatever_else_of_their_events_is_read() {
+    let server = TestServer::start();
+    let event = |name: &str, id: &str, properties: Value| json!({"event": name, "distinct_id": id, "timestamp": "2026-01-01T00:00:00Z", "properties": properties});
+    let mut events = Vec::new();
+    for person in ["a", "b", "c"] {
+        events.push(event("see", &format!("{person}-device"), json!({"at": "shop"})));
+        events.push(event("see", person, json!({"at": "shop"})));
+        let device = format!("{person}-device");
+        events.push(event("$identify", person, json!({"$anon_distinct_id": device})));
+    }
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let trend = |math: &str, more: Value| {
+        let mut query = json!({
+            "kind": "TrendsQuery", "series": [{"event": "see", "math": math}],
+            "dateRange": {"date_from": "2026-01-01", "date_to": "2026-01-01"},
+        });
+        query.as_object_mut().expect("an object").extend(more.as_object().expect("one").clone());
+        let answer = server.post("/api/projects/@current/query/", &json!({"query": query}));
+        answer.json()["results"][0]["data"][0].clone()
+    };
+    for round in ["in memory", "in files"] {
+        for condition in ["true", "properties.at = 'shop'", "properties['at'] IS NOT NULL"] {
+            let sql = format!(
+                "SELECT count(DISTINCT person_id) AS persons, max(properties->>'at') AS place \
+                 FROM events WHERE event = 'see' AND {condition}"
+            );
+            let expected = json!({"persons": 3, "place": "shop"});
+            assert_eq!(server.query(&sql), [expected], "{round} {condition}");
+        }
+        let by_place = json!({"breakdownFilter": {"breakdown": "at"}});
+        for math in ["dau", "weekly_active", "first_time_for_user"] {
+            assert_eq!(trend(math, by_place.clone()), 3, "{round} {math}");
+        }
+        let flushed = server.weir(&["flush"]).output().expect("runs");
+        assert!(flushed.status.success(), "{flushed:?}");
+    }
+}
