@@ -10,6 +10,7 @@
 //!  edges         cli   http   synth        arguments, sockets, JSON answers; made-up events
 //!  composition   app   maintenance         opens and wires everything; flush, merge, vacuum
 //!  product       insights   evaluation     lists, timelines, audiences; what a flag request needs of the stores
+//!  page          web                       markup, charts and questions in addresses, as pure functions
 //!  paths         ingest   query            write path; read path. They do not know each other
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
 //!  rules         flags   identity          verdicts; who is who
@@ -107,6 +108,13 @@
 //!    its [`flags::effort`] runs beside the threads of sockets ([`evaluation::Evaluator::run`]).
 //! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
 //!
+//! # Page
+//!
+//! 1. [`http::routes::pages`] finds the page in its table, asks who visits it (a session of [`metadata::sessions`], or a
+//!    key) and whether they may, and loads what it shows by the functions of the endpoints, never over HTTP.
+//! 2. [`web`] makes markup of it: [`web::frame`] is around every page and sent before queries run, [`web::state`] reads and
+//!    prints what a page asks as its address says it, [`web::chart`] draws.
+//!
 //! # What always holds
 //!
 //! | invariant | checked by |
@@ -135,6 +143,7 @@
 //! | That a scan leaves out files, pages or rows is not to be seen in any answer. | `query/pruning.rs`, `tests/server/scans.rs` |
 //! | No project sees anything of another, by no endpoint of the table, and by no error of a query. | `tests/server/isolation.rs`, `tests/server/row_isolation.rs` |
 //! | No key may more than its scopes, at no endpoint of the table. | `tests/server/errors.rs` |
+//! | No page shows more than its visitor may see, and nothing of what was sent is markup or script in it. | `tests/server/pages.rs`, `tests/server/insight_pages.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | An early access feature and the enrolment in its flag change together. | `metadata/tests/early_access.rs`, `tests/server/early_access.rs` |
 //! | There is no change of a flag, a feature, a cohort, a definition, a document or a role without an entry in the log of changes: it is written in the same transaction. | `metadata/tests/rights.rs`, `tests/server/flag_management.rs`, `tests/server/activity.rs` |
