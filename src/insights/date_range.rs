@@ -78,7 +78,7 @@ impl DateRange {
             let start = whole(wall(self.from).checked_sub_signed(length)?, Unit::Days)?;
             let start = start.checked_add_days(Days::new(extra_days))?;
             let last = start.checked_add_signed(length)?;
-            Some((at_wall(start, self.zone)?, at_wall(end_of(last, Unit::Days)?, self.zone)?))
+            Some((at_wall(start, self.zone)?, end_of_day(last, self.zone)?))
         };
         let (from, to) = days().unwrap_or((before, self.from));
         Self { from, to, zone: self.zone }
@@ -136,7 +136,7 @@ impl Parameters<'_> {
             (Some(from_text), Some(to)) if self.is_one_interval && from_text == to => {
                 self.after(from, zone)
             }
-            _ => self.end(zone, wall),
+            _ => self.end(zone, now),
         };
         Ok(DateRange { from, to: to.ok_or("date_to")?, zone })
     }
@@ -158,18 +158,19 @@ impl Parameters<'_> {
         at_wall(time, zone)
     }
 
-    fn end(&self, zone: Tz, now: NaiveDateTime) -> Option<UnixMicros> {
+    fn end(&self, zone: Tz, now: UnixMicros) -> Option<UnixMicros> {
         let interval = match self.interval {
             Some("minute") => Unit::Minutes,
             Some("hour") => Unit::Hours,
             _ => Unit::Days,
         };
+        let wall = |time: UnixMicros| time.to_datetime().with_timezone(&zone).naive_local();
         let Some(text) = self.to else {
-            return at_wall(if self.is_explicit { now } else { end_of(now, interval)? }, zone);
+            return if self.is_explicit { Some(now) } else { end_at(now, interval, zone) };
         };
         if let Some(span) = Span::parse(text) {
-            let time = span.before(now)?;
-            return at_wall(if self.is_explicit { time } else { end_of(time, interval)? }, zone);
+            let time = at_wall(span.before(wall(now))?, zone)?;
+            return if self.is_explicit { Some(time) } else { end_at(time, interval, zone) };
         }
         let time = written(text, zone)?;
         // For intervals of hours and minutes, only a date without a time means its whole day.
@@ -177,8 +178,7 @@ impl Parameters<'_> {
         if self.is_explicit || (interval != Unit::Days && !is_date) {
             return Some(time);
         }
-        let wall = time.to_datetime().with_timezone(&zone).naive_local();
-        at_wall(end_of(wall, Unit::Days)?, zone)
+        end_of_day(wall(time), zone)
     }
 
     /// The end of the interval that begins at a time; of a day if the interval is unknown.
@@ -272,6 +272,23 @@ fn whole(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
         Unit::Days => Some(time.date().and_time(NaiveTime::MIN)),
         _ => Some(time),
     }
+}
+
+/// The end of the minute, hour or day that an instant lies in.
+fn end_at(time: UnixMicros, unit: Unit, zone: Tz) -> Option<UnixMicros> {
+    let wall = time.to_datetime().with_timezone(&zone).naive_local();
+    if unit == Unit::Days {
+        return end_of_day(wall, zone);
+    }
+    let left = end_of(wall, unit)?.signed_duration_since(wall).num_microseconds()?;
+    Some(UnixMicros(time.0.saturating_add(left)))
+}
+
+/// The last instant of the day of a local time. In some zones clocks show the last hour of a day twice, so this is
+/// right before the next day, not when they show the last microsecond.
+fn end_of_day(wall: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
+    let next = whole(wall, Unit::Days)?.checked_add_days(Days::new(1))?;
+    Some(UnixMicros(at_wall(next, zone)?.0.saturating_sub(1)))
 }
 
 /// The end of the minute, hour or day of a time.
@@ -393,6 +410,32 @@ mod tests {
             [("soon", ""), ("", "soon"), ("-10000d", ""), ("-d7", ""), ("2026-13-01", "")]
         {
             assert_eq!(range("UTC", from, to, ""), None, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn days_end_where_the_next_ones_begin() {
+        // The clocks of Santiago go back at the end of the 5th, those of Beirut go forward at its beginning, and those of
+        // Havana go back at one o'clock, to midnight.
+        for (zone, from, to, ends) in [
+            ("America/Santiago", "2025-04-05", "2025-04-05", "2025-04-05T23:59:59.999999-04:00"),
+            ("America/Santiago", "2025-04-05", "2025-04-06", "2025-04-06T23:59:59.999999-04:00"),
+            ("Asia/Beirut", "2025-03-29", "2025-03-29", "2025-03-29T23:59:59.999999+02:00"),
+            ("America/Havana", "2025-11-01", "2025-11-01", "2025-11-01T23:59:59.999999-04:00"),
+        ] {
+            let parameters = Parameters { from: Some(from), to: Some(to), ..Parameters::default() };
+            let range = parameters.range(zone.parse().unwrap(), UnixMicros(0)).unwrap();
+            assert_eq!(range.written(range.to), ends, "{zone}");
+        }
+        let zone: Tz = BERLIN.parse().unwrap();
+        let parameters = Parameters { interval: Some("hour"), ..Parameters::default() };
+        // The same time twice on the clock.
+        for (now, ends) in [
+            ("2025-10-26T00:30:00Z", "2025-10-26T02:59:59.999999+02:00"),
+            ("2025-10-26T01:30:00Z", "2025-10-26T02:59:59.999999+01:00"),
+        ] {
+            let range = parameters.range(zone, parse_rfc3339(now).unwrap()).unwrap();
+            assert_eq!(range.written(range.to), ends);
         }
     }
 

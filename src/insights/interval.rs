@@ -16,6 +16,7 @@ use chrono::Days;
 use chrono::Months;
 use chrono::NaiveDateTime;
 use chrono::NaiveTime;
+use chrono::TimeDelta;
 use chrono::Timelike;
 use chrono_tz::Tz;
 use datafusion::logical_expr::ColumnarValue;
@@ -172,7 +173,14 @@ impl Buckets {
         let wall = range.from.to_datetime().with_timezone(&zone).naive_local();
         let mut starts = Vec::new();
         let mut local = interval.start(wall, is_monday_first).unwrap_or(wall);
-        let mut start = at_wall(local, zone).unwrap_or(range.from).0;
+        let mut start = match interval.is_within_a_day() {
+            // Clocks may show the same time twice: it is the one that is meant.
+            true => {
+                let since = wall.signed_duration_since(local).num_microseconds().unwrap_or(0);
+                range.from.0.saturating_sub(since)
+            }
+            false => at_wall(local, zone).unwrap_or(range.from).0,
+        };
         while start <= range.to.0 {
             if starts.len() >= BUCKETS_MAX {
                 return Err(TooManyBuckets);
@@ -229,7 +237,9 @@ impl Buckets {
             return self;
         };
         let local = self.local(self.len() - 1);
-        let next = match (self.interval.next(local), self.interval) {
+        // A day whose midnight the clocks leave out begins later, but the next one does not.
+        let midnight = local.date().and_time(NaiveTime::MIN);
+        let next = match (self.interval.next(midnight), self.interval) {
             (Some(next), _) => at_wall(next, self.zone).map(|next| next.0),
             (None, Interval::Minute) => last.checked_add(60 * MICROS_PER_SECOND),
             (None, _) => last.checked_add(3600 * MICROS_PER_SECOND),
@@ -316,6 +326,14 @@ impl Buckets {
             .map(|start| steps.starts.partition_point(|step| step <= start).saturating_sub(1));
         let points = points.collect();
         Ok(Some(Window { steps, points, length }))
+    }
+
+    /// The first time of the last so many days up to the last time that counts, by the clocks.
+    pub fn last_days(&self, days: u32) -> UnixMicros {
+        let wall = UnixMicros(self.bounds.1).to_datetime().with_timezone(&self.zone).naive_local();
+        let before = wall.checked_sub_days(Days::new(days.into()));
+        let first = before.and_then(|before| before.checked_add_signed(TimeDelta::microseconds(1)));
+        first.and_then(|first| at_wall(first, self.zone)).unwrap_or(UnixMicros(i64::MIN))
     }
 
     fn local(&self, bucket: usize) -> NaiveDateTime {
@@ -507,6 +525,26 @@ mod tests {
         assert_eq!(days(&hours), ["2024-03-31 01:00:00", "2024-03-31 03:00:00"]);
         assert_eq!(hours.bounds().1, UnixMicros(time("2024-03-31T02:00:00Z").0 - 1));
         assert_eq!(hours.with_earlier(BUCKETS_MAX, false).err(), Some(TooManyBuckets));
+        // A day that begins at one o'clock ends at midnight.
+        let one = range("2025-03-30", "2025-03-30", "Asia/Beirut");
+        let whole = Buckets::of(&one, Interval::Day, false).unwrap().whole();
+        assert_eq!(
+            whole.bounds(),
+            (time("2025-03-29T22:00:00Z"), UnixMicros(time("2025-03-30T21:00:00Z").0 - 1))
+        );
+    }
+
+    #[test]
+    fn the_last_days_are_those_of_the_clocks() {
+        for (zone, to, first) in [
+            ("Europe/Berlin", "2024-04-02", "2024-03-26T23:00:00Z"),
+            ("Europe/Berlin", "2024-10-30", "2024-10-23T22:00:00Z"),
+            ("UTC", "2024-03-07", "2024-03-01T00:00:00Z"),
+        ] {
+            let buckets =
+                Buckets::of(&range("2024-01-01", to, zone), Interval::Day, false).unwrap();
+            assert_eq!(buckets.last_days(7), time(first), "{zone} {to}");
+        }
     }
 
     #[test]
@@ -518,6 +556,11 @@ mod tests {
         assert_eq!(hours.day(2), "2024-10-27 02:00:00");
         assert_eq!(hours.day(3), "2024-10-27 02:00:00");
         assert_eq!(hours.label(4), "27-Oct-2024 03:00");
+        // From the second of both on.
+        let [from, to] = ["2024-10-27T01:30:00Z", "2024-10-27T02:30:00Z"].map(time);
+        let hours = DateRange::new(from, to, "Europe/Berlin".parse().unwrap());
+        let hours = Buckets::of(&hours, Interval::Hour, false).unwrap();
+        assert_eq!((hours.len(), hours.bounds().0), (2, time("2024-10-27T01:00:00Z")));
         let long = range("2020-01-01", "2024-01-01", "UTC");
         let refused = Buckets::of(&long, Interval::Minute, false).err();
         assert_eq!(refused, Some(TooManyBuckets));

@@ -266,10 +266,7 @@ impl SeriesPlan<'_> {
             (Some(window), Some(bucket)) => Ok(window.bounds_of(bucket).unwrap_or((from, to))),
             (None, Some(_)) => Ok(own.unwrap_or((from, to))),
             (None, None) if self.shape != Shape::Total => Ok((from, to)),
-            (_, None) => {
-                let start = to.0.saturating_sub(i64::from(days) * MICROS_PER_DAY);
-                Ok((UnixMicros(start.saturating_add(1)), to))
-            }
+            (_, None) => Ok((self.buckets.last_days(days), to)),
         }
     }
 
@@ -294,7 +291,13 @@ impl SeriesPlan<'_> {
             false => events.with_column("holds", holds)?,
         };
         let events = self.with_breakdown(events).await?;
-        let order = || vec![ident("timestamp").sort(true, false), ident("uuid").sort(true, false)];
+        // Of several at one time, one that matches is enough. Their ids decide nothing: of the same events, sent
+        // again, they are others.
+        let order = || {
+            let of_event = [ident("timestamp").sort(true, false), ident("holds").sort(false, false)];
+            let parts = self.parts().map(|part| ident(part).sort(true, true));
+            of_event.into_iter().chain(parts).collect()
+        };
         let first = |name: String| first_value(ident(&name), order()).alias(name);
         let columns = ["timestamp", "holds"].map(str::to_owned).into_iter().chain(self.parts());
         let firsts = events.aggregate(vec![ident(ACTOR)], columns.map(first).collect())?;
@@ -302,8 +305,6 @@ impl SeriesPlan<'_> {
         Ok(firsts.filter(ident("holds").and(is_in_range))?)
     }
 }
-
-const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 impl Statistic {
     /// What is gathered of the numbers of a group; [`finished`] makes the statistic of it.
