@@ -294,7 +294,8 @@ impl SeriesPlan<'_> {
         // Of several at one time, one that matches is enough. Their ids decide nothing: of the same events, sent
         // again, they are others.
         let order = || {
-            let of_event = [ident("timestamp").sort(true, false), ident("holds").sort(false, false)];
+            let of_event =
+                [ident("timestamp").sort(true, false), ident("holds").sort(false, false)];
             let parts = self.parts().map(|part| ident(part).sort(true, true));
             of_event.into_iter().chain(parts).collect()
         };
