@@ -41,6 +41,7 @@ const MODULES: [&str; 21] = [
     "synth",
     "tasks",
     "telemetry",
+    "web",
     "wire",
 ];
 
