@@ -20,7 +20,7 @@ const CRATES: [&str; 12] = [
 ];
 
 /// The modules of this crate. A log target starts with one of them: `weir::http`.
-const MODULES: [&str; 21] = [
+const MODULES: [&str; 22] = [
     "app",
     "cli",
     "clock",
