@@ -65,7 +65,7 @@ const PERSON: &str = "person_id";
 /// What filters of the type `person_metadata` call the distinct ids of a person, of which one is enough.
 const DISTINCT_ID: &str = "distinct_id";
 
-/// Most distinct ids of one person that filters look at.
+/// Most distinct ids of one person that filters look at, and of all persons that are kept in memory.
 const IDS_MAX: usize = 100_000;
 
 /// Most persons whose answers are kept; further ones are asked for each row. Some 6 MiB.
@@ -177,6 +177,8 @@ struct Matches {
 #[derive(Default)]
 struct Known {
     persons: HashMap<String, Option<Subject>>,
+    /// How many distinct ids these persons have.
+    ids: usize,
     /// By the index of their type.
     groups: [HashMap<String, Option<Group>>; GROUP_TYPES_MAX],
 }
@@ -184,6 +186,19 @@ struct Known {
 impl Known {
     fn group(&self, index: u8, key: &str) -> Option<&Group> {
         self.groups.get(usize::from(index))?.get(key)?.as_ref()
+    }
+}
+
+impl Known {
+    /// Keeps a person, and forgets the others if they have too many distinct ids together.
+    fn add_person(&mut self, id: &str, person: Option<Subject>) {
+        let ids = person.as_ref().map_or(0, |person| person.ids.len());
+        self.ids = self.ids.saturating_add(ids);
+        if self.ids > IDS_MAX {
+            self.persons.clear();
+            self.ids = ids;
+        }
+        self.persons.insert(id.to_owned(), person);
     }
 }
 
@@ -263,7 +278,7 @@ impl Matches {
             let person = self.text(columns, at, PERSON).unwrap_or_default();
             if is_of_persons && !known.persons.contains_key(person) {
                 let found = Uuid::try_parse(person).ok().map(|id| self.person(id)).transpose()?;
-                known.persons.insert(person.to_owned(), found.flatten());
+                known.add_person(person, found.flatten());
             }
             for index in &groups {
                 self.look_up_group(&mut known, *index, self.group_key(columns, at, *index))?;
