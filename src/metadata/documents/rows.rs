@@ -141,6 +141,12 @@ pub(in crate::metadata) async fn live(
     rows.into_iter().map(Document::try_from).collect()
 }
 
+/// A kind as a table has it.
+pub(super) fn kind(table: &'static str, name: &str) -> Result<Kind, MetadataError> {
+    let unknown = || MetadataError::Corrupt { table, problem: "kind".to_owned() };
+    Kind::parse(name).ok_or_else(unknown)
+}
+
 #[derive(sqlx::FromRow)]
 struct Row {
     kind: String,
@@ -158,9 +164,8 @@ impl TryFrom<Row> for Document {
     type Error = MetadataError;
 
     fn try_from(row: Row) -> Result<Self, MetadataError> {
-        let unknown = || MetadataError::Corrupt { table: TABLE, problem: "kind".to_owned() };
         Ok(Self {
-            kind: Kind::parse(&row.kind).ok_or_else(unknown)?,
+            kind: kind(TABLE, &row.kind)?,
             id: row.id,
             project: ProjectId(row.project_id),
             deleted: row.deleted,

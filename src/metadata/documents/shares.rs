@@ -209,9 +209,8 @@ impl TryFrom<Row> for Share {
     type Error = MetadataError;
 
     fn try_from(row: Row) -> Result<Self, MetadataError> {
-        let unknown = || MetadataError::Corrupt { table: TABLE, problem: "kind".to_owned() };
         Ok(Self {
-            kind: Kind::parse(&row.kind).ok_or_else(unknown)?,
+            kind: rows::kind(TABLE, &row.kind)?,
             document: row.document_id,
             project: ProjectId(row.project_id),
             is_enabled: row.enabled,
