@@ -40,7 +40,17 @@ use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::insights::node::NodeError;
+use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::view::View;
+
+/// What plans of one insight are made with.
+#[derive(Clone, Copy)]
+struct Context<'r> {
+    engine: &'r Engine,
+    view: &'r View,
+    owner: &'r ProjectSettings,
+}
 
 /// What the answers of insights depend on besides their requests.
 #[derive(Clone, Debug)]

@@ -186,6 +186,18 @@ pub fn parsed(filter: &Filter, name: &str) -> Result<Value, NodeError> {
     }
 }
 
+/// A list, or the text of one; a text that is none is its only item. Null if it is absent or empty.
+///
+/// # Errors
+///
+/// It is the text of a list, but not of JSON.
+pub fn list(filter: &Filter, name: &str) -> Result<Value, NodeError> {
+    match text(filter, name) {
+        Some(text) if !text.trim_start().starts_with('[') => Ok(Value::from(vec![text])),
+        _ => parsed(filter, name),
+    }
+}
+
 /// A text, if it is there and not empty.
 pub fn text(filter: &Filter, name: &str) -> Option<String> {
     let text = filter.get(name)?.as_str()?;

@@ -54,6 +54,21 @@ pub enum Unit {
     Groups(u8),
 }
 
+impl Unit {
+    /// That actors are persons, who are listed; `of` is what they are behind, such as `step`.
+    ///
+    /// # Errors
+    ///
+    /// They are groups.
+    pub fn check_persons(self, of: &str) -> Result<(), NodeError> {
+        if self == Self::Persons {
+            return Ok(());
+        }
+        let detail = format!("The groups behind a {of} are not available.");
+        Err(NodeError { field: "aggregation_group_type_index".to_owned(), detail })
+    }
+}
+
 /// The range of dates as it was sent.
 #[derive(Clone, Debug, Default)]
 pub struct Dates {

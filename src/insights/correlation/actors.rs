@@ -7,11 +7,11 @@ use datafusion::prelude::lit;
 use serde_json::Value;
 
 use crate::insights::Actor;
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::correlation::Correlation;
 use crate::insights::correlation::Of;
-use crate::insights::correlation::plan::Context;
 use crate::insights::correlation::plan::of_actors;
 use crate::insights::correlation::values::Exact;
 use crate::insights::entity::Entity;
@@ -19,7 +19,6 @@ use crate::insights::funnels::passage::Passages;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::ranked::Ranked;
-use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
@@ -93,11 +92,7 @@ impl Correlation {
         asked: &Asked,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        if self.funnels.unit() != Unit::Persons {
-            let detail = "The groups behind a correlation are not available.".to_owned();
-            let field = "aggregation_group_type_index".to_owned();
-            return Err(NodeError { field, detail }.into());
-        }
+        self.funnels.unit().check_persons("correlation")?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         let (mut rows, bounds) = self.funnel_rows(context).await?;

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::correlation::Correlation;
@@ -11,7 +12,6 @@ use crate::insights::correlation::Of;
 use crate::insights::correlation::counts::Counts;
 use crate::insights::correlation::counts::Pair;
 use crate::insights::correlation::counts::Thing;
-use crate::insights::correlation::plan::Context;
 use crate::insights::correlation::values::parts;
 use crate::insights::entity::note_named;
 use crate::insights::funnels::passage::Passages;

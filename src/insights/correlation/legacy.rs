@@ -4,12 +4,11 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::json;
 use crate::insights::correlation::answer::Subject;
 use crate::insights::funnels::legacy::funnels_query;
 use crate::insights::legacy::Filter;
+use crate::insights::legacy::list;
 use crate::insights::legacy::parsed;
-use crate::insights::legacy::refused;
 use crate::insights::legacy::text;
 use crate::insights::node::NodeError;
 
@@ -100,17 +99,6 @@ pub fn named(error: NodeError) -> NodeError {
         name.push(letter.to_ascii_lowercase());
     }
     NodeError { field: name, ..error }
-}
-
-/// A list of names, the text of one, or a text that is its only name; null if it is absent or empty.
-fn list(filter: &Filter, name: &str) -> Result<Value, NodeError> {
-    match text(filter, name) {
-        Some(text) if !text.trim_start().starts_with('[') => Ok(json!([text])),
-        Some(text) => json::read(text.as_bytes()).map_err(|_| refused(name, "Expected JSON.")),
-        None => {
-            Ok(filter.get(name).filter(|value| !value.is_string()).cloned().unwrap_or_default())
-        }
-    }
 }
 
 #[cfg(test)]

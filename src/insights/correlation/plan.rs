@@ -12,37 +12,27 @@ use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
 use crate::clock::UnixMicros;
+use crate::insights::Context;
 use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
 use crate::insights::columns::time;
 use crate::insights::correlation::Correlation;
 use crate::insights::correlation::Of;
 use crate::insights::correlation::values::Wanted;
 use crate::insights::entity::names_of;
 use crate::insights::selection::Unit;
-use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::TEXT;
-use crate::query::view::View;
-
-/// What plans of one correlation need.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'r> {
-    pub(super) engine: &'r Engine,
-    pub(super) view: &'r View,
-    pub(super) owner: &'r ProjectSettings,
-}
 
 impl Correlation {
     /// The rows of the funnel, and the first and the last time of its events.
     pub(super) async fn funnel_rows(
         &self,
-        Context { engine, view, owner }: Context<'_>,
+        context: Context<'_>,
     ) -> Result<(DataFrame, (UnixMicros, UnixMicros)), InsightError> {
-        let (rows, bounds) = self.funnels.own_rows(engine, (view, owner)).await?;
+        let (rows, bounds) = self.funnels.own_rows(context).await?;
         Ok((rows.with_column(TEXT, lit(ScalarValue::Utf8View(None)))?, bounds))
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::insights::Actor;
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::breakdown::Breakdown;
@@ -13,13 +14,11 @@ use crate::insights::breakdown::SEPARATOR;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
 use crate::insights::funnels::answer::OTHER;
-use crate::insights::funnels::plan::Context;
 use crate::insights::funnels::split::Found;
 use crate::insights::funnels::split::Splitter;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::ranked::Ranked;
-use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
@@ -192,11 +191,7 @@ impl Funnels {
         asked: &Position,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        if self.selection.unit != Unit::Persons {
-            let detail = "The groups behind a step are not available.".to_owned();
-            let field = "aggregation_group_type_index".to_owned();
-            return Err(NodeError { field, detail }.into());
-        }
+        self.selection.unit.check_persons("step")?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         let (reached, buckets) = match &asked.of {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::breakdown::Breakdown;
@@ -13,7 +14,6 @@ use crate::insights::entity::Entity;
 use crate::insights::entity::note_named;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
-use crate::insights::funnels::plan::Context;
 use crate::insights::funnels::split::Found;
 use crate::insights::funnels::split::Splitter;
 use crate::insights::funnels::times::Room;

@@ -4,20 +4,17 @@
 use datafusion::dataframe::DataFrame;
 
 use crate::clock::UnixMicros;
+use crate::insights::Context;
 use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::funnels::Funnels;
-use crate::insights::funnels::plan::Context;
 use crate::insights::funnels::walk::Course;
 use crate::insights::funnels::walk::Moment;
 use crate::insights::funnels::walk::Outcome;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
-use crate::query::engine::Engine;
 use crate::query::histories::NO_TEXT;
 use crate::query::histories::Row;
-use crate::query::view::View;
 
 /// The way of an actor through a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +87,10 @@ impl Funnels {
     /// # Errors
     ///
     /// See [`InsightError`].
-    pub async fn own_rows(
+    pub(in crate::insights) async fn own_rows(
         &self,
-        engine: &Engine,
-        (view, owner): (&View, &ProjectSettings),
+        context: Context<'_>,
     ) -> Result<(DataFrame, (UnixMicros, UnixMicros)), InsightError> {
-        let context = Context { engine, view, owner };
         let bounds = self.bounds(context).await?;
         Ok((self.rows(context, bounds, None).await?, bounds))
     }

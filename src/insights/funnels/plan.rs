@@ -13,8 +13,8 @@ use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
 use crate::clock::UnixMicros;
+use crate::insights::Context;
 use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::breakdown::in_cohort;
@@ -26,7 +26,6 @@ use crate::insights::funnels::split::Splitter;
 use crate::insights::funnels::walk::Order;
 use crate::insights::interval::Buckets;
 use crate::insights::property::Property;
-use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
@@ -35,14 +34,6 @@ use crate::query::histories::MASK;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::view::View;
-
-/// What the plans of one funnel need.
-#[derive(Clone, Copy)]
-pub(super) struct Context<'r> {
-    pub(super) engine: &'r Engine,
-    pub(super) view: &'r View,
-    pub(super) owner: &'r ProjectSettings,
-}
 
 impl Funnels {
     /// The first and the last time of its events.

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::funnels::Funnels;
-use crate::insights::funnels::plan::Context;
 use crate::insights::funnels::split::Splitter;
 use crate::insights::funnels::times::Room;
 use crate::insights::funnels::times::Times;

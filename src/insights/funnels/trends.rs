@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::funnels::Funnels;
@@ -14,7 +15,6 @@ use crate::insights::funnels::answer::check_values;
 use crate::insights::funnels::answer::cohort_of;
 use crate::insights::funnels::answer::ranked;
 use crate::insights::funnels::answer::value_of;
-use crate::insights::funnels::plan::Context;
 use crate::insights::funnels::split::Splitter;
 use crate::insights::interval::Buckets;
 use crate::insights::node::NodeError;

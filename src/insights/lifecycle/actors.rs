@@ -9,7 +9,6 @@ use crate::insights::lifecycle::status::Status;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::ranked::Ranked;
-use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
@@ -57,10 +56,7 @@ impl Lifecycle {
         let refused = |field: &str, detail: &str| {
             InsightError::from(NodeError { field: field.to_owned(), detail: detail.to_owned() })
         };
-        if self.selection.unit != Unit::Persons {
-            let detail = "The groups behind a point are not available.";
-            return Err(refused("aggregation_group_type_index", detail));
-        }
+        self.selection.unit.check_persons("point")?;
         let view = engine.view(owner.project).await?;
         let intervals = self.intervals(engine, (&view, owner)).await?;
         let interval = match stage.day.as_deref() {

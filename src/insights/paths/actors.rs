@@ -3,14 +3,12 @@
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
-use crate::insights::node::NodeError;
 use crate::insights::paths::Key;
 use crate::insights::paths::Paths;
 use crate::insights::paths::answer::Walks;
 use crate::insights::paths::items::Items;
 use crate::insights::paths::walk::Step;
 use crate::insights::ranked::Ranked;
-use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
@@ -32,11 +30,7 @@ impl Paths {
         owner: &ProjectSettings,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        if self.selection.unit != Unit::Persons {
-            let field = "aggregation_group_type_index".to_owned();
-            let detail = "The groups behind a step are not available.".to_owned();
-            return Err(NodeError { field, detail }.into());
-        }
+        self.selection.unit.check_persons("step")?;
         let events = self.steps(engine, owner).await?;
         let mut walks = self.walks(engine)?;
         let mut node = |key: &Option<Key>| match key {

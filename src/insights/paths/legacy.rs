@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::insights::legacy::Filter;
 use crate::insights::legacy::check_insight;
+use crate::insights::legacy::list;
 use crate::insights::legacy::parsed;
 use crate::insights::legacy::query;
 use crate::insights::legacy::refused;
@@ -54,14 +55,6 @@ pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
     });
     query.insert("pathsFilter".to_owned(), options);
     Ok(Value::Object(query))
-}
-
-/// A list, the text of one, or a text that is its only item; null if it is absent or empty.
-fn list(filter: &Filter, name: &str) -> Result<Value, NodeError> {
-    match text(filter, name) {
-        Some(text) if !text.trim_start().starts_with('[') => Ok(json!([text])),
-        _ => parsed(filter, name),
-    }
 }
 
 #[cfg(test)]
