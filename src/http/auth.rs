@@ -140,6 +140,12 @@ pub fn check_project(asker: Asker, project: &Arc<Project>) -> Result<Principal, 
     Ok(Principal { key, user, project: Arc::clone(project) })
 }
 
+/// Whether a key is valid for a project: one of its user's organization, and of its own if it has some.
+pub fn may_use(key: &PersonalKey, project: &Project) -> bool {
+    project.organization == key.user.organization
+        && key.projects.as_ref().is_none_or(|own| own.contains(&project.id))
+}
+
 /// The user's current project: the selected one, else the first of the organization.
 fn current<'a>(snapshot: &'a Snapshot, user: &User) -> Option<&'a Arc<Project>> {
     let chosen = user.current_project.and_then(|id| snapshot.project(id));

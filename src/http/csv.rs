@@ -1,4 +1,4 @@
-//! JSON objects as CSV, in the format of PostHog's renderer (djangorestframework-csv): one line per
+//! CSV: tables of pages ([`of_table`]), and JSON objects in the format of PostHog's renderer (djangorestframework-csv): one line per
 //! object, nested keys joined by dots, items of lists by their index, the columns of all objects in
 //! alphabetical order, an empty cell where an object lacks a column. Lines end with CRLF (RFC 4180).
 //! Texts and names are escaped against formulas in spreadsheets ([`text_cell`]).
@@ -16,6 +16,7 @@ use crate::http::call::Rendering;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::query::rows::text_cell;
+use crate::web::chart::table::Table;
 
 /// The media type of CSV responses.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
@@ -45,6 +46,25 @@ pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) 
     let mut text = columns.head();
     rows.iter().for_each(|row| columns.write(row, &mut text));
     Response::bytes(status, MEDIA_TYPE, text)
+}
+
+/// A table of a page as a file: all rows, numbers in full.
+pub fn of_table(table: &Table) -> Response {
+    let mut text = String::new();
+    for (index, name) in table.head.iter().enumerate() {
+        cell(index, &text_cell(name), &mut text);
+    }
+    text.push_str("\r\n");
+    for row in &table.rows {
+        for (index, own) in row.iter().enumerate() {
+            match &own.raw {
+                Some(number) => cell(index, number, &mut text),
+                None => cell(index, &text_cell(&own.text), &mut text),
+            }
+        }
+        text.push_str("\r\n");
+    }
+    Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
 }
 
 /// The columns of a file.
@@ -139,8 +159,13 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::Columns;
+    use super::of_table;
     use super::render;
     use crate::http::call::Rendering;
+    use crate::http::response::Body;
+    use crate::web::chart::series::Unit;
+    use crate::web::chart::table::Cell;
+    use crate::web::chart::table::Table;
 
     fn file(rows: &[serde_json::Value]) -> String {
         let mut columns = Columns::default();
@@ -148,6 +173,24 @@ mod tests {
         let mut text = columns.head();
         rows.iter().for_each(|row| columns.write(row, &mut text));
         text
+    }
+
+    #[test]
+    fn tables_have_numbers_in_full_and_no_formulas() {
+        let table = Table {
+            caption: String::new(),
+            head: vec!["a,b".to_owned(), "=1+1".to_owned()],
+            rows: vec![
+                vec![
+                    Cell::text("@SUM(\"x\")"),
+                    Cell::number(-1234.5, Unit::Count, Some("/x".to_owned())),
+                ],
+                vec![Cell::text("plain"), Cell::nothing()],
+            ],
+        };
+        let expected = "\"a,b\",'=1+1\r\n\"'@SUM(\"\"x\"\")\",-1234.5\r\nplain,\r\n";
+        let Body::Full(file) = of_table(&table).body else { panic!("a body") };
+        assert_eq!(file, expected);
     }
 
     /// Texts that are JSON already come from the sender and may have any key.

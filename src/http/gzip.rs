@@ -60,7 +60,7 @@ fn is_text(headers: &HeaderMap) -> bool {
 
 /// Whether the header has `gzip` with a weight above 0; without `gzip`, the same of `*`, which stands
 /// for all other encodings (RFC 9110, 12.5.3).
-fn takes_gzip(accept_encoding: &str) -> bool {
+pub fn takes_gzip(accept_encoding: &str) -> bool {
     let accepts = |wanted: &str| {
         let mut accepted = None;
         for offer in accept_encoding.split(',') {

@@ -6,7 +6,6 @@
     reason = "a pure function of files in the program, computed once: no state that a handle could differ in"
 )]
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::LazyLock;
 
@@ -56,14 +55,10 @@ impl Asset {
     fn of(
         (stem, extension, media_type, bytes): &(&str, &str, &'static str, &'static [u8]),
     ) -> Self {
-        let mut hash = String::new();
-        for byte in Sha256::digest(bytes) {
-            // Writing to a `String` does not fail.
-            let _ = write!(hash, "{byte:02x}");
-        }
+        let mut hash = hex::encode(Sha256::digest(bytes));
         hash.truncate(HASH_DIGITS);
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-        // Neither does writing to a vector.
+        // Writing to a vector does not fail.
         let gzip = encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default();
         let source = format!("{stem}.{extension}");
         let path = format!("{PREFIX}{stem}-{hash}.{extension}");

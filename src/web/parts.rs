@@ -1,5 +1,6 @@
 //! Parts that several pages consist of: texts of JSON, times, numbers, notes, pagers, addresses.
 
+use bytesize::ByteSize;
 use chrono::DateTime;
 use chrono_tz::Tz;
 use maud::Markup;
@@ -106,20 +107,7 @@ pub fn number(number: i64) -> String {
 
 /// A size.
 pub fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut scaled = bytes;
-    let mut tenths = 0;
-    let mut unit = 0;
-    while scaled >= 1024 && unit + 1 < units.len() {
-        tenths = scaled % 1024 * 10 / 1024;
-        scaled /= 1024;
-        unit += 1;
-    }
-    let name = units.get(unit).copied().unwrap_or_default();
-    match unit {
-        0 => format!("{scaled} {name}"),
-        _ => format!("{scaled}.{tenths} {name}"),
-    }
+    ByteSize(bytes).to_string()
 }
 
 /// What stands in the place of an answer that there is none.
@@ -267,7 +255,7 @@ mod tests {
             assert_eq!(number(value), expected);
         }
         for (bytes, expected) in
-            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (u64::MAX, "16383.9 PiB")]
+            [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (u64::MAX, "16.0 EiB")]
         {
             assert_eq!(size(bytes), expected);
         }

@@ -135,6 +135,20 @@ fn dates_without_a_zone_are_local() {
 }
 
 #[test]
+fn clocks_show_midnight_or_the_end_of_the_gap() {
+    for (zone, (year, month, day), expected) in [
+        (Tz::UTC, (1970, 1, 2), 86_400),
+        (Tz::Asia__Shanghai, (1970, 1, 2), 86_400 - 8 * 3600),
+        // Clocks went from 0:00 to 1:00 (IANA, `America/Sao_Paulo`).
+        (Tz::America__Sao_Paulo, (2018, 11, 4), 1_541_300_400),
+    ] {
+        let midnight = NaiveDate::from_ymd_opt(year, month, day).unwrap().and_time(NaiveTime::MIN);
+        let at = at_wall(midnight, zone);
+        assert_eq!(at, Some(UnixMicros(expected * 1_000_000)), "{zone} {midnight}");
+    }
+}
+
+#[test]
 fn units_of_numbers_follow_from_their_size() {
     let noon = utc("2023-01-01T12:00:00Z");
     for number in

@@ -37,6 +37,7 @@ use crate::http::auth::Principal;
 use crate::http::cors::OWN_ORIGIN;
 use crate::http::cors::RESOURCE_POLICY;
 use crate::http::gzip::compressed;
+use crate::http::gzip::takes_gzip;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -50,6 +51,7 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::cookie;
 use crate::http::routes::pages::visit::see_other;
+use crate::metadata::accounts::Project;
 use crate::metadata::snapshot::Snapshot;
 use crate::web::assets;
 use crate::web::frame::Frame;
@@ -215,15 +217,12 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
 
 /// The projects that the caller may see.
 fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<Place> {
-    let own = |project: &&Arc<crate::metadata::accounts::Project>| {
-        let is_granted = asker.key.projects.as_ref().is_none_or(|own| own.contains(&project.id));
-        project.organization == asker.user.organization && is_granted
-    };
-    let place = |project: &Arc<crate::metadata::accounts::Project>| Place {
-        id: project.id.0,
-        name: project.name.clone(),
-    };
-    snapshot.projects().filter(own).take(PROJECTS_MAX).map(place).collect()
+    let own = snapshot.projects().filter(|project| auth::may_use(&asker.key, project));
+    own.take(PROJECTS_MAX).map(|project| place(project)).collect()
+}
+
+fn place(project: &Project) -> Place {
+    Place { id: project.id.0, name: project.name.clone() }
 }
 
 fn frame(
@@ -231,7 +230,7 @@ fn frame(
     projects: Vec<Place>,
     (located, has_session, theme): (&Located, bool, Theme),
 ) -> Frame {
-    let project = Place { id: principal.project.id.0, name: principal.project.name.clone() };
+    let project = place(&principal.project);
     let user = principal.user.email.clone();
     Frame { project, projects, path: located.rest.clone(), user, has_session, theme }
 }
@@ -302,7 +301,7 @@ fn asset(request: &Request) -> Response {
     let Some(asset) = assets::find(request.path()) else {
         return secured(Response::text(StatusCode::NOT_FOUND, "Not found."));
     };
-    let accepts = request.header("accept-encoding").is_some_and(|value| value.contains("gzip"));
+    let accepts = takes_gzip(request.header("accept-encoding").unwrap_or_default());
     let body =
         if accepts { Bytes::from_static(&asset.gzip) } else { Bytes::from_static(asset.bytes) };
     let media_type = HeaderValue::from_static(asset.media_type);

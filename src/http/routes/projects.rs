@@ -64,10 +64,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_organization(app, &call)?;
     let Call { asker, rendering, request, .. } = call;
     let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
-    let may = |project: &&Arc<Project>| {
-        project.organization == asker.user.organization
-            && asker.key.projects.as_ref().is_none_or(|own| own.contains(&project.id))
-    };
+    let may = |project: &&Arc<Project>| auth::may_use(&asker.key, project);
     let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
     let shown = projects.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|project| ProjectBody::new(project)).collect();

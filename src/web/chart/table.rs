@@ -1,7 +1,5 @@
 //! The numbers of a chart as a table: [`table`] is general, [`of_series`] makes it of what charts show.
 
-use std::borrow::Cow;
-
 use maud::Markup;
 use maud::html;
 
@@ -65,35 +63,6 @@ impl Cell {
     /// A cell with a number if there is one.
     pub fn number_if(value: Option<f64>, unit: Unit, link: Option<String>) -> Self {
         value.map_or_else(Self::nothing, |value| Self::number(value, unit, link))
-    }
-}
-
-/// The table as CSV: all rows, numbers in full. Texts that programs for tables would compute begin with a quote.
-pub fn csv(table: &Table) -> String {
-    let mut csv = String::new();
-    let head = table.head.iter().map(|name| harmless(name)).collect();
-    let cells = |cell: &'_ Cell| match &cell.raw {
-        Some(raw) => raw.clone(),
-        None => harmless(&cell.text).into_owned(),
-    };
-    let rows =
-        table.rows.iter().map(|row| row.iter().map(|cell| Cow::Owned(cells(cell))).collect());
-    for row in std::iter::once(head).chain(rows) {
-        let row: Vec<Cow<'_, str>> = row;
-        let quoted = |cell: &Cow<'_, str>| match cell.contains(['"', ',', '\r', '\n']) {
-            true => format!("\"{}\"", cell.replace('"', "\"\"")),
-            false => cell.to_string(),
-        };
-        csv.push_str(&row.iter().map(quoted).collect::<Vec<_>>().join(","));
-        csv.push_str("\r\n");
-    }
-    csv
-}
-
-fn harmless(text: &str) -> Cow<'_, str> {
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        true => Cow::Owned(format!("'{text}")),
-        false => Cow::Borrowed(text),
     }
 }
 
@@ -164,30 +133,5 @@ pub fn of_series(series: &[Series], frame: &Frame, first: &str) -> Table {
             .chain(series.iter().map(|own| own.title().into_owned()))
             .collect(),
         rows: (0..frame.labels.len()).map(row).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Cell;
-    use super::Table;
-    use super::csv;
-    use crate::web::chart::series::Unit;
-
-    #[test]
-    fn files_have_numbers_in_full_and_no_formulas() {
-        let table = Table {
-            caption: String::new(),
-            head: vec!["a,b".to_owned(), "=1+1".to_owned()],
-            rows: vec![
-                vec![
-                    Cell::text("@SUM(\"x\")"),
-                    Cell::number(-1234.5, Unit::Count, Some("/x".to_owned())),
-                ],
-                vec![Cell::text("plain"), Cell::nothing()],
-            ],
-        };
-        let expected = "\"a,b\",'=1+1\r\n\"'@SUM(\"\"x\"\")\",-1234.5\r\nplain,\r\n";
-        assert_eq!(csv(&table), expected);
     }
 }

@@ -35,13 +35,6 @@ pub fn dashboard(project: i64, id: i64) -> String {
     format!("/project/{project}/dashboard/{id}")
 }
 
-/// The address of a person with one of its distinct ids.
-pub fn person(project: i64, distinct_id: &str) -> String {
-    let path =
-        percent_encoding::utf8_percent_encode(distinct_id, percent_encoding::NON_ALPHANUMERIC);
-    format!("/project/{project}/person/{path}")
-}
-
 /// Addresses of what is behind the marks of one answer.
 #[derive(Clone, Debug)]
 pub struct Links<'q> {

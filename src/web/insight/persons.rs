@@ -9,6 +9,7 @@ use crate::web::chart::table::Cell;
 use crate::web::chart::table::Table;
 use crate::web::chart::table::table;
 use crate::web::insight::links;
+use crate::web::parts;
 use crate::web::state::insight::Question;
 use crate::web::state::parameters::Printer;
 use crate::web::state::point::Point;
@@ -88,7 +89,7 @@ fn rows(own: &Persons<'_>) -> Table {
         let ids = person.get("distinct_ids").and_then(Value::as_array);
         let ids: Vec<&str> =
             ids.map(|ids| ids.iter().filter_map(Value::as_str).collect()).unwrap_or_default();
-        let link = ids.first().map(|id| links::person(own.project, id));
+        let link = ids.first().map(|id| parts::person(own.project, id));
         let property = |name: &&str| person.get("properties")?.get(*name)?.as_str();
         let name = NAMES.iter().find_map(property).or_else(|| ids.first().copied());
         let name = name.or_else(|| text("uuid")).unwrap_or_default();

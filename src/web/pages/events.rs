@@ -11,6 +11,7 @@ use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::query;
 use crate::web::parts::text;
+use crate::web::state::curl;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -197,9 +198,7 @@ pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> M
     let sql = format!(
         "SELECT timestamp, event, distinct_id, properties\nFROM events{limits}\nORDER BY timestamp DESC\nLIMIT 100"
     );
-    let curl = format!(
-        "curl '{server}/api/projects/{project}/events/?{api_query}' -H 'Authorization: Bearer phx_...'"
-    );
+    let curl = curl::get(server, project, &format!("events/?{api_query}"));
     parts::source(project, Some(&sql), &curl)
 }
 

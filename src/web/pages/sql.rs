@@ -8,6 +8,7 @@ use crate::web::parts;
 use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::query;
+use crate::web::state::curl;
 
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;
@@ -158,12 +159,8 @@ pub fn plan(answer: &Value) -> Markup {
 
 /// How to ask the same by the API.
 pub fn source(project: i64, server: &str, sql: &str) -> Markup {
-    let body =
-        serde_json::json!({"query": sql, "format": "csv"}).to_string().replace('\'', "'\\''");
-    let curl = format!(
-        "curl {server}/api/projects/{project}/query/ -H 'Authorization: Bearer phx_...' \\\n  \
-         -H 'Content-Type: application/json' -d '{body}'"
-    );
+    let body = serde_json::json!({"query": sql, "format": "csv"});
+    let curl = curl::post(server, project, "query/", &body);
     parts::source(project, None, &curl)
 }
 

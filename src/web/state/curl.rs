@@ -1,15 +1,28 @@
-//! A command that asks the API the same: [`command`].
+//! Commands for a shell that ask the API the same as a page: [`get`], [`post`], and [`command`] for an insight. The key
+//! is taken from the environment, so that it stands in no history.
 
 use serde_json::Value;
 use serde_json::json;
 
-/// A line for a shell that sends a query. The key is taken from the environment, so that it stands in no history.
+/// Sends the query of an insight.
 pub fn command(server: &str, project: i64, query: &Value) -> String {
-    let body = json!({"query": query}).to_string();
+    post(server, project, "query/", &json!({"query": query}))
+}
+
+/// Reads a path of a project, its query string included.
+pub fn get(server: &str, project: i64, path: &str) -> String {
     format!(
-        "curl {} \\\n  -H \"Authorization: Bearer $WEIR_PERSONAL_API_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d {}",
-        quoted(&format!("{server}/api/projects/{project}/query/")),
-        quoted(&body)
+        "curl {} \\\n  -H \"Authorization: Bearer $WEIR_PERSONAL_API_KEY\"",
+        quoted(&format!("{server}/api/projects/{project}/{path}"))
+    )
+}
+
+/// Sends JSON to a path of a project.
+pub fn post(server: &str, project: i64, path: &str, body: &Value) -> String {
+    format!(
+        "{} \\\n  -H 'Content-Type: application/json' \\\n  -d {}",
+        get(server, project, path),
+        quoted(&body.to_string())
     )
 }
 

@@ -17,6 +17,17 @@ pub const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];
 pub const TRENDS_SHOWN: [&str; 8] =
     ["line", "area", "bars", "stacked", "cumulative", "number", "totals", "table"];
 
+/// The same as the API calls it; lines have no name.
+pub(super) const DISPLAYS: [(&str, &str); 7] = [
+    ("area", "ActionsAreaGraph"),
+    ("bars", "ActionsUnstackedBar"),
+    ("stacked", "ActionsBar"),
+    ("cumulative", "ActionsLineGraphCumulative"),
+    ("number", "BoldNumber"),
+    ("totals", "ActionsBarValue"),
+    ("table", "ActionsTable"),
+];
+
 /// What funnels are shown as; the first is meant without a word.
 pub const FUNNELS_SHOWN: [&str; 3] = ["steps", "trends", "time_to_convert"];
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::web::state::breakdown::Breakdown;
 use crate::web::state::filters::Filter;
+use crate::web::state::insight::DISPLAYS;
 use crate::web::state::insight::Options;
 use crate::web::state::insight::Question;
 use crate::web::state::series::Event;
@@ -207,16 +208,7 @@ fn compared(compare: Option<&str>) -> Value {
 
 fn trends(options: &Options) -> Value {
     let Options::Trends { shown, formulas, smoothing, .. } = options else { return Value::Null };
-    let display = match *shown {
-        "area" => json!("ActionsAreaGraph"),
-        "bars" => json!("ActionsUnstackedBar"),
-        "stacked" => json!("ActionsBar"),
-        "cumulative" => json!("ActionsLineGraphCumulative"),
-        "number" => json!("BoldNumber"),
-        "totals" => json!("ActionsBarValue"),
-        "table" => json!("ActionsTable"),
-        _ => Value::Null,
-    };
+    let display = DISPLAYS.iter().find(|(own, _)| own == shown).map(|(_, name)| name);
     given(json!({"display": display, "formulas": formulas, "smoothingIntervals": smoothing}))
 }
 

@@ -4,6 +4,7 @@
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::web::state::insight::DISPLAYS;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::node::node;
@@ -200,16 +201,8 @@ fn options(printer: &mut Printer, query: &Value, kind: Kind) {
     let of = |path: &[&str]| path.iter().try_fold(query, |value, name| value.get(name));
     if kind == Kind::Trends {
         let display = text(of(&["trendsFilter", "display"]));
-        let shown = display.and_then(|display| match display.as_str() {
-            "ActionsAreaGraph" => Some("area"),
-            "ActionsUnstackedBar" => Some("bars"),
-            "ActionsBar" => Some("stacked"),
-            "ActionsLineGraphCumulative" => Some("cumulative"),
-            "BoldNumber" => Some("number"),
-            "ActionsBarValue" => Some("totals"),
-            "ActionsTable" => Some("table"),
-            _ => None,
-        });
+        let own = DISPLAYS.iter().find(|(_, name)| Some(*name) == display.as_deref());
+        let shown = own.map(|(shown, _)| shown);
         printer.add("show", shown);
     }
     if matches!(kind, Kind::Trends | Kind::Stickiness)

@@ -103,7 +103,7 @@ async fn tiles(
 }
 
 /// The tiles of a dashboard, with their ids and those of their insights, and these.
-pub(super) async fn placed(
+pub(in crate::http::routes) async fn placed(
     app: &App,
     dashboard: &Document,
 ) -> Result<(Vec<Value>, Vec<Document>), Problem> {

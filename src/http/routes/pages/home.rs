@@ -1,16 +1,19 @@
 //! Home: each project that the reader may see, at a glance.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::Days;
-use chrono::TimeZone;
-use chrono::Utc;
+use chrono::NaiveTime;
 use chrono_tz::Tz;
 use maud::html;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::clock::UnixMicros;
 use crate::event::json;
+use crate::event::time::at_wall;
+use crate::http::auth;
 use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
@@ -31,6 +34,9 @@ const PROJECTS_MAX: usize = 20;
 
 /// Days of the small chart, today included.
 const DAYS: u64 = 14;
+
+/// How long a week is by the clocks of most zones in most weeks.
+const WEEK_MICROS: i64 = 7 * 24 * 60 * 60 * 1_000_000;
 
 /// Newest events.
 const EVENTS: &str = "8";
@@ -75,14 +81,9 @@ fn page_of(project: i64) -> String {
 /// The projects that the caller may see, that of the page first.
 fn visible(asking: &Asking) -> Vec<Arc<Project>> {
     let snapshot = asking.app.metadata.snapshot();
-    let (key, user, current) = (&asking.asker.key, &asking.asker.user, asking.asker.project.id);
-    let is_granted =
-        |project: &Project| key.projects.as_ref().is_none_or(|own| own.contains(&project.id));
-    let mut own: Vec<Arc<Project>> = snapshot
-        .projects()
-        .filter(|project| project.organization == user.organization && is_granted(project))
-        .cloned()
-        .collect();
+    let (key, current) = (&asking.asker.key, asking.asker.project.id);
+    let own = snapshot.projects().filter(|project| auth::may_use(key, project));
+    let mut own: Vec<Arc<Project>> = own.cloned().collect();
     own.sort_by_key(|project| (project.id != current, project.id.0));
     own.truncate(PROJECTS_MAX);
     own
@@ -91,42 +92,35 @@ fn visible(asking: &Asking) -> Vec<Arc<Project>> {
 /// Counts by the day of the project's zone: one query over two weeks.
 async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
-    let now = app.clock.now().to_datetime();
-    let today = now.with_timezone(&zone).date_naive();
-    let begins: Vec<i64> = (0..DAYS)
-        .rev()
-        .filter_map(|back| begin(zone, today.checked_sub_days(Days::new(back))?))
-        .collect();
+    let now = app.clock.now();
+    let today = now.to_datetime().with_timezone(&zone).date_naive();
+    let begin = |back| {
+        let day = today.checked_sub_days(Days::new(back))?;
+        at_wall(day.and_time(NaiveTime::MIN), zone)
+    };
+    let begins: Vec<UnixMicros> = (0..DAYS).rev().filter_map(begin).collect();
     let (Some(first), Some(week_begin)) =
-        (begins.first().copied(), begins.get(begins.len().saturating_sub(8)).copied())
+        (begins.first(), begins.get(begins.len().saturating_sub(8)))
     else {
         return Ok(Summary { id: project.id.0, name: project.name.clone(), ..Summary::default() });
     };
-    let now = now.timestamp();
-    let moment = |seconds: i64| {
-        let time = Utc.timestamp_opt(seconds, 0).single().unwrap_or_default();
-        format!("TIMESTAMP '{}'", time.format("%Y-%m-%dT%H:%M:%SZ"))
+    let moment = |time: UnixMicros| format!("TIMESTAMP '{}'", time.to_rfc3339());
+    let count = |from: UnixMicros, to: UnixMicros, name: &str| {
+        let (from, to) = (moment(from), moment(to));
+        format!("count(*) FILTER (WHERE timestamp >= {from} AND timestamp < {to}) AS {name}")
     };
-    let mut columns: Vec<String> = Vec::new();
-    for (at, from) in begins.iter().enumerate() {
-        let to = begins.get(at + 1).copied().unwrap_or(now + 1);
-        columns.push(format!(
-            "count(*) FILTER (WHERE timestamp >= {} AND timestamp < {}) AS d{at}",
-            moment(*from),
-            moment(to)
-        ));
-    }
-    let same = now - 7 * 24 * 60 * 60;
-    columns.push(format!(
-        "count(*) FILTER (WHERE timestamp >= {} AND timestamp < {}) AS w",
-        moment(week_begin),
-        moment(same)
-    ));
+    let end = now.saturating_add(Duration::from_secs(1));
+    let ends = begins.iter().skip(1).copied().chain([end]);
+    let days = begins.iter().zip(ends).enumerate();
+    let mut columns: Vec<String> =
+        days.map(|(at, (from, to))| count(*from, to, &format!("d{at}"))).collect();
+    let week_ago = UnixMicros(now.0.saturating_sub(WEEK_MICROS));
+    columns.push(count(*week_begin, week_ago, "w"));
     let sql = format!(
         "SELECT {} FROM events WHERE timestamp >= {} AND timestamp < {}",
         columns.join(", "),
-        moment(first),
-        moment(now + 1)
+        moment(*first),
+        moment(end)
     );
     let bytes = app.engine.sql(project.id, &sql, Format::Json).await.map_err(query::problem)?;
     let row: Value = json::restore(bytes.trim_ascii()).unwrap_or_default();
@@ -137,32 +131,4 @@ async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
         days: (0..begins.len()).map(|at| count(&format!("d{at}"))).collect(),
         week_ago: count("w"),
     })
-}
-
-/// The first second of a day in a zone; that after a gap, where clocks go forward at midnight.
-fn begin(zone: Tz, day: chrono::NaiveDate) -> Option<i64> {
-    let hours = (0..4).filter_map(|hour| day.and_hms_opt(hour, 0, 0));
-    let mut found = hours.filter_map(|time| zone.from_local_datetime(&time).earliest());
-    found.next().map(|time| time.timestamp())
-}
-
-#[cfg(test)]
-mod tests {
-    use chrono::NaiveDate;
-    use chrono_tz::Tz;
-
-    use super::begin;
-
-    #[test]
-    fn days_begin_at_midnight_or_after_the_gap() {
-        for (zone, (year, month, day), expected) in [
-            (Tz::UTC, (1970, 1, 2), 86_400),
-            (Tz::Asia__Shanghai, (1970, 1, 2), 86_400 - 8 * 3600),
-            // Clocks went from 0:00 to 1:00 (IANA, `America/Sao_Paulo`).
-            (Tz::America__Sao_Paulo, (2018, 11, 4), 1_541_300_400),
-        ] {
-            let day = NaiveDate::from_ymd_opt(year, month, day).unwrap();
-            assert_eq!(begin(zone, day), Some(expected), "{zone} {day}");
-        }
-    }
 }

@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::error::Kind as Fault;
 use crate::event::json;
 use crate::http::auth::Principal;
+use crate::http::csv;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -34,7 +35,6 @@ use crate::http::routes::query::insight;
 use crate::insights::node::Node;
 use crate::metadata::accounts::Project;
 use crate::metadata::documents;
-use crate::web::chart::table::csv;
 use crate::web::insight::form::form;
 use crate::web::insight::links;
 use crate::web::insight::links::Links;
@@ -237,8 +237,7 @@ async fn download(
     let response = match kind {
         "csv" => {
             let shown = result::shown(&results, &Links::new(project.id.0, question));
-            let csv_type = HeaderValue::from_static("text/csv; charset=utf-8");
-            Response::bytes(StatusCode::OK, csv_type, csv(&shown.table))
+            csv::of_table(&shown.table)
         }
         _ => Response::json(StatusCode::OK, &json!({"query": node(question), "results": results})),
     };

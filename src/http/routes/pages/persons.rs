@@ -16,6 +16,7 @@ use crate::web::parts;
 use crate::web::parts::items;
 use crate::web::parts::query;
 use crate::web::parts::text;
+use crate::web::state::curl;
 
 /// Persons of a page.
 const PERSONS: usize = 100;
@@ -47,13 +48,14 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     };
     Ok(Sent::Page(Page::new("Persons", now).then(async move {
         let (limit, skipped) = (PERSONS.to_string(), offset.to_string());
-        let found = asking.get("persons/", &[("search", &wanted), ("limit", &limit), ("offset", &skipped)]).await?;
+        let found = asking
+            .get("persons/", &[("search", &wanted), ("limit", &limit), ("offset", &skipped)])
+            .await?;
         let persons = items(&found, "results");
         let count = parts::integer(&found, "count").unwrap_or_default();
         let has_next = found.get("next").is_some_and(Value::is_string);
         let api_query = query(&[("search", &wanted)]);
-        let server = &asking.server;
-        let curl = format!("curl '{server}/api/projects/{project}/persons/?{api_query}' -H 'Authorization: Bearer phx_...'");
+        let curl = curl::get(&asking.server, project, &format!("persons/?{api_query}"));
         Ok(html! {
             section id="result" {
                 @if count > 0 { p class="quiet" { (parts::number(count)) " persons" } }

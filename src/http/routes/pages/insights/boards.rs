@@ -8,8 +8,6 @@ use serde_json::json;
 
 use crate::app::App;
 use crate::http::response::Problem;
-use crate::http::routes::documents::results::Asked;
-use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::documents::tiles;
 use crate::http::routes::pages::insights::computed;
 use crate::http::routes::pages::insights::load::saved;
@@ -24,13 +22,16 @@ use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::store::problem;
 use crate::metadata::accounts::Project;
+use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
+use crate::metadata::snapshot::Snapshot;
 use crate::web::insight::dashboard;
 use crate::web::insight::dashboard::Tile;
 use crate::web::insight::links;
 use crate::web::insight::links::Links;
 use crate::web::insight::result;
 use crate::web::insight::saved::Saved;
+use crate::web::parts;
 use crate::web::parts::failed;
 use crate::web::state::parameters::Parameters;
 use crate::web::state::range::Range;
@@ -70,9 +71,9 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
     if document.deleted {
         return Err(missing());
     }
-    let own = saved(&document, &app.metadata.snapshot());
-    let whole = tiles::whole(app, &document, Viewer::from(asker), &Asked::kept()).await?;
-    let tiles = tiles_of(&whole);
+    let snapshot = app.metadata.snapshot();
+    let own = saved(&document, &snapshot);
+    let tiles = tiles_of(app, &document, &snapshot).await?;
     if tiles.is_empty() {
         return Ok(Sent::Page(Page::new(own.title(), dashboard::empty(project.id.0))));
     }
@@ -98,30 +99,25 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
     Ok(Sent::Page(page))
 }
 
-/// The tiles of a dashboard as the API shows it.
-fn tiles_of(whole: &Value) -> Vec<Tile> {
-    let tiles = whole.get("tiles").and_then(Value::as_array).map(Vec::as_slice);
+/// The tiles of a dashboard, without those of insights that are deleted.
+async fn tiles_of(
+    app: &App,
+    dashboard: &Document,
+    snapshot: &Snapshot,
+) -> Result<Vec<Tile>, Problem> {
+    let (tiles, insights) = tiles::placed(app, dashboard).await?;
     let tile = |tile: &Value| {
-        let text = |of: &Value, name: &str| {
-            of.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        if let Some(insight) = tile.get("insight").filter(|own| own.is_object()) {
-            let names = [text(insight, "name"), text(insight, "derived_name")];
-            return Some(Tile::Insight(Saved {
-                short_id: text(insight, "short_id"),
-                name: names.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
-                description: text(insight, "description"),
-                query: insight.get("query").cloned().unwrap_or_default(),
-                ..Saved::default()
-            }));
+        if let Some(id) = tile.get("insight").and_then(Value::as_i64) {
+            let insight = insights.iter().find(|insight| insight.id == id)?;
+            return Some(Tile::Insight(saved(insight, snapshot)));
         }
-        let body = match tile.get("text")? {
-            Value::String(text) => text.clone(),
-            of => text(of, "body"),
-        };
-        Some(Tile::Text(body)).filter(|_| tile.get("text").is_some_and(|text| !text.is_null()))
+        match tile.get("text")? {
+            Value::Null => None,
+            Value::String(text) => Some(Tile::Text(text.clone())),
+            text => Some(Tile::Text(parts::text(text, "body").to_owned())),
+        }
     };
-    tiles.unwrap_or_default().iter().filter_map(tile).collect()
+    Ok(tiles.iter().filter_map(tile).collect())
 }
 
 /// The chart of a tile, of a range of dates if one is given.
