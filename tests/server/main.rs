@@ -57,6 +57,7 @@ mod merged_persons;
 mod merges;
 mod nested_json;
 mod operations;
+mod oracle;
 mod owner;
 mod paths;
 mod person_changes;
