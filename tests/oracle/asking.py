@@ -23,7 +23,10 @@ FILTERS = [
         "coalesce(browser IN ('Chrome', 'Edge'), false)",
     ),
     ([{"key": "plan", "value": "pro", "operator": "exact", "type": "event"}], "coalesce(plan = 'pro', false)"),
-    ([{"key": "$browser", "value": ["Chrome"], "operator": "is_not", "type": "event"}], "coalesce(browser <> 'Chrome', true)"),
+    (
+        [{"key": "$browser", "value": ["Chrome"], "operator": "is_not", "type": "event"}],
+        "coalesce(browser <> 'Chrome', true)",
+    ),
     ([{"key": "tier", "value": ["gold"], "operator": "exact", "type": "person"}], "coalesce(tier = 'gold', false)"),
 ]
 

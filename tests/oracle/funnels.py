@@ -36,23 +36,25 @@ class Question:
         flags = ", ".join(f"{step.condition} AS s{at}" for at, step in enumerate(self.steps))
         mask = " + ".join(f"s{at}::INT * {1 << at}" for at in range(count))
         # Who counts, and under which value.
-        first = f"SELECT who, coalesce(arg_min(text, (us, mask, text)) FILTER (text IS NOT NULL), '') AS v FROM r GROUP BY who"
+        chosen = f"s{self.attribution_step}"
+        first = """SELECT who, coalesce(arg_min(text, (us, mask, text)) FILTER (text IS NOT NULL), '') AS v
+                   FROM r GROUP BY who"""
         actors = {
             None: "SELECT *, '' AS v FROM r",
             "first_touch": f"SELECT * FROM r JOIN ({first}) USING (who)",
             "last_touch": f"SELECT * FROM r JOIN ({first.replace('arg_min', 'arg_max')}) USING (who)",
             "all_events": "SELECT *, coalesce(text, '') AS v FROM r",
             # Of the step only the events with the value count.
-            "step": f"""SELECT r.* REPLACE (s{self.attribution_step} AND coalesce(text, '') = v AS s{self.attribution_step}), v
-                        FROM r JOIN (SELECT DISTINCT who, coalesce(text, '') AS v FROM r WHERE s{self.attribution_step})
-                        USING (who)""",
+            "step": f"""SELECT r.* REPLACE ({chosen} AND coalesce(text, '') = v AS {chosen}), v
+                        FROM r JOIN (SELECT DISTINCT who, coalesce(text, '') AS v FROM r WHERE {chosen}) USING (who)""",
         }[self.attribution]
         # Each step is another event, no earlier than the one before and within the window since the first.
         attempts = ["a0 AS (SELECT who, v, us AS t0, id AS i0 FROM rows WHERE s0)"]
         for at in range(1, count):
             others = " AND ".join(f"r.id <> i{other}" for other in range(at))
             attempts.append(f"""
-                a{at} AS (SELECT a.*, r.us AS t{at}, r.id AS i{at} FROM a{at - 1} a JOIN rows r ON r.who = a.who AND r.v = a.v
+                a{at} AS (SELECT a.*, r.us AS t{at}, r.id AS i{at} FROM a{at - 1} a
+                          JOIN rows r ON r.who = a.who AND r.v = a.v
                           AND s{at} AND r.us >= t{at - 1} AND r.us <= t0 + {self.hours * HOUR} AND {others})""")
         # What counts is the furthest, of those the one that is first there, and of those the one with the latest steps.
         best = []
@@ -64,6 +66,9 @@ class Question:
                 SELECT DISTINCT ON (who, v) who, v, {at + 1} AS steps, [{listed}] AS times FROM a{at}
                 {f"WHERE (who, v) NOT IN (SELECT who, v FROM a{at + 1})" if at + 1 < count else ""}
                 ORDER BY who, v, t{at}, {latest}""")
+        took = "times[step + 1] - times[step]"
+        is_later = "steps > step AND times[step + 1] > times[step]"
+        ranking = ", ".join(f"c{at} DESC" for at in reversed(range(count)))
         found = ask(f"""
             WITH r AS MATERIALIZED (
                 SELECT who, us, id, text, {', '.join(f's{at}' for at in range(count))}, {mask} AS mask FROM (
@@ -74,13 +79,11 @@ class Question:
             best AS ({' UNION ALL '.join(f'(SELECT * FROM ({own}))' for own in best)}),
             reached AS (SELECT v, {', '.join(f'count(*) FILTER (steps > {at}) AS c{at}' for at in range(count))}
                         FROM best GROUP BY v),
-            ranks AS (SELECT v, row_number() OVER (ORDER BY {', '.join(f'c{at} DESC' for at in reversed(range(count)))}, v) AS rank
-                      FROM reached),
+            ranks AS (SELECT v, row_number() OVER (ORDER BY {ranking}, v) AS rank FROM reached),
             shown AS (SELECT steps, times, CASE WHEN rank > {self.limit} THEN {self.limit + 1} ELSE rank END AS place,
                              CASE WHEN rank > {self.limit} THEN 'Other' ELSE v END AS v FROM best JOIN ranks USING (v))
             SELECT v, step, count(*) FILTER (steps > step),
-                   avg(times[step + 1] - times[step]) FILTER (steps > step AND times[step + 1] > times[step]) / 1e6,
-                   median(times[step + 1] - times[step]) FILTER (steps > step AND times[step + 1] > times[step]) / 1e6
+                   avg({took}) FILTER ({is_later}) / 1e6, median({took}) FILTER ({is_later}) / 1e6
             FROM shown, range({count}) g(step) GROUP BY v, place, step ORDER BY place, step""")
         values = []
         for value, step, reached, mean, median in found:

@@ -23,7 +23,8 @@ class Question:
         # Who was active in the interval before the range is seen, what was before that is not. Events that say that they
         # make no person count for nobody.
         rows = ask(f"""
-            WITH active AS (SELECT person, {self.range.place()} AS k, any_value({self.range.place('created_day', 'created')}) AS c
+            WITH active AS (SELECT person, {self.range.place()} AS k,
+                                   any_value({self.range.place('created_day', 'created')}) AS c
                             FROM e WHERE {self.entity.condition} AND {self.holds} AND NOT is_personless
                             AND k BETWEEN {first - 1} AND {last} GROUP BY person, k),
             around AS (SELECT *, lag(k) OVER own AS before, lead(k) OVER own AS after FROM active

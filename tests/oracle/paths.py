@@ -37,7 +37,8 @@ class Question:
         if self.is_clean:
             item = rf"regexp_replace({item}, '(b)/\d', '\1/<id>', 'g')"
         if self.is_grouped:
-            item = f"(SELECT CASE WHEN contains(i, 'x/b') THEN 'x/b*' WHEN regexp_matches(i, 'v.*w') THEN 'v*w' ELSE i END FROM (SELECT {item} AS i))"
+            group = "CASE WHEN contains(i, 'x/b') THEN 'x/b*' WHEN regexp_matches(i, 'v.*w') THEN 'v*w' ELSE i END"
+            item = f"(SELECT {group} FROM (SELECT {item} AS i))"
         return item
 
     def expected(self, ask):
@@ -47,10 +48,12 @@ class Question:
         most = self.steps or 5
         # Parts of sessions as (session, n, us, item), n from 1 on.
         from_start = f"""
-            SELECT session, us, item, n FROM runs JOIN (SELECT session, min(n) AS first FROM runs WHERE item = {start} GROUP BY session)
+            SELECT session, us, item, n FROM runs JOIN (
+                SELECT session, min(n) AS first FROM runs WHERE item = {start} GROUP BY session)
             USING (session) WHERE n >= first""" if start else "SELECT * FROM runs"
         to_end = f"""
-            SELECT session, us, item, n FROM begun JOIN (SELECT session, min(n) AS last FROM begun WHERE item = {end} GROUP BY session)
+            SELECT session, us, item, n FROM begun JOIN (
+                SELECT session, min(n) AS last FROM begun WHERE item = {end} GROUP BY session)
             USING (session) WHERE n <= last""" if end else "SELECT * FROM begun"
         half = most // 2
         if start and end:
@@ -60,7 +63,9 @@ class Question:
                 UNION ALL SELECT session, us, item, {half + 1} + place - (count - {half}) FROM counted
                           WHERE count > {most} AND place > count - {half}"""
         elif end:
-            cut = f"SELECT session, us, item, place - greatest(count - {most}, 0) AS place FROM counted WHERE place > count - {most}"
+            cut = f"""
+                SELECT session, us, item, place - greatest(count - {most}, 0) AS place FROM counted
+                WHERE place > count - {most}"""
         else:
             cut = f"SELECT session, us, item, place FROM counted WHERE place <= {most}"
         return ask(f"""
@@ -71,15 +76,16 @@ class Question:
                 FROM e WHERE {self.holds} AND {self.range.bounds()} AND ({kinds}) AND who IS NOT NULL),
             ordered AS (SELECT who, us, item, row_number() OVER (PARTITION BY who ORDER BY us, is_page, raw NULLS FIRST) AS n
                         FROM named WHERE coalesce(item NOT IN ({excluded}), true)),
-            gaps AS (SELECT *, coalesce(us - lag(us) OVER (PARTITION BY who ORDER BY n) >= {GAP}, true) AS is_new FROM ordered),
+            gaps AS (SELECT *, coalesce(us - lag(us) OVER (PARTITION BY who ORDER BY n) >= {GAP}, true) AS is_new
+                     FROM ordered),
             sessions AS (SELECT us, item, n, (who, sum(is_new::INT) OVER (PARTITION BY who ORDER BY n)) AS session FROM gaps),
             runs AS (SELECT * FROM sessions QUALIFY item IS DISTINCT FROM lead(item) OVER (PARTITION BY session ORDER BY n)),
             begun AS ({from_start}), ended AS ({to_end}),
             counted AS (SELECT session, us, item, row_number() OVER (PARTITION BY session ORDER BY n) AS place,
                                count(*) OVER (PARTITION BY session) AS count FROM ended),
             paths AS ({cut}),
-            pairs AS (SELECT lag(place || '_' || item) OVER own AS source, place || '_' || item AS target, us - lag(us) OVER own AS took
-                      FROM paths WINDOW own AS (PARTITION BY session ORDER BY place)),
+            pairs AS (SELECT lag(place || '_' || item) OVER own AS source, place || '_' || item AS target,
+                             us - lag(us) OVER own AS took FROM paths WINDOW own AS (PARTITION BY session ORDER BY place)),
             edges AS (SELECT source, target, count(*) AS number, avg(took) / 1000 AS took FROM pairs WHERE source IS NOT NULL
                       GROUP BY source, target HAVING number BETWEEN {self.least or 0} AND {self.most or 1 << 60}
                       ORDER BY number DESC, source, target LIMIT {self.edges or 50}),

@@ -47,7 +47,8 @@ class Question:
                                 {self.target.is_named} AS is_named, {self.returning.condition} AS is_back
                          FROM e WHERE {self.holds} AND who IS NOT NULL AND {place} <= {last}),
             starts AS ({starts}),
-            backs AS (SELECT who, k FROM own WHERE is_back AND k >= {first} GROUP BY who, k HAVING count(*) >= {self.occurrences}),
+            backs AS (SELECT who, k FROM own WHERE is_back AND k >= {first} GROUP BY who, k
+                      HAVING count(*) >= {self.occurrences}),
             cells AS (SELECT s.who, s.k AS row, 0 AS cell FROM starts s WHERE s.k BETWEEN {first} AND {last}
                       UNION SELECT s.who, s.k, b.k - s.k FROM starts s JOIN backs b ON b.who = s.who AND b.k > s.k
                             AND b.k < s.k + {self.cells} WHERE s.k BETWEEN {first} AND {last}),

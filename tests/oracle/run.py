@@ -79,19 +79,21 @@ class Reference:
     def __init__(self, files, projects):
         self.duckdb = duckdb.connect()
         self.duckdb.execute("SET threads = 1")
-        self.duckdb.execute("CREATE TABLE owners (project BIGINT, distinct_id VARCHAR, person VARCHAR, created BIGINT, tier VARCHAR)")
+        self.duckdb.execute("""
+            CREATE TABLE owners (project BIGINT, distinct_id VARCHAR, person VARCHAR, created BIGINT, tier VARCHAR)""")
         for project in projects:
             rows = [(project.id, *row) for row in project.world.owners()]
             self.duckdb.executemany("INSERT INTO owners VALUES (?, ?, ?, ?, ?)", rows)
         text = lambda key: f"""json_extract_string(properties, '$."{key}"')"""
         self.duckdb.execute(f"""
             CREATE TABLE all_events AS
-            SELECT f.project_id AS project, uuid, event, person, created, tier, epoch_us(timestamp) AS us, timestamp AS time,
+            SELECT f.project_id AS project, uuid, event, person, created, tier, timestamp AS time, epoch_us(timestamp) AS us,
                    {text('$browser')} AS browser, {text('plan')} AS plan, {text('price')} AS price_text,
                    TRY_CAST({text('price')} AS DOUBLE) AS price, {text('$session_id')} AS session, group_0,
                    {text('$current_url')} AS url, {text('$screen_name')} AS screen,
                    coalesce({text('$process_person_profile')} = 'false', false) AS is_personless
-            FROM read_parquet(?) f JOIN owners o ON f.project_id = o.project AND f.distinct_id = o.distinct_id""", [files])
+            FROM read_parquet(?) f JOIN owners o ON f.project_id = o.project AND f.distinct_id = o.distinct_id
+            """, [files])
         for project in projects:
             ids = self.ask(f"SELECT uuid FROM all_events WHERE project = {project.id} ORDER BY uuid")
             assert [row[0] for row in ids] == sorted(event["uuid"] for event in project.world.events)

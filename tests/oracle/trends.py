@@ -56,16 +56,17 @@ class Question:
 
     def expected(self, ask):
         ranges = [self.range] + ([self.range.before()] if self.is_compared else [])
-        return [line for range in ranges for line in self.lines(ask, range)]
+        return [line for dates in ranges for line in self.lines(ask, dates)]
 
-    def lines(self, ask, range):
-        width, first = (1, 0) if self.display == TOTAL else (range.width(), range.first())
+    def lines(self, ask, dates):
+        width, first = (1, 0) if self.display == TOTAL else (dates.width(), dates.first())
         # The largest values, then null, then all others together.
         rows = ask(f"""
-            WITH counted AS ({self.counted(range)}),
+            WITH counted AS ({self.counted(dates)}),
             ranks AS (SELECT v, row_number() OVER (ORDER BY sum(n) DESC, v) AS rank
                       FROM counted WHERE v <> {quote(NULL)} GROUP BY v),
-            named AS (SELECT k, n, CASE WHEN rank <= {self.limit} THEN rank WHEN rank IS NULL THEN 1000 ELSE 1001 END AS place,
+            named AS (SELECT k, n,
+                      CASE WHEN rank <= {self.limit} THEN rank WHEN rank IS NULL THEN 1000 ELSE 1001 END AS place,
                       CASE WHEN rank > {self.limit} THEN {quote(OTHER)} ELSE v END AS v
                       FROM counted LEFT JOIN ranks USING (v))
             SELECT v, list((k - {first}, n)) FROM named GROUP BY v, place ORDER BY place""")
@@ -78,9 +79,9 @@ class Question:
                 data[at] += data[at - 1]
         return data
 
-    def counted(self, range):
+    def counted(self, dates):
         """Rows of an interval k, a value v and a number n."""
-        events = f"({self.events(range)})"
+        events = f"({self.events(dates)})"
         if self.math in STATISTICS:
             return f"SELECT k, v, {statistic(self.math, 'price')} AS n FROM {events} GROUP BY k, v"
         if self.math.endswith("_count_per_actor"):
@@ -95,47 +96,48 @@ class Question:
         actors = f"(SELECT {place} AS k, v, {who} AS who FROM {events} WHERE who IS NOT NULL GROUP BY {of})"
         return f"SELECT k, v, count(*) AS n FROM {actors} GROUP BY k, v"
 
-    def events(self, range):
+    def events(self, dates):
         """The events that count, with their interval and their value; one may be in several intervals."""
         value = f"coalesce(nullif({BREAKDOWNS[self.breakdown]}, ''), {quote(NULL)})" if self.breakdown else "''"
-        place = "0" if self.display == TOTAL else range.place()
+        place = "0" if self.display == TOTAL else dates.place()
         holds = f"({self.holds} AND {self.entity.holds})"
         named = f"(SELECT *, {place} AS k, {value} AS v, {holds} AS holds FROM e WHERE {self.entity.is_named})"
         if self.math.startswith("first"):
-            return self.firsts(range, named)
+            return self.firsts(dates, named)
         if self.math in ("weekly_active", "monthly_active"):
             days = 7 if self.math == "weekly_active" else 30
             if self.display == TOTAL:
-                is_in = f"day > DATE '{range.to_day}' - {days} AND day <= DATE '{range.to_day}'"
+                is_in = f"day > DATE '{dates.to_day}' - {days} AND day <= DATE '{dates.to_day}'"
                 return f"SELECT * FROM {named} WHERE holds AND {is_in}"
-            if range.interval in ("hour", "day") or (range.interval, days) == ("week", 30):
-                return self.windows(range, named, days)
-        return f"SELECT * FROM {named} WHERE holds AND {range.counts()}"
+            if dates.interval in ("hour", "day") or (dates.interval, days) == ("week", 30):
+                return self.windows(dates, named, days)
+        return f"SELECT * FROM {named} WHERE holds AND {dates.counts()}"
 
-    def windows(self, range, named, days):
+    def windows(self, dates, named, days):
         """Those of the days up to the beginning of each interval."""
-        steps = range.place() if range.interval == "hour" else number_of("day")
-        length = days * 24 if range.interval == "hour" else days
-        point = range.start("i")
-        points = f"generate_series({range.first()}, {range.last()}) g(i)"
+        steps = dates.place() if dates.interval == "hour" else number_of("day")
+        length = days * 24 if dates.interval == "hour" else days
+        point = dates.start("i")
+        points = f"generate_series({dates.first()}, {dates.last()}) g(i)"
         return f"""
-            SELECT i AS k, v, person FROM (SELECT *, {steps} AS step FROM {named} WHERE holds AND {range.until()}), {points}
+            SELECT i AS k, v, person FROM (SELECT *, {steps} AS step FROM {named} WHERE holds AND {dates.until()}), {points}
             WHERE step > {point} - {length} AND step <= {point}"""
 
-    def firsts(self, range, named):
+    def firsts(self, dates, named):
         """Of each person the first of all events, or of those that match. Of several at one time, one that matches is
         enough."""
         which = "holds AND" if "matching" in self.math else ""
         return f"""
             SELECT k, min(v) AS v, person FROM {named}
-            JOIN (SELECT person, min(us) AS us FROM {named} WHERE {which} {range.until()} GROUP BY person) USING (person, us)
-            WHERE holds AND {range.counts()} GROUP BY person, k"""
+            JOIN (SELECT person, min(us) AS us FROM {named} WHERE {which} {dates.until()} GROUP BY person) USING (person, us)
+            WHERE holds AND {dates.counts()} GROUP BY person, k"""
 
     def found(self, results):
         lines = []
         for line in results:
             value = line.get("breakdown_value")
-            lines.append(["" if value is None else value, [line["aggregated_value"]] if self.display == TOTAL else line["data"]])
+            data = [line["aggregated_value"]] if self.display == TOTAL else line["data"]
+            lines.append(["" if value is None else value, data])
             if self.display != TOTAL:
                 assert len(line["days"]) == len(line["labels"]) == len(line["data"])
         return lines

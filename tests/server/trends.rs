@@ -446,6 +446,35 @@ fn the_persons_behind_points_are_those_that_were_counted() {
     }
 }
 
+/// Of several first events at one time, one that matches is enough, and the least value counts: whatever ids they got.
+#[test]
+fn first_events_of_one_time_are_chosen_by_what_they_are() {
+    let server = TestServer::start();
+    let event = |id: usize, plan: &str| {
+        json!({"event": "view", "distinct_id": format!("d{id}"), "timestamp": "2026-01-05T12:00:00Z",
+               "properties": {"plan": plan}})
+    };
+    let both = |id: usize| ["free", "pro"].map(|plan| event(id, plan));
+    let events: Vec<Value> = (0..20).flat_map(both).collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let data = |more: Value| {
+        let mut node = json!({
+            "kind": "TrendsQuery", "dateRange": {"date_from": "2026-01-05", "date_to": "2026-01-05"},
+            "series": [{"event": "view", "math": "first_time_for_user"}],
+        });
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let body = server.post(QUERY, &json!({"query": node})).json();
+        let series = body["results"].as_array().expect("series").iter();
+        series.map(|own| json!([own["breakdown_value"], own["data"]])).collect::<Vec<_>>()
+    };
+    for plan in ["free", "pro"] {
+        let found = data(json!({"properties": [{"key": "plan", "value": plan, "type": "event"}]}));
+        assert_eq!(found, [json!([null, [20]])], "{plan}");
+    }
+    let found = data(json!({"breakdownFilter": {"breakdown": "plan"}}));
+    assert_eq!(found, [json!(["free", [20]])]);
+}
+
 #[test]
 fn older_clients_get_series_and_follow_their_links() {
     let mut rng = StdRng::seed_from_u64(20);
