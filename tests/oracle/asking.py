@@ -71,7 +71,7 @@ class Range:
 
     def __init__(self, pick, world, settings, interval, days_max, hours_max=40):
         self.settings, self.interval = settings, interval
-        change = pick.choice(world.changes)
+        change = world.change(pick, settings.zone)
         if interval == "hour":
             self.from_us = change + pick.randrange(-30, 20) * HOUR + pick.choice([0, 0, HOUR // 2])
             self.to_us = self.from_us + pick.randrange(0, hours_max) * HOUR

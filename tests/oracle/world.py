@@ -15,17 +15,25 @@ BROWSERS = [None, None, "", "Chrome", "Firefox", "Safari", "Edge", 7, True]
 HOUR = 3_600_000_000
 DAY = 24 * HOUR
 
-# Spans of time in which clocks change, and when they do: of Berlin, New York, Beirut, Santiago and Havana.
+# Spans of time in which clocks change, and when they do.
 SEASONS = [
     (
         datetime.date(2025, 2, 20),
         datetime.date(2025, 5, 5),
-        ["2025-03-30T01:00", "2025-03-09T07:00", "2025-03-29T22:00", "2025-04-06T03:00", "2025-03-09T05:00"],
+        {
+            "Europe/Berlin": "2025-03-30T01:00", "America/New_York": "2025-03-09T07:00", "Asia/Beirut": "2025-03-29T22:00",
+            "America/Santiago": "2025-04-06T03:00", "America/Havana": "2025-03-09T05:00",
+            "Pacific/Auckland": "2025-04-05T14:00",
+        },
     ),
     (
         datetime.date(2025, 9, 1),
         datetime.date(2025, 11, 20),
-        ["2025-10-26T01:00", "2025-11-02T06:00", "2025-10-25T21:00", "2025-09-07T04:00", "2025-11-02T05:00"],
+        {
+            "Europe/Berlin": "2025-10-26T01:00", "America/New_York": "2025-11-02T06:00", "Asia/Beirut": "2025-10-25T21:00",
+            "America/Santiago": "2025-09-07T04:00", "America/Havana": "2025-11-02T05:00",
+            "Pacific/Auckland": "2025-09-27T14:00",
+        },
     ),
 ]
 
@@ -73,17 +81,22 @@ class Project:
     def __init__(self, pick, season, size):
         self.pick, self.people, self.events = pick, People(), []
         self.first, self.last, changes = season
-        self.changes = [micros(change) for change in changes]
+        self.changes = {zone: micros(change) for zone, change in changes.items()}
         self.since = micros(f"{self.first}T00:00")
         self.until = micros(f"{self.last}T00:00")
         while len(self.events) < size:
             self.add_session() if pick.random() < 0.2 else self.events.append(self.event(self.time()))
         self.add_merges(size // 40)
 
+    def change(self, pick, zone=None):
+        """When clocks change: mostly those of the zone, if they do."""
+        own = self.changes.get(zone) if pick.random() < 0.8 else None
+        return own or pick.choice(list(self.changes.values()))
+
     def time(self):
         pick = self.pick
         if pick.random() < 0.4:
-            time = pick.choice(self.changes) + pick.randrange(-30, 30) * HOUR
+            time = self.change(pick) + pick.randrange(-30, 30) * HOUR
             return time + pick.choice([0, 0, -1000, 1000, pick.randrange(0, 3600) * 1_000_000])
         time = pick.randrange(self.since, self.until) // 1000 * 1000
         return time // HOUR * HOUR if pick.random() < 0.3 else time
