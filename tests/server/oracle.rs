@@ -27,7 +27,7 @@ const WORLD_QUESTIONS_MAX: u64 = 5000;
 const FILLED_MIN_PERCENT: u64 = 25;
 
 fn setting(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
+    let text = std::env::var_os(name)?.into_string().ok()?;
     Some(text.parse().expect("a number"))
 }
 
@@ -50,7 +50,7 @@ fn compared(kind: &str, seed: u64, questions: u64) -> Value {
 fn check(kind: &str) {
     let mut left = setting("WEIR_ORACLE_QUESTIONS").unwrap_or(QUESTIONS);
     let seed = setting("WEIR_ORACLE_SEED").unwrap_or_else(|| rand::random::<u32>().into());
-    println!("WEIR_ORACLE_SEED={seed}");
+    eprintln!("WEIR_ORACLE_SEED={seed}");
     let half = left.div_ceil(2);
     for seed in [7].into_iter().chain(seed..) {
         if left == 0 {
@@ -60,7 +60,11 @@ fn check(kind: &str) {
         left -= questions;
         let report = compared(kind, seed, questions);
         let number = |name: &str| report[name].as_u64().expect("a number");
-        println!("{kind}, seed {seed}: {} compared in {} s", number("compared"), report["seconds"]);
+        eprintln!(
+            "{kind}, seed {seed}: {} compared in {} s",
+            number("compared"),
+            report["seconds"]
+        );
         let first = serde_json::to_string_pretty(&report["differences"][0]).expect("JSON");
         assert_eq!(number("different"), 0, "{kind}, seed {seed}: {first}");
         assert_eq!(number("compared"), questions, "{kind}");
