@@ -153,6 +153,8 @@
 //! | Who was removed keeps no key, no role and nothing that is scheduled. | `metadata/tests/rights.rs` |
 //! | What a public token can make up is bounded, and costs nothing of what was there. | `metadata/tests/definitions.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
+//! | Insights have the numbers that SQL has over the same files, and those of models. | `tests/server/oracle.rs` beside DuckDB; `tests/server/trends.rs` and those of other kinds |
+//! | They do not depend on how events came or where they are, and count merged persons once. | `tests/server/arrangements.rs`, `tests/server/merged_persons.rs` |
 //! | A list of persons is that of one moment, and of every event acknowledged before, whatever is kept in memory. | `query/people/tests.rs`, `tests/server/persons.rs` |
 //! | Who asks which persons changed after a time misses none, whatever clocks and crashes do. | `metadata/tests/record_times.rs`, `tests/server/persons.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |

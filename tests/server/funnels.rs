@@ -13,11 +13,16 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
+use crate::support::world;
+use crate::support::world::DAY;
+use crate::support::world::Details;
+use crate::support::world::HOUR;
+use crate::support::world::QUERY;
+use crate::support::world::date;
+use crate::support::world::in_each_state;
+use crate::support::world::one_of;
 
-const QUERY: &str = "/api/projects/@current/query/";
 const LEGACY: &str = "/api/projects/@current/insights/funnel/";
-pub(crate) const HOUR: i64 = 3600;
-pub(crate) const DAY: i64 = 86_400;
 
 /// Berlin in winter, whose days the project has.
 pub(crate) const OFFSET: i64 = 3600;
@@ -30,71 +35,37 @@ pub(crate) const IDS: usize = 24;
 /// The bit of the exclusion.
 const EXCLUDED: u32 = 1 << 20;
 
-/// One sent event.
+/// What events have besides their name and time.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
-    /// Seconds since 1970.
-    pub(crate) at: i64,
-    pub(crate) name: &'static str,
-    pub(crate) id: usize,
+pub(crate) struct Visit {
     pub(crate) browser: Option<&'static str>,
 }
 
-impl Event {
-    fn sent(&self) -> Value {
-        let at = chrono::DateTime::from_timestamp(self.at, 0).expect("a time").to_rfc3339();
-        let mut properties = json!({});
-        if let Some(browser) = self.browser {
-            properties["$browser"] = json!(browser);
-        }
-        json!({"event": self.name, "distinct_id": format!("d{}", self.id), "timestamp": at,
-               "properties": properties})
+impl Details for Visit {
+    fn properties(&self) -> Value {
+        self.browser.map_or_else(|| json!({}), |browser| json!({"$browser": browser}))
     }
 }
 
-/// What was sent, and whose ids belong together.
-pub(crate) struct World {
-    pub(crate) events: Vec<Event>,
-    /// The person of each id, as the least of its ids.
-    pub(crate) persons: Vec<usize>,
-}
+pub(crate) type Event = world::Event<Visit>;
+pub(crate) type World = world::World<Visit>;
 
-/// A server with the events of a random world, of which some persons were merged before and some after the
-/// events came.
+/// A server with random events at whole hours, so that some times are equal.
 fn start(rng: &mut StdRng) -> (TestServer, World) {
     start_with(rng, &["view", "view", "buy", "leave"])
 }
 
 /// The same with events of some of these names.
 pub(crate) fn start_with(rng: &mut StdRng, names: &[&'static str]) -> (TestServer, World) {
-    let server = TestServer::start();
-    let zone = server.patch("/api/projects/@current/", &json!({"timezone": "Europe/Berlin"}));
-    assert_eq!(zone.status, 200, "{zone}");
-    let event = |_| Event {
-        // Whole hours, so that some times are equal.
-        at: FIRST_DAY * DAY + rng.random_range(0..12 * 24) * HOUR,
-        name: names[rng.random_range(0..names.len())],
-        id: rng.random_range(0..IDS),
-        browser: [None, Some(""), Some("Chrome"), Some("Firefox"), Some("Safari"), Some("Edge")]
-            [rng.random_range(0..6)],
+    let browsers = [None, Some(""), Some("Chrome"), Some("Firefox"), Some("Safari"), Some("Edge")];
+    let event = |_| {
+        let at = FIRST_DAY * DAY + rng.random_range(0..12 * 24) * HOUR;
+        let name = one_of(rng, names);
+        let id = rng.random_range(0..IDS);
+        Event::new(at, name, id, Visit { browser: one_of(rng, &browsers) })
     };
-    let events: Vec<Event> = (0..320).map(event).collect();
-    let mut world = World { events, persons: (0..IDS).collect() };
-    let sent: Vec<Value> = world.events.iter().map(Event::sent).collect();
-    let (early, late) = sent.split_at(sent.len() / 2);
-    assert_eq!(server.capture(&json!(late)).status, 200);
-    let mut merges = Vec::new();
-    for anonymous in 0..IDS / 3 {
-        let user = rng.random_range(IDS / 3..IDS);
-        world.persons[anonymous] = user;
-        merges.push(json!({
-            "event": "$identify", "distinct_id": format!("d{user}"), "timestamp": "2026-02-20T00:00:00Z",
-            "properties": {"$anon_distinct_id": format!("d{anonymous}")},
-        }));
-    }
-    assert_eq!(server.capture(&json!(merges)).status, 200);
-    assert_eq!(server.capture(&json!(early)).status, 200);
-    (server, world)
+    let events = (0..320).map(event).collect();
+    World::start(rng, &json!({"timezone": "Europe/Berlin"}), (events, IDS))
 }
 
 /// A random query, and what is needed to compute its answer.
@@ -165,10 +136,6 @@ impl Asked {
     }
 
     pub(crate) fn node(&self) -> Value {
-        let date = |day: i64| {
-            let day = chrono::DateTime::from_timestamp(day * DAY, 0).expect("a day");
-            day.format("%Y-%m-%d").to_string()
-        };
         let step = |(name, is_filtered): &(Option<&str>, bool)| {
             let filter = json!({"key": "$browser", "value": ["Chrome", "Edge"], "operator": "exact", "type": "event"});
             let filters = if *is_filtered { vec![filter] } else { Vec::new() };
@@ -184,7 +151,7 @@ impl Asked {
         json!({
             "kind": "FunnelsQuery",
             "series": self.steps.iter().map(step).collect::<Vec<_>>(),
-            "dateRange": {"date_from": date(self.from), "date_to": date(self.to)},
+            "dateRange": {"date_from": date(self.from).to_string(), "date_to": date(self.to).to_string()},
             "funnelsFilter": {
                 "funnelWindowInterval": self.window_hours, "funnelWindowIntervalUnit": "hour",
                 "funnelOrderType": self.order, "funnelVizType": self.viz, "exclusions": exclusions,
@@ -493,21 +460,19 @@ fn is_equal(a: &Value, b: &Value) -> bool {
 #[test]
 fn funnels_equal_a_search_through_all_attempts() {
     let mut rng = StdRng::seed_from_u64(51);
-    let (server, world) = start(&mut rng);
+    let (mut server, world) = start(&mut rng);
     let asked: Vec<(Asked, Value)> = (0..180)
         .map(|at| Asked::random(&mut rng, ["steps", "steps", "trends", "time_to_convert"][at % 4]))
         .map(|asked| (asked.clone(), asked.expected(&world)))
         .collect();
-    for round in ["in memory", "in files"] {
+    in_each_state(&mut server, |server, round| {
         for (asked, expected) in &asked {
             let answer = server.post(QUERY, &json!({"query": asked.node()}));
             assert_eq!(answer.status, 200, "{answer} {asked:?}");
             let found = asked.shape(&answer.json()["results"]);
             assert!(is_equal(&found, expected), "{round} {asked:?}\n{found}\n{expected}");
         }
-        let flushed = server.weir(&["flush"]).output().expect("runs");
-        assert!(flushed.status.success(), "{flushed:?}");
-    }
+    });
 }
 
 /// The persons of an answer to an `ActorsQuery`.
@@ -517,14 +482,9 @@ pub(crate) fn persons(server: &TestServer, world: &World, source: &Value) -> BTr
     assert_eq!(behind.status, 200, "{behind} {source}");
     let behind = behind.json();
     let rows = behind["results"].as_array().expect("rows");
-    let found: BTreeSet<usize> = rows.iter().map(|row| person(world, &row[0])).collect();
+    let found: BTreeSet<usize> = rows.iter().map(|row| world.person_of(&row[0])).collect();
     assert_eq!(found.len(), rows.len(), "each once");
     found
-}
-
-pub(crate) fn person(world: &World, body: &Value) -> usize {
-    let id = body["distinct_ids"][0].as_str().expect("an id")[1..].parse::<usize>();
-    world.persons[id.expect("a number")]
 }
 
 #[test]
@@ -576,11 +536,10 @@ fn the_persons_behind_steps_are_those_that_were_counted() {
         let asked = Asked { split: None, ..Asked::random(&mut rng, "trends") };
         let day = rng.random_range(asked.from..=asked.to);
         let found = asked.found(&world, &Asked::day(day));
-        let start = chrono::DateTime::from_timestamp(day * DAY, 0).expect("a day");
         for is_drop_off in [false, true] {
             let source = json!({
                 "kind": "FunnelsActorsQuery", "source": asked.node(), "funnelTrendsDropOff": is_drop_off,
-                "funnelTrendsEntrancePeriodStart": start.format("%Y-%m-%d 00:00:00").to_string(),
+                "funnelTrendsEntrancePeriodStart": format!("{} 00:00:00", date(day)),
             });
             let (from, to) = asked.between;
             let is = |steps: usize| steps > from && is_drop_off == (steps <= to);
@@ -660,7 +619,7 @@ fn older_clients_get_steps_and_follow_their_links() {
     while !next.is_empty() {
         let page = server.get(&next).json();
         for own in page["results"][0]["people"].as_array().unwrap() {
-            assert!(seen.insert(person(&world, own)), "{own} twice");
+            assert!(seen.insert(world.person_of(own)), "{own} twice");
         }
         next = page["next"].as_str().map(|url| url.replace(&server.url(), "")).unwrap_or_default();
     }

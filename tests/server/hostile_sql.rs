@@ -4,11 +4,12 @@
 use serde_json::json;
 
 use crate::harness::TestServer;
+use crate::limits::FREED_AT_ONCE;
 use crate::limits::peak_mib;
 
 #[test]
 fn a_few_words_take_little_memory() {
-    let server = TestServer::start();
+    let server = TestServer::start_with(&[FREED_AT_ONCE]);
     let events: Vec<_> = (0..100)
         .map(|n| json!({"event": format!("e{}", n % 3), "distinct_id": format!("u{n}")}))
         .collect();

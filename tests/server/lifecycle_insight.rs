@@ -11,16 +11,16 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
-use crate::histories::DAY;
-use crate::histories::FIRST_DAY;
-use crate::histories::FORWARD;
-use crate::histories::HOUR;
-use crate::histories::QUERY;
-use crate::histories::World;
-use crate::histories::date;
-use crate::histories::flush;
-use crate::histories::person_of;
-use crate::histories::start;
+use crate::support::spring::FIRST_DAY;
+use crate::support::spring::FORWARD;
+use crate::support::spring::World;
+use crate::support::spring::start;
+use crate::support::world::DAY;
+use crate::support::world::HOUR;
+use crate::support::world::QUERY;
+use crate::support::world::date;
+use crate::support::world::in_each_state;
+use crate::support::world::time;
 
 const STATUSES: [&str; 4] = ["new", "returning", "resurrecting", "dormant"];
 
@@ -54,8 +54,8 @@ impl Asked {
     }
 
     fn node(&self) -> Value {
-        let time = |at: i64| match self.period {
-            "Hour" => chrono::DateTime::from_timestamp(at, 0).expect("a time").to_rfc3339(),
+        let written = |at: i64| match self.period {
+            "Hour" => time(at),
             _ => date(at / DAY).to_string(),
         };
         let filters =
@@ -63,7 +63,7 @@ impl Asked {
         json!({
             "kind": "LifecycleQuery", "interval": self.period.to_lowercase(),
             "series": [{"kind": "EventsNode", "event": self.name}], "properties": filters,
-            "dateRange": {"date_from": time(self.from), "date_to": time(self.to)},
+            "dateRange": {"date_from": written(self.from), "date_to": written(self.to)},
         })
     }
 
@@ -113,7 +113,7 @@ fn created(server: &TestServer, world: &World) -> Created {
         people.filter(|person| person["distinct_ids"][0].as_str().unwrap().starts_with('d'));
     let time = |person: &Value| {
         let at = person["created_at"].as_str().expect("a time");
-        (person_of(world, person), chrono::DateTime::parse_from_rfc3339(at).unwrap().timestamp())
+        (world.person_of(person), chrono::DateTime::parse_from_rfc3339(at).unwrap().timestamp())
     };
     of_world.map(time).collect()
 }
@@ -121,8 +121,7 @@ fn created(server: &TestServer, world: &World) -> Created {
 /// Events without persons count for nobody.
 fn add_personless(server: &TestServer, rng: &mut StdRng) {
     let event = |at: i64| {
-        let at = chrono::DateTime::from_timestamp(at, 0).expect("a time").to_rfc3339();
-        json!({"event": "visit", "distinct_id": "quiet", "timestamp": at,
+        json!({"event": "visit", "distinct_id": "quiet", "timestamp": time(at),
                "properties": {"plan": "pro", "$process_person_profile": false}})
     };
     let events: Vec<Value> =
@@ -134,13 +133,13 @@ fn add_personless(server: &TestServer, rng: &mut StdRng) {
 fn lifecycle_equals_a_plain_computation() {
     for seed in [61, 62] {
         let mut rng = StdRng::seed_from_u64(seed);
-        let (server, world) = start(&mut rng);
+        let (mut server, world) = start(&mut rng);
         add_personless(&server, &mut rng);
         let created = created(&server, &world);
         assert_eq!(created.len(), BTreeSet::from_iter(world.persons.iter()).len());
         let asked: Vec<Asked> = (0..60).map(|_| Asked::random(&mut rng)).collect();
         let mut new = 0;
-        for round in ["in memory", "in files"] {
+        in_each_state(&mut server, |server, round| {
             for asked in &asked {
                 let answer = server.post(QUERY, &json!({"query": asked.node()}));
                 assert_eq!(answer.status, 200, "{answer} {asked:?}");
@@ -162,8 +161,7 @@ fn lifecycle_equals_a_plain_computation() {
                 }
                 new += expected[0].iter().map(BTreeSet::len).sum::<usize>();
             }
-            flush(&server);
-        }
+        });
         assert!(new > 20, "some are new: {new}");
     }
 }
@@ -187,7 +185,7 @@ fn the_persons_of_statuses_are_those_that_were_counted() {
         assert_eq!(page.status, 200, "{page} {asked:?}");
         let rows = page.json()["results"].take();
         let rows = rows.as_array().expect("rows");
-        let found: BTreeSet<usize> = rows.iter().map(|row| person_of(&world, &row[0])).collect();
+        let found: BTreeSet<usize> = rows.iter().map(|row| world.person_of(&row[0])).collect();
         assert_eq!(found.len(), rows.len(), "each once");
         assert_eq!(found, expected[status][day], "{source}");
     }
@@ -225,8 +223,7 @@ fn older_clients_get_series_and_follow_their_links() {
                 (&page["results"][0]["count"], &page["next"]),
                 (&json!(people.len()), &Value::Null)
             );
-            let known: BTreeSet<_> =
-                people.iter().map(|person| person_of(&world, person)).collect();
+            let known: BTreeSet<_> = people.iter().map(|person| world.person_of(person)).collect();
             people_seen += known.len();
         }
     }

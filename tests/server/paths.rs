@@ -11,8 +11,13 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
+use crate::support::world;
+use crate::support::world::Details;
+use crate::support::world::HOUR;
+use crate::support::world::QUERY;
+use crate::support::world::in_each_state;
+use crate::support::world::one_of;
 
-const QUERY: &str = "/api/projects/@current/query/";
 const IDS: usize = 18;
 
 /// 2026-01-05, 17:00 UTC. Berlin's midnight is in the middle of the events.
@@ -21,91 +26,68 @@ const START: i64 = 1_767_632_400;
 const URLS: [&str; 7] =
     ["https://x/", "https://x/a", "https://x/a/", "https://x/b/1", "https://x/b/2/", "/", ""];
 
-/// One sent event.
+/// What events have besides their name and time.
 #[derive(Clone, Debug)]
-struct Event {
-    /// Milliseconds since 1970.
-    at: i64,
-    name: &'static str,
+struct Step {
     /// The address of a page, or the name of a screen.
     place: Option<&'static str>,
-    id: usize,
     company: Option<usize>,
     is_paying: bool,
+    /// Where the place is sent.
+    key: &'static str,
 }
 
-impl Event {
-    fn random(rng: &mut StdRng) -> Self {
-        let name =
-            ["$pageview", "$pageview", "$screen", "buy", "sign up/", "https://x/a", "$autocapture"]
-                [rng.random_range(0..7)];
-        let place = match name {
-            "$pageview" => Some(URLS[rng.random_range(0..URLS.len())]),
-            "$screen" => Some(["Home", "Shop/", "buy"][rng.random_range(0..3)]),
-            _ => None,
-        };
-        Self {
-            // Every ten minutes, sometimes with a fraction.
-            at: START * 1000
-                + rng.random_range(0..72) * 600_000
-                + [0, 0, 0, 333][rng.random_range(0..4)],
-            name,
-            place: place.filter(|_| rng.random_bool(0.95)),
-            id: rng.random_range(0..IDS),
-            company: rng.random_bool(0.6).then(|| rng.random_range(0..4)),
-            is_paying: rng.random_bool(0.7),
-        }
-    }
-
-    fn sent(&self) -> Value {
+impl Details for Step {
+    fn properties(&self) -> Value {
         let mut properties = json!({"paying": self.is_paying});
-        if let (Some(place), true) = (self.place, self.name == "$pageview") {
-            properties["$current_url"] = json!(place);
-        }
-        if let (Some(place), true) = (self.place, self.name == "$screen") {
-            properties["$screen_name"] = json!(place);
+        if let Some(place) = self.place {
+            properties[self.key] = json!(place);
         }
         if let Some(company) = self.company {
             properties["$groups"] = json!({"company": format!("c{company}")});
         }
-        let at = chrono::DateTime::from_timestamp_millis(self.at).expect("a time").to_rfc3339();
-        json!({"event": self.name, "distinct_id": format!("d{}", self.id), "timestamp": at,
-               "properties": properties})
-    }
-
-    /// Its text before anything is made of it.
-    fn text(&self) -> Option<&'static str> {
-        if matches!(self.name, "$pageview" | "$screen") { self.place } else { Some(self.name) }
+        properties
     }
 }
 
-/// What was sent, and whose ids belong together.
-struct World {
-    events: Vec<Event>,
-    persons: Vec<usize>,
+type Event = world::Event<Step>;
+type World = world::World<Step>;
+
+fn random_event(rng: &mut StdRng) -> Event {
+    const NAMES: [&str; 7] =
+        ["$pageview", "$pageview", "$screen", "buy", "sign up/", "https://x/a", "$autocapture"];
+    let name = one_of(rng, &NAMES);
+    let (key, place) = match name {
+        "$pageview" => ("$current_url", Some(one_of(rng, &URLS))),
+        "$screen" => ("$screen_name", Some(one_of(rng, &["Home", "Shop/", "buy"]))),
+        _ => ("", None),
+    };
+    let details = Step {
+        key,
+        place: place.filter(|_| rng.random_bool(0.95)),
+        company: rng.random_bool(0.6).then(|| rng.random_range(0..4)),
+        is_paying: rng.random_bool(0.7),
+    };
+    // Every ten minutes, sometimes with a fraction.
+    let at = START + rng.random_range(0..72) * 600;
+    let event = Event::new(at, name, rng.random_range(0..IDS), details);
+    Event { millis: one_of(rng, &[0, 0, 0, 333]), ..event }
 }
 
-/// A server with random events, of which some persons were merged before and some after the events came.
+/// The time of an event in milliseconds since 1970.
+fn time(event: &Event) -> i64 {
+    event.at * 1000 + i64::from(event.millis)
+}
+
+/// Its text before anything is made of it.
+fn text(event: &Event) -> Option<&'static str> {
+    if matches!(event.name, "$pageview" | "$screen") { event.place } else { Some(event.name) }
+}
+
+/// A server with random events.
 fn start(rng: &mut StdRng) -> (TestServer, World) {
-    let server = TestServer::start();
-    let zone = server.patch("/api/projects/@current/", &json!({"timezone": "Europe/Berlin"}));
-    assert_eq!(zone.status, 200, "{zone}");
-    let events: Vec<Event> = (0..500).map(|_| Event::random(rng)).collect();
-    let mut persons: Vec<usize> = (0..IDS).collect();
-    let mut merges = Vec::new();
-    for (anonymous, person) in persons.iter_mut().enumerate().take(IDS / 3) {
-        *person = rng.random_range(IDS / 3..IDS);
-        merges.push(json!({
-            "event": "$identify", "distinct_id": format!("d{person}"), "timestamp": "2026-02-20T00:00:00Z",
-            "properties": {"$anon_distinct_id": format!("d{anonymous}")},
-        }));
-    }
-    let sent: Vec<Value> = events.iter().map(Event::sent).collect();
-    let (early, late) = sent.split_at(sent.len() / 2);
-    assert_eq!(server.capture(&json!(late)).status, 200);
-    assert_eq!(server.capture(&json!(merges)).status, 200);
-    assert_eq!(server.capture(&json!(early)).status, 200);
-    (server, World { events, persons })
+    let events = (0..500).map(|_| random_event(rng)).collect();
+    World::start(rng, &json!({"timezone": "Europe/Berlin"}), (events, IDS))
 }
 
 /// A random query, and what is needed to compute its answer.
@@ -185,7 +167,7 @@ impl Asked {
 
     fn is_step(&self, event: &Event) -> bool {
         // Berlin is an hour ahead of UTC.
-        let is_first_day = event.at < (START + 6 * 3600) * 1000;
+        let is_first_day = event.at < START + 6 * HOUR;
         let kind = match event.name {
             name if !name.starts_with('$') => "custom_event",
             name => name,
@@ -196,7 +178,7 @@ impl Asked {
     }
 
     fn item(&self, event: &Event) -> Option<String> {
-        let mut item = event.text().unwrap_or_default().to_owned();
+        let mut item = text(event).unwrap_or_default().to_owned();
         if event.name == "$pageview" && item.len() > 1 && item.ends_with('/') {
             item.pop();
         }
@@ -226,8 +208,8 @@ impl Asked {
         }
         let mut paths = Vec::new();
         for (actor, mut events) in histories {
-            events.sort_by_key(|event| (event.at, event.name == "$pageview", event.text()));
-            let steps = events.iter().filter_map(|event| Some((event.at, self.item(event)?)));
+            events.sort_by_key(|event| (time(event), event.name == "$pageview", text(event)));
+            let steps = events.iter().filter_map(|event| Some((time(event), self.item(event)?)));
             let mut sessions: Vec<Vec<(i64, String)>> = Vec::new();
             let mut last = i64::MIN / 2;
             for (at, item) in steps {
@@ -326,12 +308,12 @@ fn edges(results: &Value) -> Vec<(String, String, u64, f64)> {
 #[test]
 fn paths_equal_a_plain_computation() {
     let mut rng = StdRng::seed_from_u64(51);
-    let (server, world) = start(&mut rng);
+    let (mut server, world) = start(&mut rng);
     let asked: Vec<Asked> = (0..200).map(|_| Asked::random(&mut rng)).collect();
     let mut count = 0;
-    for round in ["in memory", "in files"] {
+    in_each_state(&mut server, |server, round| {
         for asked in &asked {
-            let (found, expected) = (answered(&server, asked), asked.expected(&world));
+            let (found, expected) = (answered(server, asked), asked.expected(&world));
             let is_equal = found.len() == expected.len()
                 && found.iter().zip(&expected).all(|(a, b)| {
                     (&a.0, &a.1, a.2) == (&b.0, &b.1, b.2)
@@ -340,9 +322,7 @@ fn paths_equal_a_plain_computation() {
             assert!(is_equal, "{round} {asked:?}\n{found:?}\n{expected:?}");
             count += found.len();
         }
-        let flushed = server.weir(&["flush"]).output().expect("runs");
-        assert!(flushed.status.success(), "{flushed:?}");
-    }
+    });
     assert!(count > 2000, "{count}");
 }
 
@@ -351,7 +331,7 @@ fn the_persons_behind_steps_are_those_who_took_them() {
     let mut rng = StdRng::seed_from_u64(52);
     let (server, world) = start(&mut rng);
     let mut steps = 0;
-    for round in 0..60 {
+    for round in 0..80 {
         let mut asked = Asked::random(&mut rng);
         asked.is_by_company = false;
         let paths = asked.paths(&world);
@@ -375,8 +355,7 @@ fn the_persons_behind_steps_are_those_who_took_them() {
         assert_eq!(behind.status, 200, "{behind}");
         let mut found = BTreeMap::new();
         for row in behind.json()["results"].as_array().expect("rows") {
-            let id = row[0]["distinct_ids"][0].as_str().expect("an id")[1..].parse::<usize>();
-            let person = world.persons[id.expect("a number")].to_string();
+            let person = world.person_of(&row[0]).to_string();
             assert!(found.insert(person, row[1].as_f64().expect("a number")).is_none());
         }
         let mut expected: BTreeMap<String, f64> = BTreeMap::new();

@@ -11,17 +11,17 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
-use crate::histories::DAY;
-use crate::histories::Event;
-use crate::histories::FIRST_DAY;
-use crate::histories::FORWARD;
-use crate::histories::HOUR;
-use crate::histories::QUERY;
-use crate::histories::World;
-use crate::histories::date;
-use crate::histories::flush;
-use crate::histories::person_of;
-use crate::histories::start;
+use crate::support::spring::Event;
+use crate::support::spring::FIRST_DAY;
+use crate::support::spring::FORWARD;
+use crate::support::spring::World;
+use crate::support::spring::start;
+use crate::support::world::DAY;
+use crate::support::world::HOUR;
+use crate::support::world::QUERY;
+use crate::support::world::date;
+use crate::support::world::in_each_state;
+use crate::support::world::time;
 /// A random query.
 #[derive(Clone, Debug)]
 struct Asked {
@@ -70,8 +70,8 @@ impl Asked {
     }
 
     fn node(&self) -> Value {
-        let time = |at: i64| match self.period {
-            "Hour" => chrono::DateTime::from_timestamp(at, 0).expect("a time").to_rfc3339(),
+        let written = |at: i64| match self.period {
+            "Hour" => time(at),
             _ => date(at / DAY).to_string(),
         };
         let filters = |plan: Option<&str>| match plan {
@@ -86,7 +86,7 @@ impl Asked {
                 "targetEntity": entity(self.target), "returningEntity": entity(self.returning),
                 "cumulative": self.is_cumulative, "minimumOccurrences": self.occurrences,
             },
-            "dateRange": {"date_from": self.from.map(time), "date_to": time(self.to)},
+            "dateRange": {"date_from": self.from.map(written), "date_to": written(self.to)},
         })
     }
 
@@ -166,9 +166,9 @@ fn counts(rows: &Value) -> Vec<Vec<u64>> {
 fn retention_equals_a_plain_computation() {
     for seed in [41, 42] {
         let mut rng = StdRng::seed_from_u64(seed);
-        let (server, world) = start(&mut rng);
+        let (mut server, world) = start(&mut rng);
         let asked: Vec<Asked> = (0..80).map(|_| Asked::random(&mut rng)).collect();
-        for round in ["in memory", "in files"] {
+        in_each_state(&mut server, |server, round| {
             for asked in &asked {
                 let answer = server.post(QUERY, &json!({"query": asked.node()}));
                 assert_eq!(answer.status, 200, "{answer} {asked:?}");
@@ -185,8 +185,7 @@ fn retention_equals_a_plain_computation() {
                     assert_eq!(dates.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
                 }
             }
-            flush(&server);
-        }
+        });
     }
 }
 
@@ -215,7 +214,7 @@ fn the_persons_of_rows_are_those_that_were_counted() {
                     cells.map(|cell| usize::try_from(cell.as_u64().unwrap()).unwrap()).collect();
                 assert!(cells.len() <= before && cells.is_sorted(), "{page}");
                 before = cells.len();
-                let person = person_of(&world, &row[0]);
+                let person = world.person_of(&row[0]);
                 assert!(found.insert(person, BTreeSet::from_iter(cells)).is_none(), "each once");
             }
             if page["hasMore"] == false {

@@ -11,18 +11,18 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
-use crate::histories::DAY;
-use crate::histories::Event;
-use crate::histories::FIRST_DAY;
-use crate::histories::FORWARD;
-use crate::histories::HOUR;
-use crate::histories::QUERY;
-use crate::histories::World;
-use crate::histories::date;
-use crate::histories::day_of;
-use crate::histories::flush;
-use crate::histories::person_of;
-use crate::histories::start;
+use crate::support::spring::Event;
+use crate::support::spring::FIRST_DAY;
+use crate::support::spring::FORWARD;
+use crate::support::spring::World;
+use crate::support::spring::day_of;
+use crate::support::spring::start;
+use crate::support::world::DAY;
+use crate::support::world::HOUR;
+use crate::support::world::QUERY;
+use crate::support::world::date;
+use crate::support::world::in_each_state;
+use crate::support::world::time;
 
 /// A random query.
 #[derive(Clone, Debug)]
@@ -65,8 +65,8 @@ impl Asked {
     }
 
     fn node(&self) -> Value {
-        let time = |at: i64| match self.period {
-            "Hour" => chrono::DateTime::from_timestamp(at, 0).expect("a time").to_rfc3339(),
+        let written = |at: i64| match self.period {
+            "Hour" => time(at),
             _ => date(at / DAY).to_string(),
         };
         let series = |(name, plan): &(Option<&str>, Option<&str>)| {
@@ -79,7 +79,7 @@ impl Asked {
             "kind": "StickinessQuery", "interval": self.period.to_lowercase(),
             "intervalCount": self.interval_count,
             "series": self.series.iter().map(series).collect::<Vec<_>>(),
-            "dateRange": {"date_from": time(self.from), "date_to": time(self.to)},
+            "dateRange": {"date_from": written(self.from), "date_to": written(self.to)},
             "stickinessFilter": {
                 "computedAs": if self.is_cumulative { "cumulative" } else { "non_cumulative" },
                 "stickinessCriteria": criteria,
@@ -163,9 +163,9 @@ impl Asked {
 fn stickiness_equals_a_plain_computation() {
     for seed in [51, 52] {
         let mut rng = StdRng::seed_from_u64(seed);
-        let (server, world) = start(&mut rng);
+        let (mut server, world) = start(&mut rng);
         let asked: Vec<Asked> = (0..80).map(|_| Asked::random(&mut rng)).collect();
-        for round in ["in memory", "in files"] {
+        in_each_state(&mut server, |server, round| {
             for asked in &asked {
                 let answer = server.post(QUERY, &json!({"query": asked.node()}));
                 assert_eq!(answer.status, 200, "{answer} {asked:?}");
@@ -186,8 +186,7 @@ fn stickiness_equals_a_plain_computation() {
                 }
                 assert_eq!(found.next(), None);
             }
-            flush(&server);
-        }
+        });
     }
 }
 
@@ -213,7 +212,7 @@ fn the_persons_behind_numbers_are_those_that_were_counted() {
         let page = page.json();
         let rows = page["results"].as_array().expect("rows").iter();
         let found: BTreeMap<usize, f64> = rows
-            .map(|row| (person_of(&world, &row[0]), row[1].as_f64().expect("a number")))
+            .map(|row| (world.person_of(&row[0]), row[1].as_f64().expect("a number")))
             .collect();
         assert_eq!(found.len(), page["results"].as_array().unwrap().len(), "each once");
         let usual = if asked.is_cumulative { "gte" } else { "exact" };
@@ -269,7 +268,7 @@ fn older_clients_get_series_and_follow_their_links() {
     while !next.is_empty() {
         let page = server.get(&next).json();
         for person in page["results"][0]["people"].as_array().unwrap() {
-            assert!(seen.insert(person_of(&world, person)), "{person} twice");
+            assert!(seen.insert(world.person_of(person)), "{person} twice");
         }
         next = page["next"].as_str().map(|url| url.replace(&server.url(), "")).unwrap_or_default();
     }

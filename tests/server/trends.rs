@@ -11,11 +11,17 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
+use crate::support::world;
+use crate::support::world::DAY;
+use crate::support::world::Details;
+use crate::support::world::QUERY;
+use crate::support::world::date;
+use crate::support::world::days;
+use crate::support::world::in_each_state;
+use crate::support::world::one_of;
 
-const QUERY: &str = "/api/projects/@current/query/";
 const NULL: &str = "$$_posthog_breakdown_null_$$";
 const OTHER: &str = "$$_posthog_breakdown_other_$$";
-const DAY: i64 = 86_400;
 
 /// Berlin in winter, whose days the project has.
 const OFFSET: i64 = 3600;
@@ -23,32 +29,29 @@ const OFFSET: i64 = 3600;
 /// 2026-01-05, a Monday, at midnight UTC.
 const FIRST_DAY: i64 = 20_458;
 
-/// One sent event.
+const IDS: usize = 24;
+
+/// What events have besides their name and time.
 #[derive(Clone, Debug)]
-struct Event {
-    /// Seconds since 1970.
-    at: i64,
-    name: &'static str,
-    id: usize,
+struct Visit {
     browser: Option<&'static str>,
+    plan: &'static str,
     /// As it was sent: a number, or the text of one.
     price: Option<Value>,
     session: Option<usize>,
 }
 
-impl Event {
-    fn day(&self) -> i64 {
-        (self.at + OFFSET).div_euclid(DAY)
-    }
-
+impl Visit {
     fn number(&self) -> Option<f64> {
         match self.price.as_ref()? {
             Value::String(text) => text.parse().ok(),
             other => other.as_f64(),
         }
     }
+}
 
-    fn sent(&self) -> Value {
+impl Details for Visit {
+    fn properties(&self) -> Value {
         let mut properties = serde_json::Map::new();
         let mut set = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
@@ -56,69 +59,37 @@ impl Event {
             }
         };
         set("$browser", self.browser.map(Value::from));
+        set("plan", Some(json!(self.plan)));
         set("price", self.price.clone());
         set("$session_id", self.session.map(|session| json!(format!("s{session}"))));
-        let at = chrono::DateTime::from_timestamp(self.at, 0).expect("a time").to_rfc3339();
-        json!({"event": self.name, "distinct_id": format!("d{}", self.id), "timestamp": at,
-               "properties": properties})
+        Value::Object(properties)
     }
 }
 
-/// What was sent, and whose ids belong together.
-struct World {
-    events: Vec<Event>,
-    /// The person of each id, as the least of its ids.
-    persons: Vec<usize>,
+type Event = world::Event<Visit>;
+type World = world::World<Visit>;
+
+fn random_event(rng: &mut StdRng) -> Event {
+    let price = match rng.random_range(0..6) {
+        0 => None,
+        1 => Some(json!("free")),
+        2 => Some(json!(rng.random_range(0..100).to_string())),
+        _ => Some(json!(rng.random_range(0..1000))),
+    };
+    let browsers = [None, Some(""), Some("Chrome"), Some("Firefox"), Some("Safari"), Some("Edge")];
+    let details = Visit {
+        browser: one_of(rng, &browsers),
+        plan: one_of(rng, &["free", "pro"]),
+        price,
+        session: rng.random_bool(0.7).then(|| rng.random_range(0..9)),
+    };
+    let (at, id) = (rng.random_range(days(FIRST_DAY, 16)), rng.random_range(0..IDS));
+    Event::new(at, one_of(rng, &["view", "buy", "leave"]), id, details)
 }
 
-const IDS: usize = 24;
-
-impl World {
-    fn random(rng: &mut StdRng) -> Self {
-        let mut events = Vec::new();
-        for _ in 0..400 {
-            let price = match rng.random_range(0..6) {
-                0 => None,
-                1 => Some(json!("free")),
-                2 => Some(json!(rng.random_range(0..100).to_string())),
-                _ => Some(json!(rng.random_range(0..1000))),
-            };
-            events.push(Event {
-                at: FIRST_DAY * DAY + rng.random_range(0..16 * DAY),
-                name: ["view", "buy", "leave"][rng.random_range(0..3)],
-                id: rng.random_range(0..IDS),
-                browser: [
-                    None,
-                    Some(""),
-                    Some("Chrome"),
-                    Some("Firefox"),
-                    Some("Safari"),
-                    Some("Edge"),
-                ][rng.random_range(0..6)],
-                price,
-                session: rng.random_bool(0.7).then(|| rng.random_range(0..9)),
-            });
-        }
-        Self { events, persons: (0..IDS).collect() }
-    }
-
-    /// Some ids of people who are not known yet become others'.
-    fn merges(&mut self, rng: &mut StdRng) -> Vec<Value> {
-        let mut merges = Vec::new();
-        for anonymous in 0..IDS / 3 {
-            let user = rng.random_range(IDS / 3..IDS);
-            self.persons[anonymous] = user;
-            merges.push(json!({
-                "event": "$identify", "distinct_id": format!("d{user}"), "timestamp": "2026-02-20T00:00:00Z",
-                "properties": {"$anon_distinct_id": format!("d{anonymous}")},
-            }));
-        }
-        merges
-    }
-
-    fn person(&self, event: &Event) -> usize {
-        self.persons[event.id]
-    }
+/// The day of an event.
+fn day_of(event: &Event) -> i64 {
+    (event.at + OFFSET).div_euclid(DAY)
 }
 
 /// A random query, and what is needed to compute its answer.
@@ -126,8 +97,9 @@ impl World {
 struct Asked {
     event: Option<&'static str>,
     math: &'static str,
-    is_filtered: bool,
-    is_split: bool,
+    /// By the browser, whose property has a column, or by the plan, whose has none.
+    filter: Option<&'static str>,
+    split: Option<&'static str>,
     display: &'static str,
     interval: &'static str,
     from: i64,
@@ -156,8 +128,8 @@ impl Asked {
         Self {
             event: [None, Some("view"), Some("buy")][rng.random_range(0..3)],
             math: MATHS[rng.random_range(0..MATHS.len())],
-            is_filtered: rng.random_bool(0.3),
-            is_split: rng.random_bool(0.4),
+            filter: one_of(rng, &[None, None, None, Some("$browser"), Some("plan")]),
+            split: one_of(rng, &[None, None, None, Some("$browser"), Some("plan")]),
             display: ["ActionsLineGraph", "ActionsLineGraphCumulative", "BoldNumber"]
                 [rng.random_range(0..3)],
             interval: ["day", "day", "week"][rng.random_range(0..3)],
@@ -167,25 +139,20 @@ impl Asked {
     }
 
     fn node(&self) -> Value {
-        let date = |day: i64| {
-            chrono::DateTime::from_timestamp(day * DAY, 0)
-                .expect("a day")
-                .format("%Y-%m-%d")
-                .to_string()
+        let value = match self.filter {
+            Some("plan") => json!("pro"),
+            _ => json!(["Chrome", "Edge"]),
         };
-        let properties = match self.is_filtered {
-            true => {
-                json!([{"key": "$browser", "value": ["Chrome", "Edge"], "operator": "exact", "type": "event"}])
-            }
-            false => json!([]),
-        };
+        let filter =
+            |key: &str| json!({"key": key, "value": value, "operator": "exact", "type": "event"});
+        let properties: Vec<Value> = self.filter.into_iter().map(filter).collect();
         json!({
             "kind": "TrendsQuery", "interval": self.interval,
             "series": [{"kind": "EventsNode", "event": self.event, "math": self.math, "math_property": "price"}],
             "properties": properties,
-            "dateRange": {"date_from": date(self.from), "date_to": date(self.to)},
+            "dateRange": {"date_from": date(self.from).to_string(), "date_to": date(self.to).to_string()},
             "trendsFilter": {"display": self.display},
-            "breakdownFilter": if self.is_split { json!({"breakdown": "$browser", "breakdown_limit": 2}) } else { json!({}) },
+            "breakdownFilter": self.split.map(|key| json!({"breakdown": key, "breakdown_limit": 2})),
         })
     }
 
@@ -213,7 +180,11 @@ impl Asked {
     }
 
     fn matches(&self, event: &Event) -> bool {
-        !self.is_filtered || matches!(event.browser, Some("Chrome" | "Edge"))
+        match self.filter {
+            None => true,
+            Some("plan") => event.plan == "pro",
+            Some(_) => matches!(event.browser, Some("Chrome" | "Edge")),
+        }
     }
 
     fn is_named(&self, event: &Event) -> bool {
@@ -221,10 +192,11 @@ impl Asked {
     }
 
     fn split(&self, event: &Event) -> String {
-        match event.browser {
-            _ if !self.is_split => String::new(),
-            None | Some("") => NULL.to_owned(),
-            Some(browser) => browser.to_owned(),
+        match (self.split, event.browser) {
+            (None, _) => String::new(),
+            (Some("plan"), _) => event.plan.to_owned(),
+            (Some(_), None | Some("")) => NULL.to_owned(),
+            (Some(_), Some(browser)) => browser.to_owned(),
         }
     }
 
@@ -247,7 +219,9 @@ impl Asked {
             }
             let firsts = firsts.into_values().filter(|event| self.matches(event));
             return firsts
-                .filter_map(|event| Some((self.split(event), self.bucket_of(event.day())?, event)))
+                .filter_map(|event| {
+                    Some((self.split(event), self.bucket_of(day_of(event))?, event))
+                })
                 .collect();
         }
         let own = world.events.iter().filter(|event| self.is_named(event) && self.matches(event));
@@ -255,18 +229,17 @@ impl Asked {
         for event in own {
             let value = self.split(event);
             match (is_window, self.is_total()) {
-                (false, _) => {
-                    places.extend(self.bucket_of(event.day()).map(|bucket| (value, bucket, event)))
-                }
+                (false, _) => places
+                    .extend(self.bucket_of(day_of(event)).map(|bucket| (value, bucket, event))),
                 (true, true) => {
-                    if event.day() > self.to - 7 && event.day() <= self.to {
+                    if day_of(event) > self.to - 7 && day_of(event) <= self.to {
                         places.push((value, 0, event));
                     }
                 }
                 (true, false) => {
                     let shows = |bucket: &usize| {
                         let day = self.from + i64::try_from(*bucket).unwrap();
-                        event.day() <= day && event.day() > day - 7
+                        day_of(event) <= day && day_of(event) > day - 7
                     };
                     places.extend(
                         (0..count).filter(shows).map(|bucket| (value.clone(), bucket, event)),
@@ -315,7 +288,7 @@ impl Asked {
         for (value, bucket, event) in self.places(world) {
             cells.entry(value).or_insert_with(|| vec![Vec::new(); count])[bucket].push(event);
         }
-        if !self.is_split {
+        if self.split.is_none() {
             cells.entry(String::new()).or_insert_with(|| vec![Vec::new(); count]);
         }
         let is_first_only = self.display == "ActionsLineGraphCumulative" && self.math == "dau";
@@ -332,7 +305,7 @@ impl Asked {
             };
             series.push((value, buckets.into_iter().map(number).collect()));
         }
-        if self.is_split {
+        if self.split.is_some() {
             series = limited(series, count);
         }
         if self.display == "ActionsLineGraphCumulative" {
@@ -400,37 +373,25 @@ fn is_equal(a: &[(String, Vec<f64>)], b: &[(String, Vec<f64>)]) -> bool {
         })
 }
 
-/// A server with the events of a random world, of which some persons were merged before and some after the
-/// events came.
+/// A server with random events, of which no two have the same time.
 fn start(rng: &mut StdRng) -> (TestServer, World) {
-    let server = TestServer::start();
-    let zone = server.patch("/api/projects/@current/", &json!({"timezone": "Europe/Berlin"}));
-    assert_eq!(zone.status, 200, "{zone}");
-    let mut world = World::random(rng);
-    world.events.sort_by_key(|event| event.at);
-    world.events.dedup_by_key(|event| event.at);
-    let sent: Vec<Value> = world.events.iter().map(Event::sent).collect();
-    let (early, late) = sent.split_at(sent.len() / 2);
-    assert_eq!(server.capture(&json!(late)).status, 200);
-    let merges = world.merges(rng);
-    assert_eq!(server.capture(&json!(merges)).status, 200);
-    assert_eq!(server.capture(&json!(early)).status, 200);
-    (server, world)
+    let mut events: Vec<Event> = (0..400).map(|_| random_event(rng)).collect();
+    events.sort_by_key(|event| event.at);
+    events.dedup_by_key(|event| event.at);
+    World::start(rng, &json!({"timezone": "Europe/Berlin"}), (events, IDS))
 }
 
 #[test]
 fn trends_equal_a_plain_computation() {
     let mut rng = StdRng::seed_from_u64(18);
-    let (server, world) = start(&mut rng);
+    let (mut server, world) = start(&mut rng);
     let asked: Vec<Asked> = (0..150).map(|_| Asked::random(&mut rng)).collect();
-    for round in ["in memory", "in files"] {
+    in_each_state(&mut server, |server, round| {
         for asked in &asked {
-            let (found, expected) = (answered(&server, asked), asked.expected(&world));
+            let (found, expected) = (answered(server, asked), asked.expected(&world));
             assert!(is_equal(&found, &expected), "{round} {asked:?}\n{found:?}\n{expected:?}");
         }
-        let flushed = server.weir(&["flush"]).output().expect("runs");
-        assert!(flushed.status.success(), "{flushed:?}");
-    }
+    });
 }
 
 #[test]
@@ -458,11 +419,8 @@ fn the_persons_behind_points_are_those_that_were_counted() {
             assert_eq!(behind.status, 200, "{behind}");
             let behind = behind.json();
             let rows = behind["results"].as_array().expect("rows");
-            let person = |row: &Value| {
-                let id = row[0]["distinct_ids"][0].as_str().expect("an id")[1..].parse::<usize>();
-                world.persons[id.expect("a number")]
-            };
-            let persons: BTreeSet<usize> = rows.iter().map(person).collect();
+            let persons: BTreeSet<usize> =
+                rows.iter().map(|row| world.person_of(&row[0])).collect();
             assert_eq!(persons.len(), rows.len(), "each once");
             let places = asked.places(&world);
             let shown: Vec<String> =
@@ -486,6 +444,35 @@ fn the_persons_behind_points_are_those_that_were_counted() {
             }
         }
     }
+}
+
+/// Of several first events at one time, one that matches is enough, and the least value counts: whatever ids they got.
+#[test]
+fn first_events_of_one_time_are_chosen_by_what_they_are() {
+    let server = TestServer::start();
+    let event = |id: usize, plan: &str| {
+        json!({"event": "view", "distinct_id": format!("d{id}"), "timestamp": "2026-01-05T12:00:00Z",
+               "properties": {"plan": plan}})
+    };
+    let both = |id: usize| ["free", "pro"].map(|plan| event(id, plan));
+    let events: Vec<Value> = (0..20).flat_map(both).collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let data = |more: Value| {
+        let mut node = json!({
+            "kind": "TrendsQuery", "dateRange": {"date_from": "2026-01-05", "date_to": "2026-01-05"},
+            "series": [{"event": "view", "math": "first_time_for_user"}],
+        });
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let body = server.post(QUERY, &json!({"query": node})).json();
+        let series = body["results"].as_array().expect("series").iter();
+        series.map(|own| json!([own["breakdown_value"], own["data"]])).collect::<Vec<_>>()
+    };
+    for plan in ["free", "pro"] {
+        let found = data(json!({"properties": [{"key": "plan", "value": plan, "type": "event"}]}));
+        assert_eq!(found, [json!([null, [20]])], "{plan}");
+    }
+    let found = data(json!({"breakdownFilter": {"breakdown": "plan"}}));
+    assert_eq!(found, [json!(["free", [20]])]);
 }
 
 #[test]
