@@ -120,6 +120,11 @@ impl Overrides {
         Ok(Some(self.resolve(project, own)?).filter(|owner| *owner != person))
     }
 
+    /// Whether events stored with `person` may belong to several persons, by their distinct ids.
+    pub fn is_split(&self, project: ProjectId, person: Uuid) -> bool {
+        self.splits.contains(project, person)
+    }
+
     /// Whether any person of the project was ever split, so that the distinct ids of events are needed.
     pub fn has_splits(&self, project: ProjectId) -> bool {
         self.splits.0.contains_key(&project)

@@ -29,6 +29,7 @@ use crate::insights::interval::TooManyBuckets;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
+use crate::query::events::PERSON_NUMBER;
 use crate::query::error::QueryError;
 use crate::query::matches::GROUPS;
 use crate::query::view::View;
@@ -152,7 +153,7 @@ impl Selection {
         (view, owner): (&View, &ProjectSettings),
         (from, to): (UnixMicros, UnixMicros),
     ) -> Result<DataFrame, InsightError> {
-        let events = view.table("events").await?;
+        let events = view.events()?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
         Ok(match self.filters(owner)?.condition(engine, owner.project, view.exact()) {
             Some(condition) => events.filter(condition)?,
@@ -174,14 +175,24 @@ impl Unit {
         Ok(Self::Groups(index.ok_or_else(wrong)?))
     }
 
-    /// Who an event is of: a text; null where it is of nobody.
+    /// Who an event of [`View::events`] is of, a person's number or a text; null where it is of nobody.
     pub fn actor(self) -> Expr {
         match self {
-            Self::Persons => cast(ident("person_id"), DataType::Utf8View),
+            Self::Persons => ident(PERSON_NUMBER),
             Self::Groups(index) => {
                 let key = ident(GROUPS.get(usize::from(index)).copied().unwrap_or_default());
                 datafusion::functions::expr_fn::nullif(cast(key, DataType::Utf8View), lit(""))
             }
+        }
+    }
+}
+
+impl Unit {
+    /// The actor as [`Unit::actor`] has it, of a table of persons or groups with the column `id`.
+    pub fn actor_of(self, view: &View, id: &str) -> Expr {
+        match self {
+            Self::Persons => view.person_number(id),
+            Self::Groups(_) => cast(ident(id), DataType::Utf8View),
         }
     }
 }

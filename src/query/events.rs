@@ -47,6 +47,7 @@ use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::query::deleted;
 use crate::query::footers::KeptFooters;
+use crate::query::person_numbers::PersonNumbers;
 use crate::query::pruning;
 use crate::query::row_filter::is_row_filter;
 use crate::query::scoped;
@@ -67,27 +68,38 @@ pub fn store_url() -> Result<ObjectStoreUrl> {
     ObjectStoreUrl::parse("weir://events/")
 }
 
+/// The number of the person that an event belongs to today; see [`PersonNumbers`].
+pub const PERSON_NUMBER: &str = "person_number";
+
+/// One project's events as SQL sees them, and the same with a column [`PERSON_NUMBER`].
+#[derive(Clone, Debug)]
+pub(super) struct EventTables {
+    pub(super) plain: Arc<dyn TableProvider>,
+    pub(super) numbered: Arc<dyn TableProvider>,
+}
+
 /// One project's events. The column `project_id` is not in it, so no question can see another's.
 /// `deletions` must be no newer than `snapshot`: what is done has left the files before.
 ///
 /// # Errors
 ///
 /// A bug in the plan of the view.
-pub fn view(
+pub(super) fn tables(
     store: &Store,
     snapshot: Snapshot,
-    project: ProjectId,
+    (project, numbers): (ProjectId, &Arc<PersonNumbers>),
     (overrides, deletions): (Arc<Overrides>, Arc<Deletions>),
-) -> Result<Arc<dyn TableProvider>> {
+) -> Result<EventTables> {
     let stored = Arc::clone(&store.table().spec().schema);
     // What others do decides nothing here: a plan shows it.
+    // Without splits the person alone decides, and distinct ids need not be read.
+    let has_splits = overrides.has_splits(project);
+    let arguments = if has_splits { 2 } else { 1 };
     let resolve = overrides.concerns(project).then(|| {
-        // Without splits the person alone decides, and distinct ids need not be read.
-        let arguments = if overrides.has_splits(project) { 2 } else { 1 };
         let signature =
             Signature::exact(vec![DataType::Utf8View; arguments], Volatility::Immutable);
         let function = ResolvePerson { project, overrides, signature };
-        (ScalarUDF::new_from_impl(function), arguments)
+        ScalarUDF::new_from_impl(function)
     });
     let own = (0..).zip(stored.fields()).filter(|(_, field)| field.name() != PROJECT);
     let columns: Vec<usize> = own.map(|(at, _)| at).collect();
@@ -100,17 +112,27 @@ pub fn view(
     };
     let scope = Scope { project, deletions };
     let events = Events { schema: Arc::clone(&schema), columns, stored, scope, snapshot };
-    let shown = schema.fields().iter().map(|field| match &resolve {
-        Some((resolve, arguments)) if field.name() == "person_id" => {
-            let given = [ident("person_id"), ident("distinct_id")].into_iter().take(*arguments);
-            resolve.call(given.collect()).alias("person_id")
-        }
-        _ => ident(field.name()),
-    });
+    let mut shown: Vec<Expr> = schema
+        .fields()
+        .iter()
+        .map(|field| match &resolve {
+            Some(resolve) if field.name() == "person_id" => {
+                let given = [ident("person_id"), ident("distinct_id")].into_iter().take(arguments);
+                resolve.call(given.collect()).alias("person_id")
+            }
+            _ => ident(field.name()),
+        })
+        .collect();
     let events = provider_as_source(Arc::new(events));
-    let plan = LogicalPlanBuilder::scan("own_events", events, None)?;
-    let plan = plan.project(shown.collect::<Vec<Expr>>())?.build()?;
-    Ok(Arc::new(ViewTable::new(plan, None)))
+    let scan = LogicalPlanBuilder::scan("own_events", events, None)?;
+    let table = |shown: Vec<Expr>| {
+        let plan = scan.clone().project(shown)?.build()?;
+        Ok::<_, DataFusionError>(Arc::new(ViewTable::new(plan, None)))
+    };
+    let plain = table(shown.clone())?;
+    let distinct_id = has_splits.then(|| ident("distinct_id"));
+    shown.push(numbers.of_event(ident("person_id"), distinct_id).alias(PERSON_NUMBER));
+    Ok(EventTables { plain, numbered: table(shown)? })
 }
 
 /// What is read of the files.

@@ -15,17 +15,20 @@ use datafusion::dataframe::DataFrame;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryReservation;
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use crate::query::admission::Work;
 use crate::query::engine::Engine;
 use crate::query::engine::StopOnDrop;
 use crate::query::error::QueryError;
+use crate::query::histories::gathered::Actor;
 use crate::query::histories::gathered::Gathered;
 use crate::query::interner::Interner;
 use crate::query::parts::given_up;
 use crate::query::slice::Slice;
+use crate::query::view::View;
 
-/// Columns of a plan: whose the event is, a text; rows without it are left out.
+/// Columns of a plan: whose the event is, a text or the number of a person; rows without it are left out.
 pub const ACTOR: &str = "actor";
 /// Its time or another number by which the rows of an actor are ordered: `Int64`.
 pub const AT: &str = "at";
@@ -82,7 +85,7 @@ pub trait Fold: Send + 'static {
 }
 
 impl Engine {
-    /// Folds the rows of each actor of `plan`, which has the columns [`ACTOR`], [`AT`], [`MASK`] and perhaps
+    /// Folds the rows of each actor of a plan of a view. It has the columns [`ACTOR`], [`AT`], [`MASK`] and perhaps
     /// [`TEXT`]. Dropping the future ends it.
     ///
     /// # Errors
@@ -95,7 +98,7 @@ impl Engine {
         mut fold: F,
     ) -> Result<F, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
-        let mut gathered = Gathered::new(&self.shared.pools.rows, rows);
+        let mut gathered = Gathered::new(&self.shared.pools.rows, rows, View::persons_of(&plan));
         let mut left = vec![Slice::ALL];
         let stop = StopOnDrop::default();
         while let Some(slice) = left.pop() {
@@ -133,10 +136,15 @@ fn each_actor<F: Fold>(
     stop: &AtomicBool,
 ) -> Result<(), QueryError> {
     fold.begin(gathered.texts())?;
+    let mut name = Uuid::encode_buffer();
     for (count, (actor, rows, texts)) in gathered.actors().enumerate() {
         if count % ACTORS_PER_CHECK == 0 && stop.load(Ordering::Relaxed) {
             return Err(QueryError::Unavailable("nobody waits for the answer"));
         }
+        let actor = match actor {
+            Actor::Text(text) => text,
+            Actor::Person(uuid) => uuid.hyphenated().encode_lower(&mut name),
+        };
         fold.actor(actor, rows, texts)?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::AsArray;
+use arrow::datatypes::DataType;
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::catalog::CatalogProvider;
 use datafusion::catalog::CatalogProviderList;
@@ -10,11 +11,17 @@ use datafusion::catalog::MemoryCatalogProvider;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::catalog::MemorySchemaProvider;
 use datafusion::catalog::SchemaProvider;
+use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
+use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::logical_expr::cast;
 use datafusion::prelude::SessionContext;
+use datafusion::prelude::ident;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -24,9 +31,11 @@ use crate::query::definitions;
 use crate::query::engine::Sources;
 use crate::query::error::QueryError;
 use crate::query::events;
+use crate::query::events::EventTables;
 use crate::query::explained;
 use crate::query::guard;
 use crate::query::person_access;
+use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
 use crate::query::property_access;
 use crate::storage::delta::DataFile;
@@ -38,6 +47,8 @@ use crate::storage::store::Snapshot;
 pub struct View {
     context: SessionContext,
     events: Snapshot,
+    numbered_events: Arc<dyn TableProvider>,
+    persons: Arc<PersonNumbers>,
     /// The name of the time zone of the project.
     zone: String,
 }
@@ -60,14 +71,18 @@ impl View {
         project: ProjectId,
     ) -> Result<Self, QueryError> {
         let Sources { store, identities, metadata, .. } = sources;
-        let persons = persons::tables(&Arc::new(identities.view()), project);
+        let tables_of_persons = persons::tables(&Arc::new(identities.view()), project);
         // Deletions first: they may be no newer than the events.
-        let known = (Arc::new(identities.overrides()), identities.deletions());
+        let (overrides, deletions) = (Arc::new(identities.overrides()), identities.deletions());
         let snapshot = store.snapshot();
-        let events = events::view(store, snapshot.clone(), project, known)?;
+        let pool = &base.runtime_env().memory_pool;
+        let persons = Arc::new(PersonNumbers::new(project, Arc::clone(&overrides), pool));
+        let owner = (project, &persons);
+        let EventTables { plain: events, numbered: numbered_events } =
+            events::tables(store, snapshot.clone(), owner, (overrides, deletions))?;
         let definitions = definitions::tables(metadata, project)?;
         let schema = Arc::new(MemorySchemaProvider::new());
-        let named = std::iter::once(("events", events)).chain(definitions).chain(persons);
+        let named = std::iter::once(("events", events)).chain(definitions).chain(tables_of_persons);
         for (name, table) in named {
             schema.register_table(name.to_owned(), table)?;
         }
@@ -75,13 +90,16 @@ impl View {
         catalog.register_schema("public", schema)?;
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog("weir".to_owned(), Arc::new(catalog));
+        let config = base.config().clone().with_extension(Arc::clone(&persons));
         let state = SessionStateBuilder::new_from_existing(base.clone())
+            .with_config(config)
             .with_catalog_list(Arc::new(catalogs))
             .build();
         let known = metadata.snapshot();
         let zone =
             known.project(project).map_or_else(|| "UTC".to_owned(), |own| own.timezone.clone());
-        Ok(Self { context: SessionContext::new_with_state(state), events: snapshot, zone })
+        let context = SessionContext::new_with_state(state);
+        Ok(Self { context, events: snapshot, numbered_events, persons, zone })
     }
 
     /// Which columns of the events say all about their properties.
@@ -132,6 +150,34 @@ impl View {
         let plan = state.statement_to_plan(statement).await?;
         options.verify_plan(&plan)?;
         self.context.execute_logical_plan(plan).await
+    }
+
+    /// All events, each with the number of its person ([`PERSON_NUMBER`]).
+    ///
+    /// [`PERSON_NUMBER`]: events::PERSON_NUMBER
+    ///
+    /// # Errors
+    ///
+    /// A bug in the plan.
+    pub fn events(&self) -> Result<DataFrame, QueryError> {
+        let source = provider_as_source(Arc::clone(&self.numbered_events));
+        let plan = LogicalPlanBuilder::scan("events", source, None)?.build()?;
+        Ok(DataFrame::new(self.context.state(), plan))
+    }
+
+    /// The numbers of persons in a plan of a view; `None` for another plan.
+    pub(super) fn persons_of(plan: &DataFrame) -> Option<Arc<PersonNumbers>> {
+        plan.task_ctx().session_config().get_extension()
+    }
+
+    /// The number of a person of today, by the column with its uuid.
+    pub fn person_number(&self, uuid: &str) -> Expr {
+        self.persons.of_event(cast(ident(uuid), DataType::Utf8View), None)
+    }
+
+    /// The uuid of the person with a number.
+    pub fn person_of(&self, number: Expr) -> Expr {
+        self.persons.uuid_of(number)
     }
 
     /// All of one table, to be narrowed down.

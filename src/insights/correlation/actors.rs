@@ -19,6 +19,7 @@ use crate::insights::funnels::passage::Passages;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::ranked::Ranked;
+use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
@@ -110,7 +111,8 @@ impl Correlation {
             Subject::Values(exact) => match exact.condition() {
                 Some(condition) => {
                     let persons = view.table("persons").await?.filter(condition)?;
-                    rows = rows.union(of_actors(persons, "uuid", found())?)?;
+                    let actor = Unit::Persons.actor_of(&view, "uuid");
+                    rows = rows.union(of_actors(persons, actor, found())?)?;
                 }
                 None => needs_row = false,
             },

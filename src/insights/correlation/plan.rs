@@ -66,7 +66,7 @@ impl Correlation {
     ) -> Result<DataFrame, InsightError> {
         let mut names = names_of(engine, owner.project, self.funnels.steps())?;
         names.extend_from_slice(excluded);
-        let events = view.table("events").await?;
+        let events = view.events()?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
         if names.is_empty() {
             return Ok(events);
@@ -103,14 +103,18 @@ impl Correlation {
                 (groups.filter(col("group_type_index").eq(lit(i64::from(index))))?, "key")
             }
         };
-        of_actors(actors, id, wanted.list())
+        of_actors(actors, self.funnels.unit().actor_of(view, id), wanted.list())
     }
 }
 
 /// Rows of persons or groups, which have no time.
-pub(super) fn of_actors(actors: DataFrame, id: &str, text: Expr) -> Result<DataFrame, QueryError> {
+pub(super) fn of_actors(
+    actors: DataFrame,
+    actor: Expr,
+    text: Expr,
+) -> Result<DataFrame, QueryError> {
     Ok(actors.select(vec![
-        cast(ident(id), DataType::Utf8View).alias(ACTOR),
+        actor.alias(ACTOR),
         lit(0_i64).alias(AT),
         lit(0_u32).alias(MASK),
         text.alias(TEXT),

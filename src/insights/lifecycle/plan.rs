@@ -26,7 +26,6 @@ use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Row;
-use crate::query::matches::GROUPS;
 use crate::query::view::View;
 
 /// The bit of rows in the interval in which the actor was created.
@@ -66,18 +65,11 @@ impl Lifecycle {
         if unit == Unit::Persons {
             events = events.filter(ident(promoted_column_name(PROFILE)).is_not_false())?;
         }
-        let own = match unit {
-            Unit::Persons => "person_id",
-            Unit::Groups(index) => GROUPS.get(usize::from(index)).copied().unwrap_or_default(),
-        };
-        let events = events.select(vec![
-            ident(own),
-            unit.actor().alias(ACTOR),
-            cast(seen.expression(), DataType::Int64).alias(AT),
-        ])?;
+        let at = cast(seen.expression(), DataType::Int64);
+        let events = events.select(vec![unit.actor().alias(ACTOR), at.alias(AT)])?;
         let created = created(view, unit, &seen).await?;
         // The left side is kept in memory: the smaller one.
-        let rows = created.join(events, JoinType::Right, &["created_of"], &[own], None)?;
+        let rows = created.join(events, JoinType::Right, &["created_of"], &[ACTOR], None)?;
         let is_created = coalesce(vec![col("created_in").eq(col(AT)), lit(false)]);
         let bits = cast(is_created, DataType::UInt32) * lit(CREATED);
         Ok(rows.select(vec![ident(ACTOR), ident(AT), cast(bits, DataType::UInt32).alias(MASK)])?)
@@ -94,7 +86,8 @@ async fn created(view: &View, unit: Unit, intervals: &Buckets) -> Result<DataFra
         }
     };
     let interval = cast(intervals.expression_of(ident("created_at")), DataType::Int64);
-    Ok(actors.select(vec![ident(key).alias("created_of"), interval.alias("created_in")])?)
+    let actor = unit.actor_of(view, key);
+    Ok(actors.select(vec![actor.alias("created_of"), interval.alias("created_in")])?)
 }
 
 /// Tells each interval of the range in which the actor of these rows has a status, and the status.

@@ -34,6 +34,7 @@ use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::finished;
 use crate::query::engine::Engine;
+use crate::query::events::PERSON_NUMBER;
 use crate::query::people::Part;
 
 /// A point of a trend.
@@ -136,9 +137,10 @@ impl Trends {
             }
             _ => (count(lit(1)), None),
         };
-        let actors = events.aggregate(vec![ident("person_id")], vec![number.alias("gathered")])?;
+        let actors = events.aggregate(vec![ident(PERSON_NUMBER)], vec![number.alias("gathered")])?;
         let number = finished(statistic, ident("gathered")).alias("number");
-        let actors = actors.select(vec![ident("person_id"), number])?;
+        let person = view.person_of(ident(PERSON_NUMBER)).alias("person_id");
+        let actors = actors.select(vec![person, number])?;
         let order = vec![ident("number").sort(false, false), ident("person_id").sort(true, false)];
         let actors = actors.sort(order)?.limit(part.offset, Some(part.limit.saturating_add(1)))?;
         let batches = engine.compute(actors).await?;

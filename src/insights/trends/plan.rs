@@ -48,7 +48,11 @@ use crate::insights::series::Series;
 use crate::insights::series::Statistic;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::events::PERSON_NUMBER;
 use crate::query::matches::GROUPS;
+use crate::query::number_set::count_numbers;
+use crate::query::number_set::count_union;
+use crate::query::number_set::number_set;
 use crate::query::view::View;
 
 /// The value of a breakdown that is not there, in answers (PostHog's).
@@ -61,7 +65,6 @@ pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
 pub(super) const BUCKET: &str = "bucket";
 pub(super) const BREAKDOWN: &str = "breakdown";
 pub(super) const VALUE: &str = "value";
-const ACTOR: &str = "person_id";
 
 /// What is needed to make the plan of a series.
 #[derive(Clone, Copy)]
@@ -107,7 +110,7 @@ impl SeriesPlan<'_> {
         self,
         (from, to): (UnixMicros, UnixMicros),
     ) -> Result<DataFrame, InsightError> {
-        let events = self.view.table("events").await?;
+        let events = self.view.events()?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
         Ok(self.with_filters(self.of_name(events)?)?)
     }
@@ -183,7 +186,7 @@ impl SeriesPlan<'_> {
     fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         match &self.series.math {
             Math::Actors | Math::ActiveIn(_) | Math::First { .. } => {
-                self.distinct(events, ident(ACTOR))
+                self.distinct_persons(events)
             }
             Math::Sessions => {
                 let session = coalesce(vec![event_text("$session_id"), lit("")]);
@@ -199,7 +202,7 @@ impl SeriesPlan<'_> {
                 self.aggregated(events, statistic.of(ident("number")), Some(*statistic))
             }
             Math::PerActor(statistic) => {
-                let keys = self.keys(&[BUCKET, ACTOR]);
+                let keys = self.keys(&[BUCKET, PERSON_NUMBER]);
                 let counts = events.aggregate(keys, vec![count(lit(1)).alias("events")])?;
                 let number = cast(ident("events"), DataType::Float64);
                 self.aggregated(counts, statistic.of(number), Some(*statistic))
@@ -215,6 +218,14 @@ impl SeriesPlan<'_> {
         let keys = self.keys(&[]).into_iter().chain([of.alias("counted")]).collect();
         let firsts = events.aggregate(keys, vec![min(ident(BUCKET)).alias(BUCKET)])?;
         self.aggregated(firsts, count(lit(1)), None)
+    }
+
+    fn distinct_persons(self, events: DataFrame) -> Result<DataFrame, QueryError> {
+        let number = ident(PERSON_NUMBER);
+        match self.shape {
+            Shape::FirstIntervals => self.distinct(events, number),
+            _ => self.aggregated(events, count_numbers(number), None),
+        }
     }
 
     fn aggregated(
@@ -242,10 +253,11 @@ impl SeriesPlan<'_> {
         let events = self.events(window.steps.bounds()).await?;
         let events = events.with_column("step", window.steps.expression())?;
         let events = self.with_breakdown(events).await?;
-        let active = events.aggregate(self.keys(&[ACTOR, "step"]), Vec::new())?;
+        let active = number_set(ident(PERSON_NUMBER)).alias("active");
+        let active = events.aggregate(self.keys(&["step"]), vec![active])?;
         let active = active.with_column(BUCKET, buckets_with(window, ident("step")))?;
-        let active = active.unnest_columns(&[BUCKET])?;
-        Ok(self.counted(active.filter(ident(BUCKET).is_not_null())?)?)
+        let active = active.unnest_columns(&[BUCKET])?.filter(ident(BUCKET).is_not_null())?;
+        Ok(self.aggregated(active, count_union(ident("active")), None)?)
     }
 
     fn window(self, days: u32) -> Result<Option<Window>, QueryError> {
@@ -283,7 +295,7 @@ impl SeriesPlan<'_> {
         is_of_matching: bool,
     ) -> Result<DataFrame, InsightError> {
         let (from, to) = self.buckets.bounds();
-        let events = self.view.table("events").await?;
+        let events = self.view.events()?;
         let events = self.of_name(events.filter(col("timestamp").lt_eq(time(to)))?)?;
         let holds = self.conditions().into_iter().reduce(Expr::and).unwrap_or(lit(true));
         let events = match is_of_matching {
@@ -301,7 +313,7 @@ impl SeriesPlan<'_> {
         };
         let first = |name: String| first_value(ident(&name), order()).alias(name);
         let columns = ["timestamp", "holds"].map(str::to_owned).into_iter().chain(self.parts());
-        let firsts = events.aggregate(vec![ident(ACTOR)], columns.map(first).collect())?;
+        let firsts = events.aggregate(vec![ident(PERSON_NUMBER)], columns.map(first).collect())?;
         let is_in_range = ident("timestamp").between(time(from), time(to));
         Ok(firsts.filter(ident("holds").and(is_in_range))?)
     }

@@ -6,6 +6,7 @@ use arrow::array::Array;
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
 use arrow::array::StringViewArray;
+use arrow::array::UInt32Array;
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Int64Type;
@@ -14,6 +15,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
+use uuid::Uuid;
 
 use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;
@@ -24,6 +26,7 @@ use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::interner::Interner;
+use crate::query::person_numbers::PersonNumbers;
 use crate::query::slice::Slice;
 
 /// Most slices that the actors are divided into. Who has more rows than fit then is one actor.
@@ -36,7 +39,10 @@ const ROWS_MIN: usize = 8192;
 #[derive(Debug)]
 pub(super) struct Gathered {
     rows: Vec<Row>,
+    /// The names of actors, where they are no numbers of `persons`.
     actors: Interner,
+    persons: Option<Arc<PersonNumbers>>,
+    are_persons: bool,
     texts: Interner,
     kind: Rows,
     slice: Slice,
@@ -46,10 +52,16 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub(super) fn new(pool: &Arc<dyn MemoryPool>, kind: Rows) -> Self {
+    pub(super) fn new(
+        pool: &Arc<dyn MemoryPool>,
+        kind: Rows,
+        persons: Option<Arc<PersonNumbers>>,
+    ) -> Self {
         Self {
             rows: Vec::new(),
             actors: Interner::default(),
+            persons,
+            are_persons: false,
             texts: Interner::default(),
             kind,
             slice: Slice::ALL,
@@ -81,18 +93,13 @@ impl Gathered {
         let at = batch.column_by_name(AT).and_then(|at| at.as_primitive_opt::<Int64Type>());
         let masks = batch.column_by_name(MASK);
         let masks = masks.and_then(|masks| masks.as_primitive_opt::<UInt32Type>());
-        let (Some(actors), Some(at), Some(masks)) = (texts(ACTOR), at, masks) else {
+        let (Some(actors), Some(at), Some(masks)) = (self.actors_of(batch)?, at, masks) else {
             let error = "a plan of histories lacks a column, or has one of another type";
             return Err(QueryError::Internal(DataFusionError::Internal(error.to_owned())));
         };
         let labels = texts(TEXT);
         for (place, ((actor, at), mask)) in actors.iter().zip(at).zip(masks).enumerate() {
             let (Some(actor), Some(at)) = (actor, at) else { continue };
-            let hash = self.actors.hash(actor);
-            if !self.slice.has(hash) {
-                continue;
-            }
-            let actor = self.actors.insert(actor, hash).ok_or_else(too_many)?;
             let text = match labels.as_ref().and_then(|labels| text_at(labels, place)) {
                 Some(text) => {
                     self.texts.insert(text, self.texts.hash(text)).ok_or_else(too_many)?
@@ -102,6 +109,27 @@ impl Gathered {
             self.rows.push(Row { at, mask: mask.unwrap_or(0), text, actor });
         }
         Ok(())
+    }
+
+    /// The numbers of the actors of a batch who are of the slice; `None` without the column.
+    fn actors_of(&mut self, batch: &RecordBatch) -> Result<Option<UInt32Array>, QueryError> {
+        let Some(column) = batch.column_by_name(ACTOR) else { return Ok(None) };
+        if let Some(numbers) = column.as_primitive_opt::<UInt32Type>() {
+            self.are_persons = true;
+            let is_own = |number: &u32| self.slice.has(hash_of(*number));
+            return Ok(Some(numbers.iter().map(|number| number.filter(is_own)).collect()));
+        }
+        let texts = cast(column, &DataType::Utf8View).ok();
+        let Some(texts) = texts.as_ref().and_then(|texts| texts.as_string_view_opt()) else {
+            return Ok(None);
+        };
+        let mut number = |actor: &str| {
+            let hash = self.actors.hash(actor);
+            let is_own = self.slice.has(hash);
+            is_own.then(|| self.actors.insert(actor, hash).ok_or_else(too_many)).transpose()
+        };
+        let numbers = texts.iter().map(|actor| Ok(actor.map(&mut number).transpose()?.flatten()));
+        numbers.collect::<Result<_, QueryError>>().map(Some)
     }
 
     /// Makes room for so many more rows: with more memory, or fewer rows.
@@ -140,6 +168,11 @@ impl Gathered {
 
     /// Forgets the rows and actors that are not of the slice.
     fn keep_slice(&mut self) -> Result<(), QueryError> {
+        if self.are_persons {
+            let slice = self.slice;
+            self.rows.retain(|row| slice.has(hash_of(row.actor)));
+            return Ok(());
+        }
         let mut actors = self.actors.emptied();
         let mut numbers = Vec::with_capacity(self.actors.len());
         for number in 0.. {
@@ -179,14 +212,32 @@ impl Gathered {
     }
 
     /// Each actor, its rows in their order, and the texts that they name.
-    pub(super) fn actors(&mut self) -> impl Iterator<Item = (&str, &[Row], &Interner)> {
+    pub(super) fn actors(&mut self) -> impl Iterator<Item = (Actor<'_>, &[Row], &Interner)> {
         self.sort();
-        let Self { rows, actors, texts, .. } = self;
+        let Self { rows, actors, persons, are_persons, texts, .. } = self;
         rows.chunk_by(|a, b| a.actor == b.actor).filter_map(|rows| {
-            let actor = actors.get(rows.first()?.actor)?;
+            let number = rows.first()?.actor;
+            let actor = match *are_persons {
+                true => Actor::Person(persons.as_ref()?.person(number)?),
+                false => Actor::Text(actors.get(number)?),
+            };
             Some((actor, rows, &*texts))
         })
     }
+}
+
+/// Whose rows are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Actor<'t> {
+    /// Who has this name.
+    Text(&'t str),
+    /// A person.
+    Person(Uuid),
+}
+
+/// What slices divide numbers of persons by.
+fn hash_of(number: u32) -> u64 {
+    u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 fn text_at(texts: &StringViewArray, at: usize) -> Option<&str> {
@@ -213,6 +264,7 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
+    use super::Actor;
     use super::Gathered;
     use super::Slice;
     use crate::query::error::QueryError;
@@ -242,7 +294,7 @@ mod tests {
         kind: Rows,
     ) -> Result<(Histories, usize), QueryError> {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
-        let mut gathered = Gathered::new(&pool, kind);
+        let mut gathered = Gathered::new(&pool, kind, None);
         let (mut left, mut found, mut passes) = (vec![Slice::ALL], Histories::new(), 0);
         while let Some(slice) = left.pop() {
             passes += 1;
@@ -255,6 +307,7 @@ mod tests {
                 let row =
                     |row: &super::Row| (row.at, row.mask, texts.get(row.text).map(str::to_owned));
                 let rows = rows.iter().map(row).collect();
+                let Actor::Text(actor) = actor else { panic!("nobody has a number") };
                 assert_eq!(found.insert(actor.to_owned(), rows), None, "{actor} comes twice");
             }
         }
