@@ -1,4 +1,4 @@
-//! A rule of ours as a condition of a plan: [`condition`].
+//! A rule of ours as a condition of a plan: [`condition`], or of one column, quick and without errors: [`of_column`].
 
 use std::sync::Arc;
 
@@ -6,9 +6,14 @@ use arrow::array::ArrayRef;
 use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
+use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::create_udf;
 use datafusion::prelude::ident;
@@ -33,4 +38,75 @@ pub fn condition(
     let function =
         create_udf(name, types, DataType::Boolean, Volatility::Immutable, Arc::new(invoke));
     function.call(columns.iter().map(|(name, _)| ident(*name)).collect())
+}
+
+/// The condition that `test` gives true for the values of a column of this type. One that is quick may be evaluated
+/// while files are read; see [`is_quick`].
+pub(super) fn of_column(
+    name: &'static str,
+    (column, data_type): (&str, DataType),
+    is_quick: bool,
+    test: impl Fn(&ArrayRef) -> BooleanArray + Send + Sync + 'static,
+) -> Expr {
+    let signature = Signature::exact(vec![data_type], Volatility::Immutable);
+    let test = OfColumn { name, signature, is_quick, test: Arc::new(test) };
+    ScalarUDF::new_from_impl(test).call(vec![ident(column)])
+}
+
+/// Whether a function is a condition of one column that fails on no value, and takes little time.
+pub(super) fn is_quick(function: &ScalarUDF) -> bool {
+    function.inner().downcast_ref::<OfColumn>().is_some_and(|of_column| of_column.is_quick)
+}
+
+struct OfColumn {
+    name: &'static str,
+    signature: Signature,
+    is_quick: bool,
+    test: Arc<dyn Fn(&ArrayRef) -> BooleanArray + Send + Sync>,
+}
+
+impl std::fmt::Debug for OfColumn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OfColumn").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Two are one only if they have the same test.
+impl PartialEq for OfColumn {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.test, &other.test)
+    }
+}
+
+impl Eq for OfColumn {}
+
+impl std::hash::Hash for OfColumn {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.test).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for OfColumn {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match arguments.args.as_slice() {
+            [ColumnarValue::Array(column)] => Ok(ColumnarValue::Array(Arc::new((self.test)(column)))),
+            [ColumnarValue::Scalar(value)] => {
+                let answer = (self.test)(&value.to_array()?);
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&answer, 0)?))
+            }
+            _ => Err(DataFusionError::Internal(format!("{} takes one column", self.name))),
+        }
+    }
 }

@@ -355,20 +355,29 @@ impl ResolvePerson {
         persons: &ArrayRef,
         distinct_ids: Option<&ArrayRef>,
     ) -> Result<ArrayRef, IdentityError> {
-        let persons = persons.as_string_view();
+        let texts = persons.as_string_view();
         let distinct_ids = distinct_ids.map(|ids| ids.as_string_view());
-        let mut resolved = StringViewBuilder::with_capacity(persons.len());
-        for (row, person) in persons.iter().enumerate() {
-            let uuid = person.and_then(|text| Uuid::try_parse(text).ok());
-            let other = match (uuid, distinct_ids) {
-                (None, _) => None,
-                (Some(uuid), Some(ids)) => {
-                    self.overrides.of_event(self.project, uuid, ids.value(row))?
-                }
-                (Some(uuid), None) => self.overrides.get(self.project, uuid)?,
-            };
-            match (other, person) {
-                (Some(other), _) => {
+        let other = |row: usize, person: &str| {
+            let Ok(uuid) = Uuid::try_parse(person) else { return Ok(None) };
+            match distinct_ids {
+                Some(ids) => self.overrides.of_event(self.project, uuid, ids.value(row)),
+                None => self.overrides.get(self.project, uuid),
+            }
+        };
+        let mut others = Vec::new();
+        for (row, person) in texts.iter().enumerate() {
+            if let Some(other) = person.map(|person| other(row, person)).transpose()?.flatten() {
+                others.push((row, other));
+            }
+        }
+        if others.is_empty() {
+            return Ok(Arc::clone(persons));
+        }
+        let mut others = others.into_iter().peekable();
+        let mut resolved = StringViewBuilder::with_capacity(texts.len());
+        for (row, person) in texts.iter().enumerate() {
+            match (others.next_if(|(own, _)| *own == row), person) {
+                (Some((_, other)), _) => {
                     resolved.append_value(other.hyphenated().encode_lower(&mut [0; 36]));
                 }
                 (None, Some(person)) => resolved.append_value(person),

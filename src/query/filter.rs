@@ -11,6 +11,8 @@ use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
+use arrow::array::StringViewArray;
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Float64Type;
 use datafusion::logical_expr::Expr;
@@ -98,16 +100,15 @@ fn of_event(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
         return of_text(predicate, subjects);
     };
     let column = promoted_column_name(&predicate.key);
+    let now = subjects.now;
+    let without = without_column(kind, &predicate).or_else(|| without_value(&predicate, subjects));
+    if let Some(without) = without {
+        return of_column(&column, kind, predicate, (now, without));
+    }
     let is_there = ident(column.as_str()).is_not_null();
-    let (predicate, now) = (Arc::new(predicate), subjects.now);
-    let of_column = of_column(&column, kind, Arc::clone(&predicate), now);
-    let otherwise =
-        match without_column(kind, &predicate).or_else(|| without_value(&predicate, subjects)) {
-            Some(holds) => lit(holds),
-            None => of_text(Arc::unwrap_or_clone(predicate), subjects),
-        };
+    let of_column = of_column(&column, kind, predicate.clone(), (now, false));
     let where_there = vec![(Box::new(is_there), Box::new(of_column))];
-    Expr::Case(Case::new(None, where_there, Some(Box::new(otherwise))))
+    Expr::Case(Case::new(None, where_there, Some(Box::new(of_text(predicate, subjects)))))
 }
 
 fn of_text(predicate: Predicate, subjects: &Arc<Subjects>) -> Expr {
@@ -164,41 +165,73 @@ fn without_value(predicate: &Predicate, subjects: &Subjects) -> Option<bool> {
     (absent == null).then_some(absent)
 }
 
-/// The predicate on the values of a column.
-fn of_column(name: &str, kind: PropertyType, predicate: Arc<Predicate>, now: UnixMicros) -> Expr {
+/// The predicate on the values of a column, and whether it holds `without` one.
+fn of_column(
+    name: &str,
+    kind: PropertyType,
+    predicate: Predicate,
+    (now, without): (UnixMicros, bool),
+) -> Expr {
     let data_type = match kind {
         PropertyType::Text => DataType::Utf8View,
         PropertyType::Double => DataType::Float64,
         PropertyType::Boolean => DataType::Boolean,
     };
-    condition::condition("matches_column", &[(name, data_type)], move |columns| {
-        let holds = |value: Option<Value>| predicate.matches_value(value.as_ref(), now);
-        Ok(match columns {
-            [column, ..] => kept(column, kind, holds),
-            [] => BooleanArray::new_null(0),
-        })
+    // A pattern may take long on a text.
+    let is_quick =
+        !matches!(&predicate.test, Test::Is(Condition::Regex(_)) | Test::IsNot(Condition::Regex(_)));
+    condition::of_column("matches_column", (name, data_type), is_quick, move |column| {
+        let holds = |value: Value| predicate.matches_value(Some(&value), now);
+        kept(column, kind, without, holds)
     })
 }
 
 fn kept(
     column: &ArrayRef,
     kind: PropertyType,
-    holds: impl Fn(Option<Value>) -> bool,
+    without: bool,
+    holds: impl Fn(Value) -> bool,
 ) -> BooleanArray {
-    let kept: Option<Vec<bool>> = match kind {
-        PropertyType::Text => column.as_string_view_opt().map(|texts| {
-            // The rows of a batch have few different texts.
-            let mut known: HashMap<Option<&str>, bool, RandomState> = HashMap::default();
-            let of = |text: Option<&str>| holds(text.map(Value::from));
-            texts.iter().map(|text| *known.entry(text).or_insert_with(|| of(text))).collect()
-        }),
-        PropertyType::Double => column
-            .as_primitive_opt::<Float64Type>()
-            .map(|numbers| numbers.iter().map(|number| holds(number.map(Value::from))).collect()),
-        PropertyType::Boolean => column
-            .as_boolean_opt()
-            .map(|truths| truths.iter().map(|truth| holds(truth.map(Value::from))).collect()),
+    let rows = column.len();
+    let each = |of: &dyn Fn(usize) -> bool| {
+        BooleanBuffer::collect_bool(rows, |row| if column.is_null(row) { without } else { of(row) })
+    };
+    let kept = match kind {
+        PropertyType::Text => column.as_string_view_opt().map(|texts| of_texts(texts, without, holds)),
+        PropertyType::Double => {
+            let numbers = column.as_primitive_opt::<Float64Type>();
+            numbers.map(|numbers| each(&|row| holds(Value::from(numbers.value(row)))))
+        }
+        PropertyType::Boolean => {
+            let truths = column.as_boolean_opt();
+            truths.map(|truths| each(&|row| holds(Value::from(truths.value(row)))))
+        }
     };
     // The types of the columns are those of the table.
-    BooleanArray::from(kept.unwrap_or_else(|| vec![false; column.len()]))
+    BooleanArray::new(kept.unwrap_or_else(|| BooleanBuffer::new_unset(rows)), None)
+}
+
+/// The same of texts. The rows of a batch have few different ones, and equal ones of a file are at one place of its
+/// dictionary: what is known is known by the place, or by the text itself where that is short.
+fn of_texts(
+    texts: &StringViewArray,
+    without: bool,
+    holds: impl Fn(Value) -> bool,
+) -> BooleanBuffer {
+    let mut known: HashMap<u128, bool, RandomState> = HashMap::default();
+    let mut last = None;
+    BooleanBuffer::collect_bool(texts.len(), |row| {
+        let Some(view) = texts.views().get(row).filter(|_| texts.is_valid(row)) else {
+            return without;
+        };
+        match last {
+            Some((own, held)) if own == *view => held,
+            _ => {
+                let of = || holds(Value::from(texts.value(row)));
+                let held = *known.entry(*view).or_insert_with(of);
+                last = Some((*view, held));
+                held
+            }
+        }
+    })
 }

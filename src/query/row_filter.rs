@@ -1,13 +1,14 @@
 //! Filters that a scan may evaluate while it reads: [`is_row_filter`].
 //!
 //! A scan reads rows of other projects, and deleted ones. The error of an expression that fails on a row shows the
-//! row, so only expressions that fail on no row go so deep. Nor are they functions: a scan filters a row group
-//! in one step, in which a query cannot be stopped.
+//! row, so only expressions that fail on no row go so deep. Nor are they functions, but for quick conditions of ours:
+//! a scan filters a row group in one step, in which a query cannot be stopped.
 
 use std::sync::Arc;
 
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::BinaryExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::expressions::InListExpr;
@@ -17,16 +18,20 @@ use datafusion::physical_expr::expressions::LikeExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::expressions::NotExpr;
 
+use crate::query::condition;
+
 /// Columns that cost more to be read twice, for the filter and for the query, than what a filter saves.
 const WIDE: [&str; 2] = ["properties", "elements_chain"];
 
-/// Whether an expression has a value for every row and is cheap: comparisons of columns with constants, and
-/// what is made of them by AND, OR and NOT. Planning has given operands the same type; a cast may fail.
+/// Whether an expression has a value for every row and is cheap: comparisons of columns with constants, conditions of
+/// ours ([`condition::is_quick`]), and what is made of them by AND, OR and NOT. Planning has given operands the same type; a cast may fail.
 pub(super) fn is_row_filter(expression: &Arc<dyn PhysicalExpr>) -> bool {
     let is_kind = if let Some(binary) = expression.downcast_ref::<BinaryExpr>() {
         is_comparison(*binary.op()) || matches!(binary.op(), Operator::And | Operator::Or)
     } else if let Some(column) = expression.downcast_ref::<Column>() {
         !WIDE.contains(&column.name())
+    } else if let Some(function) = expression.downcast_ref::<ScalarFunctionExpr>() {
+        condition::is_quick(function.fun())
     } else {
         expression.is::<Literal>()
             || expression.is::<InListExpr>()

@@ -1,0 +1,150 @@
+"""Insights over the events of bench-read.sh. Usage: bench_insights.py URL DATA_DIR ROUNDS SERVER_PID
+
+Asks Weir over HTTP, DuckDB on the same live files, and chDB on them if it is installed, in turn, ROUNDS times each;
+prints medians in milliseconds and the ratio of Weir to the faster of the others. The numbers of the answers have to be
+equal, except where the others count persons: files have the person as at ingest, and Weir follows the merges since.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+
+from bench_read import Weir, memory, table
+
+try:
+    import chdb
+except ImportError:
+    chdb = None
+
+STEPS = ["video played", "message sent", "file uploaded"]
+RANGE = {"date_from": "-89d"}
+
+def series(event, **more):
+    return {"kind": "EventsNode", "event": event, **more}
+
+def trend(event, **more):
+    node = {"kind": "TrendsQuery", "series": [series(event)], "dateRange": RANGE, "interval": "day"}
+    return {**node, **more}
+
+def total(results):
+    return sum(sum(line["data"]) for line in results)
+
+def steps(results):
+    return [step["count"] for step in results]
+
+def cells(results):
+    return sum(cell["count"] for row in results for cell in row["values"])
+
+# The events of the range, as the columns that a question reads.
+DAYS = "date_trunc('day', timestamp)"
+SINCE = "timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 89 DAY"
+FUNNEL = f"""WITH a AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[0]}' AND {SINCE}),
+    b AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[1]}' AND {SINCE}),
+    c AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[2]}' AND {SINCE}),
+    ab AS (SELECT a.p, a.t, b.t AS t2 FROM a ASOF LEFT JOIN b ON a.p = b.p AND b.t >= a.t),
+    ab2 AS (SELECT p, t, CASE WHEN t2 <= t + INTERVAL 7 DAY THEN t2 END AS t2 FROM ab),
+    abc AS (SELECT ab2.p, ab2.t, t2, c.t AS t3 FROM ab2 ASOF LEFT JOIN c ON ab2.p = c.p AND c.t >= ab2.t2)
+    SELECT count(DISTINCT p), count(DISTINCT p) FILTER (WHERE t2 IS NOT NULL),
+        count(DISTINCT p) FILTER (WHERE t3 <= t + INTERVAL 7 DAY) FROM abc"""
+WINDOW_FUNNEL = f"""SELECT countIf(n >= 1), countIf(n >= 2), countIf(n >= 3) FROM (SELECT windowFunnel(604800000000)(
+    toUInt64(toUnixTimestamp64Micro(timestamp)), event = '{STEPS[0]}', event = '{STEPS[1]}', event = '{STEPS[2]}') AS n
+    FROM {{events}} WHERE event IN ('{STEPS[0]}', '{STEPS[1]}', '{STEPS[2]}')
+    AND timestamp >= toStartOfDay(now('UTC')) - INTERVAL 89 DAY GROUP BY person_id)"""
+
+# Name, node, what is compared, SQL of DuckDB, SQL of chDB if it has a function of its own.
+QUESTIONS = [
+    ("trend by day and browser", trend("$pageview", breakdownFilter={"breakdown": "$browser"}), total,
+        f"SELECT sum(n) FROM (SELECT {DAYS}, \"p_$browser\", count(*) AS n FROM {{events}} WHERE event = '$pageview' AND {SINCE} GROUP BY ALL)", None),
+    ("daily actives", trend(None, series=[series(None, math="dau")]), total,
+        f"SELECT sum(n) FROM (SELECT {DAYS}, count(DISTINCT person_id) AS n FROM {{events}} WHERE {SINCE} GROUP BY ALL)", None),
+    ("weekly actives", trend(None, series=[series(None, math="weekly_active")]), total,
+        f"""WITH active AS (SELECT DISTINCT person_id, {DAYS} AS day FROM {{events}}
+            WHERE timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 96 DAY),
+            days AS (SELECT date_trunc('day', now()::TIMESTAMPTZ) - n * INTERVAL 1 DAY AS d FROM range(90) t(n))
+            SELECT sum(n) FROM (SELECT d, count(DISTINCT person_id) AS n FROM days
+                JOIN active ON day <= d AND day > d - INTERVAL 7 DAY GROUP BY d)""", None),
+    ("sum of a property", trend(None, series=[series(None, math="sum", math_property="revenue")]),
+        lambda results: round(total(results)), f"SELECT round(sum(p_revenue)) FROM {{events}} WHERE {SINCE}", None),
+    ("filter on a promoted property", trend(None, properties=[
+        {"key": "$browser", "value": ["Firefox"], "operator": "exact", "type": "event"}]), total,
+        f"SELECT count(*) FROM {{events}} WHERE \"p_$browser\" = 'Firefox' AND {SINCE}", None),
+    ("newest hour", trend("$pageview", dateRange={"date_from": "-1h"}, interval="hour"), total, None, None),
+    ("three-step funnel in 7 days", {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [series(step) for step in STEPS],
+        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, steps, FUNNEL, WINDOW_FUNNEL),
+    ("the same by browser", {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [series(step) for step in STEPS],
+        "breakdownFilter": {"breakdown": "$browser"},
+        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, lambda _: None, None, None),
+    ("daily retention", {"kind": "RetentionQuery", "dateRange": RANGE, "retentionFilter": {"period": "Day", "totalIntervals": 8,
+        "targetEntity": {"id": STEPS[0], "type": "events"}, "returningEntity": {"id": STEPS[0], "type": "events"}}}, cells,
+        f"""WITH active AS (SELECT DISTINCT person_id AS p, {DAYS} AS d FROM {{events}} WHERE event = '{STEPS[0]}'
+                AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 89 DAY)
+            SELECT sum(n) FROM (SELECT a.d, b.d, count(*) AS n FROM active a JOIN active b ON a.p = b.p
+                AND b.d >= a.d AND b.d <= a.d + INTERVAL 7 DAY GROUP BY ALL)""", None),
+    ("lifecycle", {"kind": "LifecycleQuery", "dateRange": RANGE, "interval": "day", "series": [series("$pageview")]},
+        lambda _: None, f"""WITH active AS (SELECT DISTINCT person_id AS p, {DAYS} AS d FROM {{events}} WHERE event = '$pageview'
+                AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 90 DAY),
+            near AS (SELECT p, d, lag(d) OVER w AS before, lead(d) OVER w AS after FROM active WINDOW w AS (PARTITION BY p ORDER BY d))
+            SELECT d, count(*) FILTER (WHERE before = d - INTERVAL 1 DAY), count(*) FILTER (WHERE before IS NULL),
+                count(*) FILTER (WHERE before < d - INTERVAL 1 DAY),
+                count(*) FILTER (WHERE after IS NULL OR after > d + INTERVAL 1 DAY) FROM near GROUP BY d""", None),
+    ("paths", {"kind": "PathsQuery", "dateRange": RANGE, "pathsFilter": {"includeEventTypes": ["$pageview"]}},
+        lambda _: None, f"""WITH e AS (SELECT person_id AS p, timestamp AS t, "p_$current_url" AS u FROM {{events}}
+                WHERE event = '$pageview' AND {SINCE}),
+            g AS (SELECT *, CASE WHEN t - lag(t) OVER w < INTERVAL 30 MINUTE THEN 0 ELSE 1 END AS is_new FROM e WINDOW w AS (PARTITION BY p ORDER BY t)),
+            s AS (SELECT *, sum(is_new) OVER (PARTITION BY p ORDER BY t) AS session FROM g),
+            n AS (SELECT *, row_number() OVER w AS place, lead(u) OVER w AS next FROM s WINDOW w AS (PARTITION BY p, session ORDER BY t))
+            SELECT place, u, next, count(*) FROM n WHERE place < 5 AND next IS NOT NULL GROUP BY ALL ORDER BY 4 DESC LIMIT 50""", None),
+]
+
+def ask(weir, node):
+    body = json.dumps({"query": node, "refresh": "force_blocking"})
+    return json.loads(weir.send("POST", "query/", body))["results"]
+
+def clickhouse(sql, events):
+    """The first row of chDB on the files of DuckDB's expression `events`."""
+    files = [Path(name.strip(" '")) for name in events[events.index("[") + 1 : events.index("]")].split(",")]
+    globbed = f"{files[0].parent.parent}/*/{{{','.join(file.name for file in files)}}}"
+    return json.loads(str(chdb.query(sql.format(events=f"file('{globbed}', Parquet)"), "JSONCompact")))["data"][0]
+
+def timed(work):
+    before = time.perf_counter()
+    answer = work()
+    return answer, (time.perf_counter() - before) * 1e3
+
+def main():
+    url, data, rounds, pid = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    weir, duck = Weir(url), duckdb.connect()
+    duck.execute("SET TimeZone = 'UTC'")
+    events = table(data / "tables" / "events")
+    idle = memory(pid)[0]
+    print(f"{'milliseconds':32} {'Weir':>9} {'DuckDB':>9} {'chDB':>9} {'ratio':>6}")
+    for name, node, compared, sql, native in QUESTIONS:
+        times = ([], [], [])
+        for _ in range(rounds + 1):
+            results, took = timed(lambda: ask(weir, node))
+            times[0].append(took)
+            if sql:
+                rows, took = timed(lambda: duck.sql(sql.format(events=events)).to_arrow_table())
+                times[1].append(took)
+            if native and chdb:
+                _, took = timed(lambda: clickhouse(native, events))
+                times[2].append(took)
+        # The first round warms caches.
+        medians = [sorted(of[1:])[len(of[1:]) // 2] if of else None for of in times]
+        others = [own for own in medians[1:] if own]
+        shown = [f"{own:9.1f}" if own else f"{'':9}" for own in medians]
+        ratio = f"{medians[0] / min(others):6.2f}" if others else ""
+        value = compared(results)
+        expected = None
+        if sql and value is not None:
+            expected = [float(cell or 0) for cell in rows.slice(0, 1).to_pylist()[0].values()]
+        value = value if isinstance(value, list) else [value]
+        note = "" if expected is None or expected == [float(cell) for cell in value] else f"  {value} and {expected}"
+        print(f"{name:32} {' '.join(shown)} {ratio}{note}", flush=True)
+    print("server {} MiB idle, {} MiB after, {} MiB at most".format(idle, *memory(pid)))
+
+if __name__ == "__main__":
+    main()
