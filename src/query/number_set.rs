@@ -345,3 +345,117 @@ impl Accumulator for Sets {
         GroupsAccumulator::size(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use arrow::array::AsArray;
+    use arrow::array::Int32Array;
+    use arrow::array::RecordBatch;
+    use arrow::array::UInt32Array;
+    use arrow::datatypes::Int32Type;
+    use arrow::datatypes::Int64Type;
+    use datafusion::datasource::MemTable;
+    use datafusion::prelude::DataFrame;
+    use datafusion::prelude::SessionConfig;
+    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::ident;
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::count_numbers;
+    use super::count_union;
+    use super::number_set;
+
+    type Counts = BTreeMap<i32, i64>;
+
+    async fn counts(plan: DataFrame) -> Counts {
+        let mut counts = Counts::new();
+        for batch in plan.collect().await.unwrap() {
+            let groups = batch.column(0).as_primitive::<Int32Type>();
+            // Between them are columns that the group decides.
+            let values = batch.columns().last().unwrap().as_primitive::<Int64Type>();
+            for (group, value) in groups.values().iter().zip(values.values()) {
+                assert_eq!(counts.insert(*group, *value), None, "{group} comes twice");
+            }
+        }
+        counts
+    }
+
+    /// Goal: sets count as sets do, in groups and without, in one partition and several, from numbers and from sets.
+    /// Method: random numbers, sparse ones, dense ones and nulls, beside sets of the standard library.
+    #[tokio::test]
+    async fn sets_count_each_number_once() {
+        let mut rng = StdRng::seed_from_u64(3);
+        let rows: Vec<(i32, Option<u32>)> = (0..50_000)
+            .map(|_| {
+                let group = rng.random_range(0..40);
+                let number = match group % 3 {
+                    0 => rng.random_range(0..2000),
+                    1 => rng.random(),
+                    _ => 70_000 + rng.random_range(0..10),
+                };
+                (group, rng.random_bool(0.9).then_some(number))
+            })
+            .collect();
+        let mut expected: BTreeMap<i32, BTreeSet<u32>> = BTreeMap::new();
+        for (group, number) in &rows {
+            expected.entry(*group).or_default().extend(number);
+        }
+        let union: BTreeSet<u32> = expected.values().flatten().copied().collect();
+        let expected: Counts =
+            expected.into_iter().map(|(group, own)| (group, own.len() as i64)).collect();
+        let batch = |rows: &[(i32, Option<u32>)]| {
+            let groups: Int32Array = rows.iter().map(|(group, _)| *group).collect();
+            let numbers: UInt32Array = rows.iter().map(|(_, number)| *number).collect();
+            let columns =
+                [("group", Arc::new(groups) as ArrayRef), ("number", Arc::new(numbers) as _)];
+            RecordBatch::try_from_iter_with_nullable(columns.map(|(name, of)| (name, of, true)))
+        };
+        let batches: Vec<RecordBatch> = rows.chunks(1000).map(|rows| batch(rows).unwrap()).collect();
+        for partitions in [1, 3] {
+            let mut divided = vec![Vec::new(); partitions];
+            for (at, batch) in batches.iter().enumerate() {
+                divided[at % partitions].push(batch.clone());
+            }
+            let table = MemTable::try_new(batches[0].schema(), divided).unwrap();
+            let config = SessionConfig::new().with_target_partitions(partitions);
+            let rows = SessionContext::new_with_config(config).read_table(Arc::new(table)).unwrap();
+            let group = || vec![ident("group")];
+            let counted = rows.clone().aggregate(group(), vec![count_numbers(ident("number"))]);
+            assert_eq!(counts(counted.unwrap()).await, expected, "{partitions}");
+            let sets = number_set(ident("number")).alias("sets");
+            let sets = rows.clone().aggregate(group(), vec![sets]).unwrap();
+            let again = sets.clone().aggregate(group(), vec![count_union(ident("sets"))]);
+            assert_eq!(counts(again.unwrap()).await, expected, "{partitions}");
+            for all in [
+                rows.aggregate(Vec::new(), vec![count_numbers(ident("number"))]).unwrap(),
+                sets.aggregate(Vec::new(), vec![count_union(ident("sets"))]).unwrap(),
+            ] {
+                let all = all.collect().await.unwrap();
+                let count = all[0].column(0).as_primitive::<Int64Type>().value(0);
+                assert_eq!(count, union.len() as i64, "{partitions}");
+            }
+        }
+    }
+
+    /// Goal: what a set says that it takes is no less than what it takes.
+    #[test]
+    fn memory_is_accounted_for() {
+        let mut rng = StdRng::seed_from_u64(4);
+        for most in [100, 100_000, 3_000_000, u32::MAX] {
+            let mut set = super::Set::default();
+            let mut accounted = set.bytes();
+            for _ in 0..200_000 {
+                accounted += set.insert(rng.random_range(0..most));
+            }
+            let least = set.numbers.serialized_size();
+            assert!(set.bytes() >= least && accounted == set.bytes(), "{least} {accounted}");
+        }
+    }
+}

@@ -201,3 +201,35 @@ fn sql_reads_persons_as_merged_beside_any_property() {
         }
     });
 }
+
+#[test]
+fn persons_who_were_split_count_apart() {
+    let mut server = start();
+    let persons = "/api/projects/@current/persons/";
+    let merged = server.get(&format!("{persons}?distinct_id=user%202")).json();
+    let id = merged["results"][0]["uuid"].as_str().expect("an id").to_owned();
+    let split = json!({"main_distinct_id": "user 2"});
+    let split = server.post(&format!("{persons}{id}/split/"), &split);
+    assert_eq!(split.status, 201, "{split}");
+    in_each_state(&mut server, |server, state| {
+        for filters in filters().into_iter().take(3) {
+            let case = format!("{state}: {filters}");
+            for (math, expected) in [
+                ("dau", json!([2, 3, 2])),
+                ("weekly_active", json!([2, 3, 4])),
+                ("first_time_for_user", json!([2, 1, 1])),
+                ("max_count_per_actor", json!([2, 1, 1])),
+            ] {
+                let series = json!([{"kind": "EventsNode", "event": "visit", "math": math}]);
+                let found = ask(server, &node("TrendsQuery", &filters, &json!({"series": series})));
+                assert_eq!(found[0]["data"], expected, "{case} {math}");
+            }
+            let found = ask(server, &node("StickinessQuery", &filters, &json!({})));
+            assert_eq!(found[0]["data"], json!([2, 1, 1]), "{case}");
+            let found = ask(server, &node("LifecycleQuery", &filters, &json!({})));
+            let active = (0..3).map(|status| found[status]["data"][1].as_i64().expect("a number"));
+            assert_eq!(active.sum::<i64>(), 3, "{case}");
+        }
+        assert_eq!(server.count("SELECT count(DISTINCT person_id) FROM events WHERE event = 'visit'"), 4);
+    });
+}
