@@ -10,6 +10,7 @@ use datafusion::catalog::MemoryCatalogProvider;
 use datafusion::catalog::MemoryCatalogProviderList;
 use datafusion::catalog::MemorySchemaProvider;
 use datafusion::catalog::SchemaProvider;
+use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
@@ -23,6 +24,7 @@ use crate::query::clickhouse;
 use crate::query::definitions;
 use crate::query::engine::Sources;
 use crate::query::error::QueryError;
+use crate::query::event_sessions::SessionsTable;
 use crate::query::events;
 use crate::query::explained;
 use crate::query::guard;
@@ -67,7 +69,11 @@ impl View {
         let events = events::view(store, snapshot.clone(), project, known)?;
         let definitions = definitions::tables(metadata, project)?;
         let schema = Arc::new(MemorySchemaProvider::new());
-        let named = std::iter::once(("events", events)).chain(definitions).chain(persons);
+        let exact = exact(&snapshot);
+        let sessions: Arc<dyn TableProvider> =
+            Arc::new(SessionsTable { events: Arc::clone(&events), exact });
+        let named = [("events", events), ("sessions", sessions)].into_iter();
+        let named = named.chain(definitions).chain(persons);
         for (name, table) in named {
             schema.register_table(name.to_owned(), table)?;
         }
@@ -86,8 +92,7 @@ impl View {
 
     /// Which columns of the events say all about their properties.
     pub fn exact(&self) -> ExactColumns {
-        let files = self.events.version.files.iter().map(|file| file.exact);
-        files.chain(self.events.batches.iter().map(|rows| rows.exact)).collect()
+        exact(&self.events)
     }
 
     /// The oldest and the newest time that an event may have; `None` if there is none. The bounds are those
@@ -142,6 +147,11 @@ impl View {
     pub async fn table(&self, name: &str) -> Result<DataFrame, QueryError> {
         Ok(self.context.table(name).await?)
     }
+}
+
+fn exact(events: &Snapshot) -> ExactColumns {
+    let files = events.version.files.iter().map(|file| file.exact);
+    files.chain(events.batches.iter().map(|rows| rows.exact)).collect()
 }
 
 /// The bounds of a file's times; without statistics, all times.
