@@ -28,8 +28,10 @@ use datafusion::common::ScalarValue;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
 use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions::expr_fn::concat;
 use datafusion::functions::expr_fn::date_trunc;
 use datafusion::functions::expr_fn::nullif;
+use datafusion::functions::expr_fn::right;
 use datafusion::functions::expr_fn::substr;
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_aggregate::expr_fn::max;
@@ -61,6 +63,9 @@ const BOUNCE_SECONDS_MAX: i64 = 10;
 
 /// Where a text begins that stands behind its time: see [`stamp`].
 const TEXT_AT: i64 = 17;
+
+/// Characters of the id of a person.
+const PERSON_CHARS: i64 = 36;
 
 /// What a property of sessions is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,13 +172,15 @@ fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
     let time = || ident("timestamp");
     let stamp = stamp();
     let stamped = |text: Expr| stamp.call(vec![time(), cast(text, DataType::Utf8View)]);
+    // Behind the distinct id, so that of several events at one time it is that of the same one.
+    let person = concat(vec![ident("distinct_id"), lit("\0"), ident("person_id")]);
     let url = || nullif(text("$current_url", exact), lit(""));
     let named = |name: &str| -> Result<Expr> {
         Ok(count(when(col("event").eq(lit(name)), lit(1_i64)).end()?))
     };
     let mut all = vec![
         max(stamped(ident("distinct_id"))).alias(gathered::DISTINCT_ID),
-        max(stamped(ident("person_id"))).alias(gathered::PERSON_ID),
+        max(stamped(person)).alias(gathered::PERSON_ID),
         min(time()).alias(gathered::START),
         max(time()).alias(gathered::END),
         min(stamped(url())).alias(gathered::FIRST_URL),
@@ -213,7 +220,7 @@ fn columns() -> Result<Vec<Expr>> {
     let mut columns = vec![
         ident(SESSION_ID),
         plain(gathered::DISTINCT_ID).alias("distinct_id"),
-        plain(gathered::PERSON_ID).alias("person_id"),
+        right(ident(gathered::PERSON_ID), lit(PERSON_CHARS)).alias("person_id"),
     ];
     for (name, _) in PROPERTIES {
         let value = match name {
