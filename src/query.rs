@@ -42,6 +42,7 @@ pub mod run;
 mod scoped;
 mod session;
 pub mod session_columns;
+mod session_names;
 pub mod slice;
 mod sparing;
 mod spill;

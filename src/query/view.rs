@@ -31,6 +31,7 @@ use crate::query::guard;
 use crate::query::person_access;
 use crate::query::persons;
 use crate::query::property_access;
+use crate::query::session_names;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::exact::ExactColumns;
@@ -131,6 +132,7 @@ impl View {
         let dialect = &state.config_options().sql_parser.dialect;
         let mut statement = state.sql_to_statement(sql, dialect)?;
         guard::check(&statement)?;
+        session_names::rewrite(&mut statement);
         clickhouse::rewrite(&mut statement, &self.zone)?;
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
