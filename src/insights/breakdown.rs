@@ -9,6 +9,8 @@ use crate::insights::node::NodeError;
 use crate::insights::property::Owner;
 use crate::insights::property::Property;
 use crate::insights::selection::Unit;
+use crate::query::event_sessions;
+use crate::query::event_sessions::Kind;
 
 /// Values of a breakdown unless a request says otherwise (PostHog's figure).
 const BREAKDOWN_LIMIT: usize = 25;
@@ -108,6 +110,14 @@ fn property(
             Unit::Groups(index) => Owner::Group(index),
             Unit::Persons => {
                 return Err(node.refuse(index, "A valid group type index is required."));
+            }
+        },
+        "session" => match event_sessions::kind(key) {
+            Some(Kind::Text | Kind::Number | Kind::Truth) => Owner::Session,
+            Some(Kind::Time) | None => {
+                let key: String = key.chars().take(100).collect();
+                let detail = format!("A breakdown by {key} of sessions is not available.");
+                return Err(node.refuse(kind, detail));
             }
         },
         other => {

@@ -1,13 +1,11 @@
 //! Which events a series, a step or a cohort of an insight is about: [`Entity`]. They have a name, or are of an action.
 
-use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::col;
 use datafusion::prelude::lit;
 use serde_json::Value;
 
 use crate::event::id::ProjectId;
-use crate::insights::InsightError;
 use crate::insights::action::Action;
 use crate::insights::filters::Filters;
 use crate::insights::node::Node;
@@ -157,23 +155,6 @@ impl Entity {
         (view, project): (&View, ProjectId),
     ) -> Result<Expr, NodeError> {
         Ok(self.of_name(engine, (view, project))?.unwrap_or_else(|| lit(true)))
-    }
-
-    /// Those of `events` that have its name or are of its action, whatever its filters are.
-    ///
-    /// # Errors
-    ///
-    /// There is no such action, or a bug in the plan.
-    pub fn named_events(
-        &self,
-        events: DataFrame,
-        engine: &Engine,
-        (view, project): (&View, ProjectId),
-    ) -> Result<DataFrame, InsightError> {
-        match self.of_name(engine, (view, project))? {
-            Some(condition) => Ok(events.filter(condition)?),
-            None => Ok(events),
-        }
     }
 
     fn of_name(

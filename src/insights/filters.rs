@@ -14,6 +14,7 @@ use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
+use crate::query::event_sessions;
 use crate::query::filter;
 use crate::query::matches;
 use crate::query::matches::Subjects;
@@ -43,6 +44,13 @@ impl Filters {
         self.parse().map(drop).map_err(|detail| NodeError { field: path.to_owned(), detail })
     }
 
+    /// Whether they ask of sessions.
+    pub fn ask_of_sessions(&self) -> bool {
+        let is_of_session =
+            |filter: &&Filter| matches!(filter, Filter::Property { scope: Scope::Session, .. });
+        self.parse().is_ok_and(|tree| tree.filters().iter().any(is_of_session))
+    }
+
     fn parse(&self) -> Result<Tree, String> {
         let tree = match self.0.as_slice() {
             [one] => Tree::parse(one, "event", Matching::Legacy),
@@ -59,6 +67,11 @@ impl Filters {
                 {
                     format!("Events have no \"{}\" besides their properties.", predicate.key)
                 }
+                Filter::Property { scope: Scope::Session, predicate }
+                    if event_sessions::kind(&predicate.key).is_none() =>
+                {
+                    format!("Sessions have no \"{}\" here.", predicate.key)
+                }
                 Filter::Flag { .. } => {
                     "Events cannot be filtered by the values of flags.".to_owned()
                 }
@@ -69,7 +82,8 @@ impl Filters {
     }
 
     /// The condition that all hold for an event, and its person and groups as of now; `None` without filters. It is
-    /// for events whose columns are `exact`, see [`View::exact`](crate::query::view::View::exact).
+    /// for events whose columns are `exact`, see [`View::exact`](crate::query::view::View::exact), and if it asks of
+    /// sessions for those with their columns, see [`with_sessions`](crate::query::session_columns::with_sessions).
     pub fn condition(
         &self,
         engine: &Engine,
@@ -118,6 +132,7 @@ mod tests {
             json!([{"key": "a", "value": 1, "type": "flag"}]),
             json!([{"key": "a", "value": 1, "type": "group"}]),
             json!([{"key": "nothing", "value": 1, "type": "event_metadata"}]),
+            json!([{"key": "$channel_type", "value": "Direct", "type": "session"}]),
         ] {
             let error = Filters::default().add(&wrong, "properties").unwrap_err();
             assert_eq!(error.field, "properties", "{wrong}");

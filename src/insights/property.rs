@@ -1,4 +1,4 @@
-//! A property of events, of their persons or of their groups, as a column of a plan: [`Property`].
+//! A property of events, of their persons, groups or sessions, as a column of a plan: [`Property`].
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
@@ -18,6 +18,7 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::promoted_column_name;
 use crate::query::error::QueryError;
 use crate::query::matches::GROUPS;
+use crate::query::session_columns;
 use crate::query::view::View;
 use crate::storage::exact::ExactColumns;
 
@@ -30,6 +31,8 @@ pub enum Owner {
     Person,
     /// The group of the event of this type, as of now.
     Group(u8),
+    /// The session of the event.
+    Session,
 }
 
 /// A property.
@@ -44,6 +47,13 @@ pub struct Property {
 }
 
 impl Property {
+    /// The expressions that ask of sessions, of which events need the columns first: see
+    /// [`with_sessions`](session_columns::with_sessions).
+    pub fn of_sessions(properties: &[Self]) -> Vec<Expr> {
+        let of_sessions = properties.iter().filter(|property| property.owner == Owner::Session);
+        of_sessions.map(|property| session_columns::text(&property.key)).collect()
+    }
+
     /// `events` with the value as the text column `name`; null where there is none.
     ///
     /// # Errors
@@ -62,6 +72,10 @@ impl Property {
                     true => event_text(&self.key),
                     false => coalesce(vec![event_text(&self.key), json_text(&self.key)]),
                 };
+                return Ok(events.with_column(name, self.shown(text)?)?);
+            }
+            Owner::Session => {
+                let text = session_columns::text(&self.key);
                 return Ok(events.with_column(name, self.shown(text)?)?);
             }
             Owner::Person => (view.table("persons").await?, "person_id", "uuid"),

@@ -32,6 +32,7 @@ use crate::query::engine::Engine;
 use crate::query::events::PERSON_NUMBER;
 use crate::query::error::QueryError;
 use crate::query::matches::GROUPS;
+use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// What an insight looks at.
@@ -142,7 +143,7 @@ impl Selection {
     }
 
     /// The events that match the filters and lie within bounds, both included, with their columns as they are
-    /// stored.
+    /// stored, and beside them those of their sessions if filters ask of these.
     ///
     /// # Errors
     ///
@@ -155,10 +156,13 @@ impl Selection {
     ) -> Result<DataFrame, InsightError> {
         let events = view.events()?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
-        Ok(match self.filters(owner)?.condition(engine, owner.project, view.exact()) {
-            Some(condition) => events.filter(condition)?,
-            None => events,
-        })
+        match self.filters(owner)?.condition(engine, owner.project, view.exact()) {
+            Some(condition) => {
+                let events = with_sessions(view, events, (from, to), [&condition]).await?;
+                Ok(events.filter(condition)?)
+            }
+            None => Ok(events),
+        }
     }
 }
 

@@ -6,9 +6,14 @@ use crate::insights::entity::Entity;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Unit;
+use crate::query::event_sessions;
+use crate::query::event_sessions::Kind;
 
 /// Most series of one insight: the letters of formulas.
 pub const SERIES_MAX: usize = 26;
+
+/// The property of sessions that needs no type to be one.
+const DURATION: &str = "$session_duration";
 
 /// What is computed of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +45,8 @@ pub enum Math {
     Groups(u8),
     /// A statistic of a number that events have.
     Property(Statistic, String),
+    /// A statistic of a number that the sessions of events have, of each session once.
+    OfSessions(Statistic, String),
     /// A statistic of the numbers of events that persons have.
     PerActor(Statistic),
     /// Persons whose first event this is: of all events of the name, or of those that match the filters.
@@ -92,18 +99,29 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
             let detail = "This field is required when `math` is set to a function.";
             return Err(node.refuse("math_property", detail));
         };
-        if let Some(kind) =
-            node.text("math_property_type")?.filter(|kind| *kind != "event_properties")
-        {
-            let kind: String = kind.chars().take(100).collect();
-            let detail = format!("{kind} are not available. Use a property of events.");
-            return Err(node.refuse("math_property_type", detail));
-        }
-        if property == "$session_duration" {
-            let detail = "$session_duration is not available.";
-            return Err(node.refuse("math_property", detail));
-        }
-        return Ok(Math::Property(statistic, property.to_owned()));
+        return match node.text("math_property_type")? {
+            // As older clients send it.
+            None | Some("event_properties") if property == DURATION => {
+                Ok(Math::OfSessions(statistic, property.to_owned()))
+            }
+            None | Some("event_properties") => Ok(Math::Property(statistic, property.to_owned())),
+            Some("session_properties") => match event_sessions::kind(property) {
+                Some(Kind::Number | Kind::Truth) => {
+                    Ok(Math::OfSessions(statistic, property.to_owned()))
+                }
+                Some(Kind::Text | Kind::Time) | None => {
+                    let property: String = property.chars().take(100).collect();
+                    let detail = format!("{property} is no number that sessions have.");
+                    Err(node.refuse("math_property", detail))
+                }
+            },
+            Some(kind) => {
+                let kind: String = kind.chars().take(100).collect();
+                let detail =
+                    format!("{kind} are not available. Use a property of events or sessions.");
+                Err(node.refuse("math_property_type", detail))
+            }
+        };
     }
     if let Some(statistic) = name.strip_suffix("_count_per_actor").and_then(statistic) {
         return Ok(Math::PerActor(statistic));
@@ -162,6 +180,22 @@ mod tests {
             (
                 json!({"math": "p90", "math_property": "price"}),
                 Ok(Math::Property(Statistic::Quantile(0.9), "price".to_owned())),
+            ),
+            (
+                json!({"math": "avg", "math_property": "$session_duration"}),
+                Ok(Math::OfSessions(Statistic::Average, "$session_duration".to_owned())),
+            ),
+            (
+                json!({"math": "max", "math_property": "$pageview_count", "math_property_type": "session_properties"}),
+                Ok(Math::OfSessions(Statistic::Maximum, "$pageview_count".to_owned())),
+            ),
+            (
+                json!({"math": "max", "math_property": "$entry_pathname", "math_property_type": "session_properties"}),
+                Err("series.0.math_property"),
+            ),
+            (
+                json!({"math": "max", "math_property": "a", "math_property_type": "person_properties"}),
+                Err("series.0.math_property_type"),
             ),
             (json!({"math": "sum"}), Err("series.0.math_property")),
             (json!({"math": "avg_count_per_actor"}), Ok(Math::PerActor(Statistic::Average))),

@@ -37,9 +37,10 @@ use crate::event::schema::promoted_column_name;
 use crate::query::condition;
 use crate::query::matches;
 use crate::query::matches::Subjects;
+use crate::query::session_columns;
 
 /// The condition that a tree of filters holds for an event, and its person and groups as of now. It is true or
-/// false, never null.
+/// false, never null. Where it asks of sessions, the events have [`session_columns`] beside them.
 pub fn condition(tree: Tree, subjects: Subjects) -> Expr {
     compiled(tree, &Arc::new(subjects))
 }
@@ -57,6 +58,10 @@ fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
             .unwrap_or_else(|| lit(true)),
         Tree::Leaf { filter: Filter::Property { scope: Scope::Event, predicate }, negated } => {
             let holds = of_event(predicate, subjects);
+            if negated { !holds } else { holds }
+        }
+        Tree::Leaf { filter: Filter::Property { scope: Scope::Session, predicate }, negated } => {
+            let holds = session_columns::condition(predicate, subjects.now);
             if negated { !holds } else { holds }
         }
         leaf @ Tree::Leaf { .. } => matches::condition(leaf, Arc::clone(subjects)),

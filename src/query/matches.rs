@@ -333,7 +333,9 @@ impl Matches {
                 let is_in = person.is_some_and(|(is_in, own)| is_in(view, *id, &own.person));
                 is_in == (*membership == Membership::In)
             }
-            Filter::Property { scope: Scope::Group(None), .. } | Filter::Flag { .. } => false,
+            // Those of sessions are asked of columns.
+            Filter::Property { scope: Scope::Group(None) | Scope::Session, .. }
+            | Filter::Flag { .. } => false,
         }
     }
 

@@ -30,6 +30,7 @@ use crate::query::clickhouse;
 use crate::query::definitions;
 use crate::query::engine::Sources;
 use crate::query::error::QueryError;
+use crate::query::event_sessions::SessionsTable;
 use crate::query::events;
 use crate::query::events::EventTables;
 use crate::query::explained;
@@ -38,6 +39,7 @@ use crate::query::person_access;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
 use crate::query::property_access;
+use crate::query::session_names;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::exact::ExactColumns;
@@ -82,7 +84,11 @@ impl View {
             events::tables(store, snapshot.clone(), owner, (overrides, deletions))?;
         let definitions = definitions::tables(metadata, project)?;
         let schema = Arc::new(MemorySchemaProvider::new());
-        let named = std::iter::once(("events", events)).chain(definitions).chain(tables_of_persons);
+        let exact = exact(&snapshot);
+        let sessions: Arc<dyn TableProvider> =
+            Arc::new(SessionsTable { events: Arc::clone(&events), exact });
+        let named = [("events", events), ("sessions", sessions)].into_iter();
+        let named = named.chain(definitions).chain(tables_of_persons);
         for (name, table) in named {
             schema.register_table(name.to_owned(), table)?;
         }
@@ -104,8 +110,7 @@ impl View {
 
     /// Which columns of the events say all about their properties.
     pub fn exact(&self) -> ExactColumns {
-        let files = self.events.version.files.iter().map(|file| file.exact);
-        files.chain(self.events.batches.iter().map(|rows| rows.exact)).collect()
+        exact(&self.events)
     }
 
     /// The oldest and the newest time that an event may have; `None` if there is none. The bounds are those
@@ -144,6 +149,7 @@ impl View {
         let dialect = &state.config_options().sql_parser.dialect;
         let mut statement = state.sql_to_statement(sql, dialect)?;
         guard::check(&statement)?;
+        session_names::rewrite(&mut statement);
         clickhouse::rewrite(&mut statement, &self.zone)?;
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
@@ -188,6 +194,11 @@ impl View {
     pub async fn table(&self, name: &str) -> Result<DataFrame, QueryError> {
         Ok(self.context.table(name).await?)
     }
+}
+
+fn exact(events: &Snapshot) -> ExactColumns {
+    let files = events.version.files.iter().map(|file| file.exact);
+    files.chain(events.batches.iter().map(|rows| rows.exact)).collect()
 }
 
 /// The bounds of a file's times; without statistics, all times.

@@ -28,7 +28,23 @@ FILTERS = [
         "coalesce(browser <> 'Chrome', true)",
     ),
     ([{"key": "tier", "value": ["gold"], "operator": "exact", "type": "person"}], "coalesce(tier = 'gold', false)"),
+    (
+        [{"key": "$session_duration", "value": 600, "operator": "gt", "type": "session"}],
+        "coalesce(session_seconds > 600, false)",
+    ),
+    (
+        [{"key": "$entry_current_url", "value": "/a", "operator": "icontains", "type": "session"}],
+        "coalesce(contains(session_entry, '/a'), false)",
+    ),
+    ([{"key": "$is_bounce", "value": ["true"], "operator": "exact", "type": "session"}], "coalesce(session_bounces, false)"),
 ]
+
+# Properties of sessions by which questions are split.
+OF_SESSIONS = {
+    "$session_duration": "session_seconds::VARCHAR", "$entry_current_url": "session_entry",
+    "$end_current_url": "session_end", "$pageview_count": "session_pages::VARCHAR",
+    "$is_bounce": "session_bounces::VARCHAR",
+}
 
 
 def quote(text):

@@ -1,9 +1,10 @@
 """Ordered funnels: how far persons come, how long they take, and by values of a breakdown."""
 
-from asking import FILTERS, Entity, Range, same, unit
+from asking import FILTERS, OF_SESSIONS, Entity, Range, same, unit
 
 HOUR = 3_600_000_000
 NAMES = ["view", "view", "buy", "buy", "sign up", "$pageview", None]
+BREAKDOWNS = {"$browser": "browser", **OF_SESSIONS}
 ATTRIBUTIONS = [None, None, "first_touch", "last_touch", "all_events", "step"]
 
 
@@ -15,6 +16,7 @@ class Question:
         self.hours = pick.choice([1, 2, 24, 72, 400])
         self.unit, self.actor = unit(pick)
         self.attribution, self.attribution_step = pick.choice(ATTRIBUTIONS), pick.randrange(0, len(self.steps))
+        self.breakdown = pick.choice(["$browser", "$browser", *OF_SESSIONS])
         self.limit = pick.choice([1, 2, 25])
 
     def node(self):
@@ -27,7 +29,8 @@ class Question:
             },
         }
         if self.attribution:
-            node["breakdownFilter"] = {"breakdown": "$browser", "breakdown_limit": self.limit}
+            kind = "session" if self.breakdown in OF_SESSIONS else "event"
+            node["breakdownFilter"] = {"breakdown": self.breakdown, "breakdown_type": kind, "breakdown_limit": self.limit}
         return node
 
     def expected(self, ask):
@@ -72,7 +75,7 @@ class Question:
         found = ask(f"""
             WITH r AS MATERIALIZED (
                 SELECT who, us, id, text, {', '.join(f's{at}' for at in range(count))}, {mask} AS mask FROM (
-                    SELECT {self.actor} AS who, us, id, nullif(browser, '') AS text, {flags} FROM e
+                    SELECT {self.actor} AS who, us, id, nullif({BREAKDOWNS[self.breakdown]}, '') AS text, {flags} FROM e
                     WHERE {self.holds} AND {self.range.bounds()})
                 WHERE who IS NOT NULL AND mask > 0),
             rows AS MATERIALIZED ({actors}), {', '.join(attempts)},

@@ -101,10 +101,18 @@ class Reference:
     def settle(self, project, settings):
         """What is asked from now on is of this project with these settings."""
         self.duckdb.execute(f"""
+            CREATE OR REPLACE TEMP TABLE sessions AS SELECT session,
+                   date_diff('second', make_timestamp(min(us)), make_timestamp(max(us))) AS session_seconds,
+                   (min({{'us': us, 'url': url}}) FILTER (url <> '')).url AS session_entry,
+                   (max({{'us': us, 'url': url}}) FILTER (url <> '')).url AS session_end,
+                   count(*) FILTER (event = '$pageview') AS session_pages,
+                   CASE WHEN session_pages > 0 THEN session_pages = 1 AND session_seconds < 10 END AS session_bounces
+            FROM all_events WHERE project = {project.id} AND session <> '' GROUP BY session""")
+        self.duckdb.execute(f"""
             CREATE OR REPLACE TEMP TABLE e AS SELECT *, timezone('{settings.zone}', time) AS wall, wall::DATE AS day,
                    timezone('{settings.zone}', make_timestamptz(created))::DATE AS created_day,
                    row_number() OVER (ORDER BY uuid) AS id
-            FROM all_events WHERE project = {project.id}""")
+            FROM all_events LEFT JOIN sessions USING (session) WHERE project = {project.id}""")
 
     def ask(self, sql):
         return self.duckdb.execute(sql).fetchall()

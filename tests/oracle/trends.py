@@ -1,13 +1,13 @@
 """Trends: numbers of each interval and value of a breakdown."""
 
-from asking import FILTERS, NULL, OTHER, SUNDAY, Entity, Range, dense, number_of, quote, same
+from asking import FILTERS, NULL, OF_SESSIONS, OTHER, SUNDAY, Entity, Range, dense, number_of, quote, same
 
 STATISTICS = ["sum", "avg", "min", "max", "median", "p75", "p90", "p95", "p99"]
 MATHS = [
     "total", "total", "dau", "dau", "weekly_active", "monthly_active", "unique_session", "unique_group",
     "first_time_for_user", "first_matching_event_for_user",
 ]
-BREAKDOWNS = {"$browser": "browser", "plan": "plan", "price": "price_text", "tier": "tier"}
+BREAKDOWNS = {"$browser": "browser", "plan": "plan", "price": "price_text", "tier": "tier", **OF_SESSIONS}
 CUMULATIVE, TOTAL = "ActionsLineGraphCumulative", "BoldNumber"
 
 
@@ -32,6 +32,7 @@ class Question:
         self.math = pick.choice(MATHS if chosen < 0.7 else STATISTICS)
         if chosen > 0.9:
             self.math += "_count_per_actor"
+        self.is_of_sessions = self.math in STATISTICS and pick.random() < 0.4
         self.breakdown = pick.choice([None, None, *BREAKDOWNS])
         self.limit = pick.choice([1, 2, 3, 25])
         # The order of such sums is left open, and with it which values are the largest.
@@ -43,12 +44,14 @@ class Question:
 
     def node(self):
         series = {**self.entity.node(), "math": self.math, "math_property": "price", "math_group_type_index": 0}
+        if self.is_of_sessions:
+            series.update({"math_property": "$session_duration", "math_property_type": "session_properties"})
         node = {
             "kind": "TrendsQuery", "series": [series], "interval": self.interval, "dateRange": self.range.node,
             "properties": self.filters, "trendsFilter": {"display": self.display},
         }
         if self.breakdown:
-            kind = "person" if self.breakdown == "tier" else "event"
+            kind = "person" if self.breakdown == "tier" else "session" if self.breakdown in OF_SESSIONS else "event"
             node["breakdownFilter"] = {"breakdown": self.breakdown, "breakdown_type": kind, "breakdown_limit": self.limit}
         if self.is_compared:
             node["compareFilter"] = {"compare": True}
@@ -82,6 +85,9 @@ class Question:
     def counted(self, dates):
         """Rows of an interval k, a value v and a number n."""
         events = f"({self.events(dates)})"
+        if self.is_of_sessions:
+            numbers = f"(SELECT k, v, min(session_seconds) AS s FROM {events} GROUP BY k, v, session)"
+            return f"SELECT k, v, {statistic(self.math, 's')} AS n FROM {numbers} GROUP BY k, v"
         if self.math in STATISTICS:
             return f"SELECT k, v, {statistic(self.math, 'price')} AS n FROM {events} GROUP BY k, v"
         if self.math.endswith("_count_per_actor"):

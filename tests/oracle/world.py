@@ -116,7 +116,8 @@ class Project:
             number = pick.randrange(0, 2000) / 2
             properties["price"] = pick.choice([number, number, int(number), str(number), "free", None])
         if pick.random() < 0.7:
-            properties["$session_id"] = f"s{pick.randrange(9)}"
+            # No session is longer than a day.
+            properties["$session_id"] = pick.choice([f"{at // DAY} s{pick.randrange(3)}", f"{at // HOUR} s", ""])
         if name == "$pageview" and pick.random() < 0.95:
             properties["$current_url"] = pick.choice(URLS)
         if name == "$screen" and pick.random() < 0.95:

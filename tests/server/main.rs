@@ -80,6 +80,7 @@ mod saved_insights;
 mod scans;
 mod scheduled_changes;
 mod sdk;
+mod sessions;
 mod sharing;
 mod starts;
 mod stickiness;

@@ -50,6 +50,8 @@ pub enum Scope {
     Event,
     /// The event's row itself, as `distinct_id`.
     EventMetadata,
+    /// The session's that the event is of.
+    Session,
 }
 
 /// Which membership of a cohort matches.

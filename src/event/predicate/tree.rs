@@ -183,6 +183,11 @@ impl Reader<'_> {
                 among_properties(&mut json);
                 Filter::property(&json, Scope::EventMetadata, self.matching)
             }
+            // Only insights have it.
+            Some("session") => {
+                among_properties(&mut json);
+                Filter::property(&json, Scope::Session, self.matching)
+            }
             _ => {
                 among_properties(&mut json);
                 Filter::parse(&Value::Object(json), self.matching)

@@ -230,6 +230,10 @@ fn properties(text: &str) -> Result<Filters, Problem> {
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
     let mut filters = Filters::default();
     filters.add(&sent, "properties").map_err(|error| wrong("properties", error.detail))?;
+    if filters.ask_of_sessions() {
+        let detail = "Lists of events have no filters of the type session.";
+        return Err(wrong("properties", detail));
+    }
     Ok(filters)
 }
 

@@ -28,6 +28,7 @@ use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::interner::Interner;
 use crate::query::people::Part;
+use crate::query::session_columns::with_sessions;
 
 /// The field of the event.
 const ENTITY: &str = "funnelCorrelationPersonEntity";
@@ -102,7 +103,9 @@ impl Correlation {
         match asked.subject.clone() {
             Subject::Events(entity, exact) => {
                 let mut events = self.events(context, bounds, &[]).await?;
-                events = events.filter(entity.condition(engine, (&view, owner.project))?)?;
+                let of_entity = entity.condition(engine, (&view, owner.project))?;
+                events = with_sessions(&view, events, bounds, [&of_entity]).await?;
+                events = events.filter(of_entity)?;
                 if let Some(condition) = exact.condition() {
                     events = events.filter(condition)?;
                 }

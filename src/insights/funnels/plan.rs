@@ -33,6 +33,7 @@ use crate::query::histories::Fold;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
+use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 impl Funnels {
@@ -89,6 +90,12 @@ impl Funnels {
             }
         }
         let condition = |entity: &Entity| entity.condition(engine, (view, owner.project));
+        let entities = self.steps.iter().chain(&self.exclusions);
+        let mut used = entities.map(condition).collect::<Result<Vec<_>, _>>()?;
+        if let Breakdown::Properties { properties, .. } = self.split() {
+            used.extend(Property::of_sessions(properties));
+        }
+        events = with_sessions(view, events, bounds, &used).await?;
         if self.course.order != Order::Strict {
             let entities = self.steps.iter().chain(&self.exclusions);
             let any = entities.map(condition).collect::<Result<Vec<_>, _>>()?;

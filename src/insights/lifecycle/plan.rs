@@ -26,6 +26,7 @@ use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Row;
+use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// The bit of rows in the interval in which the actor was created.
@@ -61,6 +62,7 @@ impl Lifecycle {
         let unit = self.selection.unit;
         let events = self.selection.events(engine, (view, owner), seen.bounds()).await?;
         let of_series = self.series.entity.condition(engine, (view, owner.project))?;
+        let events = with_sessions(view, events, seen.bounds(), [&of_series]).await?;
         let mut events = events.filter(of_series)?;
         if unit == Unit::Persons {
             events = events.filter(ident(promoted_column_name(PROFILE)).is_not_false())?;

@@ -29,6 +29,7 @@ use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
+use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// Most cells of one answer.
@@ -112,6 +113,8 @@ impl Retention {
         let returning = self.returning.condition(engine, (view, owner.project))?;
         let returning = returning.and(col("timestamp").gt_eq(time(first)));
         let named = self.target.is_named(engine, (view, owner.project))?;
+        let used = [&target, &returning, &named];
+        let events = with_sessions(view, events, (from, to), used).await?;
         let bit = |is: &Expr, bit: u32| cast(is.clone(), DataType::UInt32) * lit(bit);
         let bits = bit(&target, TARGET) + bit(&returning, RETURNING);
         let (bits, at, matter) = match self.kind {

@@ -19,6 +19,7 @@ use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
+use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 impl Stickiness {
@@ -54,8 +55,10 @@ impl Stickiness {
         Counted { series, unit }: &Counted,
         intervals: &Buckets,
     ) -> Result<DataFrame, InsightError> {
-        let events = self.selection.events(engine, (view, owner), intervals.bounds()).await?;
-        let events = events.filter(series.entity.condition(engine, (view, owner.project))?)?;
+        let bounds = intervals.bounds();
+        let events = self.selection.events(engine, (view, owner), bounds).await?;
+        let of_series = series.entity.condition(engine, (view, owner.project))?;
+        let events = with_sessions(view, events, bounds, [&of_series]).await?.filter(of_series)?;
         Ok(events.select(vec![
             unit.actor().alias(ACTOR),
             cast(intervals.expression(), DataType::Int64).alias(AT),

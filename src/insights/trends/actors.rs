@@ -29,10 +29,12 @@ use crate::insights::trends::Trends;
 use crate::insights::trends::answer::largest;
 use crate::insights::trends::plan::BREAKDOWN;
 use crate::insights::trends::plan::NULL;
+use crate::insights::trends::plan::NUMBER;
 use crate::insights::trends::plan::OTHER;
 use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::finished;
+use crate::insights::trends::plan::of_sessions;
 use crate::query::engine::Engine;
 use crate::query::events::PERSON_NUMBER;
 use crate::query::people::Part;
@@ -131,11 +133,15 @@ impl Trends {
         };
         let (events, math) = self.behind(plan, bucket).await?;
         let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
-        let (number, statistic) = match math {
+        let (events, number, statistic) = match math {
             Math::Property(statistic, key) => {
-                (statistic.of(event_number(key, view.exact())), Some(*statistic))
+                (events, statistic.of(event_number(key, view.exact())), Some(*statistic))
             }
-            _ => (count(lit(1)), None),
+            Math::OfSessions(statistic, property) => {
+                let sessions = of_sessions(events, vec![ident("person_id")], property)?;
+                (sessions, statistic.of(ident(NUMBER)), Some(*statistic))
+            }
+            _ => (events, count(lit(1)), None),
         };
         let actors = events.aggregate(vec![ident(PERSON_NUMBER)], vec![number.alias("gathered")])?;
         let number = finished(statistic, ident("gathered")).alias("number");

@@ -53,6 +53,8 @@ use crate::query::matches::GROUPS;
 use crate::query::number_set::count_numbers;
 use crate::query::number_set::count_union;
 use crate::query::number_set::number_set;
+use crate::query::session_columns;
+use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// The value of a breakdown that is not there, in answers (PostHog's).
@@ -65,6 +67,7 @@ pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
 pub(super) const BUCKET: &str = "bucket";
 pub(super) const BREAKDOWN: &str = "breakdown";
 pub(super) const VALUE: &str = "value";
+pub(super) const NUMBER: &str = "number";
 
 /// What is needed to make the plan of a series.
 #[derive(Clone, Copy)]
@@ -112,19 +115,31 @@ impl SeriesPlan<'_> {
     ) -> Result<DataFrame, InsightError> {
         let events = self.view.events()?;
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
-        Ok(self.with_filters(self.of_name(events)?)?)
+        let (named, conditions) = (self.is_named()?, self.conditions());
+        let used = conditions.iter().chain([&named]);
+        let events = self.with_sessions(events, (from, to), used).await?;
+        let filtered = |events: DataFrame, condition| events.filter(condition);
+        Ok(conditions.into_iter().try_fold(events.filter(named)?, filtered)?)
     }
 
-    /// Those of `events` that are of the series, whatever its filters are.
-    fn of_name(self, events: DataFrame) -> Result<DataFrame, InsightError> {
-        self.series.entity.named_events(events, self.engine, (self.view, self.project))
+    /// The condition that an event is of the series, whatever its filters are.
+    fn is_named(self) -> Result<Expr, InsightError> {
+        Ok(self.series.entity.is_named(self.engine, (self.view, self.project))?)
     }
 
-    /// Those of `events` that match all filters.
-    fn with_filters(self, events: DataFrame) -> Result<DataFrame, QueryError> {
-        self.conditions().into_iter().try_fold(events, |events, condition| {
-            events.filter(condition).map_err(QueryError::from)
-        })
+    /// `events` with the columns of their sessions, if conditions, the breakdown or the math ask of these.
+    async fn with_sessions(
+        self,
+        events: DataFrame,
+        bounds: (UnixMicros, UnixMicros),
+        conditions: impl Iterator<Item = &Expr>,
+    ) -> Result<DataFrame, QueryError> {
+        let mut used: Vec<Expr> = conditions.cloned().collect();
+        used.extend(Property::of_sessions(self.breakdown));
+        if let Math::OfSessions(_, property) = &self.series.math {
+            used.push(session_columns::number(property));
+        }
+        with_sessions(self.view, events, bounds, &used).await
     }
 
     fn conditions(self) -> Vec<Expr> {
@@ -198,8 +213,12 @@ impl SeriesPlan<'_> {
             }
             Math::Total => self.aggregated(events, count(lit(1)), None),
             Math::Property(statistic, key) => {
-                let events = events.with_column("number", event_number(key, self.view.exact()))?;
-                self.aggregated(events, statistic.of(ident("number")), Some(*statistic))
+                let events = events.with_column(NUMBER, event_number(key, self.view.exact()))?;
+                self.aggregated(events, statistic.of(ident(NUMBER)), Some(*statistic))
+            }
+            Math::OfSessions(statistic, property) => {
+                let sessions = of_sessions(events, self.keys(&[BUCKET]), property)?;
+                self.aggregated(sessions, statistic.of(ident(NUMBER)), Some(*statistic))
             }
             Math::PerActor(statistic) => {
                 let keys = self.keys(&[BUCKET, PERSON_NUMBER]);
@@ -296,8 +315,12 @@ impl SeriesPlan<'_> {
     ) -> Result<DataFrame, InsightError> {
         let (from, to) = self.buckets.bounds();
         let events = self.view.events()?;
-        let events = self.of_name(events.filter(col("timestamp").lt_eq(time(to)))?)?;
+        let events = events.filter(col("timestamp").lt_eq(time(to)))?;
         let holds = self.conditions().into_iter().reduce(Expr::and).unwrap_or(lit(true));
+        let named = self.is_named()?;
+        let used = [&named, &holds].into_iter();
+        let events = self.with_sessions(events, (UnixMicros(i64::MIN), to), used).await?;
+        let events = events.filter(named)?;
         let events = match is_of_matching {
             true => events.filter(holds)?.with_column("holds", lit(true))?,
             false => events.with_column("holds", holds)?,
@@ -317,6 +340,18 @@ impl SeriesPlan<'_> {
         let is_in_range = ident("timestamp").between(time(from), time(to));
         Ok(firsts.filter(ident("holds").and(is_in_range))?)
     }
+}
+
+/// A row with the [`NUMBER`] of each session that `events` are of, for each of these keys.
+pub(super) fn of_sessions(
+    events: DataFrame,
+    mut keys: Vec<Expr>,
+    property: &str,
+) -> Result<DataFrame, QueryError> {
+    keys.push(event_text("$session_id"));
+    // All events of a session have the same.
+    let number = min(session_columns::number(property));
+    Ok(events.aggregate(keys, vec![number.alias(NUMBER)])?)
 }
 
 impl Statistic {

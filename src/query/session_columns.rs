@@ -1,0 +1,135 @@
+//! The properties of sessions as columns beside the events of a plan: [`with_sessions`], and expressions of them. Events
+//! of no session have nulls there.
+//!
+//! A plan that looks at events of some time reads those of [`EDGE`] before and after it as well: a session that crosses
+//! the edge is whole unless it goes on for longer than that. What is farther away is no part of it.
+
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::BooleanArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::JoinType;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
+use crate::event::predicate::Predicate;
+use crate::query::condition;
+use crate::query::error::QueryError;
+use crate::query::event_sessions;
+use crate::query::event_sessions::Kind;
+use crate::query::event_sessions::PROPERTIES;
+use crate::query::event_sessions::SESSION_ID;
+use crate::query::event_sessions::kind;
+use crate::query::view::View;
+
+/// How far before and after the events of a plan those of their sessions may be, in microseconds: three days, as in
+/// PostHog.
+const EDGE: i64 = 3 * 86_400 * 1_000_000;
+
+/// What stands before the name of a property in the names of columns, which no column of events begins with.
+const PREFIX: &str = "session.";
+
+/// The id of the session in these columns.
+const KEY: &str = "session_of";
+
+fn column(property: &str) -> String {
+    format!("{PREFIX}{property}")
+}
+
+/// `events`, which lie within bounds, with the columns of their sessions beside them if one of the expressions that
+/// are to be computed of them names any.
+///
+/// # Errors
+///
+/// A bug in the plan.
+pub async fn with_sessions<'e>(
+    view: &View,
+    events: DataFrame,
+    (from, to): (UnixMicros, UnixMicros),
+    used: impl IntoIterator<Item = &'e Expr>,
+) -> Result<DataFrame, QueryError> {
+    let is_there = events.schema().has_column_with_unqualified_name(KEY);
+    let names_any = |expression: &Expr| {
+        expression.column_refs().iter().any(|column| column.name.starts_with(PREFIX))
+    };
+    if is_there || !used.into_iter().any(names_any) {
+        return Ok(events);
+    }
+    let time = |at: i64| lit(ScalarValue::TimestampMicrosecond(Some(at), Some("UTC".into())));
+    let (from, to) = (time(from.0.saturating_sub(EDGE)), time(to.0.saturating_add(EDGE)));
+    let all = view.table("events").await?.filter(ident("timestamp").between(from, to))?;
+    let (state, all) = all.into_parts();
+    let sessions = DataFrame::new(state, event_sessions::plan(all, view.exact())?);
+    let properties = PROPERTIES.iter().map(|(name, _)| ident(*name).alias(column(name)));
+    let columns =
+        std::iter::once(ident(SESSION_ID).alias(KEY)).chain(properties).collect::<Vec<_>>();
+    // The left side is kept in memory: the smaller one.
+    Ok(sessions.select(columns)?.join(events, JoinType::Right, &[KEY], &[SESSION_ID], None)?)
+}
+
+/// A property of the session of an event as text; null where it has none.
+pub fn text(property: &str) -> Expr {
+    let column = ident(column(property));
+    match kind(property) {
+        Some(Kind::Text) => column,
+        _ => cast(column, DataType::Utf8View),
+    }
+}
+
+/// A property of the session of an event as a number, of which true is 1 and false 0; null where it has none.
+pub fn number(property: &str) -> Expr {
+    let column = ident(column(property));
+    match kind(property) {
+        Some(Kind::Truth) => cast(cast(column, DataType::Int64), DataType::Float64),
+        _ => cast(column, DataType::Float64),
+    }
+}
+
+/// The condition that a predicate on a property of sessions holds for the session of an event: true or false. What is no
+/// property of sessions is not set.
+pub(super) fn condition(predicate: Predicate, now: UnixMicros) -> Expr {
+    let Some(kind) = kind(&predicate.key) else {
+        return lit(predicate.matches_value(None, now));
+    };
+    let column = column(&predicate.key);
+    let data_type = event_sessions::data_type(kind);
+    condition::condition("matches_session", &[(column.as_str(), data_type)], move |columns| {
+        let holds = |value: Option<Value>| predicate.matches_value(value.as_ref(), now);
+        Ok(match columns {
+            [column, ..] => {
+                values(column, kind).into_iter().map(|value| Some(holds(value))).collect()
+            }
+            [] => BooleanArray::new_null(0),
+        })
+    })
+}
+
+/// The values of a column, as filters compare them.
+fn values(column: &ArrayRef, kind: Kind) -> Vec<Option<Value>> {
+    match kind {
+        Kind::Text => {
+            let texts = column.as_string_view_opt().into_iter().flatten();
+            texts.map(|text| text.map(Value::from)).collect()
+        }
+        Kind::Number => {
+            let numbers = column.as_primitive_opt::<Int64Type>().into_iter().flatten();
+            numbers.map(|number| number.map(Value::from)).collect()
+        }
+        Kind::Truth => {
+            let truths = column.as_boolean_opt().into_iter().flatten();
+            truths.map(|truth| truth.map(Value::from)).collect()
+        }
+        Kind::Time => {
+            let times = column.as_primitive_opt::<TimestampMicrosecondType>().into_iter().flatten();
+            times.map(|time| time.map(|time| Value::from(UnixMicros(time).to_rfc3339()))).collect()
+        }
+    }
+}

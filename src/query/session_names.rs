@@ -1,0 +1,40 @@
+//! Names of columns of `sessions` in SQL as HogQL has them, without quotes: [`rewrite`]. To the parser a word that begins
+//! with `$` is a placeholder.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::Value;
+use datafusion::sql::sqlparser::ast::VisitMut;
+use datafusion::sql::sqlparser::ast::VisitorMut;
+
+use crate::query::event_sessions;
+
+/// Makes a column of each placeholder that has the name of a property of sessions.
+pub(super) fn rewrite(statement: &mut Statement) {
+    match statement {
+        Statement::Statement(statement) => {
+            let _ = VisitMut::visit(statement, &mut Names);
+        }
+        Statement::Explain(explain) => rewrite(&mut explain.statement),
+        _ => {}
+    }
+}
+
+struct Names;
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Value(value) = &*expression
+            && let Value::Placeholder(name) = &value.value
+            && event_sessions::kind(name).is_some()
+        {
+            *expression = Expr::Identifier(Ident::with_quote('"', name));
+        }
+        ControlFlow::Continue(())
+    }
+}
