@@ -124,6 +124,8 @@ pub struct TooManyBuckets;
 #[derive(Clone, Debug)]
 pub struct Buckets {
     starts: Arc<[i64]>,
+    /// The mean length of a bucket.
+    length: i64,
     /// The first time that counts, and the last.
     bounds: (i64, i64),
     interval: Interval,
@@ -198,7 +200,8 @@ impl Buckets {
         }
         let first = starts.first().copied().unwrap_or(range.from.0);
         let first = if interval == Interval::Week { range.from.0 } else { first };
-        Ok(Self { starts: starts.into(), bounds: (first, range.to.0), interval, zone })
+        let (length, bounds) = (mean_length(&starts), (first, range.to.0));
+        Ok(Self { starts: starts.into(), length, bounds, interval, zone })
     }
 
     /// The same buckets, and so many right before them.
@@ -228,7 +231,7 @@ impl Buckets {
         starts.reverse();
         starts.extend(self.starts.iter());
         let bounds = (start.min(self.bounds.0), self.bounds.1);
-        Ok(Self { starts: starts.into(), bounds, ..self })
+        Ok(Self { length: mean_length(&starts), starts: starts.into(), bounds, ..self })
     }
 
     /// The same buckets, of which the whole first and the whole last one count.
@@ -276,7 +279,19 @@ impl Buckets {
         if time.0 < self.bounds.0 || time.0 > self.bounds.1 {
             return None;
         }
-        self.starts.partition_point(|start| *start <= time.0).checked_sub(1)
+        // Buckets are of nearly the same length: where it would be, or one or two beside. A search would halve them
+        // all, for each event.
+        let since = time.0.checked_sub(*self.starts.first()?).filter(|since| *since >= 0)?;
+        let last = self.starts.len() - 1;
+        let mut at = usize::try_from(since / self.length).map_or(last, |at| at.min(last));
+        let start = |at: usize| self.starts.get(at).copied();
+        while at > 0 && start(at).is_some_and(|start| start > time.0) {
+            at -= 1;
+        }
+        while start(at + 1).is_some_and(|start| start <= time.0) {
+            at += 1;
+        }
+        Some(at)
     }
 
     /// The bucket that a client names by its day, such as `2024-03-13` or `2024-03-13 14:00:00`.
@@ -386,9 +401,19 @@ impl Buckets {
     }
 }
 
+/// The mean distance of starts in their order, at least 1.
+fn mean_length(starts: &[i64]) -> i64 {
+    let (Some(first), Some(last)) = (starts.first(), starts.last()) else { return 1 };
+    let between = i64::try_from(starts.len() - 1).unwrap_or(i64::MAX).max(1);
+    (last.saturating_sub(*first) / between).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use chrono_tz::Tz;
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
 
     use super::BUCKETS_MAX;
     use super::Buckets;
@@ -433,6 +458,37 @@ mod tests {
         assert_eq!(buckets.bucket_of_day("2024-03-31T00:00:00Z"), Some(1));
         assert_eq!(buckets.bucket_of_day("2024-03-29"), None);
         assert_eq!(buckets.bucket_of_day(""), None);
+    }
+
+    /// Goal: times are of the bucket that a search in all starts finds. Method: random times, and those around each
+    /// start, across changes of clocks and months of all lengths.
+    #[test]
+    fn buckets_of_times_are_those_of_a_search() {
+        use Interval::{Day, Hour, Minute, Month, Week};
+        let mut rng = StdRng::seed_from_u64(8);
+        for (from, to, interval) in [
+            ("2024-02-01", "2024-11-30", Day),
+            ("2024-03-30", "2024-04-02", Hour),
+            ("2024-10-26", "2024-10-28", Hour),
+            ("2024-10-27", "2024-10-27", Minute),
+            ("2023-01-10", "2024-12-31", Week),
+            ("2019-01-31", "2024-12-31", Month),
+            ("2024-01-31", "2024-01-31", Month),
+        ] {
+            let days = range(from, to, "Europe/Berlin");
+            let buckets = Buckets::of(&days, interval, true).unwrap();
+            for buckets in [buckets.clone().whole(), buckets.with_earlier(9, true).unwrap()] {
+                let (first, last) = (buckets.bounds.0 - 1000, buckets.bounds.1 + 1000);
+                let random = (0..2000).map(|_| rng.random_range(first..last));
+                let edges = buckets.starts.iter().flat_map(|start| [start - 1, *start, start + 1]);
+                for time in random.chain(edges) {
+                    let is_in = (buckets.bounds.0..=buckets.bounds.1).contains(&time);
+                    let found = buckets.starts.partition_point(|start| *start <= time).checked_sub(1);
+                    let expected = found.filter(|_| is_in);
+                    assert_eq!(buckets.bucket_of(UnixMicros(time)), expected, "{from} {time}");
+                }
+            }
+        }
     }
 
     #[test]
