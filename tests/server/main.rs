@@ -74,6 +74,7 @@ mod query_limits;
 mod query_nodes;
 mod refusals;
 mod retention;
+mod retention_breakdowns;
 mod rights;
 mod row_isolation;
 mod saved_insights;

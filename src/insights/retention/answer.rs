@@ -118,8 +118,7 @@ impl Retention {
                 .map(|start| start.with_timezone(&zone).to_rfc3339_opts(SecondsFormat::Secs, true));
             let cell = |(count, at): (&u64, usize)| json!({"count": count, "label": self.spans.label(&period, at)});
             let cells: Vec<Value> = counts.iter().zip(0..).map(cell).collect();
-            let mut row =
-                json!({"values": cells, "label": format!("{period} {at}"), "date": date});
+            let mut row = json!({"values": cells, "label": format!("{period} {at}"), "date": date});
             if let (Value::Object(row), Some(value)) = (&mut row, value) {
                 row.insert("breakdown_value".to_owned(), json!(value));
             }

@@ -52,8 +52,9 @@ impl Splitter {
             let is_first = |row: &&Row| {
                 row.mask & TARGET != 0 && first.is_some_and(|first| first.at == row.at)
             };
-            let value = rows.iter().find(is_first).and_then(|row| texts.get(row.text));
-            return show(rows, value);
+            // Of several at one time the smallest value: it does not matter which came first.
+            let values = rows.iter().filter(is_first).filter_map(|row| texts.get(row.text));
+            return show(rows, values.min());
         }
         own.clear();
         own.extend_from_slice(rows);
