@@ -98,7 +98,7 @@ impl Retention {
             period: period(&options)?,
             rows,
             spans: Spans::parse(&options, rows)?,
-            breakdown: Breakdown::parse(node.value("breakdownFilter"))?,
+            breakdown: breakdown(node.value("breakdownFilter"))?,
             kind: Kind::parse(&options)?,
             target: entity("targetEntity")?,
             returning: entity("returningEntity")?,
@@ -121,6 +121,20 @@ impl Retention {
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         [&self.target, &self.returning].into_iter()
     }
+}
+
+/// What it is split by. Numbers have no bins in it, in PostHog neither.
+fn breakdown(filter: Option<&Value>) -> Result<Breakdown, NodeError> {
+    Node::new(filter, "breakdownFilter")?.without(&["breakdown_histogram_bin_count"])?;
+    let breakdown = Breakdown::parse(filter)?;
+    if let Breakdown::Properties { properties, .. } = &breakdown
+        && let Some(at) = properties.iter().position(|property| property.bins.is_some())
+    {
+        let field = format!("breakdownFilter.breakdowns.{at}.histogram_bin_count");
+        let detail = "histogram_bin_count is not available in a retention.".to_owned();
+        return Err(NodeError { field, detail });
+    }
+    Ok(breakdown)
 }
 
 /// The interval of rows and cells.

@@ -6,7 +6,7 @@ from asking import FILTERS, OTHER, Entity, Range, quote, same, unit
 PERIODS = ["hour", "day", "day", "week", "month"]
 KINDS = ["retention_recurring", "retention_recurring", "retention_first_time", "retention_first_ever_occurrence"]
 BREAKDOWNS = {
-    ("$browser",): "coalesce(browser, '')", ("plan",): "plan", ("price",): "coalesce(price_text, '')",
+    ("$browser",): "coalesce(browser, '')", ("plan",): "coalesce(plan, '')", ("price",): "coalesce(price_text, '')",
     ("tier",): "coalesce(tier, '')", ("tier", "$browser"): "coalesce(tier, '') || '::' || coalesce(browser, '')",
 }
 

@@ -14,6 +14,7 @@
 mod accounts;
 mod activity;
 mod arrangements;
+mod bins;
 mod breakdowns;
 mod browser;
 mod capture;
