@@ -3,6 +3,7 @@
 
 pub mod action;
 pub mod audience;
+pub mod bins;
 pub mod breakdown;
 pub mod cache;
 pub mod cohorts;

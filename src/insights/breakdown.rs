@@ -21,6 +21,9 @@ const BREAKDOWN_LIMIT_MAX: usize = 500;
 /// Most properties that one breakdown combines (PostHog's figure).
 const BREAKDOWNS_MAX: usize = 3;
 
+/// Most bins of the numbers of one property.
+const BINS_MAX: u16 = 500;
+
 /// Most cohorts of one breakdown.
 const COHORTS_MAX: usize = 25;
 
@@ -53,7 +56,6 @@ impl Breakdown {
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
         let node = Node::new(filter, "breakdownFilter")?;
-        node.without(&["breakdown_histogram_bin_count"])?;
         let limit = node.number("breakdown_limit")?.unwrap_or(BREAKDOWN_LIMIT);
         if limit == 0 || limit > BREAKDOWN_LIMIT_MAX {
             let detail = format!("Expected 1 to {BREAKDOWN_LIMIT_MAX}.");
@@ -69,12 +71,11 @@ impl Breakdown {
             let one = |(breakdown, at): (&Value, usize)| {
                 let path = format!("breakdownFilter.breakdowns.{at}");
                 let node = Node::new(Some(breakdown), &path)?;
-                node.without(&["histogram_bin_count"])?;
                 let key = node.text("property")?;
                 let key = key.ok_or_else(|| node.refuse("property", "This field is required."))?;
                 let is_url = node.truth("normalize_url")?;
                 let property = property(&node, (key, "type"), "group_type_index")?;
-                Ok(Property { is_url, ..property })
+                Ok(Property { is_url, bins: bins(&node, "histogram_bin_count")?, ..property })
             };
             let properties = several.iter().zip(0..).map(one).collect::<Result<Vec<_>, _>>()?;
             return Ok(Self::Properties { properties, limit, is_other_hidden });
@@ -92,7 +93,8 @@ impl Breakdown {
         };
         let is_url = node.truth("breakdown_normalize_url")?;
         let property = property(&node, (key, "breakdown_type"), "breakdown_group_type_index")?;
-        let property = Property { is_url, ..property };
+        let bins = bins(&node, "breakdown_histogram_bin_count")?;
+        let property = Property { is_url, bins, ..property };
         Ok(Self::Properties { properties: vec![property], limit, is_other_hidden })
     }
 }
@@ -126,7 +128,15 @@ fn property(
             return Err(node.refuse(kind, detail));
         }
     };
-    Ok(Property { owner, key: key.to_owned(), is_url: false })
+    Ok(Property { owner, key: key.to_owned(), is_url: false, bins: None })
+}
+
+/// How many bins the numbers of a property are put into: in the field `name`.
+fn bins(node: &Node<'_>, name: &str) -> Result<Option<u16>, NodeError> {
+    let Some(sent) = node.number(name)? else { return Ok(None) };
+    let bins = u16::try_from(sent).ok().filter(|bins| (1..=BINS_MAX).contains(bins));
+    let wrong = || node.refuse(name, format!("Expected 1 to {BINS_MAX}."));
+    Ok(Some(bins.ok_or_else(wrong)?))
 }
 
 fn cohorts(node: &Node<'_>, sent: &Value) -> Result<Breakdown, NodeError> {

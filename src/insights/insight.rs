@@ -16,6 +16,7 @@ use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::paths::Paths;
 use crate::insights::retention::Retention;
+use crate::insights::retention::actors::Asked as AskedRow;
 use crate::insights::selection::Selection;
 use crate::insights::stickiness::Stickiness;
 use crate::insights::stickiness::actors::Asked;
@@ -64,8 +65,8 @@ pub enum ActorsOf {
     Lifecycle(Lifecycle, Stage),
     /// Behind a step of paths, which the paths themselves name.
     Paths(Paths),
-    /// In a row of a retention, by its number.
-    Retention(Retention, usize),
+    /// In a row of a retention.
+    Retention(Retention, AskedRow),
     /// With some number of intervals.
     Stickiness(Stickiness, Asked),
     /// Behind a point of a trend.
@@ -162,8 +163,7 @@ impl Insight {
             Self::Lifecycle(lifecycle) => Ok(ActorsOf::Lifecycle(lifecycle, Stage::parse(asked)?)),
             Self::Paths(paths) => Ok(ActorsOf::Paths(paths)),
             Self::Retention(retention) => {
-                let row = asked.number("interval")?.unwrap_or(0);
-                Ok(ActorsOf::Retention(retention, row))
+                Ok(ActorsOf::Retention(retention, AskedRow::parse(asked)?))
             }
             Self::Stickiness(stickiness) => {
                 Ok(ActorsOf::Stickiness(stickiness, Asked::parse(asked)?))
@@ -195,7 +195,7 @@ impl ActorsOf {
             }
             Self::Lifecycle(lifecycle, stage) => lifecycle.actors(engine, owner, stage, part).await,
             Self::Paths(paths) => paths.actors(engine, owner, part).await,
-            Self::Retention(retention, row) => retention.actors(engine, owner, *row, part).await,
+            Self::Retention(retention, row) => retention.actors(engine, owner, row, part).await,
             Self::Stickiness(stickiness, asked) => {
                 stickiness.actors(engine, owner, asked, part).await
             }

@@ -44,6 +44,8 @@ pub struct Property {
     pub key: String,
     /// Whether addresses that differ in what ends them alone are one: see [`normalized_url`].
     pub is_url: bool,
+    /// How many bins its numbers are put into, if they are: see [`bins`](crate::insights::bins).
+    pub bins: Option<u16>,
 }
 
 impl Property {

@@ -1,20 +1,26 @@
 //! Retention: of those who did something in an interval, how many come back in each interval after it.
-//! [`Retention`] is a parsed request; `rows` says which rows and cells an actor is in, `plan` makes the plan of
-//! the events, `answer` counts the actors of each cell, `actors` finds the persons of a row, and `legacy` reads the
-//! filters of older clients.
+//! [`Retention`] is a parsed request; `spans` says which intervals a cell has, `rows` which rows and cells an actor
+//! is in, `split` does so for each value of the breakdown, `plan` makes the plan of the events, `answer` counts the
+//! actors of each cell in `tables`, `actors` finds the persons of a row, and `legacy` reads the filters of older
+//! clients.
 
 pub mod actors;
 mod answer;
 pub mod legacy;
 mod plan;
 mod rows;
+mod spans;
+mod split;
+mod tables;
 
 use serde_json::Value;
 
+use crate::insights::breakdown::Breakdown;
 use crate::insights::entity::Entity;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::retention::spans::Spans;
 use crate::insights::selection::Selection;
 
 /// Rows and cells unless a request says otherwise (PostHog's figure).
@@ -34,8 +40,11 @@ const EVENT: &str = "$pageview";
 pub struct Retention {
     selection: Selection,
     period: Interval,
-    /// Cells of a row, and without `date_from` rows.
-    intervals: usize,
+    /// Rows without `date_from`.
+    rows: usize,
+    /// Cells of a row.
+    spans: Spans,
+    breakdown: Breakdown,
     kind: Kind,
     target: Entity,
     returning: Entity,
@@ -64,9 +73,8 @@ impl Retention {
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
-        node.without(&["breakdownFilter"])?;
         let options = Node::new(node.value("retentionFilter"), "retentionFilter")?;
-        options.without(&["retentionCustomBrackets", "aggregationProperty"])?;
+        options.without(&["aggregationProperty"])?;
         for (name, usual) in
             [("aggregationType", "count"), ("timeWindowMode", "strict_calendar_dates")]
         {
@@ -84,10 +92,13 @@ impl Retention {
             Some(entity) => Entity::parse(entity, &format!("retentionFilter.{name}")),
             None => Ok(Entity::named(EVENT)),
         };
+        let rows = number("totalIntervals", INTERVALS, INTERVALS_MAX)?;
         Ok(Self {
             selection: Selection::parse(&node)?,
             period: period(&options)?,
-            intervals: number("totalIntervals", INTERVALS, INTERVALS_MAX)?,
+            rows,
+            spans: Spans::parse(&options, rows)?,
+            breakdown: breakdown(node.value("breakdownFilter"))?,
             kind: Kind::parse(&options)?,
             target: entity("targetEntity")?,
             returning: entity("returningEntity")?,
@@ -96,9 +107,9 @@ impl Retention {
         })
     }
 
-    /// How many cells a row has, and without `date_from` how many rows there are.
-    pub fn cells(&self) -> usize {
-        self.intervals
+    /// How many rows there are without `date_from`, and how many cells a row has without brackets.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     /// What it looks at.
@@ -110,6 +121,20 @@ impl Retention {
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         [&self.target, &self.returning].into_iter()
     }
+}
+
+/// What it is split by. Numbers have no bins in it, in PostHog neither.
+fn breakdown(filter: Option<&Value>) -> Result<Breakdown, NodeError> {
+    Node::new(filter, "breakdownFilter")?.without(&["breakdown_histogram_bin_count"])?;
+    let breakdown = Breakdown::parse(filter)?;
+    if let Breakdown::Properties { properties, .. } = &breakdown
+        && let Some(at) = properties.iter().position(|property| property.bins.is_some())
+    {
+        let field = format!("breakdownFilter.breakdowns.{at}.histogram_bin_count");
+        let detail = "histogram_bin_count is not available in a retention.".to_owned();
+        return Err(NodeError { field, detail });
+    }
+    Ok(breakdown)
 }
 
 /// The interval of rows and cells.
@@ -152,7 +177,7 @@ mod tests {
         let parsed = Retention::parse(&json!({"kind": "RetentionQuery"})).unwrap();
         let events = [&parsed.target, &parsed.returning].map(|entity| entity.event.as_deref());
         assert_eq!(events, [Some("$pageview"); 2]);
-        assert_eq!((parsed.period, parsed.intervals), (Interval::Day, 7));
+        assert_eq!((parsed.period, parsed.rows), (Interval::Day, 7));
         assert_eq!((parsed.kind, parsed.occurrences), (Kind::Recurring, 1));
         let all = json!({"retentionFilter": {
             "period": "Week", "totalIntervals": 3, "retentionType": "retention_first_ever_occurrence",
@@ -163,7 +188,7 @@ mod tests {
         let parsed = Retention::parse(&all).unwrap();
         let events = [&parsed.target, &parsed.returning].map(|entity| entity.event.as_deref());
         assert_eq!(events, [None, Some("buy")]);
-        assert_eq!((parsed.period, parsed.intervals), (Interval::Week, 3));
+        assert_eq!((parsed.period, parsed.rows), (Interval::Week, 3));
         assert_eq!((parsed.kind, parsed.occurrences), (Kind::FirstEver, 2));
     }
 
@@ -177,7 +202,7 @@ mod tests {
             (json!({"totalIntervals": 1.5}), "totalIntervals"),
             (json!({"minimumOccurrences": 0}), "minimumOccurrences"),
             (json!({"retentionType": "often"}), "retentionType"),
-            (json!({"retentionCustomBrackets": [1, 3]}), "retentionCustomBrackets"),
+            (json!({"retentionCustomBrackets": [1, 0]}), "retentionCustomBrackets"),
             (json!({"aggregationType": "sum"}), "aggregationType"),
             (json!({"timeWindowMode": "24_hour_windows"}), "timeWindowMode"),
             (json!({"targetEntity": {"id": "x", "type": "actions"}}), "targetEntity.id"),
@@ -187,7 +212,8 @@ mod tests {
             let error = Retention::parse(&json!({"retentionFilter": options})).unwrap_err();
             assert_eq!(error.field, format!("retentionFilter.{field}"), "{options}");
         }
-        let split = json!({"breakdownFilter": {"breakdown": "$browser"}});
-        assert_eq!(Retention::parse(&split).unwrap_err().field, "breakdownFilter");
+        let split = json!({"breakdownFilter": {"breakdown": "$browser", "breakdown_limit": 0}});
+        let error = Retention::parse(&split).unwrap_err();
+        assert_eq!(error.field, "breakdownFilter.breakdown_limit");
     }
 }

@@ -39,6 +39,9 @@ class Question:
         self.is_exact = not any(name in self.math for name in ("avg", "median", "p7", "p9"))
         if not self.is_exact:
             self.breakdown, self.limit = self.breakdown and "$browser", 25
+        is_of_range = not self.math.startswith("first") and not self.math.endswith("_active")
+        is_binned = self.breakdown == "price" and is_of_range and pick.random() < 0.6
+        self.bins = pick.choice([1, 3, 8, 40]) if is_binned else None
         is_comparable = interval != "hour" and not self.range.from_time
         self.is_compared = is_comparable and pick.random() < 0.2
 
@@ -53,6 +56,8 @@ class Question:
         if self.breakdown:
             kind = "person" if self.breakdown == "tier" else "session" if self.breakdown in OF_SESSIONS else "event"
             node["breakdownFilter"] = {"breakdown": self.breakdown, "breakdown_type": kind, "breakdown_limit": self.limit}
+            if self.bins:
+                node["breakdownFilter"]["breakdown_histogram_bin_count"] = self.bins
         if self.is_compared:
             node["compareFilter"] = {"compare": True}
         return node
@@ -63,9 +68,10 @@ class Question:
 
     def lines(self, ask, dates):
         width, first = (1, 0) if self.display == TOTAL else (dates.width(), dates.first())
+        bins = self.binned(ask, dates) if self.bins else None
         # The largest values, then null, then all others together.
         rows = ask(f"""
-            WITH counted AS ({self.counted(dates)}),
+            WITH counted AS ({self.counted(dates, bins)}),
             ranks AS (SELECT v, row_number() OVER (ORDER BY sum(n) DESC, v) AS rank
                       FROM counted WHERE v <> {quote(NULL)} GROUP BY v),
             named AS (SELECT k, n,
@@ -82,9 +88,9 @@ class Question:
                 data[at] += data[at - 1]
         return data
 
-    def counted(self, dates):
+    def counted(self, dates, bins):
         """Rows of an interval k, a value v and a number n."""
-        events = f"({self.events(dates)})"
+        events = f"({self.events(dates, bins)})"
         if self.is_of_sessions:
             numbers = f"(SELECT k, v, min(session_seconds) AS s FROM {events} GROUP BY k, v, session)"
             return f"SELECT k, v, {statistic(self.math, 's')} AS n FROM {numbers} GROUP BY k, v"
@@ -102,9 +108,23 @@ class Question:
         actors = f"(SELECT {place} AS k, v, {who} AS who FROM {events} WHERE who IS NOT NULL GROUP BY {of})"
         return f"SELECT k, v, count(*) AS n FROM {actors} GROUP BY k, v"
 
-    def events(self, dates):
+    def binned(self, ask, dates):
+        """The bin of a price: bins are of equal width from the smallest price of the events that count to the largest."""
+        least, most = ask(f"SELECT min(price), max(price) FROM ({self.events(dates)})")[0]
+        if least is None:
+            return quote(NULL)
+        edges = [(most - least) / self.bins * at + least for at in range(self.bins + 1)]
+        edges[-1] += 0.01
+        written = [repr(edge).removesuffix(".0") for edge in edges]
+        whens = " ".join(
+            f"WHEN price >= {quote(repr(low))}::DOUBLE AND price < {quote(repr(high))}::DOUBLE THEN {quote(f'[{own},{following}]')}"
+            for low, high, own, following in zip(edges, edges[1:], written, written[1:]))
+        return f"CASE {whens} ELSE {quote(NULL)} END"
+
+    def events(self, dates, bins=None):
         """The events that count, with their interval and their value; one may be in several intervals."""
         value = f"coalesce(nullif({BREAKDOWNS[self.breakdown]}, ''), {quote(NULL)})" if self.breakdown else "''"
+        value = value if bins is None else bins
         place = "0" if self.display == TOTAL else dates.place()
         holds = f"({self.holds} AND {self.entity.holds})"
         named = f"(SELECT *, {place} AS k, {value} AS v, {holds} AS holds FROM e WHERE {self.entity.is_named})"

@@ -14,6 +14,7 @@
 mod accounts;
 mod activity;
 mod arrangements;
+mod bins;
 mod breakdowns;
 mod browser;
 mod capture;
@@ -74,6 +75,7 @@ mod query_limits;
 mod query_nodes;
 mod refusals;
 mod retention;
+mod retention_breakdowns;
 mod rights;
 mod row_isolation;
 mod saved_insights;

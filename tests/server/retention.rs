@@ -324,7 +324,7 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         (node(json!({"period": "Decade"}), json!({})), "query__retentionFilter__period"),
         (node(json!({"totalIntervals": 0}), json!({})), "query__retentionFilter__totalIntervals"),
         (
-            node(json!({"retentionCustomBrackets": [1]}), json!({})),
+            node(json!({"retentionCustomBrackets": [1, 0]}), json!({})),
             "query__retentionFilter__retentionCustomBrackets",
         ),
         (node(json!({"retentionType": "x"}), json!({})), "query__retentionFilter__retentionType"),

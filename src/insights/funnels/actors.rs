@@ -9,6 +9,7 @@ use crate::insights::Actor;
 use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::bins::name_of;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::funnels::Funnels;
@@ -243,13 +244,15 @@ impl Funnels {
                 };
                 Ok((OfValue::Any, *cohort.ok_or_else(wrong)?))
             }
-            Breakdown::Properties { limit, .. } => {
-                let value = match value {
+            Breakdown::Properties { properties, limit, .. } => {
+                let is_binned = matches!(properties.as_slice(), [one] if one.bins.is_some());
+                let bin = if is_binned { name_of(value) } else { None };
+                let value = bin.unwrap_or_else(|| match value {
                     Value::Array(values) => {
                         values.iter().map(text).collect::<Vec<_>>().join(SEPARATOR)
                     }
                     one => text(one),
-                };
+                });
                 if value != OTHER {
                     return Ok((OfValue::One(value), None));
                 }

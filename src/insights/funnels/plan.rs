@@ -15,6 +15,7 @@ use datafusion::prelude::lit;
 use crate::clock::UnixMicros;
 use crate::insights::Context;
 use crate::insights::InsightError;
+use crate::insights::bins::Bins;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::breakdown::in_cohort;
@@ -26,6 +27,7 @@ use crate::insights::funnels::split::Splitter;
 use crate::insights::funnels::walk::Order;
 use crate::insights::interval::Buckets;
 use crate::insights::property::Property;
+use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
@@ -117,7 +119,7 @@ impl Funnels {
         ];
         if let Breakdown::Properties { properties, .. } = self.split() {
             let value;
-            (events, value) = with_value(view, events, properties).await?;
+            (events, value) = with_value((engine, view), events, properties).await?;
             columns.push(value.alias(TEXT));
         }
         Ok(events.select(columns)?)
@@ -126,18 +128,35 @@ impl Funnels {
 
 /// `events` with the columns that the value of a breakdown needs, and the value: null where no property has one.
 async fn with_value(
-    view: &View,
+    (engine, view): (&Engine, &View),
     mut events: DataFrame,
     properties: &[Property],
 ) -> Result<(DataFrame, Expr), QueryError> {
-    let mut parts = Vec::new();
+    let mut columns = Vec::new();
     for (property, at) in properties.iter().zip(0..) {
         let name = format!("value_{at}");
         events = property.add_to(view, events, &name).await?;
+        columns.push(name);
+    }
+    let binned = columns.iter().zip(properties);
+    let binned = binned.filter_map(|(name, property)| Some((name.clone(), property.bins?)));
+    let binned: Vec<(String, u16)> = binned.collect();
+    let mut bins = match binned.is_empty() {
+        true => Vec::new(),
+        // Those of all events of the funnel.
+        false => Bins::measured(engine, events.clone(), &binned).await?,
+    }
+    .into_iter();
+    let mut parts = Vec::new();
+    for (name, property) in columns.iter().zip(properties) {
         if !parts.is_empty() {
             parts.push(lit(SEPARATOR));
         }
-        parts.push(coalesce(vec![cast(ident(&name), DataType::Utf8), lit("")]));
+        let text = match property.bins.and_then(|_| bins.next()) {
+            Some(bins) => bins.labels_of(name)?,
+            None => cast(ident(name), DataType::Utf8),
+        };
+        parts.push(coalesce(vec![text, lit("")]));
     }
     let empty = SEPARATOR.repeat(properties.len().saturating_sub(1));
     let value = match parts.len() {

@@ -1,14 +1,26 @@
 //! The persons of a row of a retention, and in which of its cells each was active.
 
+use std::collections::BTreeSet;
+use std::collections::HashSet;
+
+use serde_json::Value;
+
 use crate::insights::Actor;
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::entity::note_named;
+use crate::insights::interval::Buckets;
+use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::ranked::Ranked;
 use crate::insights::retention::Retention;
+use crate::insights::retention::answer::OTHER;
+use crate::insights::retention::answer::value_of;
+use crate::insights::retention::plan::BETWEEN;
 use crate::insights::retention::plan::Folded;
-use crate::insights::retention::rows::Activity;
-use crate::insights::retention::rows::Rule;
+use crate::insights::retention::split::Splitter;
 use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
@@ -20,9 +32,33 @@ use crate::query::people::Part;
 /// Bits of a number.
 const BITS: usize = 64;
 
+/// A row of a retention.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// Its number among those of its value of the breakdown.
+    pub row: usize,
+    /// The value, or the list of those of several properties; `None` for all values.
+    pub breakdown: Option<Value>,
+}
+
+impl Asked {
+    /// Reads the fields of an `InsightActorsQuery` beside its source.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed.
+    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        let breakdown = match node.value("breakdown") {
+            Some(Value::Array(values)) if values.is_empty() => None,
+            value => value.cloned(),
+        };
+        Ok(Self { row: node.number("interval")?.unwrap_or(0), breakdown })
+    }
+}
+
 impl Retention {
-    /// The persons of the row with this number, those who were active in most of its cells first; one more than the
-    /// part has where there are more. Their values are the numbers of these cells.
+    /// The persons of a row, those who were active in most of its cells first; one more than the part has where there
+    /// are more. Their values are the numbers of these cells: of all values of the breakdown that are meant.
     ///
     /// # Errors
     ///
@@ -31,7 +67,7 @@ impl Retention {
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
-        row: usize,
+        asked: &Asked,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
         let refused = |field: &str, detail: &str| {
@@ -41,37 +77,99 @@ impl Retention {
             let detail = "The groups of a row are not available.";
             return Err(refused("aggregation_group_type_index", detail));
         }
-        let Folded { plan, rows, rule, intervals } = self.folded(engine, owner).await?;
-        if row >= intervals.len() {
+        note_named(engine, owner.project, self.entities())?;
+        let view = engine.view(owner.project).await?;
+        let context = Context { engine, view: &view, owner };
+        let intervals = self.intervals(context).await?;
+        if asked.row >= intervals.len() {
             return Err(refused("interval", "There is no such interval."));
         }
+        let (of, cohort) = self.value_asked(context, &intervals, asked.breakdown.as_ref()).await?;
+        let Folded { plan, rows, splitter } = self.folded(context, &intervals, cohort).await?;
         let ranked = Ranked::new(part);
-        let fold = Finding { rule, row, ranked, activity: Activity::default() };
+        let fold = Finding { splitter, row: asked.row, of, ranked };
         let found = engine.histories(plan, rows, fold).await?.ranked;
         let actor =
             |(actor, cells): (Actor, Cells)| Actor { appearances: cells.numbers(), ..actor };
         Ok(found.into_known().map(actor).collect())
+    }
+
+    /// The values that a value of the answer stands for, and the cohort.
+    async fn value_asked(
+        &self,
+        context: Context<'_>,
+        intervals: &Buckets,
+        value: Option<&Value>,
+    ) -> Result<(OfValue, Option<i64>), InsightError> {
+        let Some(value) = value else { return Ok((OfValue::Any, None)) };
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = match value {
+            Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(BETWEEN),
+            one => text(one),
+        };
+        match &self.breakdown {
+            Breakdown::Nothing => Ok((OfValue::Any, None)),
+            Breakdown::Cohorts(cohorts) => {
+                let is_asked = |cohort: &&Option<i64>| {
+                    value_of(**cohort) == value || (cohort.is_none() && value == "all")
+                };
+                let wrong = || NodeError {
+                    field: "breakdown".to_owned(),
+                    detail: "The retention is not split by this cohort.".to_owned(),
+                };
+                Ok((OfValue::Any, *cohorts.iter().find(is_asked).ok_or_else(wrong)?))
+            }
+            Breakdown::Properties { limit, .. } if value == OTHER => {
+                let tables = self.counted(context, intervals, None).await?;
+                let shown = tables.largest(*limit).0.into_iter().map(str::to_owned).collect();
+                Ok((OfValue::Others(shown), None))
+            }
+            Breakdown::Properties { .. } => Ok((OfValue::One(value), None)),
+        }
+    }
+}
+
+/// Which values are meant.
+#[derive(Debug)]
+enum OfValue {
+    Any,
+    One(String),
+    /// All but these.
+    Others(HashSet<String>),
+}
+
+impl OfValue {
+    fn has(&self, value: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::One(own) => own == value,
+            Self::Others(shown) => !shown.contains(value),
+        }
     }
 }
 
 /// Finds the actors of a row.
 #[derive(Debug)]
 struct Finding {
-    rule: Rule,
+    splitter: Splitter,
     row: usize,
+    of: OfValue,
     ranked: Ranked<Cells>,
-    /// Of the actor.
-    activity: Activity,
 }
 
 impl Fold for Finding {
     #[expect(clippy::cast_precision_loss, reason = "few cells")]
-    fn actor(&mut self, actor: &str, rows: &[Row], _: &Interner) -> Result<(), QueryError> {
-        let Self { rule, row, ranked, activity } = self;
-        rule.read(rows.iter().map(|row| (row.at, row.mask)), activity);
-        if activity.starts.contains(row) {
-            let count = rule.seen(activity, *row).count();
-            ranked.add_with(actor, count as f64, || Cells::of(rule.seen(activity, *row)));
+    fn actor(&mut self, actor: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let Self { splitter, row, of, ranked } = self;
+        let mut seen = BTreeSet::new();
+        splitter.each(rows, texts, |rule, value, activity| {
+            if of.has(value) && activity.starts.contains(row) {
+                seen.extend(rule.seen(activity, *row));
+            }
+            Ok(())
+        })?;
+        if !seen.is_empty() {
+            ranked.add_with(actor, seen.len() as f64, || Cells::of(seen.iter().copied()));
         }
         Ok(())
     }

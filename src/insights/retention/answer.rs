@@ -1,15 +1,21 @@
-//! Counts the actors of each cell of a retention, and shapes the answer: a row for each interval.
+//! Counts the actors of each cell of a retention, and shapes the answer: a row for each interval, and for each value of
+//! the breakdown.
 
 use chrono::SecondsFormat;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::entity::note_named;
+use crate::insights::interval::Buckets;
 use crate::insights::retention::Retention;
 use crate::insights::retention::plan::Folded;
-use crate::insights::retention::rows::Activity;
-use crate::insights::retention::rows::Rule;
+use crate::insights::retention::split::Splitter;
+use crate::insights::retention::tables::Table;
+use crate::insights::retention::tables::Tables;
 use crate::insights::selection::zone;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
@@ -17,8 +23,15 @@ use crate::query::histories::Fold;
 use crate::query::histories::Row;
 use crate::query::interner::Interner;
 
+/// The value of a breakdown that stands for all beyond the limit (PostHog's).
+pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
+
+/// The value of the breakdown for all persons (PostHog's).
+const EVERYBODY: &str = "0";
+
 impl Retention {
-    /// The answer: a row for each interval as PostHog's clients expect them, in their order.
+    /// The answer: a row for each interval as PostHog's clients expect them, in their order; with a breakdown those of
+    /// each value, the largest first.
     ///
     /// # Errors
     ///
@@ -28,21 +41,91 @@ impl Retention {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
-        let Folded { plan, rows, rule, intervals } = self.folded(engine, owner).await?;
-        let cells = rule.cells;
-        let counts = vec![0; cells.saturating_mul(intervals.len())];
-        let fold = Counting { rule, counts, activity: Activity::default() };
-        let counted = engine.histories(plan, rows, fold).await?;
-        let (zone, period) = (zone(owner)?, self.title());
+        note_named(engine, owner.project, self.entities())?;
+        let view = engine.view(owner.project).await?;
+        let context = Context { engine, view: &view, owner };
+        let intervals = self.intervals(context).await?;
+        let mut answer = Vec::new();
+        match &self.breakdown {
+            Breakdown::Nothing => {
+                let (_, all) = self.counted(context, &intervals, None).await?.into_tables(&[]);
+                self.show(&mut answer, (context, &intervals), (None, &all))?;
+            }
+            Breakdown::Cohorts(cohorts) => {
+                let mut counted = Vec::with_capacity(cohorts.len());
+                for cohort in cohorts {
+                    let tables = self.counted(context, &intervals, *cohort).await?;
+                    counted.push((value_of(*cohort), tables.into_tables(&[]).1));
+                }
+                counted.sort_by(|a, b| b.1.size.cmp(&a.1.size).then_with(|| a.0.cmp(&b.0)));
+                for (value, table) in &counted {
+                    self.show(&mut answer, (context, &intervals), (Some(value), table))?;
+                }
+            }
+            Breakdown::Properties { limit, is_other_hidden, .. } => {
+                let mut tables = self.counted(context, &intervals, None).await?;
+                let (values, others) = tables.largest(*limit);
+                let values: Vec<String> = values.into_iter().map(str::to_owned).collect();
+                if let Some(uncounted) = tables.uncounted(*limit) {
+                    tables = self.count(context, (&intervals, None), uncounted).await?;
+                }
+                let (own, rest) = tables.into_tables(&values);
+                for (value, table) in &own {
+                    self.show(&mut answer, (context, &intervals), (Some(value), table))?;
+                }
+                if others > 0 && !is_other_hidden {
+                    self.show(&mut answer, (context, &intervals), (Some(OTHER), &rest))?;
+                }
+            }
+        }
+        Ok(answer)
+    }
+
+    /// The counts by the values of the breakdown, of a cohort if one is given.
+    pub(super) async fn counted(
+        &self,
+        context: Context<'_>,
+        intervals: &Buckets,
+        cohort: Option<i64>,
+    ) -> Result<Tables, InsightError> {
+        let cells = self.spans.len().saturating_mul(intervals.len());
+        let tables = Tables::new(cells, context.engine.reservation("values of a retention"));
+        self.count(context, (intervals, cohort), tables).await
+    }
+
+    async fn count(
+        &self,
+        context: Context<'_>,
+        (intervals, cohort): (&Buckets, Option<i64>),
+        tables: Tables,
+    ) -> Result<Tables, InsightError> {
+        let Folded { plan, rows, splitter } = self.folded(context, intervals, cohort).await?;
+        let counting = Counting { splitter, tables };
+        Ok(context.engine.histories(plan, rows, counting).await?.tables)
+    }
+
+    /// Adds the rows of a value.
+    fn show(
+        &self,
+        answer: &mut Vec<Value>,
+        (context, intervals): (Context<'_>, &Buckets),
+        (value, table): (Option<&str>, &Table),
+    ) -> Result<(), QueryError> {
+        let (zone, period) = (zone(context.owner)?, self.title());
         let row = |(counts, at): (&[u64], usize)| {
             let start = intervals.bounds_of(at).map(|(start, _)| start.to_datetime());
             let date = start
                 .map(|start| start.with_timezone(&zone).to_rfc3339_opts(SecondsFormat::Secs, true));
-            let value = |(count, at): (&u64, usize)| json!({"count": count, "label": format!("{period} {at}")});
-            let values: Vec<Value> = counts.iter().zip(0..).map(value).collect();
-            json!({"values": values, "label": format!("{period} {at}"), "date": date})
+            let cell = |(count, at): (&u64, usize)| json!({"count": count, "label": self.spans.label(&period, at)});
+            let cells: Vec<Value> = counts.iter().zip(0..).map(cell).collect();
+            let mut row = json!({"values": cells, "label": format!("{period} {at}"), "date": date});
+            if let (Value::Object(row), Some(value)) = (&mut row, value) {
+                row.insert("breakdown_value".to_owned(), json!(value));
+            }
+            row
         };
-        Ok(counted.counts.chunks(cells).zip(0..).map(row).collect())
+        answer.extend(table.counts.chunks(self.spans.len()).zip(0..).map(row));
+        Ok(())
     }
 
     /// What an interval is called.
@@ -53,27 +136,28 @@ impl Retention {
     }
 }
 
+/// The value of the breakdown for a cohort.
+pub(super) fn value_of(cohort: Option<i64>) -> String {
+    cohort.map_or(EVERYBODY.to_owned(), |id| id.to_string())
+}
+
 /// Counts actors.
 #[derive(Debug)]
 struct Counting {
-    rule: Rule,
-    /// The cells of all rows.
-    counts: Vec<u64>,
-    /// Of the actor.
-    activity: Activity,
+    splitter: Splitter,
+    tables: Tables,
 }
 
 impl Fold for Counting {
-    fn actor(&mut self, _: &str, rows: &[Row], _: &Interner) -> Result<(), QueryError> {
-        let Self { rule, counts, activity } = self;
-        rule.read(rows.iter().map(|row| (row.at, row.mask)), activity);
-        for start in &activity.starts {
-            rule.counted(activity, *start, |cell| {
-                if let Some(count) = counts.get_mut(start * rule.cells + cell) {
-                    *count += 1;
-                }
-            });
-        }
-        Ok(())
+    fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
+        let Self { splitter, tables } = self;
+        splitter.each(rows, texts, |rule, value, activity| {
+            let table = tables.of_value(value)?;
+            for start in &activity.starts {
+                table.enlarge();
+                rule.counted(activity, *start, |cell| table.count(start * rule.spans.len() + cell));
+            }
+            Ok(())
+        })
     }
 }

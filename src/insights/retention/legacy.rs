@@ -4,10 +4,10 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::legacy::Filter;
+use crate::insights::legacy::breakdown_filter;
 use crate::insights::legacy::check_insight;
 use crate::insights::legacy::parsed;
 use crate::insights::legacy::query;
-use crate::insights::legacy::refused;
 use crate::insights::legacy::text;
 use crate::insights::legacy::truth;
 use crate::insights::node::NodeError;
@@ -22,13 +22,6 @@ const INTERVALS: usize = 11;
 /// They are of another insight, or malformed.
 pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
     check_insight(filter, "RETENTION")?;
-    for name in ["breakdowns", "breakdown"] {
-        let value = parsed(filter, name).unwrap_or(Value::Bool(true));
-        let is_empty = value.as_array().is_some_and(Vec::is_empty);
-        if !value.is_null() && !is_empty {
-            return Err(refused(name, format!("{name} is not available.")));
-        }
-    }
     let target = parsed(filter, "target_entity")?;
     let returning = parsed(filter, "returning_entity")?;
     // One who does it again has come back, unless something else is named.
@@ -45,6 +38,7 @@ pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
         "minimumOccurrences": parsed(filter, "minimum_occurrences")?,
     });
     query.insert("retentionFilter".to_owned(), options);
+    query.insert("breakdownFilter".to_owned(), breakdown_filter(filter)?);
     query.insert("dateRange".to_owned(), json!({"date_to": text(filter, "date_to")}));
     Ok(Value::Object(query))
 }
@@ -67,11 +61,11 @@ mod tests {
     fn texts_of_query_strings_and_values_of_bodies_mean_the_same() {
         let texts = filter(json!({
             "target_entity": "{\"id\": \"a\", \"type\": \"events\"}", "total_intervals": "5",
-            "period": "Week", "date_to": "2026-01-05", "date_from": "-90d", "breakdowns": "[]",
+            "period": "Week", "date_to": "2026-01-05", "date_from": "-90d", "breakdown": "[\"plan\"]",
         }));
         let values = filter(json!({
             "target_entity": {"id": "a", "type": "events"}, "total_intervals": 5,
-            "period": "Week", "date_to": "2026-01-05",
+            "period": "Week", "date_to": "2026-01-05", "breakdown": ["plan"],
         }));
         let query = retention_query(&texts).unwrap();
         assert_eq!(query, retention_query(&values).unwrap());
@@ -86,8 +80,7 @@ mod tests {
     fn what_is_not_available_is_refused_by_its_name() {
         for (filters, field) in [
             (json!({"insight": "FUNNELS"}), "insight"),
-            (json!({"breakdowns": "[{\"property\": \"a\"}]"}), "breakdowns"),
-            (json!({"breakdown": "$browser"}), "breakdown"),
+            (json!({"breakdowns": "[{\"property\""}), "breakdowns"),
             (json!({"target_entity": "{"}), "target_entity"),
             (json!({"total_intervals": "many"}), "total_intervals"),
         ] {

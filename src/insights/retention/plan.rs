@@ -3,19 +3,24 @@
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions::expr_fn::concat;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::col;
+use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
 use crate::clock::UnixMicros;
+use crate::insights::Context;
 use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::in_cohort;
 use crate::insights::columns::time;
-use crate::insights::entity::note_named;
+use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::TooManyBuckets;
 use crate::insights::node::NodeError;
+use crate::insights::property::Property;
 use crate::insights::retention::Kind;
 use crate::insights::retention::Retention;
 use crate::insights::retention::rows::BEFORE;
@@ -23,14 +28,17 @@ use crate::insights::retention::rows::NAMED;
 use crate::insights::retention::rows::RETURNING;
 use crate::insights::retention::rows::Rule;
 use crate::insights::retention::rows::TARGET;
+use crate::insights::retention::split::Splitter;
 use crate::insights::selection::buckets;
-use crate::query::engine::Engine;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
+use crate::query::histories::TEXT;
 use crate::query::session_columns::with_sessions;
-use crate::query::view::View;
+
+/// Between the values of several properties (PostHog's).
+pub(super) const BETWEEN: &str = "::";
 
 /// Most cells of one answer.
 const CELLS_MAX: usize = 100_000;
@@ -39,40 +47,36 @@ const CELLS_MAX: usize = 100_000;
 pub(super) struct Folded {
     pub(super) plan: DataFrame,
     pub(super) rows: Rows,
-    pub(super) rule: Rule,
-    /// The intervals, one for each row of the answer.
-    pub(super) intervals: Buckets,
+    pub(super) splitter: Splitter,
 }
 
 impl Retention {
-    /// The plan, and what to do with its rows.
+    /// The plan, and what to do with its rows; of a cohort if one is given.
     pub(super) async fn folded(
         &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
+        context: Context<'_>,
+        intervals: &Buckets,
+        cohort: Option<i64>,
     ) -> Result<Folded, InsightError> {
-        note_named(engine, owner.project, self.entities())?;
-        let view = engine.view(owner.project).await?;
-        let intervals = self.intervals(engine, (&view, owner)).await?;
-        let plan = self.plan(engine, (&view, owner), &intervals).await?;
+        let plan = self.plan(context, intervals, cohort).await?;
         let times = (self.kind == Kind::FirstEver).then(|| intervals.clone());
         let rule = Rule {
             kind: self.kind,
-            cells: self.intervals,
+            spans: self.spans.clone(),
             is_cumulative: self.is_cumulative,
             occurrences: self.occurrences,
             times,
         };
         let rows = if self.occurrences > 1 { Rows::All } else { Rows::Distinct };
-        Ok(Folded { plan, rows, rule, intervals })
+        let is_split = matches!(self.breakdown, Breakdown::Properties { .. });
+        Ok(Folded { plan, rows, splitter: Splitter::new(rule, is_split) })
     }
 
-    /// The intervals from that of `date_from` to that of `date_to`, all of them whole; without `date_from` as many as
-    /// a row has cells.
-    async fn intervals(
+    /// The intervals from that of `date_from` to that of `date_to`, all of them whole, one for each row; without
+    /// `date_from` as many as were asked for.
+    pub(super) async fn intervals(
         &self,
-        engine: &Engine,
-        (view, owner): (&View, &ProjectSettings),
+        Context { engine, view, owner }: Context<'_>,
     ) -> Result<Buckets, InsightError> {
         let dates = &self.selection.dates;
         let range = dates.range(engine, (view, owner), self.period).await?;
@@ -80,7 +84,7 @@ impl Retention {
             Some(_) => buckets(&range, self.period, owner)?,
             None => {
                 let last = buckets(&range.since(range.to), self.period, owner)?;
-                let earlier = last.with_earlier(self.intervals - 1, owner.is_monday_first);
+                let earlier = last.with_earlier(self.rows - 1, owner.is_monday_first);
                 let too_many = |error: TooManyBuckets| NodeError {
                     field: "retentionFilter.totalIntervals".to_owned(),
                     detail: error.to_string(),
@@ -88,33 +92,54 @@ impl Retention {
                 earlier.map_err(too_many)?
             }
         };
-        if intervals.len().saturating_mul(self.intervals) > CELLS_MAX {
+        let cells = intervals.len().saturating_mul(self.spans.len());
+        let values = match &self.breakdown {
+            Breakdown::Nothing => 1,
+            Breakdown::Cohorts(cohorts) => cohorts.len(),
+            Breakdown::Properties { limit, .. } => limit + 1,
+        };
+        if cells > CELLS_MAX {
             let detail = format!(
                 "Rows and their intervals make more than {CELLS_MAX} cells. Use a longer period or less \
                  of either."
             );
             return Err(NodeError { field: "dateRange".to_owned(), detail }.into());
         }
+        if cells.saturating_mul(values) > CELLS_MAX {
+            let detail = format!(
+                "Rows, their intervals and values of the breakdown make more than {CELLS_MAX} cells. Use \
+                 a lower breakdown_limit, a longer period or less of either."
+            );
+            let field = "breakdownFilter.breakdown_limit".to_owned();
+            return Err(NodeError { field, detail }.into());
+        }
         Ok(intervals.whole())
     }
 
-    /// Rows of histories: places are intervals, or for the first event ever times.
+    /// Rows of histories: places are intervals, or for the first event ever times; texts are values of the breakdown.
     async fn plan(
         &self,
-        engine: &Engine,
-        (view, owner): (&View, &ProjectSettings),
+        Context { engine, view, owner }: Context<'_>,
         intervals: &Buckets,
+        cohort: Option<i64>,
     ) -> Result<DataFrame, InsightError> {
         let (first, to) = intervals.bounds();
         // Of what was first, all of the past has a say.
         let from = if self.kind == Kind::Recurring { first } else { UnixMicros(i64::MIN) };
-        let events = self.selection.events(engine, (view, owner), (from, to)).await?;
+        let mut events = self.selection.events(engine, (view, owner), (from, to)).await?;
+        let of_cohort = in_cohort(&Filters::default(), cohort)?;
+        if let Some(condition) = of_cohort.condition(engine, owner.project, view.exact()) {
+            events = events.filter(condition)?;
+        }
         let target = self.target.condition(engine, (view, owner.project))?;
         let returning = self.returning.condition(engine, (view, owner.project))?;
         let returning = returning.and(col("timestamp").gt_eq(time(first)));
         let named = self.target.is_named(engine, (view, owner.project))?;
-        let used = [&target, &returning, &named];
-        let events = with_sessions(view, events, (from, to), used).await?;
+        let mut used = vec![target.clone(), returning.clone(), named.clone()];
+        if let Breakdown::Properties { properties, .. } = &self.breakdown {
+            used.extend(Property::of_sessions(properties));
+        }
+        events = with_sessions(view, events, (from, to), &used).await?;
         let bit = |is: &Expr, bit: u32| cast(is.clone(), DataType::UInt32) * lit(bit);
         let bits = bit(&target, TARGET) + bit(&returning, RETURNING);
         let (bits, at, matter) = match self.kind {
@@ -127,10 +152,24 @@ impl Retention {
                 (bits, coalesce(vec![interval, lit(BEFORE)]), target.or(returning))
             }
         };
-        Ok(events.filter(matter)?.select(vec![
+        events = events.filter(matter)?;
+        let mut columns = vec![
             self.selection.unit.actor().alias(ACTOR),
             at.alias(AT),
             cast(bits, DataType::UInt32).alias(MASK),
-        ])?)
+        ];
+        if let Breakdown::Properties { properties, .. } = &self.breakdown {
+            let mut parts = Vec::new();
+            for (property, at) in properties.iter().zip(0..) {
+                let name = format!("value_{at}");
+                events = property.add_to(view, events, &name).await?;
+                if !parts.is_empty() {
+                    parts.push(lit(BETWEEN));
+                }
+                parts.push(coalesce(vec![cast(ident(&name), DataType::Utf8), lit("")]));
+            }
+            columns.push(concat(parts).alias(TEXT));
+        }
+        Ok(events.select(columns)?)
     }
 }

@@ -3,6 +3,7 @@
 use crate::clock::UnixMicros;
 use crate::insights::interval::Buckets;
 use crate::insights::retention::Kind;
+use crate::insights::retention::spans::Spans;
 
 /// Bits of a row: it is of the target.
 pub(super) const TARGET: u32 = 1;
@@ -22,7 +23,7 @@ pub(super) type Mark = (i64, u32);
 pub(super) struct Rule {
     pub(super) kind: Kind,
     /// Cells of a row.
-    pub(super) cells: usize,
+    pub(super) spans: Spans,
     pub(super) is_cumulative: bool,
     /// Events of an interval without which nobody has come back in it.
     pub(super) occurrences: usize,
@@ -80,15 +81,17 @@ impl Rule {
     /// The cells of the row `start` in which the actor is seen: the first one, and those in which it was back. Each
     /// once, in their order.
     pub(super) fn seen<'a>(
-        &self,
+        &'a self,
         activity: &'a Activity,
         start: usize,
     ) -> impl Iterator<Item = usize> + 'a {
-        let cells = self.cells;
         let from = activity.returns.partition_point(|interval| *interval <= start);
         let later = activity.returns.get(from..).unwrap_or_default().iter();
-        let later = later.map(move |interval| interval - start).take_while(move |at| *at < cells);
-        std::iter::once(0).chain(later)
+        let later = later.map_while(move |interval| self.spans.cell_of(interval - start));
+        let mut last = 0;
+        // Several intervals may be in one cell.
+        let is_another = move |cell: &usize| std::mem::replace(&mut last, *cell) != *cell;
+        std::iter::once(0).chain(later.filter(is_another))
     }
 
     /// The cells of the row `start` in which the actor counts.
@@ -116,6 +119,7 @@ mod tests {
     use super::NAMED;
     use super::RETURNING;
     use super::Rule;
+    use super::Spans;
     use super::TARGET;
 
     const BOTH: u32 = TARGET | RETURNING;
@@ -134,7 +138,8 @@ mod tests {
     }
 
     fn rule(kind: Kind) -> Rule {
-        Rule { kind, cells: 7, is_cumulative: false, occurrences: 1, times: None }
+        let spans = Spans::Single(7);
+        Rule { kind, spans, is_cumulative: false, occurrences: 1, times: None }
     }
 
     #[test]
@@ -146,6 +151,9 @@ mod tests {
         let cumulative = Rule { is_cumulative: true, ..recurring.clone() };
         let expected = [(0, vec![0, 1, 2, 3]), (3, (0..7).collect()), (9, vec![0])];
         assert_eq!(cells(&cumulative, &rows), BTreeMap::from(expected));
+        let brackets = Rule { spans: Spans::Brackets(vec![2, 6]), ..recurring.clone() };
+        let expected = [(0, vec![0, 1, 2]), (3, vec![0, 2]), (9, vec![0])];
+        assert_eq!(cells(&brackets, &rows), BTreeMap::from(expected));
         let twice = Rule { occurrences: 2, ..recurring };
         let expected = [(0, vec![0, 3]), (3, vec![0]), (9, vec![0])];
         assert_eq!(cells(&twice, &rows), BTreeMap::from(expected));
@@ -173,8 +181,20 @@ mod tests {
         };
         let mut found = BTreeMap::new();
         for start in (0..30_i64).filter(|at| is_start(*at)) {
-            let back = |cell: &i64| of(RETURNING, start + cell) >= rule.occurrences;
-            let mut own: BTreeSet<i64> = (1..7).filter(back).collect();
+            let back = |interval: &i64| of(RETURNING, start + interval) >= rule.occurrences;
+            // The first interval of each cell.
+            let firsts: Vec<i64> = match &rule.spans {
+                Spans::Single(cells) => (1..).take(*cells).collect(),
+                Spans::Brackets(ends) => std::iter::once(1)
+                    .chain(ends.iter().map(|end| i64::try_from(*end).unwrap() + 1))
+                    .collect(),
+            };
+            let is_seen = |cell: &i64| {
+                let at = usize::try_from(*cell).unwrap();
+                (firsts[at - 1]..firsts[at]).any(|interval| back(&interval))
+            };
+            let mut own: BTreeSet<i64> =
+                (1..i64::try_from(firsts.len()).unwrap()).filter(is_seen).collect();
             own.insert(0);
             if rule.is_cumulative {
                 own = (0..=*own.last().unwrap()).collect();
@@ -190,7 +210,13 @@ mod tests {
         let mut rng = StdRng::seed_from_u64(31);
         for _ in 0..3000 {
             let kind = [Kind::Recurring, Kind::FirstTime, Kind::FirstEver][rng.random_range(0..3)];
+            let spans = match rng.random_range(0..3) {
+                0 => Spans::Brackets(vec![1, 3, 4, 9]),
+                1 => Spans::Brackets(vec![rng.random_range(1..9)]),
+                _ => Spans::Single(7),
+            };
             let rule = Rule {
+                spans,
                 is_cumulative: rng.random_bool(0.3),
                 occurrences: rng.random_range(1..4),
                 ..rule(kind)

@@ -14,6 +14,7 @@ use crate::clock::UnixMicros;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::bins::name_of;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::breakdown::in_cohort;
@@ -128,9 +129,12 @@ impl Trends {
             series,
             filters: &filters,
             breakdown,
+            bins: &[],
             buckets: &buckets,
-            shape: Shape::Total,
+            shape: self.shape(series),
         };
+        let bins = plan.measured().await?;
+        let plan = SeriesPlan { bins: &bins, shape: Shape::Total, ..plan };
         let (events, math) = self.behind(plan, bucket).await?;
         let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
         let (events, number, statistic) = match math {
@@ -138,7 +142,7 @@ impl Trends {
                 (events, statistic.of(event_number(key, view.exact())), Some(*statistic))
             }
             Math::OfSessions(statistic, property) => {
-                let sessions = of_sessions(events, vec![ident("person_id")], property)?;
+                let sessions = of_sessions(events, vec![ident(PERSON_NUMBER)], property)?;
                 (sessions, statistic.of(ident(NUMBER)), Some(*statistic))
             }
             _ => (events, count(lit(1)), None),
@@ -204,10 +208,11 @@ impl Trends {
             return Ok(events);
         };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let value = match value {
+        let bin = if matches!(plan.bins, [Some(_)]) { name_of(value) } else { None };
+        let value = bin.unwrap_or_else(|| match value {
             Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join(SEPARATOR),
             one => text(one),
-        };
+        });
         let events = plan.labelled(events)?;
         if value != OTHER {
             return Ok(events.filter(ident(BREAKDOWN).eq(lit(value)))?);

@@ -184,6 +184,7 @@ impl Trends {
             series,
             filters: &filters,
             breakdown: &[],
+            bins: &[],
             buckets,
             shape: self.shape(series),
         };
@@ -210,6 +211,8 @@ impl Trends {
             }
             Breakdown::Properties { properties, limit, is_other_hidden } => {
                 let plan = SeriesPlan { breakdown: properties, ..plan };
+                let bins = plan.measured().await?;
+                let plan = SeriesPlan { bins: &bins, ..plan };
                 let values = plan.values().await?;
                 let Largest { values: shown, is_more, rows } =
                     largest(engine, values.clone(), *limit).await?;

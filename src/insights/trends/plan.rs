@@ -35,6 +35,7 @@ use datafusion::prelude::lit;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::insights::InsightError;
+use crate::insights::bins::Bins;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
@@ -80,6 +81,8 @@ pub(super) struct SeriesPlan<'r> {
     pub(super) filters: &'r Filters,
     /// Properties that it is split by.
     pub(super) breakdown: &'r [Property],
+    /// The bins of their numbers, of those that have some: see [`Self::measured`].
+    pub(super) bins: &'r [Option<Bins>],
     pub(super) buckets: &'r Buckets,
     pub(super) shape: Shape,
 }
@@ -162,12 +165,42 @@ impl SeriesPlan<'_> {
     /// have them; null where there is none. [`Self::labelled`] makes one text of those of a group.
     pub(super) async fn with_breakdown(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         let mut events = events;
-        for (property, part) in self.breakdown.iter().zip(self.parts()) {
+        for (at, (property, part)) in self.breakdown.iter().zip(self.parts()).enumerate() {
             events = property.add_to(self.view, events, &part).await?;
-            let text = nullif(ident(&part), lit(""));
+            let text = match self.bins.get(at) {
+                Some(Some(bins)) => bins.labels_of(&part)?,
+                _ => nullif(ident(&part), lit("")),
+            };
             events = events.with_column(&part, text)?;
         }
         Ok(events)
+    }
+
+    /// The bins of the numbers of the breakdown, which are those of all events that count: of a part of them they would
+    /// be others.
+    pub(super) async fn measured(self) -> Result<Vec<Option<Bins>>, InsightError> {
+        let binned = self.breakdown.iter().zip(self.parts());
+        let binned = binned.filter_map(|(property, part)| Some((part, property.bins?)));
+        let columns: Vec<(String, u16)> = binned.collect();
+        if columns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let plain = SeriesPlan { bins: &[], ..self };
+        let events = match &self.series.math {
+            Math::First { matching } => plain.first_events(*matching).await?,
+            Math::ActiveIn(days) => {
+                let window = if self.shape == Shape::Total { None } else { self.window(*days)? };
+                let bounds = match window {
+                    Some(window) => window.steps.bounds(),
+                    None => self.active_bounds(*days, None)?,
+                };
+                plain.with_breakdown(plain.events(bounds).await?).await?
+            }
+            _ => plain.with_breakdown(plain.events(self.buckets.bounds()).await?).await?,
+        };
+        let mut found = Bins::measured(self.engine, events, &columns).await?.into_iter();
+        let of = |property: &Property| property.bins.and_then(|_| found.next());
+        Ok(self.breakdown.iter().map(of).collect())
     }
 
     /// The columns of the breakdown.

@@ -27,11 +27,13 @@ use crate::insights::legacy;
 use crate::insights::legacy::Filter;
 use crate::insights::node::NodeError;
 use crate::insights::retention::Retention;
+use crate::insights::retention::actors::Asked;
 use crate::insights::retention::legacy::retention_query;
 use crate::query::people::Part;
 
-/// The parameter that names a row.
+/// The parameter that names a row, and that of its values of the breakdown.
 const ROW: &str = "selected_interval";
+const VALUES: &str = "breakdown_values";
 
 /// `GET insights/retention/` and `POST`.
 pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -42,11 +44,14 @@ pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let retention = Retention::parse(&node).map_err(|error| invalid(&error))?;
     let mut told = told(app, &settings, (&node, &filter)).await?;
     let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
-    let has_urls = retention.cells().pow(2).saturating_mul(length) <= URLS_MAX_BYTES;
     let rows = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
-    for (row, at) in rows.iter_mut().zip(0..) {
-        let url = has_urls.then(|| url_of(&filter, asker.project.id.0, at));
-        let shown = retention.cells().saturating_sub(at);
+    let urls = rows.len().saturating_mul(retention.rows());
+    let has_urls = urls.saturating_mul(length) <= URLS_MAX_BYTES;
+    // Those of each value of the breakdown follow each other.
+    for (row, at) in rows.iter_mut().zip((0..retention.rows()).cycle()) {
+        let value = row.get("breakdown_value").cloned();
+        let url = has_urls.then(|| url_of(&filter, asker.project.id.0, (at, value)));
+        let shown = retention.rows().saturating_sub(at);
         cut(row, shown, url.as_deref());
     }
     Ok(rendered(rendering, &Value::Object(told.into_body(&settings))))
@@ -64,20 +69,24 @@ pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Respo
         retention.selection_mut().search(&text).map_err(|error| invalid(&error))?;
     }
     let row = match legacy::text(&filter, ROW) {
-        Some(text) => text.parse().ok().filter(|row| *row < retention.cells()),
+        Some(text) => text.parse().ok().filter(|row| *row < retention.rows()),
         None => Some(0),
     };
     let row: usize =
         row.ok_or_else(|| refused(ROW, "invalid_input", "There is no such interval."))?;
+    let breakdown = legacy::list(&filter, VALUES).map_err(|error| invalid(&error))?;
+    let is_empty = |values: &Value| values.as_array().is_some_and(Vec::is_empty);
+    let breakdown = Some(breakdown).filter(|values| !values.is_null() && !is_empty(values));
+    let asked = Asked { row, breakdown };
     let part = Part { offset: page.offset, limit: page.limit };
     let settings = insight::settings(&asker.project);
-    let found = retention.actors(&app.engine, &settings, row, part);
+    let found = retention.actors(&app.engine, &settings, &asked, part);
     let found = app.engine.within_time(found).await;
     let mut found = found.map_err(query::problem)?.map_err(problem)?;
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
     let people = insight::people(app, &asker.project, &found).await?;
-    let cells = retention.cells().saturating_sub(row);
+    let cells = retention.rows().saturating_sub(row);
     let shown = |(person, actor): (Value, &Actor)| {
         let seen = |cell: usize| u8::from(actor.appearances.contains(&cell));
         json!({"person": person, "appearances": (0..cells).map(seen).collect::<Vec<_>>()})
@@ -99,10 +108,13 @@ fn rendered(rendering: Rendering, body: &Value) -> Response {
     csv::render(StatusCode::OK, rendering, rows.unwrap_or(body))
 }
 
-/// The address of the persons of a row.
-fn url_of(filter: &Filter, project: i64, row: usize) -> String {
+/// The address of the persons of a row, which may be one of a value of the breakdown.
+fn url_of(filter: &Filter, project: i64, (row, value): (usize, Option<Value>)) -> String {
     let mut filter = filter.clone();
     filter.insert(ROW.to_owned(), json!(row));
+    if let Some(value) = value {
+        filter.insert(VALUES.to_owned(), json!([value]));
+    }
     address(project, "persons/retention/", &filter)
 }
 

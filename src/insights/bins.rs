@@ -1,0 +1,221 @@
+//! Bins of the numbers that a property has: [`Bins`]. They are of equal width between the smallest number and the largest
+//! one, as PostHog's trends have them since they compute a breakdown in one query; before, they were quantiles.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::StringArray;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Float64Type;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::max;
+use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::Volatility;
+use datafusion::logical_expr::cast;
+use datafusion::logical_expr::create_udf;
+use datafusion::logical_expr::when;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use serde_json::Value;
+
+use crate::insights::property::number;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+
+/// How far the last bin is said to go beyond the largest number, which it has, too (PostHog's figure).
+const BEYOND_LARGEST: f64 = 0.01;
+
+/// Numbers are written with an exponent from this one on, and below that one.
+const LARGE: f64 = 1e21;
+const SMALL: f64 = 1e-6;
+
+/// Bins of numbers, the smallest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bins {
+    /// Where each begins; none where there are no numbers.
+    starts: Vec<f64>,
+    /// What each is called, such as `[10,17.5]`.
+    labels: Vec<String>,
+}
+
+impl Bins {
+    /// So many bins from the smallest to the largest number.
+    fn new((smallest, largest): (f64, f64), count: u16) -> Self {
+        let width = match (largest - smallest) / f64::from(count) {
+            width if width.is_finite() => width,
+            // The whole range has no number.
+            _ => largest / f64::from(count) - smallest / f64::from(count),
+        };
+        let edge = |at: u16| match at {
+            // Not minus zero.
+            0 => smallest + 0.0,
+            _ if width.is_finite() => width * f64::from(at) + smallest,
+            // One bin of the whole range.
+            _ => largest,
+        };
+        let end = |at: u16| if at == count { edge(at) + BEYOND_LARGEST } else { edge(at) };
+        let label = |at: u16| label_of(edge(at), end(at + 1));
+        Self { starts: (0..count).map(edge).collect(), labels: (0..count).map(label).collect() }
+    }
+
+    /// The bins of columns of texts, each with so many: from the smallest to the largest finite number of `rows`.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn measured(
+        engine: &Engine,
+        rows: DataFrame,
+        columns: &[(String, u16)],
+    ) -> Result<Vec<Self>, QueryError> {
+        let mut found = Vec::with_capacity(columns.len() * 2);
+        for (column, _) in columns {
+            let number = finite(column)?;
+            found.push(min(number.clone()).alias(format!("{column}_min")));
+            found.push(max(number).alias(format!("{column}_max")));
+        }
+        let batches = engine.compute(rows.aggregate(Vec::new(), found)?).await?;
+        let of = |name: String| {
+            let first = |column: &ArrayRef| column.as_primitive_opt::<Float64Type>()?.iter().next();
+            batches.iter().find_map(|batch| first(batch.column_by_name(&name)?)).flatten()
+        };
+        let bins = |(column, count): &(String, u16)| {
+            let range = of(format!("{column}_min")).zip(of(format!("{column}_max")));
+            range.map_or(Self { starts: Vec::new(), labels: Vec::new() }, |range| {
+                Self::new(range, *count)
+            })
+        };
+        Ok(columns.iter().map(bins).collect())
+    }
+
+    /// The name of the bin of a number; `None` where it has none.
+    fn label(&self, number: f64) -> Option<&str> {
+        if !number.is_finite() {
+            return None;
+        }
+        let bin = self.starts.partition_point(|start| *start <= number).checked_sub(1)?;
+        self.labels.get(bin).map(String::as_str)
+    }
+
+    /// The name of the bin of the number that the text of a column is; null where it is none.
+    ///
+    /// # Errors
+    ///
+    /// A bug in the plan.
+    pub fn labels_of(&self, column: &str) -> Result<Expr, QueryError> {
+        let bins = self.clone();
+        let invoke = move |arguments: &[ColumnarValue]| {
+            let arrays = ColumnarValue::values_to_arrays(arguments)?;
+            let numbers = arrays.first().and_then(|array| array.as_primitive_opt::<Float64Type>());
+            let label = |number: Option<f64>| bins.label(number?);
+            let labels: StringArray = numbers.into_iter().flatten().map(label).collect();
+            Ok(ColumnarValue::Array(Arc::new(labels) as ArrayRef))
+        };
+        let function = create_udf(
+            "bin_of",
+            vec![DataType::Float64],
+            DataType::Utf8,
+            Volatility::Immutable,
+            Arc::new(invoke),
+        );
+        Ok(function.call(vec![finite(column)?]))
+    }
+}
+
+/// The finite number that the text of a column is; null where it is none.
+fn finite(column: &str) -> Result<Expr, QueryError> {
+    let number = || number(cast(ident(column), DataType::Utf8));
+    // Compared as by order, NaN is the largest.
+    Ok(when(number().between(lit(f64::MIN), lit(f64::MAX)), number()).end()?)
+}
+
+/// The name of a bin.
+fn label_of(start: f64, end: f64) -> String {
+    format!("[{},{}]", written(start), written(end))
+}
+
+/// A number with as few digits as tell it from all others.
+fn written(number: f64) -> String {
+    // Without the sign of a zero.
+    let number = number + 0.0;
+    let size = number.abs();
+    match size >= LARGE || (size < SMALL && size > 0.0) {
+        true => format!("{number:e}"),
+        false => number.to_string(),
+    }
+}
+
+/// The value of a breakdown that a client sends: the name of a bin may be a list of its two numbers.
+pub fn name_of(value: &Value) -> Option<String> {
+    match value.as_array()?.as_slice() {
+        [start, end] => Some(label_of(start.as_f64()?, end.as_f64()?)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Bins;
+    use super::name_of;
+
+    #[test]
+    fn bins_have_one_width() {
+        // PostHog's own example: numbers from 10 to 40.
+        let bins = Bins::new((10.0, 40.0), 4);
+        assert_eq!(bins.labels, ["[10,17.5]", "[17.5,25]", "[25,32.5]", "[32.5,40.01]"]);
+        for (number, label) in [
+            (10.0, Some("[10,17.5]")),
+            (17.4, Some("[10,17.5]")),
+            (17.5, Some("[17.5,25]")),
+            (40.0, Some("[32.5,40.01]")),
+            (9.9, None),
+            (f64::NAN, None),
+            (f64::INFINITY, None),
+        ] {
+            assert_eq!(bins.label(number), label, "{number}");
+        }
+        assert_eq!(Bins::new((5.0, 5.0), 3).label(5.0), Some("[5,5.01]"), "the last one");
+        assert_eq!(Bins::new((-0.0, 1.0), 1).labels, ["[0,1.01]"]);
+    }
+
+    #[test]
+    fn every_number_has_a_bin() {
+        let ranges = [
+            (f64::MIN, f64::MAX),
+            (1e300, 1.1e300),
+            (5e-324, 1e-323),
+            (1e18, 1e18 + 4096.0),
+            (-1.0, 1e-300),
+            (0.1, 0.3),
+        ];
+        for (smallest, largest) in ranges {
+            for count in [1, 2, 3, 7, 500] {
+                let bins = Bins::new((smallest, largest), count);
+                assert!(bins.starts.is_sorted() && bins.starts.iter().all(|at| at.is_finite()));
+                assert_eq!(bins.labels.len(), usize::from(count));
+                for number in [smallest, smallest / 2.0 + largest / 2.0, largest] {
+                    assert!(bins.label(number).is_some(), "{number} of {count}: {bins:?}");
+                }
+            }
+        }
+        assert_eq!(Bins::new((0.0, 1e300), 2).labels[0], "[0,5e299]");
+    }
+
+    #[test]
+    fn lists_of_two_numbers_are_names() {
+        for (sent, name) in [
+            (json!([10, 17.5]), Some("[10,17.5]")),
+            (json!([10.0, 40.01]), Some("[10,40.01]")),
+            (json!(["a", "b"]), None),
+            (json!([1]), None),
+            (json!("[1,2]"), None),
+        ] {
+            assert_eq!(name_of(&sent).as_deref(), name, "{sent}");
+        }
+    }
+}

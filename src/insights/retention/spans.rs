@@ -1,0 +1,136 @@
+//! How many intervals each cell of a row spans: [`Spans`].
+
+use serde_json::Value;
+
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::retention::INTERVALS_MAX;
+
+/// Most intervals of one bracket.
+const BRACKET_MAX: f64 = 10_000.0;
+
+/// The cells of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Spans {
+    /// So many cells of one interval each.
+    Single(usize),
+    /// A cell for the interval of the row, and one for each bracket: up to these intervals after it, which are
+    /// included; ascending.
+    Brackets(Vec<usize>),
+}
+
+impl Spans {
+    /// Reads `retentionCustomBrackets`, a list of the lengths of brackets; without it there are so many cells.
+    pub(super) fn parse(options: &Node<'_>, intervals: usize) -> Result<Self, NodeError> {
+        let name = "retentionCustomBrackets";
+        let sent = options.list(name)?;
+        if sent.is_empty() {
+            return Ok(Self::Single(intervals));
+        }
+        let most = INTERVALS_MAX - 1;
+        if sent.len() > most {
+            return Err(options.refuse(name, format!("Expected at most {most} brackets.")));
+        }
+        let mut end = 0_usize;
+        let bracket = |length: &Value| {
+            // Clients send whole numbers as floats, too.
+            let length = length.as_f64().filter(|length| length.fract() == 0.0);
+            let length = length.filter(|length| (1.0..=BRACKET_MAX).contains(length));
+            let wrong =
+                || options.refuse(name, format!("Expected whole numbers from 1 to {BRACKET_MAX}."));
+            end += whole(length.ok_or_else(wrong)?);
+            Ok(end)
+        };
+        Ok(Self::Brackets(sent.iter().map(bracket).collect::<Result<_, _>>()?))
+    }
+
+    /// How many cells there are.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Single(cells) => *cells,
+            Self::Brackets(ends) => ends.len() + 1,
+        }
+    }
+
+    /// The cell of an interval, by how many intervals it comes after that of the row; `None` if it comes after all.
+    pub(super) fn cell_of(&self, interval: usize) -> Option<usize> {
+        let cell = match self {
+            Self::Single(_) => interval,
+            Self::Brackets(_) if interval == 0 => 0,
+            Self::Brackets(ends) => ends.partition_point(|end| *end < interval) + 1,
+        };
+        (cell < self.len()).then_some(cell)
+    }
+
+    /// What a cell is called, such as `Day 2` or `Day 3-9`.
+    pub(super) fn label(&self, period: &str, cell: usize) -> String {
+        let Self::Brackets(ends) = self else { return format!("{period} {cell}") };
+        let end_of = |cell: usize| ends.get(cell.checked_sub(1)?).copied();
+        let Some(end) = end_of(cell) else { return format!("{period} 0") };
+        let first = end_of(cell - 1).unwrap_or(0) + 1;
+        if first == end { format!("{period} {end}") } else { format!("{period} {first}-{end}") }
+    }
+}
+
+/// A whole number that is not negative.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and whole")]
+fn whole(number: f64) -> usize {
+    number as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Spans;
+    use crate::insights::node::Node;
+
+    fn parsed(sent: &Value) -> Result<Spans, String> {
+        let options = json!({"retentionCustomBrackets": sent});
+        let node = Node::new(Some(&options), "retentionFilter").unwrap();
+        Spans::parse(&node, 7).map_err(|error| error.field)
+    }
+
+    #[test]
+    fn brackets_are_lists_of_lengths() {
+        let wrong = Err("retentionFilter.retentionCustomBrackets".to_owned());
+        let long = vec![1; 400];
+        for (sent, expected) in [
+            (json!(null), Ok(Spans::Single(7))),
+            (json!([]), Ok(Spans::Single(7))),
+            (json!([1, 3, 10]), Ok(Spans::Brackets(vec![1, 4, 14]))),
+            (json!([2.0]), Ok(Spans::Brackets(vec![2]))),
+            (json!([10_000]), Ok(Spans::Brackets(vec![10_000]))),
+            (json!([10_001]), wrong.clone()),
+            (json!([1, 0]), wrong.clone()),
+            (json!([-1]), wrong.clone()),
+            (json!([1.5]), wrong.clone()),
+            (json!([1e300]), wrong.clone()),
+            (json!(["1"]), wrong.clone()),
+            (json!([null]), wrong.clone()),
+            (json!("1,3"), wrong.clone()),
+            (json!(3), wrong.clone()),
+            (json!(long), wrong.clone()),
+            (json!(long[1..]), Ok(Spans::Brackets((1..400).collect()))),
+        ] {
+            assert_eq!(parsed(&sent), expected, "{sent}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_in_the_cell_of_their_bracket() {
+        let spans = Spans::Brackets(vec![1, 4, 14]);
+        let cells: Vec<Option<usize>> = (0..17).map(|interval| spans.cell_of(interval)).collect();
+        let mut expected = vec![Some(0), Some(1)];
+        expected.extend([Some(2); 3]);
+        expected.extend([Some(3); 10]);
+        expected.extend([None; 2]);
+        assert_eq!(cells, expected);
+        let labels: Vec<String> = (0..spans.len()).map(|cell| spans.label("Day", cell)).collect();
+        assert_eq!(labels, ["Day 0", "Day 1", "Day 2-4", "Day 5-14"]);
+        let single = Spans::Single(3);
+        assert_eq!((single.cell_of(2), single.cell_of(3)), (Some(2), None));
+        assert_eq!((single.label("Week", 2), single.len()), ("Week 2".to_owned(), 3));
+    }
+}

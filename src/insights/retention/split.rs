@@ -1,0 +1,68 @@
+//! What an actor did by each value of the breakdown: [`Splitter`].
+
+use crate::insights::retention::Kind;
+use crate::insights::retention::rows::Activity;
+use crate::insights::retention::rows::NAMED;
+use crate::insights::retention::rows::Rule;
+use crate::insights::retention::rows::TARGET;
+use crate::query::error::QueryError;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+
+/// Takes the rows of an actor apart.
+///
+/// As in PostHog, events with different values have nothing to do with each other: who begins with one value and comes
+/// back with another one has not come back, and has a first time with each value. Only the first event ever is one of
+/// all values: its value is that of the actor.
+#[derive(Debug)]
+pub(super) struct Splitter {
+    pub(super) rule: Rule,
+    /// Whether there is a breakdown by values of events.
+    is_split: bool,
+    activity: Activity,
+    own: Vec<Row>,
+}
+
+impl Splitter {
+    pub(super) fn new(rule: Rule, is_split: bool) -> Self {
+        Self { rule, is_split, activity: Activity::default(), own: Vec::new() }
+    }
+
+    /// Shows each value with what the actor did, if it is in a row; the empty value without a breakdown. `rows` are in
+    /// the order of their places.
+    pub(super) fn each(
+        &mut self,
+        rows: &[Row],
+        texts: &Interner,
+        mut found: impl FnMut(&Rule, &str, &Activity) -> Result<(), QueryError>,
+    ) -> Result<(), QueryError> {
+        let Self { rule, is_split, activity, own } = self;
+        let mut show = |rows: &[Row], value: Option<&str>| {
+            rule.read(rows.iter().map(|row| (row.at, row.mask)), activity);
+            match activity.starts.is_empty() {
+                true => Ok(()),
+                false => found(rule, value.unwrap_or_default(), activity),
+            }
+        };
+        if !*is_split {
+            return show(rows, None);
+        }
+        if rule.kind == Kind::FirstEver {
+            let first = rows.iter().find(|row| row.mask & NAMED != 0);
+            let is_first = |row: &&Row| {
+                row.mask & TARGET != 0 && first.is_some_and(|first| first.at == row.at)
+            };
+            // Of several at one time the smallest value: it does not matter which came first.
+            let values = rows.iter().filter(is_first).filter_map(|row| texts.get(row.text));
+            return show(rows, values.min());
+        }
+        own.clear();
+        own.extend_from_slice(rows);
+        // Stable: the rows of each value stay in their order.
+        own.sort_by_key(|row| row.text);
+        own.chunk_by(|a, b| a.text == b.text).try_for_each(|rows| {
+            let value = rows.first().and_then(|row| texts.get(row.text));
+            show(rows, value)
+        })
+    }
+}

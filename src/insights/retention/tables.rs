@@ -1,0 +1,143 @@
+//! The counts of all cells by the value of the breakdown: [`Tables`]. Of many values only their sizes are kept;
+//! those of the largest are counted once more.
+
+use std::collections::HashMap;
+
+use datafusion::execution::memory_pool::MemoryReservation;
+
+use crate::query::error::QueryError;
+
+/// Most counts that are kept of all values.
+const COUNTS_MAX: usize = 4 << 20;
+
+/// Most different values of a breakdown.
+const VALUES_MAX: usize = 1 << 20;
+
+/// What a value takes besides its text, in bytes.
+const VALUE_BYTES: usize = 128;
+
+/// The counts of one value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// The actors of the first cells of all rows.
+    pub(super) size: u64,
+    /// Those of each cell, row by row; empty where only sizes are kept.
+    pub(super) counts: Vec<u64>,
+}
+
+impl Table {
+    /// Without anybody in so many cells.
+    pub(super) fn empty(cells: usize) -> Self {
+        Self { size: 0, counts: vec![0; cells] }
+    }
+
+    /// Counts an actor in a cell, by its number among those of all rows.
+    pub(super) fn count(&mut self, cell: usize) {
+        if let Some(count) = self.counts.get_mut(cell) {
+            *count += 1;
+        }
+    }
+
+    /// Counts the actor of a row, whatever its cells.
+    pub(super) fn enlarge(&mut self) {
+        self.size += 1;
+    }
+
+    fn extend(&mut self, other: &Self) {
+        self.size += other.size;
+        for (own, more) in self.counts.iter_mut().zip(&other.counts) {
+            *own += more;
+        }
+    }
+}
+
+/// The tables of all values.
+#[derive(Debug)]
+pub(super) struct Tables {
+    by_value: HashMap<String, Table>,
+    /// Of the values that are none of these, if no more values are taken.
+    rest: Option<Table>,
+    /// Cells of a table.
+    cells: usize,
+    /// Whether cells are counted, or only sizes.
+    has_counts: bool,
+    reservation: MemoryReservation,
+}
+
+impl Tables {
+    /// For whatever values come.
+    pub(super) fn new(cells: usize, reservation: MemoryReservation) -> Self {
+        Self { by_value: HashMap::new(), rest: None, cells, has_counts: true, reservation }
+    }
+
+    /// For these values, and all others together.
+    fn of<'v>(&self, values: impl Iterator<Item = &'v str>) -> Self {
+        let empty = Table::empty(self.cells);
+        Self {
+            by_value: values.map(|value| (value.to_owned(), empty.clone())).collect(),
+            rest: Some(empty),
+            cells: self.cells,
+            has_counts: true,
+            reservation: self.reservation.new_empty(),
+        }
+    }
+
+    /// The table of a value.
+    ///
+    /// # Errors
+    ///
+    /// There are too many.
+    pub(super) fn of_value(&mut self, value: &str) -> Result<&mut Table, QueryError> {
+        if self.rest.is_none() && !self.by_value.contains_key(value) {
+            self.add(value)?;
+        }
+        let own = self.by_value.get_mut(value).or(self.rest.as_mut());
+        own.ok_or(QueryError::Unavailable("a value of the breakdown has no counts"))
+    }
+
+    fn add(&mut self, value: &str) -> Result<(), QueryError> {
+        let values = self.by_value.len();
+        if values >= VALUES_MAX {
+            let detail = format!("The breakdown has more than {VALUES_MAX} values.");
+            return Err(QueryError::Invalid(detail));
+        }
+        if self.has_counts && values.saturating_mul(self.cells) > COUNTS_MAX {
+            self.has_counts = false;
+            self.by_value.values_mut().for_each(|table| table.counts = Vec::new());
+            let texts: usize = self.by_value.keys().map(String::len).sum();
+            self.reservation.try_resize(texts.saturating_add(values * VALUE_BYTES))?;
+        }
+        let cells = if self.has_counts { self.cells } else { 0 };
+        let bytes = value.len() + VALUE_BYTES + cells * size_of::<u64>();
+        self.reservation.try_grow(bytes)?;
+        self.by_value.insert(value.to_owned(), Table::empty(cells));
+        Ok(())
+    }
+
+    /// The values with the most actors in first cells, of one number by their texts: the first `limit` of them, and
+    /// how many others there are.
+    pub(super) fn largest(&self, limit: usize) -> (Vec<&str>, usize) {
+        let mut values: Vec<(&str, u64)> =
+            self.by_value.iter().map(|(value, table)| (value.as_str(), table.size)).collect();
+        values.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        let others = values.len().saturating_sub(limit);
+        (values.into_iter().take(limit).map(|(value, _)| value).collect(), others)
+    }
+
+    /// Tables of the first `limit` values, and one of all others, which have to be counted; `None` if everything is.
+    pub(super) fn uncounted(&self, limit: usize) -> Option<Self> {
+        (!self.has_counts).then(|| self.of(self.largest(limit).0.into_iter()))
+    }
+
+    /// The tables of these values in their order, and that of all others together.
+    pub(super) fn into_tables(mut self, values: &[String]) -> (Vec<(String, Table)>, Table) {
+        let own = values.iter().map(|value| {
+            let table = self.by_value.remove(value);
+            (value.clone(), table.unwrap_or_else(|| Table::empty(self.cells)))
+        });
+        let own: Vec<_> = own.collect();
+        let mut rest = self.rest.unwrap_or_else(|| Table::empty(self.cells));
+        self.by_value.values().for_each(|table| rest.extend(table));
+        (own, rest)
+    }
+}
