@@ -14,6 +14,7 @@
 mod accounts;
 mod activity;
 mod arrangements;
+mod board_pages;
 mod breakdowns;
 mod browser;
 mod capture;
@@ -29,6 +30,7 @@ mod delta;
 mod differential;
 mod documents;
 mod early_access;
+mod editor_pages;
 mod errors;
 mod event_definitions;
 mod events;

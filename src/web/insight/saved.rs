@@ -32,6 +32,8 @@ pub struct Saved {
     pub updated_at: String,
     /// Who made it.
     pub by: String,
+    /// Whether it is a favourite.
+    pub is_favourite: bool,
 }
 
 impl Saved {
@@ -71,7 +73,10 @@ pub fn kinds(project: i64, current: Option<Kind>) -> Markup {
 pub fn list(project: i64, insights: &[Saved]) -> Markup {
     let row = |own: &Saved| {
         vec![
-            Cell::linked(own.title(), links::saved(project, &own.short_id)),
+            Cell::linked(
+                format!("{}{}", if own.is_favourite { "★ " } else { "" }, own.title()),
+                links::saved(project, &own.short_id),
+            ),
             Cell::text(own.kind().map_or("Other", Kind::title)),
             Cell::text(own.by.clone()),
             Cell::text(own.updated_at.clone()),
