@@ -17,4 +17,4 @@ pub mod shared;
 mod trends;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -12,3 +12,6 @@ pub mod persons;
 pub mod settings;
 pub mod sign_in;
 pub mod sql;
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::turned_back;
 use crate::http::routes::pages::visit::wrong;
 use crate::web::pages::cohort_form as shown;
 use crate::web::pages::flag_form::Known;
@@ -32,12 +33,20 @@ const FLAGS: &str = "500";
 
 /// `GET cohorts/new`.
 pub async fn new(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(&visit.asking, "cohort:write", "cohorts")? {
+        return Ok(back);
+    }
     let known = known(&visit.asking).await;
     Ok(Sent::Page(whole(&visit, None, &Draft::default(), &known)))
 }
 
 /// `GET cohorts/:id/edit`.
 pub async fn edit(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) =
+        turned_back(&visit.asking, "cohort:write", &format!("cohorts/{}", parts::part(visit.id())))?
+    {
+        return Ok(back);
+    }
     let cohort = visit.asking.get(&path(&visit), &[]).await?;
     let known = known(&visit.asking).await;
     Ok(Sent::Page(whole(&visit, Some(&cohort), &Draft::of(&cohort), &known)))
@@ -130,6 +139,11 @@ pub async fn members(mut visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET early_access_features/new`.
 pub async fn new_feature(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) =
+        turned_back(&visit.asking, "early_access_feature:write", "early_access_features")?
+    {
+        return Ok(back);
+    }
     let page = feature_page(&visit, None, &Value::Null, None).await;
     Ok(Sent::Page(page))
 }
@@ -148,6 +162,11 @@ pub async fn create_feature(mut visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET early_access_features/:id`.
 pub async fn feature(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) =
+        turned_back(&visit.asking, "early_access_feature:write", "early_access_features")?
+    {
+        return Ok(back);
+    }
     let own = visit.asking.get(&feature_path(&visit), &[]).await?;
     Ok(Sent::Page(feature_page(&visit, Some(&own), &own, None).await))
 }

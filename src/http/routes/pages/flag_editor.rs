@@ -15,6 +15,7 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::turned_back;
 use crate::http::routes::pages::visit::wrong;
 use crate::web::pages::flag_form as shown;
 use crate::web::pages::flag_form::Known;
@@ -45,6 +46,9 @@ const INTERVALS: [&str; 4] = ["daily", "weekly", "monthly", "yearly"];
 
 /// `GET feature_flags/new`.
 pub async fn new(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(&visit.asking, "feature_flag:write", "feature_flags")? {
+        return Ok(back);
+    }
     let draft = Draft { key: visit.parameter("key"), ..Draft::new() };
     let known = known(&visit.asking).await;
     Ok(Sent::Page(whole(&visit, None, &draft, &known)))
@@ -57,6 +61,13 @@ pub async fn create(visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET feature_flags/:id/edit`.
 pub async fn edit(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(
+        &visit.asking,
+        "feature_flag:write",
+        &format!("feature_flags/{}", parts::part(visit.id())),
+    )? {
+        return Ok(back);
+    }
     let flag = visit.asking.get(&path(&visit), &[]).await?;
     let known = known(&visit.asking).await;
     Ok(Sent::Page(whole(&visit, Some(&flag), &Draft::of(&flag), &known)))

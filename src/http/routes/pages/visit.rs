@@ -305,6 +305,19 @@ pub fn see_other(address: &str) -> Result<Response, Problem> {
     Ok(Response::empty(StatusCode::SEE_OTHER).with_header(header::LOCATION, address))
 }
 
+/// Leads away from a form that the key may not send; `None` for those who may.
+///
+/// # Errors
+///
+/// See [`see_other`].
+pub fn turned_back(asking: &Asking, scope: &str, path: &str) -> Result<Option<Sent>, Problem> {
+    if asking.may(scope) {
+        return Ok(None);
+    }
+    let address = parts::page(asking.project(), path);
+    Ok(Some(Sent::Other(see_other(&address)?)))
+}
+
 /// A file to download.
 pub fn file(response: Response, name: &str) -> Response {
     match HeaderValue::try_from(format!("attachment; filename=\"{name}\"")) {

@@ -19,6 +19,7 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::turned_back;
 use crate::http::routes::pages::visit::wrong;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
@@ -28,6 +29,7 @@ use crate::web::insight::dashboard::HALF;
 use crate::web::insight::dashboard::HEIGHT;
 use crate::web::insight::dashboard::Tile;
 use crate::web::insight::links;
+use crate::web::parts;
 use crate::web::state::parameters::Parameters;
 use crate::web::state::range::Range;
 
@@ -40,6 +42,13 @@ const OF_LINKS: [&str; 3] = ["on", "off", "new"];
 
 /// `GET dashboard/:id/edit`.
 pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(
+        &visit.asking,
+        "dashboard:write",
+        &format!("dashboard/{}", parts::part(visit.id())),
+    )? {
+        return Ok(back);
+    }
     let (asking, document) = (&visit.asking, boards::board_of(&visit).await?);
     let (app, project) = (&asking.app, asking.asker.project.id);
     let own = saved(&document, &app.metadata.snapshot());
