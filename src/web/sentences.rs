@@ -53,19 +53,22 @@ pub fn conditions_of(filters: &Value) -> Markup {
         @else if groups.is_empty() { p { "Nobody: there is no condition." } }
         @else {
             ol {
-                @for condition in groups {
-                    @let properties = items(condition, "properties");
-                    li {
-                        b { (percent(condition)) } " of "
-                        @if properties.is_empty() { "everybody" } @else { "those whose " }
-                        @for (at, filter) in properties.iter().enumerate() {
-                            @if at > 0 { " and " } (sentence(filter))
-                        }
-                        @if let Some(variant) = condition.get("variant").and_then(Value::as_str) { ", always the variant " code { (clipped(variant, NAME_MAX_CHARS)) } }
-                    }
-                }
+                @for condition in groups { li { (condition_of(condition)) } }
             }
         }
+    }
+}
+
+/// One condition of a flag.
+pub fn condition_of(condition: &Value) -> Markup {
+    let properties = items(condition, "properties");
+    html! {
+        b { (percent(condition)) } " of "
+        @if properties.is_empty() { "everybody" } @else { "those whose " }
+        @for (at, filter) in properties.iter().enumerate() {
+            @if at > 0 { " and " } (sentence(filter))
+        }
+        @if let Some(variant) = condition.get("variant").and_then(Value::as_str) { ", always the variant " code { (clipped(variant, NAME_MAX_CHARS)) } }
     }
 }
 

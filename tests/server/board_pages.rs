@@ -161,6 +161,7 @@ fn dashboards_and_insights_are_changed_by_forms() {
     assert_eq!((&told["name"], &told["pinned"]), (&json!(HOSTILE), &json!(true)));
     assert_eq!(told["filters"]["date_from"], "-3d");
     assert_eq!(told["tiles"].as_array().map(Vec::len), Some(4));
+    assert!(page(&server, "dashboard").contains("★ "));
     let shown = page(&server, "dashboard/1");
     assert!(shown.contains("Better") && shown.contains("of all"), "{shown}");
     for (fields, status) in [

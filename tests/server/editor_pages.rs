@@ -326,3 +326,65 @@ fn keys_and_refused_requests_are_told() {
     let shown = page(&server, "activity/live");
     assert!(shown.contains("<code>capture</code>") && shown.contains("400"), "{shown}");
 }
+
+#[test]
+fn forms_of_another_project_change_nothing() {
+    let server = TestServer::start();
+    persons(&server);
+    let other = server.post("/api/projects/", &json!({"name": "other"})).created()["id"].clone();
+    let made =
+        |path: &str, body: &Value| server.post(&format!("/api/projects/1/{path}/"), body).created();
+    let flag = made("feature_flags", &json!({"key": "own"}))["id"].clone();
+    let cohort = made("cohorts", &json!({"name": "own", "is_static": true}))["id"].clone();
+    let feature =
+        made("early_access_feature", &json!({"name": "own", "stage": "beta"}))["id"].clone();
+    let insight = made("insights", &json!({"name": "own"}));
+    let board = made("dashboards", &json!({"name": "own"}))["id"].clone();
+    let uuid = server.get("/api/projects/1/persons/?distinct_id=p1").json();
+    let (feature, uuid) = (feature.as_str().expect("an id"), uuid["results"][0]["uuid"].clone());
+    let (uuid, short_id) =
+        (uuid.as_str().expect("a uuid"), insight["short_id"].as_str().expect("an id"));
+    let state = || {
+        let paths = [
+            "feature_flags",
+            "cohorts",
+            "early_access_feature",
+            "insights",
+            "dashboards",
+            "persons",
+        ];
+        paths.map(|path| {
+            server.get(&format!("/api/projects/1/{path}/?basic=true")).json()["results"].clone()
+        })
+    };
+    let before = state();
+    for path in [
+        format!("feature_flags/{flag}"),
+        format!("feature_flags/{flag}/edit"),
+        format!("feature_flags/{flag}/revert"),
+        format!("feature_flags/{flag}/delete"),
+        format!("feature_flags/{flag}/schedule"),
+        format!("cohorts/{cohort}/edit"),
+        format!("cohorts/{cohort}/delete"),
+        format!("cohorts/{cohort}/members"),
+        format!("early_access_features/{feature}"),
+        format!("insights/{short_id}"),
+        format!("insights/{short_id}/share"),
+        format!("dashboard/{board}"),
+        format!("dashboard/{board}/share"),
+        format!("person/{uuid}/delete"),
+        format!("person/{uuid}/split"),
+    ] {
+        let bearer = format!("Bearer {KEY}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        let body = "do=save&name=theirs&key=theirs&ids=p1&version=1&at=2100-01-01T00%3A00&id=p1";
+        let body = if path.contains("share") { "do=on" } else { body };
+        let body = if path.contains("members") { "do=add&ids=p1" } else { body };
+        let answer = server.send("POST", &format!("/project/{other}/{path}"), &headers, body);
+        assert_eq!(answer.status, 404, "{path}: {answer}");
+    }
+    assert_eq!(state(), before);
+}

@@ -135,11 +135,13 @@ pub fn large(figure: &Figure) -> Markup {
             @if let Some(before) = figure.before {
                 p class="large-change" {
                     @match change(figure.value, before) {
-                        Some(change) if change > 0.0 => { span class="up" { "▲ " (text(change, Unit::Percent)) } },
-                        Some(change) if change < 0.0 => { span class="down" { "▼ " (text(-change, Unit::Percent)) } },
-                        _ => { span { "unchanged" } },
+                        Some(change) if change > 0.0 => { span class="up" { "▲ " (text(change, Unit::Percent)) } " from " },
+                        Some(change) if change < 0.0 => { span class="down" { "▼ " (text(-change, Unit::Percent)) } " from " },
+                        _ if figure.value == before => { span { "unchanged" } " from " },
+                        // Of nothing there is no part.
+                        _ => {},
                     }
-                    " from " (text(before, figure.unit)) " before"
+                    (text(before, figure.unit)) " before"
                 }
             }
         }

@@ -45,7 +45,7 @@ pub fn board(own: &Board<'_>) -> Markup {
             form class="stack" method="post" action=(address) {
                 label { "Name" input class="wide" name="name" value=(own.own.name) maxlength=(NAME_MAX_CHARS); }
                 label class="full" { "Description" textarea name="description" rows="2" maxlength=(BOARD_DESCRIPTION_MAX_CHARS) { (own.own.description) } }
-                div class="actions" { (dates(own.range, "as saved")) span class="quiet" { "for all tiles" } }
+                div class="fields" { (dates(own.range, "as saved")) span class="quiet" { "for all tiles" } }
                 label class="check" { input type="checkbox" name="pinned" value="1" checked[own.is_pinned]; "Pinned" }
                 button class="main" name="do" value="save" { "Save" }
             }

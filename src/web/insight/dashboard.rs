@@ -14,6 +14,7 @@ use crate::web::insight::form::dates;
 use crate::web::insight::links;
 use crate::web::insight::saved::NAME_MAX_CHARS;
 use crate::web::insight::saved::Saved;
+use crate::web::insight::saved::favourites_first;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::sentences::rules_of;
@@ -31,7 +32,7 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
     let row = |own: &Saved| {
         let link = links::dashboard(project, own.id);
         vec![
-            Cell::linked(own.title(), link),
+            Cell::linked(own.starred(), link),
             Cell::text(own.description.clone()),
             Cell::text(own.by.clone()),
             Cell::text(own.updated_at.clone()),
@@ -41,7 +42,7 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
     let rows = Table {
         caption: "Dashboards".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),
-        rows: dashboards.iter().map(row).collect(),
+        rows: favourites_first(dashboards).into_iter().map(row).collect(),
     };
     html! {
         @if dashboards.is_empty() {

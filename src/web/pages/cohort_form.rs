@@ -49,6 +49,7 @@ pub fn cohort((address, back): (&str, &str), draft: &Draft, known: &Known, is_ne
                 }
             }
             @if is_new || !draft.is_static { (rule(draft, known)) }
+            br;
             p class="actions" { button class="main" name="do" value="save" { "Save" } a href=(back) { "Leave as it is" } }
             (flag_form::lists(known))
         }

@@ -10,7 +10,7 @@ use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::integer;
 use crate::web::parts::text;
-use crate::web::sentences::conditions_of;
+use crate::web::sentences::condition_of;
 use crate::web::state::flag::Condition;
 use crate::web::state::flag::Draft;
 use crate::web::state::flag::FILTERS_MAX;
@@ -19,6 +19,7 @@ use crate::web::state::flag::OPERATORS;
 use crate::web::state::flag::OWNERS;
 use crate::web::state::flag::PARTS_MAX;
 use crate::web::state::flag::Variant;
+use crate::web::state::flag::takes_several;
 
 /// Longest keys, names and values, in characters.
 const KEY_MAX_CHARS: usize = 400;
@@ -108,7 +109,7 @@ fn one(condition: &Condition, number: usize, draft: &Draft, known: &Known) -> Ma
     html! {
         fieldset class="card" {
             legend { "Condition " (number) }
-            @if let Some(node) = &sentence { (conditions_of(&serde_json::json!({"groups": [node]}))) }
+            @if let Some(node) = &sentence { p { (condition_of(node)) } }
             @match known.reach.get(number - 1) {
                 Some(Ok((some, all))) => p class="note" { (parts::number(*some)) " of " (parts::number(*all)) " " @if draft.group.is_empty() { "persons" } @else { "groups" } " match, before the part in percent." },
                 Some(Err(problem)) => (parts::failed(problem)),
@@ -133,7 +134,7 @@ fn fields(condition: &Condition, number: usize, known: &Known) -> Markup {
     html! {
         @if !condition.rest.is_empty() { input type="hidden" name=(name("rest")) value=(condition.rest); }
         (filters(&condition.filters, &format!("c{number}."), known, &OWNERS))
-        div class="actions" {
+        div class="fields" {
             label { "Part in percent" input name=(name("rollout")) inputmode="decimal" size="5" maxlength="20" value=(condition.rollout) placeholder="100" autocomplete="off"; }
             label { "Always the variant" input name=(name("variant")) list="variant-keys" size="14" maxlength=(KEY_MAX_CHARS) value=(condition.variant) placeholder="by chance" autocomplete="off"; }
         }
@@ -172,7 +173,7 @@ fn filter(
             label { span class="unseen" { "Of" } (select(&name("of"), typed, owners.iter().copied().filter_map(owner))) }
             label {
                 span class="unseen" { "Property, or the id of a cohort or flag" }
-                input name=(name("key")) list=(list) maxlength=(KEY_MAX_CHARS) placeholder="add: property or cohort id" autocomplete="off"
+                input name=(name("key")) list=(list) maxlength=(KEY_MAX_CHARS) placeholder="add a filter" autocomplete="off"
                     value=[own.map(|own| &own.key)];
             }
             label { span class="unseen" { "Operator" } (select(&name("op"), operator, OPERATORS.into_iter())) }
@@ -181,9 +182,11 @@ fn filter(
                     label { span class="unseen" { "Value" } input name=(name("value")) value=(value) maxlength=(VALUE_MAX_CHARS) autocomplete="off"; }
                 }
             }
-            label {
-                span class="unseen" { "Value" }
-                input name=(name("value")) maxlength=(VALUE_MAX_CHARS) autocomplete="off" placeholder=(if values.is_empty() { "value" } else { "or" });
+            @if values.is_empty() || takes_several(operator) {
+                label {
+                    span class="unseen" { "Value" }
+                    input name=(name("value")) maxlength=(VALUE_MAX_CHARS) autocomplete="off" placeholder=(if values.is_empty() { "value" } else { "or" });
+                }
             }
         }
     }
@@ -201,7 +204,7 @@ fn variants(draft: &Draft) -> Markup {
             @for number in 1..=rows {
                 @let own = draft.variants.get(number - 1).unwrap_or(&empty);
                 @let name = |field: &str| format!("v{number}.{field}");
-                div class="actions" {
+                div class="fields" {
                     label { "Key" input name=(name("key")) value=(own.key) size="12" maxlength=(KEY_MAX_CHARS) autocomplete="off" placeholder="add a variant"; }
                     label { "Percent" input name=(name("rollout")) value=(own.rollout) inputmode="decimal" size="5" maxlength="20" autocomplete="off"; }
                     label { "Called" input name=(name("name")) value=(own.name) size="14" maxlength=(KEY_MAX_CHARS) autocomplete="off"; }

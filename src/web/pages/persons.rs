@@ -153,9 +153,11 @@ pub fn origins(project: i64, zone: Tz, properties: &Value, events: &[Value]) -> 
     let set_by = |(name, value): (&String, &Value)| {
         let sets = |event: &&Value| {
             let own = event.get("properties").unwrap_or(&empty);
-            ["$set", "$set_once"]
+            let is_set = ["$set", "$set_once"]
                 .iter()
-                .any(|set| own.get(*set).and_then(|all| all.get(name)) == Some(value))
+                .any(|set| own.get(*set).and_then(|all| all.get(name)) == Some(value));
+            // The server sets some of what SDKs tell of the browser.
+            is_set || name.starts_with('$') && own.get(name) == Some(value)
         };
         Some((name.clone(), events.iter().find(sets)?))
     };

@@ -56,6 +56,11 @@ const OF_ONE: [&str; 11] = [
     "is_date_after",
 ];
 
+/// Whether an operator compares with any of several values.
+pub fn takes_several(operator: &str) -> bool {
+    matches!(operator, "" | "exact" | "is_not")
+}
+
 /// Parts of a condition that only say what others say.
 const IDLE: [&str; 3] = ["cohort_name", "label", "users_affected"];
 

@@ -44,15 +44,25 @@ impl Parameters {
                 format!("The address has more than {QUERY_MAX_BYTES} bytes of parameters.");
             return Err(Wrong::new("address", detail));
         }
-        Ok(Self::of_form(query.as_bytes()))
+        Ok(Self::of_bytes(query.as_bytes()))
     }
 
-    /// The fields of a form, whose length the caller limits.
-    pub fn of_form(body: &[u8]) -> Self {
-        let pairs = form_urlencoded::parse(body)
+    fn of_bytes(bytes: &[u8]) -> Self {
+        let pairs = form_urlencoded::parse(bytes)
             .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| (name.into_owned(), value.into_owned()));
         Self(pairs.collect())
+    }
+
+    /// The fields of a form, whose length the caller limits. Browsers end the lines of texts with two characters.
+    pub fn of_form(body: &[u8]) -> Self {
+        let mut fields = Self::of_bytes(body);
+        for (_, value) in &mut fields.0 {
+            if value.contains('\r') {
+                *value = value.replace("\r\n", "\n");
+            }
+        }
+        fields
     }
 
     /// The first value of a field; empty without one.

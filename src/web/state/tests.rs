@@ -4,6 +4,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::insights::insight::Insight;
 use crate::insights::node::Node;

@@ -68,6 +68,16 @@ fn fill(server: &TestServer) {
     let rule =
         json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [filter]}]}});
     for (path, body) in [
+        (
+            "dashboards/",
+            json!({"name": HOSTILE, "description": HOSTILE, "tiles": [{"text": {"body": HOSTILE}}],
+                "filters": {"properties": [filter]}}),
+        ),
+        (
+            "insights/",
+            json!({"name": HOSTILE, "dashboards": [1], "query": {"kind": "TrendsQuery",
+                "series": [{"kind": "EventsNode", "event": HOSTILE}]}}),
+        ),
         ("cohorts/", json!({"name": HOSTILE, "description": HOSTILE, "filters": rule})),
         (
             "feature_flags/",
@@ -79,16 +89,6 @@ fn fill(server: &TestServer) {
         (
             "early_access_feature/",
             json!({"name": HOSTILE, "description": HOSTILE, "stage": "beta"}),
-        ),
-        (
-            "dashboards/",
-            json!({"name": HOSTILE, "description": HOSTILE, "tiles": [{"text": {"body": HOSTILE}}],
-                "filters": {"properties": [filter]}}),
-        ),
-        (
-            "insights/",
-            json!({"name": HOSTILE, "dashboards": [1], "query": {"kind": "TrendsQuery",
-                "series": [{"kind": "EventsNode", "event": HOSTILE}]}}),
         ),
     ] {
         server.post(&format!("/api/projects/1/{path}"), &body).created();

@@ -70,6 +70,8 @@ pub(super) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
         query: query_of(&document.fields).ok().flatten().unwrap_or_default(),
         updated_at: updated.replace('T', " "),
         by: by.map_or(String::new(), |user| user.email.clone()),
-        is_favourite: document.fields.get("favorited") == Some(&Value::Bool(true)),
+        is_favourite: ["favorited", "pinned"]
+            .iter()
+            .any(|name| document.fields.get(*name) == Some(&Value::Bool(true))),
     }
 }
