@@ -150,7 +150,13 @@ fn plain(value: &Value) -> Value {
         Value::Array(list) => list.iter().map(plain).collect(),
         Value::Object(fields) => {
             let said = fields.iter().filter(|(name, _)| !IDLE.contains(&name.as_str()));
-            let said = said.map(|(name, value)| (name.clone(), plain(value)));
+            let operator = fields.get("operator").and_then(Value::as_str);
+            let is_of_any = matches!(operator, None | Some("exact" | "is_not"));
+            let said = said.map(|(name, value)| match value.as_array().map(Vec::as_slice) {
+                // Any of one is that one.
+                Some([one]) if name == "value" && is_of_any => (name.clone(), one.clone()),
+                _ => (name.clone(), plain(value)),
+            });
             let is_said = |(name, value): &(String, Value)| match value {
                 Value::Null | Value::Bool(false) => false,
                 Value::String(text) => {
