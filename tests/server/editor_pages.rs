@@ -337,7 +337,7 @@ fn forms_of_another_project_change_nothing() {
     let flag = made("feature_flags", &json!({"key": "own"}))["id"].clone();
     let cohort = made("cohorts", &json!({"name": "own", "is_static": true}))["id"].clone();
     let feature =
-        made("early_access_feature", &json!({"name": "own", "stage": "beta"}))["id"].clone();
+        made("early_access_feature", &json!({"name": "early", "stage": "beta"}))["id"].clone();
     let insight = made("insights", &json!({"name": "own"}));
     let board = made("dashboards", &json!({"name": "own"}))["id"].clone();
     let uuid = server.get("/api/projects/1/persons/?distinct_id=p1").json();

@@ -206,9 +206,10 @@ fn difference(change: &Value) -> Markup {
     let (before, after) = (side("before"), side("after"));
     html! {
         @if text(change, "field") == "filters" {
+            @let (old, new) = (unlike(before, after), unlike(after, before));
             div class="sides" {
-                div { span class="badge bad" { "before" } (filters_of(before)) }
-                div { span class="badge good" { "after" } (filters_of(after)) }
+                div { span class="badge bad" { "before" } (filters_of(&old)) }
+                div { span class="badge good" { "after" } (filters_of(&new)) }
             }
         } @else {
             div class="quiet" {
@@ -216,6 +217,19 @@ fn difference(change: &Value) -> Markup {
             }
         }
     }
+}
+
+/// Filters of a flag without variants and payloads that are the same on the other side.
+fn unlike(filters: &Value, other: &Value) -> Value {
+    let mut filters = filters.clone();
+    if let Value::Object(own) = &mut filters {
+        for name in ["multivariate", "payloads"] {
+            if own.get(name) == other.get(name) {
+                own.remove(name);
+            }
+        }
+    }
+    filters
 }
 
 /// Conditions, variants and payloads.
