@@ -11,6 +11,7 @@
 #     openfeature-node/                 node_modules with the same
 #     opentelemetry-python/             Python environment with OpenTelemetry's SDK, its exporter, and that of `posthog`
 #     lz-string/                        node_modules with the JavaScript reference of LZ-string
+#     axe/                              node_modules with `axe-core`, which finds what is not accessible on a page
 #     geoip/                            databases of places that MaxMind tests its readers with
 #     readers/                          Python environment with engines that open the tables
 #     schemathesis/                     Python environment with the fuzzer that reads the description of the endpoints
@@ -130,6 +131,7 @@ python_env openfeature-python openfeature-sdk==0.10.0 openfeature-provider-ofrep
 python_env opentelemetry-python posthog==7.91.1 opentelemetry-sdk==1.45.2 opentelemetry-exporter-otlp-proto-http==1.45.2
 node_env openfeature-node @openfeature/server-sdk@1.23.0 @openfeature/ofrep-core@0.1.4 @openfeature/ofrep-provider@0.1.3
 node_env lz-string lz-string@1.5.0
+node_env axe axe-core@4.14.1
 geoip_databases 5.1.0
 rust_drivers
 

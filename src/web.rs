@@ -7,4 +7,5 @@ pub mod frame;
 pub mod insight;
 pub mod pages;
 pub mod parts;
+pub mod sentences;
 pub mod state;

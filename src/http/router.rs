@@ -204,9 +204,12 @@ impl Router {
             }
             Public::OfrepAll => later(ofrep::all(app, request)),
             Public::OfrepOne(key) => later(async move { ofrep::one(app, &key, request).await }),
-            Public::Shared(file) => {
-                later(async move { shared::json(app, &self.shared, &file, &request).await })
-            }
+            Public::Shared(file) => later(async move {
+                match file.ends_with(".json") {
+                    true => shared::json(app, &self.shared, &file, &request).await,
+                    false => Ok(pages::shared::page(app, &self.shared, &file, &request).await),
+                }
+            }),
             Public::FlagEvents => {
                 now(flag_events::events(app, &self.subscribers, &self.ending, &request))
             }

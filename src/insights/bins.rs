@@ -44,17 +44,14 @@ pub struct Bins {
 impl Bins {
     /// So many bins from the smallest to the largest number.
     fn new((smallest, largest): (f64, f64), count: u16) -> Self {
-        let width = match (largest - smallest) / f64::from(count) {
-            width if width.is_finite() => width,
-            // The whole range has no number.
-            _ => largest / f64::from(count) - smallest / f64::from(count),
-        };
-        let edge = |at: u16| match at {
-            // Not minus zero.
-            0 => smallest + 0.0,
-            _ if width.is_finite() => width * f64::from(at) + smallest,
-            // One bin of the whole range.
-            _ => largest,
+        let width = (largest - smallest) / f64::from(count);
+        let edge = |at: u16| match width * f64::from(at) + smallest {
+            edge if edge.is_finite() => edge,
+            // What lies between has no number.
+            _ => {
+                let part = f64::from(at) / f64::from(count);
+                largest * part + smallest * (1.0 - part)
+            }
         };
         let end = |at: u16| if at == count { edge(at) + BEYOND_LARGEST } else { edge(at) };
         let label = |at: u16| label_of(edge(at), end(at + 1));

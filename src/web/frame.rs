@@ -153,6 +153,7 @@ impl Frame {
                             "Theme: " (self.theme.name())
                         }
                     }
+                    a class="button small" href="/help/keys" title="Keys: ?" { "Keys" }
                     @if self.has_session {
                         form method="post" action="/logout" {
                             button class="small" title=(self.user) { "Sign out" }
@@ -180,6 +181,24 @@ impl Frame {
         };
         Some(of)
     }
+}
+
+/// The keys that pages have, as a document.
+pub fn keys(theme: Theme) -> Markup {
+    let row =
+        |key: &str, what: &str| html! { tr { th scope="row" { kbd { (key) } } td { (what) } } };
+    let content = html! {
+        table data-keys {
+            tbody {
+                (row("?", "Shows these keys"))
+                (row("/", "Goes to the first field"))
+                (row("Ctrl Enter", "Sends the form of a field"))
+                @for (title, _, key) in PAGES.iter().filter(|(_, path, _)| !path.is_empty()) { (row(&format!("g {key}"), title)) }
+                (row("← →", "On a chart: the point before and after"))
+            }
+        }
+    };
+    door("Keys", theme, &content)
 }
 
 /// The head of a document.

@@ -1,7 +1,9 @@
 //! The content of pages, one file per family. Pure: what is shown comes as values of the API.
 
+pub mod cohort_form;
 pub mod definitions;
 pub mod events;
+pub mod flag_form;
 pub mod flags;
 pub mod health;
 pub mod home;
@@ -10,3 +12,6 @@ pub mod persons;
 pub mod settings;
 pub mod sign_in;
 pub mod sql;
+
+#[cfg(test)]
+mod tests;

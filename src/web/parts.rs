@@ -9,6 +9,8 @@ use percent_encoding::NON_ALPHANUMERIC;
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
+use crate::web::chart::figure::grouped;
+
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
@@ -92,17 +94,10 @@ pub fn time(moment: &str, zone: Tz) -> Markup {
     }
 }
 
-/// A number with spaces between thousands.
+/// A number with commas between thousands, as charts have it.
 pub fn number(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let mut shown = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push('\u{202f}');
-        }
-        shown.push(digit);
-    }
-    if number < 0 { format!("−{shown}") } else { shown }
+    let shown = grouped(&number.unsigned_abs().to_string());
+    if number < 0 { format!("\u{2212}{shown}") } else { shown }
 }
 
 /// A size.
@@ -249,8 +244,9 @@ mod tests {
         for (value, expected) in [
             (0, "0"),
             (999, "999"),
-            (1000, "1\u{202f}000"),
-            (-1_234_567, "−1\u{202f}234\u{202f}567"),
+            (1000, "1,000"),
+            (-1_234_567, "\u{2212}1,234,567"),
+            (i64::MIN, "\u{2212}9,223,372,036,854,775,808"),
         ] {
             assert_eq!(number(value), expected);
         }

@@ -3,8 +3,10 @@
 //! ([`node`]) and a command that asks it ([`curl`]), and is made of the JSON of a saved insight ([`stored`]).
 
 pub mod breakdown;
+pub mod cohort;
 pub mod curl;
 pub mod filters;
+pub mod flag;
 pub mod insight;
 pub mod node;
 pub mod parameters;

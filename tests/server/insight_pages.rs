@@ -177,6 +177,36 @@ fn as_many_persons_are_behind_a_mark_as_it_says() {
 }
 
 #[test]
+fn cells_of_a_retention_lead_to_those_who_came_back() {
+    let server = TestServer::start();
+    world(&server);
+    for query in ["a=view&b=buy&intervals=5", "a=view&show=count&intervals=4"] {
+        let html = text(&page(&server, &format!("insights/retention?{query}")));
+        let results = page(&server, &address("retention", query, "json")).json()["results"].clone();
+        let links = html.split("<td class=\"heat").skip(1).filter_map(|cell| {
+            let cell = cell.split("</td>").next()?;
+            cell.split("href=\"").nth(1)?.split('"').next().map(unescaped)
+        });
+        let links: Vec<String> = links.collect();
+        let mut looked = 0;
+        for link in links.iter().step_by(3) {
+            let number = |name: &str| -> Option<usize> {
+                let rest = link.split(&format!("point.{name}=")).nth(1)?;
+                rest.split('&').next()?.parse().ok()
+            };
+            let (row, cell) = (number("row").expect("a row"), number("cell").expect("a cell"));
+            let count = results[row]["values"][cell]["count"].as_u64().expect("a count");
+            let told =
+                if count == 1 { ">1 person<".to_owned() } else { format!(">{count} persons<") };
+            let behind = text(&server.get(link));
+            assert!(behind.contains(&told), "{link}: not {told}: {behind}");
+            looked += 1;
+        }
+        assert!(looked > 3, "{links:?}");
+    }
+}
+
+#[test]
 fn any_address_is_a_page_or_a_clear_refusal() {
     let server = TestServer::start();
     world(&server);

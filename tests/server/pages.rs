@@ -102,7 +102,8 @@ fn fill(server: &TestServer) -> Vec<String> {
                 },
             }),
         );
-        paths.push(format!("feature_flags/{}", flag.created()["id"]));
+        let flag = format!("feature_flags/{}", flag.created()["id"]);
+        paths.extend([format!("{flag}/edit"), flag]);
         let cohort = server.post(
             "/api/projects/1/cohorts/",
             &json!({
@@ -110,7 +111,24 @@ fn fill(server: &TestServer) -> Vec<String> {
                 "filters": {"properties": {"type": "AND", "values": [filter]}},
             }),
         );
-        paths.push(format!("cohorts/{}", cohort.created()["id"]));
+        let cohort = format!("cohorts/{}", cohort.created()["id"]);
+        paths.extend([format!("{cohort}/edit"), cohort]);
+        let name = format!("{hostile} {at}");
+        let body = json!({"name": name, "description": hostile, "stage": "beta"});
+        let feature = server.post("/api/projects/1/early_access_feature/", &body).created();
+        paths.push(format!("early_access_features/{}", feature["id"].as_str().expect("an id")));
+        let query =
+            json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": hostile}]});
+        let body = json!({"name": hostile, "description": hostile, "query": query});
+        let insight = server.post("/api/projects/1/insights/", &body).created();
+        paths.push(format!("insights/{}", insight["short_id"].as_str().expect("an id")));
+        let tiles = json!([{"text": {"body": hostile}}, {"insight": insight["id"]}]);
+        let body = json!({"name": hostile, "description": hostile, "tiles": tiles,
+            "filters": {"properties": [{"key": hostile, "value": hostile, "type": "event"}]},
+            "variables": {"v": {"code_name": hostile, "value": hostile}}});
+        let board = server.post("/api/projects/1/dashboards/", &body).created();
+        let board = format!("dashboard/{}", board["id"]);
+        paths.extend([format!("{board}/edit"), board]);
     }
     server.count("SELECT count(*) FROM events");
     paths

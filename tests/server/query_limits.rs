@@ -24,11 +24,8 @@ fn ask(server: &TestServer, sql: &str) -> Answer {
 /// results. What fails: one of them is not refused, or memory is allocated before it is.
 #[test]
 fn sql_stays_within_its_memory() {
-    let settings = [
-        ("WEIR_QUERY_MEMORY_MAX_BYTES", "64MiB"),
-        ("WEIR_QUERY_TIMEOUT", "300s"),
-        FREED_AT_ONCE,
-    ];
+    let settings =
+        [("WEIR_QUERY_MEMORY_MAX_BYTES", "64MiB"), ("WEIR_QUERY_TIMEOUT", "300s"), FREED_AT_ONCE];
     let server = TestServer::start_with(&settings);
     let event = |n: usize| {
         let properties = json!({"n": n, "text": "lorem ipsum ".repeat(80)});

@@ -11,6 +11,7 @@ mod differences;
 mod drivers;
 mod openfeature;
 mod opentelemetry;
+mod pages;
 mod stored;
 
 pub(crate) use drivers::source;

@@ -1,9 +1,11 @@
 //! The page: [`table`] lists every page with its right. This file finds who asks, checks the right, and sends what
 //! the function of the page returns within the frame, whose head leaves before anything is computed.
 
+pub mod cohort_editor;
 pub mod cohorts;
 pub mod definitions;
 pub mod events;
+pub mod flag_editor;
 pub mod flags;
 pub mod health;
 pub mod home;
@@ -12,6 +14,7 @@ pub mod live;
 pub mod onboarding;
 pub mod persons;
 pub mod settings;
+pub mod shared;
 mod sign_in;
 pub mod sql;
 pub mod table;
@@ -58,6 +61,7 @@ use crate::web::frame::Frame;
 use crate::web::frame::Place;
 use crate::web::frame::Theme;
 use crate::web::frame::door;
+use crate::web::frame::keys;
 use crate::web::parts;
 
 /// The cookie with the theme.
@@ -90,6 +94,8 @@ pub enum Route {
     SignOut,
     /// `/theme`.
     Theme,
+    /// `/help/keys`.
+    Keys,
     /// No page of a project has the path.
     Missing,
     /// The path has a page for other methods, which are named here.
@@ -105,6 +111,7 @@ impl Route {
             Self::SignIn => "/login",
             Self::SignOut => "/logout",
             Self::Theme => "/theme",
+            Self::Keys => "/help/keys",
             Self::Missing => "none",
             Self::WrongMethod(_) => "wrong_method",
         }
@@ -121,6 +128,8 @@ pub fn find(method: &Method, path: &str) -> Option<Route> {
         "/logout" if is_post => Some(Route::SignOut),
         "/theme" if is_post => Some(Route::Theme),
         "/logout" | "/theme" => wrong("POST"),
+        "/help/keys" if is_get => Some(Route::Keys),
+        "/help/keys" => wrong("GET, HEAD"),
         _ if path.starts_with(assets::PREFIX) && is_get => Some(Route::Asset),
         _ if path.starts_with(assets::PREFIX) => wrong("GET, HEAD"),
         path => match table::find(method.as_str(), path) {
@@ -145,6 +154,7 @@ pub async fn answer(app: &App, desk: &Arc<Desk>, route: Route, request: Request)
             let out = sign_in::sign_out(app, &request).await;
             secured(out.unwrap_or_else(|problem| refusal(theme, &problem)))
         }
+        Route::Keys => secured(Response::bytes(StatusCode::OK, HTML, keys(theme).0)),
         Route::Missing => secured(refusal(theme, &Problem::not_found("There is no such page."))),
         Route::WrongMethod(allow) => {
             let problem = Problem::method_not_allowed(&request.method, &allow);

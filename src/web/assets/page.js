@@ -20,6 +20,22 @@
   const waiting = document.querySelector("[data-again]");
   if (waiting) setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.again));
 
+  // `?` shows the keys: what the page about them has.
+  const keys = async () => {
+    const open = document.getElementById("keys");
+    if (open) return open.remove();
+    const page = await (await fetch("/help/keys")).text();
+    const list = new DOMParser().parseFromString(page, "text/html").querySelector("[data-keys]");
+    if (!list) return;
+    const dialog = document.createElement("dialog");
+    dialog.id = "keys";
+    dialog.append(list);
+    dialog.addEventListener("close", () => dialog.remove());
+    dialog.addEventListener("click", (click) => click.target === dialog && dialog.close());
+    document.body.append(dialog);
+    dialog.showModal();
+  };
+
   // `/` goes to the first field of a search, `g` and a letter to a page, Ctrl+Enter sends a text.
   let after = "";
   document.addEventListener("keydown", (event) => {
@@ -36,6 +52,7 @@
         event.preventDefault();
       }
     }
+    if (event.key === "?") keys();
     if (after === "g") {
       const link = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
       if (link) link.click();

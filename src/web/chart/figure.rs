@@ -61,6 +61,18 @@ pub fn duration(seconds: f64) -> String {
     format!("{sign}{count}\u{202f}{name}{rest}")
 }
 
+/// Digits with commas between thousands.
+pub fn grouped(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (digit, left) in digits.chars().zip((0..digits.len()).rev()) {
+        text.push(digit);
+        if left > 0 && left.is_multiple_of(3) {
+            text.push(',');
+        }
+    }
+    text
+}
+
 fn plain(value: f64) -> String {
     if !value.is_finite() {
         return "\u{2013}".to_owned();
@@ -82,12 +94,7 @@ fn plain(value: f64) -> String {
     if value < 0.0 && digits.bytes().any(|digit| (b'1'..=b'9').contains(&digit)) {
         text.push('\u{2212}');
     }
-    for (digit, left) in whole.chars().zip((0..whole.len()).rev()) {
-        text.push(digit);
-        if left > 0 && left % 3 == 0 {
-            text.push(',');
-        }
-    }
+    text.push_str(&grouped(whole));
     if !fraction.is_empty() {
         text.push('.');
         text.push_str(fraction);
@@ -128,11 +135,13 @@ pub fn large(figure: &Figure) -> Markup {
             @if let Some(before) = figure.before {
                 p class="large-change" {
                     @match change(figure.value, before) {
-                        Some(change) if change > 0.0 => { span class="up" { "▲ " (text(change, Unit::Percent)) } },
-                        Some(change) if change < 0.0 => { span class="down" { "▼ " (text(-change, Unit::Percent)) } },
-                        _ => { span { "unchanged" } },
+                        Some(change) if change > 0.0 => { span class="up" { "▲ " (text(change, Unit::Percent)) } " from " },
+                        Some(change) if change < 0.0 => { span class="down" { "▼ " (text(-change, Unit::Percent)) } " from " },
+                        _ if figure.value == before => { span { "unchanged" } " from " },
+                        // Of nothing there is no part.
+                        _ => {},
                     }
-                    " from " (text(before, figure.unit)) " before"
+                    (text(before, figure.unit)) " before"
                 }
             }
         }

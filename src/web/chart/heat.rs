@@ -19,6 +19,8 @@ pub struct Row {
     pub counts: Vec<Option<u64>>,
     /// The address of those who began.
     pub link: Option<String>,
+    /// The addresses of those who came back, by interval.
+    pub links: Vec<Option<String>>,
 }
 
 impl Row {
@@ -91,7 +93,13 @@ pub fn heat(rows: &[Row], intervals: &[String], title: &str, is_percent: bool) -
                             }
                             @for cell in 0..intervals.len() {
                                 @let class = row.percent(cell).map_or("heat".to_owned(), class);
-                                td class=(class) { (shown(row, cell)) }
+                                @let text = shown(row, cell);
+                                td class=(class) {
+                                    @match row.links.get(cell).and_then(Option::as_ref) {
+                                        Some(link) => a href=(link) { (text) },
+                                        None => (text),
+                                    }
+                                }
                             }
                         }
                     }

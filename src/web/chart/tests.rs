@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn other_charts_are_whole(counts in prop::collection::vec(prop::option::of(0_u64..u64::MAX), 0..9),
                               values in prop::collection::vec(any::<f64>(), 0..9)) {
-        let row = heat::Row { name: HOSTILE.to_owned(), counts: counts.clone(), link: None };
+        let row = heat::Row { name: HOSTILE.to_owned(), counts: counts.clone(), ..heat::Row::default() };
         let names: Vec<String> = (0..counts.len()).map(|at| format!("Day {at}")).collect();
         check(&heat::heat(&[row.clone(), row], &names, HOSTILE, true), 300.0);
         let part = |count: &Option<u64>| funnel::Part {

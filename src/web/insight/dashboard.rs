@@ -4,6 +4,8 @@
 use maud::Markup;
 use maud::PreEscaped;
 use maud::html;
+use serde_json::Map;
+use serde_json::Value;
 
 use crate::web::chart::table::Cell;
 use crate::web::chart::table::Table;
@@ -12,14 +14,25 @@ use crate::web::insight::form::dates;
 use crate::web::insight::links;
 use crate::web::insight::saved::NAME_MAX_CHARS;
 use crate::web::insight::saved::Saved;
+use crate::web::insight::saved::favourites_first;
+use crate::web::parts;
+use crate::web::parts::clipped;
+use crate::web::sentences::rules_of;
 use crate::web::state::range::Range;
+
+/// The layout of a dashboard on wide screens, in PostHog's units: rows of two halves.
+pub const LAYOUT: &str = "sm";
+/// Half of the width.
+pub const HALF: i64 = 6;
+/// The height of a tile that this page places.
+pub const HEIGHT: i64 = 5;
 
 /// The list of dashboards, and the form that makes one.
 pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
     let row = |own: &Saved| {
         let link = links::dashboard(project, own.id);
         vec![
-            Cell::linked(own.title(), link),
+            Cell::linked(own.starred(), link),
             Cell::text(own.description.clone()),
             Cell::text(own.by.clone()),
             Cell::text(own.updated_at.clone()),
@@ -29,7 +42,7 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
     let rows = Table {
         caption: "Dashboards".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),
-        rows: dashboards.iter().map(row).collect(),
+        rows: favourites_first(dashboards).into_iter().map(row).collect(),
     };
     html! {
         @if dashboards.is_empty() {
@@ -57,6 +70,52 @@ pub fn range(project: i64, id: i64, range: &Range) -> Markup {
     }
 }
 
+/// What can be done with a dashboard.
+pub fn actions(project: i64, id: i64, can_write: bool) -> Markup {
+    html! {
+        @if can_write {
+            div class="actions" {
+                a class="button" href=(format!("{}/edit", links::dashboard(project, id))) { "Change and share" }
+            }
+            br;
+        }
+    }
+}
+
+/// What a dashboard changes about all of its insights: its dates, filters and the values of variables.
+pub fn frame_of(fields: &Map<String, Value>) -> Markup {
+    let empty = Value::Null;
+    let filters = fields.get("filters").unwrap_or(&empty);
+    let date = |name: &str| Some(parts::text(filters, name)).filter(|date| !date.is_empty());
+    let range = Range {
+        from: date("date_from").map(str::to_owned),
+        to: date("date_to").map(str::to_owned),
+    };
+    let properties = filters.get("properties").filter(|own| match own {
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(group) => !group.is_empty(),
+        _ => false,
+    });
+    let variables = fields.get("variables").and_then(Value::as_object);
+    let variables: Vec<&Value> = variables.into_iter().flat_map(Map::values).collect();
+    let has_breakdown = filters.get("breakdown_filter").is_some_and(|own| !own.is_null());
+    let has_range = range != Range::default();
+    html! {
+        @if has_range || properties.is_some() || has_breakdown || !variables.is_empty() {
+            div class="note" {
+                b { "For all tiles: " }
+                @if has_range { (range.text()) " " }
+                @if has_breakdown { "a breakdown of the dashboard " }
+                @for variable in &variables {
+                    code { (clipped(parts::text(variable, "code_name"), NAME_MAX_CHARS)) } " = "
+                    b { (parts::short(variable.get("value").unwrap_or(&Value::Null))) } " "
+                }
+                @if let Some(properties) = properties { (rules_of(properties)) }
+            }
+        }
+    }
+}
+
 /// A place of a dashboard.
 #[derive(Clone, Debug)]
 pub enum Tile {
@@ -66,9 +125,32 @@ pub enum Tile {
     Insight(Saved),
 }
 
+/// Where a tile is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Row and column in PostHog's units; `None` for a tile without a place, which comes last.
+    at: Option<(i64, i64)>,
+    /// Whether it takes the whole width.
+    pub is_wide: bool,
+}
+
+impl Place {
+    /// That of a tile as the API tells it.
+    pub fn of(tile: &Value) -> Self {
+        let number = |name: &str| tile.get("layouts")?.get(LAYOUT)?.get(name)?.as_i64();
+        let is_wide = number("w").is_some_and(|width| width > HALF);
+        Self { at: number("y").zip(number("x")), is_wide }
+    }
+
+    /// What tiles are sorted by.
+    pub fn order(self) -> (bool, Option<(i64, i64)>) {
+        (self.at.is_none(), self.at)
+    }
+}
+
 /// The beginning of the tiles: places for all of them, in their order, which are filled by what follows. [`end`]
 /// closes it.
-pub fn begin(tiles: &[Tile]) -> Markup {
+pub fn begin(tiles: &[&Tile]) -> Markup {
     // A template of a shadow root cannot be closed by a macro before its siblings come.
     html! {
         (PreEscaped("<div class=\"tiles\"><template shadowrootmode=\"open\">"))
@@ -90,14 +172,22 @@ fn slot(number: usize) -> String {
     format!("tile-{number}")
 }
 
-/// A tile, for the place with its number; `inner` is the answer of an insight.
-pub fn tile(project: i64, (tile, number): (&Tile, usize), inner: &Markup) -> Markup {
+/// A tile, for the place with its number, over one half of the width or all of it; `inner` is the answer of an insight.
+/// Without a project nothing leads to its pages.
+pub fn tile(
+    project: Option<i64>,
+    (tile, number, is_wide): (&Tile, usize, bool),
+    inner: &Markup,
+) -> Markup {
     html! {
-        section class="tile" slot=(slot(number)) {
+        section class=(if is_wide { "tile wide" } else { "tile" }) slot=(slot(number)) {
             @match tile {
                 Tile::Text(text) => { p class="tile-text" { (text) } },
                 Tile::Insight(own) => {
-                    h2 { a href=(links::saved(project, &own.short_id)) { bdi { (own.title()) } } }
+                    @match project {
+                        Some(project) => h2 { a href=(links::saved(project, &own.short_id)) { bdi { (own.title()) } } },
+                        None => h2 { bdi { (own.title()) } },
+                    }
                     @if !own.description.is_empty() { p class="quiet" { (own.description) } }
                     (inner)
                 },

@@ -1,5 +1,7 @@
 //! Addresses of pages about insights: [`Links`].
 
+use serde_json::Value;
+
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::parameters::Printer;
@@ -40,8 +42,10 @@ pub fn dashboard(project: i64, id: i64) -> String {
 pub struct Links<'q> {
     /// The project.
     pub project: i64,
-    /// What was asked.
+    /// What was asked, or a sketch of it.
     pub question: &'q Question,
+    /// The query, where the question is a sketch of it.
+    pub query: Option<&'q Value>,
     persons: String,
 }
 
@@ -49,11 +53,24 @@ impl<'q> Links<'q> {
     /// Those of the answer to a question.
     pub fn new(project: i64, question: &'q Question) -> Self {
         let persons = format!("{}/persons?{}", kind(project, question.kind()), question.print());
-        Self { project, question, persons }
+        Self { project, question, query: None, persons }
+    }
+
+    /// None, since no address can say the query, or whoever reads the answer may see nothing else.
+    pub fn without(project: i64, question: &'q Question, query: &'q Value) -> Self {
+        Self { project, question, query: Some(query), persons: String::new() }
+    }
+
+    /// Whether what was asked has an address.
+    pub fn has_address(&self) -> bool {
+        self.query.is_none()
     }
 
     /// The persons behind a mark; `None` where groups are counted, who are not listed.
     pub fn persons(&self, point: &Point) -> Option<String> {
+        if !self.has_address() {
+            return None;
+        }
         let of_groups = |at: u16| {
             let series = self.question.series.get(usize::from(at));
             series.is_some_and(|series| series.math == "unique_group")

@@ -25,7 +25,7 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
         let mut question = links.question.clone();
         let Options::Paths { start, .. } = &mut question.options else { return None };
         *start = Some(name.to_owned());
-        (place > 1).then(|| links::question(links.project, &question))
+        (place > 1 && links.has_address()).then(|| links::question(links.project, &question))
     };
     let row = |(link, millis): &(Link, f64)| {
         vec![

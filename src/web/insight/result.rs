@@ -61,13 +61,15 @@ pub fn whole(results: &Value, links: &Links<'_>, made: &Made) -> Markup {
 
 /// Where an answer comes from, and how to get it elsewhere.
 fn source(links: &Links<'_>, made: &Made) -> Markup {
-    let query = node(links.question);
+    let query = links.query.map_or_else(|| node(links.question), Clone::clone);
     html! {
         footer class="source" {
             p {
                 "As of " (made.at) ", " (made.timezone) " · "
                 @if made.is_cached { "kept answer: nothing came in since" } @else { "computed in " (made.millis) " ms" }
-                " · " a href=(links.download("csv")) { "CSV" } " · " a href=(links.download("json")) { "JSON" }
+                @if links.has_address() {
+                    " · " a href=(links.download("csv")) { "CSV" } " · " a href=(links.download("json")) { "JSON" }
+                }
             }
             details {
                 summary { "Copy as curl" }

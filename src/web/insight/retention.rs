@@ -37,11 +37,17 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
         let counts: Vec<Option<u64>> = values.iter().zip(0..).map(count).collect();
         let date = answer.get("date").and_then(Value::as_str).unwrap_or_default();
         let point = Point { row: u16::try_from(at).ok(), ..Point::default() };
+        let link = |(count, cell): (&Option<u64>, u16)| {
+            let cell = Point { cell: Some(cell), ..point.clone() };
+            count.filter(|count| *count > 0).and_then(|_| links.persons(&cell))
+        };
+        let cells = counts.iter().zip(0..).map(link).collect();
         let is_somebody = counts.first().copied().flatten().is_some_and(|count| count > 0);
         Row {
             name: date.chars().take(chars).collect::<String>().replace('T', " "),
             counts,
             link: if is_somebody { links.persons(&point) } else { None },
+            links: cells,
         }
     };
     let rows: Vec<Row> = answers.iter().zip(0..).map(row).collect();

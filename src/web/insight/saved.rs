@@ -32,6 +32,8 @@ pub struct Saved {
     pub updated_at: String,
     /// Who made it.
     pub by: String,
+    /// Whether it is a favourite insight or a pinned dashboard, which come first in lists.
+    pub is_favourite: bool,
 }
 
 impl Saved {
@@ -45,6 +47,11 @@ impl Saved {
             None if self.short_id.is_empty() => format!("Dashboard {}", self.id),
             None => format!("Insight {}", self.short_id),
         }
+    }
+
+    /// The title with a star, if it comes first.
+    pub fn starred(&self) -> String {
+        if self.is_favourite { format!("★ {}", self.title()) } else { self.title() }
     }
 
     /// The kind of insight; `None` where this server shows none.
@@ -67,11 +74,18 @@ pub fn kinds(project: i64, current: Option<Kind>) -> Markup {
     }
 }
 
+/// In the same order, but for favourites.
+pub(super) fn favourites_first(all: &[Saved]) -> Vec<&Saved> {
+    let mut sorted: Vec<&Saved> = all.iter().collect();
+    sorted.sort_by_key(|own| !own.is_favourite);
+    sorted
+}
+
 /// The list of saved insights.
 pub fn list(project: i64, insights: &[Saved]) -> Markup {
     let row = |own: &Saved| {
         vec![
-            Cell::linked(own.title(), links::saved(project, &own.short_id)),
+            Cell::linked(own.starred(), links::saved(project, &own.short_id)),
             Cell::text(own.kind().map_or("Other", Kind::title)),
             Cell::text(own.by.clone()),
             Cell::text(own.updated_at.clone()),
@@ -81,7 +95,7 @@ pub fn list(project: i64, insights: &[Saved]) -> Markup {
     let rows = Table {
         caption: "Saved insights".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),
-        rows: insights.iter().map(row).collect(),
+        rows: favourites_first(insights).into_iter().map(row).collect(),
     };
     html! {
         (kinds(project, None))

@@ -4,12 +4,14 @@ use maud::Markup;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::web::frame::Theme;
 use crate::web::insight::form::fields::Suggestions;
 use crate::web::insight::form::form;
 use crate::web::insight::links::Links;
 use crate::web::insight::persons::Persons;
 use crate::web::insight::persons::list;
 use crate::web::insight::result::shown;
+use crate::web::insight::shared::document;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::point::Point;
@@ -17,7 +19,7 @@ use crate::web::state::point::Point;
 const HOSTILE: &str = "\"><script>alert(1)</script>";
 
 /// The fields that a browser sends of a form whose user changed nothing.
-fn sent(markup: &Markup) -> String {
+pub(in crate::web) fn sent(markup: &Markup) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     let text = |own: &str| {
         own.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
@@ -27,7 +29,7 @@ fn sent(markup: &Markup) -> String {
         rest.split_once('"').map(|(value, _)| text(value))
     };
     let mut select = None;
-    for tag in markup.0.split('<').filter_map(|rest| rest.split_once('>').map(|(tag, _)| tag)) {
+    for (tag, content) in markup.0.split('<').filter_map(|rest| rest.split_once('>')) {
         let (element, is) = (tag.split(' ').next().unwrap_or(""), |word: &str| {
             tag.split(' ').any(|own| own == word)
         });
@@ -37,6 +39,7 @@ fn sent(markup: &Markup) -> String {
                 let value = attribute(tag, "value").unwrap_or_default();
                 pairs.append_pair(&attribute(tag, "name").unwrap(), &value);
             }
+            "textarea" => _ = pairs.append_pair(&attribute(tag, "name").unwrap(), &text(content)),
             "select" => select = attribute(tag, "name"),
             "option" if is("selected") => {
                 if let (Some(name), Some(value)) = (&select, attribute(tag, "value")) {
@@ -183,4 +186,41 @@ fn persons_are_named_and_linked() {
     assert!(text.contains("/project/1/person/a%2Fb%3F"), "{text}");
     assert!(text.contains("offset=200") && text.contains("Persons 101 to 102"), "{text}");
     assert!(text.contains("gone"), "{text}");
+}
+
+#[test]
+fn links_of_everybody_lead_nowhere() {
+    let query = json!({"kind": "TrendsQuery", "series": [{"event": HOSTILE}]});
+    let result = json!([{"label": "a", "days": ["2026-11-01"], "data": [3], "count": 3, "action": {"order": 0}}]);
+    let insight = json!({"name": HOSTILE, "description": HOSTILE, "query": query, "result": result, "short_id": "x"});
+    let place = |x: i64, y: i64, w: i64| json!({"sm": {"x": x, "y": y, "w": w, "h": 5}});
+    let board = json!({"name": HOSTILE, "tiles": [
+        {"id": 1, "text": {"body": "second"}, "layouts": place(0, 5, 12)},
+        {"id": 2, "insight": insight, "layouts": place(6, 0, 6)},
+        {"id": 3, "text": {"body": "last"}, "layouts": {}},
+        {"id": 4, "text": {"body": "first"}, "layouts": place(0, 0, 6)},
+        {"id": 5, "insight": insight, "error": {"type": "x", "message": "There is no result."}, "layouts": place(0, 10, 6)},
+    ]});
+    let settings = serde_json::Map::new();
+    let shown = document(Theme::Light, &settings, &json!({"dashboard": board})).0;
+    let place = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text}: {shown}"));
+    assert!(place(">first<") < place("<svg") && place("<svg") < place(">second<"), "{shown}");
+    assert!(
+        place(">second<") < place("There is no result")
+            && place("There is no result") < place(">last<")
+    );
+    assert!(shown.contains("class=\"tile wide\""), "{shown}");
+    assert!(
+        !shown.contains("<script>") && !shown.contains("/project/") && !shown.contains("<form"),
+        "{shown}"
+    );
+    let settings = serde_json::Map::from_iter([
+        ("noHeader".to_owned(), json!(true)),
+        ("whitelabel".to_owned(), json!(true)),
+    ]);
+    let bare = document(Theme::Light, &settings, &json!({"insight": insight})).0;
+    assert!(
+        !bare.contains("<h1>") && !bare.contains("Shown by Weir") && bare.contains("<svg"),
+        "{bare}"
+    );
 }

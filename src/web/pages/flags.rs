@@ -1,5 +1,4 @@
-//! Feature flags and early access features: lists, one flag with its conditions as sentences, and the trace of an
-//! evaluation.
+//! Feature flags and early access features: lists, one flag, and the trace of an evaluation.
 
 use chrono_tz::Tz;
 use maud::Markup;
@@ -13,33 +12,12 @@ use crate::web::parts::is_true;
 use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::text;
+use crate::web::sentences::conditions_of;
+use crate::web::sentences::percent;
+use crate::web::sentences::sentence;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
-
-/// Most nested rules of a cohort that are told.
-const RULES_DEPTH_MAX: usize = 8;
-
-/// Operators as words.
-const OPERATORS: &[(&str, &str)] = &[
-    ("exact", "is"),
-    ("is_not", "is not"),
-    ("icontains", "contains"),
-    ("not_icontains", "does not contain"),
-    ("regex", "matches"),
-    ("not_regex", "does not match"),
-    ("gt", "is greater than"),
-    ("gte", "is at least"),
-    ("lt", "is less than"),
-    ("lte", "is at most"),
-    ("is_set", "is set"),
-    ("is_not_set", "is not set"),
-    ("is_date_exact", "is on"),
-    ("is_date_before", "is before"),
-    ("is_date_after", "is after"),
-    ("in", "is in"),
-    ("not_in", "is not in"),
-];
 
 /// A list of flags.
 pub fn list(project: i64, zone: Tz, flags: &[Value], is_limited: bool) -> Markup {
@@ -48,7 +26,7 @@ pub fn list(project: i64, zone: Tz, flags: &[Value], is_limited: bool) -> Markup
             div class="empty" {
                 @if is_limited { h2 { "No flag matches" } } @else {
                     h2 { "No feature flags yet" }
-                    p { "A flag turns a part of your product on for some persons, without a release. The API makes them:" }
+                    p { "A flag turns a part of your product on for some persons, without a release. The button above makes one, and so does the API:" }
                     (parts::code("make-flag", &format!("curl -X POST /api/projects/{project}/feature_flags/ -H 'Authorization: Bearer phx_...' \\\n  -H 'Content-Type: application/json' -d '{{\"key\": \"new-checkout\", \"filters\": {{\"groups\": [{{\"rollout_percentage\": 10}}]}}}}'")))
                 }
             }
@@ -95,20 +73,12 @@ fn rollout(flag: &Value) -> String {
     }
 }
 
-fn percent(condition: &Value) -> String {
-    match condition.get("rollout_percentage") {
-        None | Some(Value::Null) => "100 %".to_owned(),
-        Some(part) => format!("{} %", parts::plain(part)),
-    }
-}
-
 /// One flag. `can_write` offers to turn it on or off.
 pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
     let id = integer(flag, "id").unwrap_or_default();
     let empty = Value::Null;
     let filters = flag.get("filters").unwrap_or(&empty);
     let is_on = is_true(flag, "active");
-    let variants = filters.get("multivariate").map(|of| items(of, "variants")).unwrap_or_default();
     html! {
         div class="actions" {
             (state(flag))
@@ -118,27 +88,17 @@ pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
                     input type="hidden" name="active" value=(if is_on { "false" } else { "true" });
                     button class=(if is_on { "danger" } else { "main" }) { @if is_on { "Turn off" } @else { "Turn on" } }
                 }
+                a class="button" href=(page(project, &format!("feature_flags/{id}/edit"))) { "Change" }
+                form method="post" action=(page(project, &format!("feature_flags/{id}/delete"))) data-confirm="Delete this flag?" {
+                    button class="danger" { "Delete" }
+                }
             }
         }
         br;
         div class="card" {
             @if !text(flag, "name").is_empty() { p { (clipped(text(flag, "name"), 2000)) } }
             h2 { "Who gets it" }
-            (conditions_of(filters))
-            @if !variants.is_empty() {
-                h3 { "Variants" }
-                ul class="plain" {
-                    @for variant in variants {
-                        li { code { (clipped(text(variant, "key"), NAME_MAX_CHARS)) } " to "
-                            (parts::plain(variant.get("rollout_percentage").unwrap_or(&Value::Null))) " %"
-                            @if !text(variant, "name").is_empty() { " " span class="quiet" { (clipped(text(variant, "name"), 300)) } } }
-                    }
-                }
-            }
-            @if let Some(payloads) = filters.get("payloads").and_then(Value::as_object).filter(|all| !all.is_empty()) {
-                h3 { "Payloads" }
-                dl class="facts" { @for (key, payload) in payloads { dt { (clipped(key, NAME_MAX_CHARS)) } dd { code { (parts::short(payload)) } } } }
-            }
+            (filters_of(filters))
         }
         div class="card" {
             dl class="facts" {
@@ -146,73 +106,6 @@ pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
                 @if !text(flag, "updated_at").is_empty() { dt { "Changed" } dd { (parts::time(text(flag, "updated_at"), zone)) } }
                 dt { "Version" } dd { (integer(flag, "version").unwrap_or_default()) }
             }
-        }
-    }
-}
-
-/// Conditions as sentences: those of a flag (`groups`) or the rules of a cohort (`properties`).
-pub fn conditions_of(filters: &Value) -> Markup {
-    let groups = items(filters, "groups");
-    html! {
-        @if let Some(rules) = filters.get("properties") { (rules_of(rules, 0)) }
-        @else if groups.is_empty() { p { "Nobody: there is no condition." } }
-        @else {
-            ol {
-                @for condition in groups {
-                    @let properties = items(condition, "properties");
-                    li {
-                        b { (percent(condition)) } " of "
-                        @if properties.is_empty() { "everybody" } @else { "those whose " }
-                        @for (at, filter) in properties.iter().enumerate() {
-                            @if at > 0 { " and " } (sentence(filter))
-                        }
-                        @if let Some(variant) = condition.get("variant").and_then(Value::as_str) { ", always the variant " code { (clipped(variant, NAME_MAX_CHARS)) } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A tree of rules.
-fn rules_of(rules: &Value, depth: usize) -> Markup {
-    let values = items(rules, "values");
-    if values.is_empty() || depth > RULES_DEPTH_MAX {
-        return sentence(rules);
-    }
-    let word = if text(rules, "type").eq_ignore_ascii_case("or") { "or" } else { "and" };
-    html! { ul { @for (at, rule) in values.iter().enumerate() { li { @if at > 0 { (word) " " } (rules_of(rule, depth + 1)) } } } }
-}
-
-/// One filter.
-fn sentence(filter: &Value) -> Markup {
-    let operator = text(filter, "operator");
-    let word = OPERATORS
-        .iter()
-        .find(|(name, _)| *name == operator)
-        .map_or_else(|| operator.replace('_', " "), |(_, word)| (*word).to_owned());
-    let word = if word.is_empty() { "is".to_owned() } else { word };
-    let value = match filter.get("value") {
-        Some(Value::Array(all)) => {
-            all.iter().take(20).map(parts::short).collect::<Vec<_>>().join(" or ")
-        }
-        Some(value) => parts::short(value),
-        None => String::new(),
-    };
-    let has_value = !operator.ends_with("set");
-    html! {
-        @if is_true(filter, "negation") { "not " }
-        @match text(filter, "type") {
-            "cohort" | "precalculated-cohort" | "static-cohort" => {
-                "cohort is " b { (clipped(text(filter, "cohort_name"), NAME_MAX_CHARS)) " (" (value) ")" }
-            },
-            "behavioral" => {
-                (text(filter, "value").replace('_', " ")) " " b { (parts::short(filter.get("key").unwrap_or(&Value::Null))) }
-            },
-            kind => {
-                code { (parts::short(filter.get("key").unwrap_or(&Value::Null))) } @if kind == "group" { " of the group" }
-                " " (word) @if has_value { " " b { (value) } }
-            },
         }
     }
 }
@@ -256,26 +149,171 @@ pub fn trace(answer: &Value) -> Markup {
     }
 }
 
-/// What was changed, by whom.
-pub fn activity(zone: Tz, entries: &[Value]) -> Markup {
+/// What was changed, by whom, newest first. `flag` is as it is now; with the right to change it, the forms that bring back
+/// what was before a change.
+pub fn activity(
+    project: i64,
+    zone: Tz,
+    (flag, can_write): (&Value, bool),
+    entries: &[Value],
+) -> Markup {
+    let address =
+        page(project, &format!("feature_flags/{}/revert", integer(flag, "id").unwrap_or_default()));
+    let mut version = integer(flag, "version").unwrap_or_default();
+    let mut shown = Vec::new();
+    for (entry, at) in entries.iter().zip(0_usize..) {
+        let before = is_version(entry).then_some(version - 1).filter(|before| *before >= 1);
+        version -= i64::from(is_version(entry));
+        shown.push((entry, before.filter(|_| can_write), at == 0));
+    }
     html! {
-        h2 { "History" }
+        h2 id="history" { "History" }
         @if entries.is_empty() { p class="quiet" { "Nothing is recorded." } }
         ul class="plain" {
-            @for entry in entries {
+            @for (entry, before, is_last) in shown {
                 @let user = entry.get("user").unwrap_or(&Value::Null);
                 @let detail = entry.get("detail").unwrap_or(&Value::Null);
-                li {
-                    (parts::time(text(entry, "created_at"), zone)) " "
-                    b { (clipped(text(user, "email"), NAME_MAX_CHARS)) } " " (text(entry, "activity").replace('_', " "))
-                    @for change in items(detail, "changes").iter().take(20) {
-                        div class="quiet" {
-                            (text(change, "field")) ": " (parts::short(change.get("before").unwrap_or(&Value::Null)))
-                            " → " (parts::short(change.get("after").unwrap_or(&Value::Null)))
+                li class="card" {
+                    div class="actions" {
+                        span class="grow" {
+                            (parts::time(text(entry, "created_at"), zone)) " "
+                            b { (clipped(text(user, "email"), NAME_MAX_CHARS)) } " " (text(entry, "activity").replace('_', " "))
+                        }
+                        @if let Some(before) = before {
+                            form method="post" action=(address) data-confirm="The flag becomes as it was before this change. Do it?" {
+                                input type="hidden" name="version" value=(before);
+                                button class="small" { @if is_last { "Undo" } @else { "Back to before this" } }
+                            }
+                        }
+                    }
+                    @for change in items(detail, "changes").iter().take(20) { (difference(change)) }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a change made a version of the flag, as the API counts them.
+fn is_version(entry: &Value) -> bool {
+    let changes = items(entry.get("detail").unwrap_or(&Value::Null), "changes");
+    let is_of_flag = |change: &Value| text(change, "field") != "role_access";
+    text(entry, "activity") == "updated" && (changes.is_empty() || changes.iter().any(is_of_flag))
+}
+
+/// What one field was and is. Conditions are sentences.
+fn difference(change: &Value) -> Markup {
+    let side = |name: &str| change.get(name).unwrap_or(&Value::Null);
+    let (before, after) = (side("before"), side("after"));
+    html! {
+        @if text(change, "field") == "filters" {
+            @let (old, new) = (unlike(before, after), unlike(after, before));
+            div class="sides" {
+                div { span class="badge bad" { "before" } (filters_of(&old)) }
+                div { span class="badge good" { "after" } (filters_of(&new)) }
+            }
+        } @else {
+            div class="quiet" {
+                (text(change, "field").replace('_', " ")) ": " del { (parts::short(before)) } " → " ins { (parts::short(after)) }
+            }
+        }
+    }
+}
+
+/// Filters of a flag without variants and payloads that are the same on the other side.
+fn unlike(filters: &Value, other: &Value) -> Value {
+    let mut filters = filters.clone();
+    if let Value::Object(own) = &mut filters {
+        for name in ["multivariate", "payloads"] {
+            if own.get(name) == other.get(name) {
+                own.remove(name);
+            }
+        }
+    }
+    filters
+}
+
+/// Conditions, variants and payloads.
+fn filters_of(filters: &Value) -> Markup {
+    let variants = filters.get("multivariate").map(|of| items(of, "variants")).unwrap_or_default();
+    html! {
+        (conditions_of(filters))
+        @if !variants.is_empty() {
+            h3 { "Variants" }
+            ul class="plain" {
+                @for variant in variants {
+                    li { code { (clipped(text(variant, "key"), NAME_MAX_CHARS)) } " to "
+                        (parts::plain(variant.get("rollout_percentage").unwrap_or(&Value::Null))) " %"
+                        @if !text(variant, "name").is_empty() { " " span class="quiet" { (clipped(text(variant, "name"), 300)) } } }
+                }
+            }
+        }
+        @if let Some(payloads) = filters.get("payloads").and_then(Value::as_object).filter(|all| !all.is_empty()) {
+            h3 { "Payloads" }
+            dl class="facts" { @for (key, payload) in payloads { dt { (clipped(key, NAME_MAX_CHARS)) } dd { code { (parts::short(payload)) } } } }
+        }
+    }
+}
+
+/// Changes at later times, and the form that adds one. Times are in the zone of the project.
+pub fn schedule(
+    project: i64,
+    zone: Tz,
+    (flag, can_write): (&Value, bool),
+    changes: &[Value],
+) -> Markup {
+    let address = page(
+        project,
+        &format!("feature_flags/{}/schedule", integer(flag, "id").unwrap_or_default()),
+    );
+    html! {
+        h2 id="schedule" { "Scheduled changes" }
+        @if changes.is_empty() { p class="quiet" { "Nothing is scheduled." } }
+        ul class="plain" {
+            @for change in changes {
+                li class="actions" {
+                    span class="grow" {
+                        (parts::time(text(change, "scheduled_at"), zone)) " " (operation(change.get("payload").unwrap_or(&Value::Null)))
+                        @if is_true(change, "is_recurring") { ", " (text(change, "recurrence_interval")) (text(change, "cron_expression")) }
+                        " "
+                        @if !text(change, "failure_reason").is_empty() { span class="badge bad" { "failed" } " " (clipped(text(change, "failure_reason"), 300)) }
+                        @else if !text(change, "executed_at").is_empty() { span class="badge good" { "done" } }
+                        @else { span class="badge" { "waits" } }
+                    }
+                    @if can_write && text(change, "executed_at").is_empty() {
+                        form method="post" action=(format!("{address}/cancel")) data-confirm="Cancel this change?" {
+                            input type="hidden" name="id" value=(integer(change, "id").unwrap_or_default());
+                            button class="small" { "Cancel" }
                         }
                     }
                 }
             }
+        }
+        @if can_write {
+            form class="bar" method="post" action=(address) {
+                label { "What" select name="what" {
+                    option value="on" { "Turn on" } option value="off" { "Turn off" } option value="add" { "Also give it to a part of all" }
+                } }
+                label { "Percent of all" input name="rollout" inputmode="numeric" size="4" maxlength="3" placeholder="100" autocomplete="off"; }
+                label { "When (" (zone.name()) ")" input type="datetime-local" name="at" required; }
+                label { "Again" select name="interval" {
+                    option value="" { "once" } option value="daily" { "daily" } option value="weekly" { "weekly" }
+                    option value="monthly" { "monthly" } option value="yearly" { "yearly" }
+                } }
+                button { "Schedule" }
+            }
+        }
+    }
+}
+
+/// What a scheduled change does, in words.
+fn operation(payload: &Value) -> Markup {
+    let value = payload.get("value").unwrap_or(&Value::Null);
+    match (text(payload, "operation"), value.as_bool()) {
+        ("update_status", Some(true)) => html! { b { "turns it on" } },
+        ("update_status", _) => html! { b { "turns it off" } },
+        ("add_release_condition", _) => html! { "adds " (conditions_of(value)) },
+        (other, _) => {
+            html! { (clipped(&other.replace('_', " "), NAME_MAX_CHARS)) " " code { (parts::short(value)) } }
         }
     }
 }
@@ -286,7 +324,7 @@ pub fn early_access(project: i64, features: &[Value]) -> Markup {
         return html! {
             div class="empty" {
                 h2 { "No early access features" }
-                p { "Persons can turn these on for themselves. The API makes them: "
+                p { "Persons can turn these on for themselves. The button above makes one, and so does the API: "
                     code { "POST /api/projects/" (project) "/early_access_feature/" } }
             }
         };
@@ -299,7 +337,9 @@ pub fn early_access(project: i64, features: &[Value]) -> Markup {
                     @for feature in features {
                         @let flag = feature.get("feature_flag").unwrap_or(&Value::Null);
                         tr {
-                            th scope="row" { (parts::named(feature)) div class="quiet" { (clipped(text(feature, "description"), 300)) } }
+                            th scope="row" {
+                                a href=(page(project, &format!("early_access_features/{}", parts::part(text(feature, "id"))))) { (parts::named(feature)) }
+                                div class="quiet" { (clipped(text(feature, "description"), 300)) } }
                             td { span class="badge" { (clipped(text(feature, "stage"), NAME_MAX_CHARS)) } }
                             td { @if let Some(id) = integer(flag, "id") {
                                 a href=(page(project, &format!("feature_flags/{id}"))) { (clipped(text(flag, "key"), NAME_MAX_CHARS)) }

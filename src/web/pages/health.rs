@@ -59,18 +59,49 @@ pub fn figures(figures: &Figures) -> Markup {
         div class="cards" { @for own in &figures.uses { (meter(own)) } }
         h2 { "Refused requests since the start" }
         @if figures.refused.is_empty() { p class="quiet" { "None." } } @else {
-            div class="scroll" tabindex="0" role="region" aria-label="Refused requests" {
-                table {
-                    thead { tr { th scope="col" { "Endpoint" } th scope="col" { "Status" } th scope="col" class="number" { "Requests" } } }
-                    tbody {
-                        @for (route, status, count) in &figures.refused {
-                            tr { th scope="row" { code { (route) } } td { (status) " " span class="quiet" { (meaning(*status)) } }
-                                td class="number" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) } }
-                        }
+            (refused(&figures.refused))
+        }
+    }
+}
+
+fn refused(rows: &[(String, u16, u64)]) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Refused requests" {
+            table {
+                thead { tr { th scope="col" { "Endpoint" } th scope="col" { "Status" } th scope="col" class="number" { "Requests" } } }
+                tbody {
+                    @for (route, status, count) in rows {
+                        tr { th scope="row" { code { (route) } } td { (status) " " span class="quiet" { (meaning(*status)) } }
+                            td class="number" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) } }
                     }
                 }
             }
         }
+    }
+}
+
+/// What was sent and is not stored, since the start of the server.
+#[derive(Clone, Debug, Default)]
+pub struct NotStored {
+    /// Dropped events: why, how many.
+    pub dropped: Vec<(String, u64)>,
+    /// Refused requests: route, status, count.
+    pub refused: Vec<(String, u16, u64)>,
+}
+
+/// What does not appear among the events, and why.
+pub fn not_stored(own: &NotStored) -> Markup {
+    html! {
+        h2 { "Sent and not stored, since the start of the server" }
+        @if own.dropped.is_empty() && own.refused.is_empty() { p class="quiet" { "Nothing: all that was sent is stored." } }
+        @if !own.dropped.is_empty() {
+            ul class="plain" {
+                @for (reason, count) in &own.dropped {
+                    li { b { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) } " events: " (reason.replace('_', " ")) }
+                }
+            }
+        }
+        @if !own.refused.is_empty() { (refused(&own.refused)) }
     }
 }
 

@@ -25,6 +25,9 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 /// Most ids that a person shows.
 const IDS_MAX: usize = 100;
 
+/// Most properties whose origin is looked for.
+const ORIGINS_MAX: usize = 300;
+
 /// A list of persons.
 pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Markup {
     if persons.is_empty() {
@@ -106,6 +109,70 @@ pub fn one(project: i64, zone: Tz, person: &Value, cohorts: &[Value]) -> Markup 
                                     (clipped(text(cohort, "name"), NAME_MAX_CHARS))
                                 }
                             }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Forms that split a person or delete it.
+pub fn changes(project: i64, person: &Value) -> Markup {
+    let ids = items(person, "distinct_ids");
+    let address = page(project, &format!("person/{}", parts::part(text(person, "uuid"))));
+    html! {
+        details class="card" {
+            summary { "Split or delete" }
+            div {
+                @if ids.len() > 1 {
+                    form class="stack" method="post" action=(format!("{address}/split")) data-confirm="The chosen ids become persons of their own, without properties. Do it?" {
+                        h3 { "Ids that become persons of their own" }
+                        @for id in ids.iter().take(IDS_MAX) {
+                            label class="check" { input type="checkbox" name="id" value=(parts::plain(id)); code { (parts::short(id)) } }
+                        }
+                        button { "Split" }
+                    }
+                }
+                form class="stack" method="post" action=(format!("{address}/delete")) data-confirm="This cannot be undone. Delete?" {
+                    label { "Delete" select name="what" {
+                        option value="person" { "the person, and keep its events" }
+                        option value="both" { "the person and its events" }
+                        option value="events" { "the events, and keep the person" }
+                    } }
+                    button class="danger" { "Delete" }
+                }
+            }
+        }
+    }
+}
+
+/// Which of some events, newest first, set the properties that a person has now.
+pub fn origins(project: i64, zone: Tz, properties: &Value, events: &[Value]) -> Markup {
+    let empty = Value::Null;
+    let set_by = |(name, value): (&String, &Value)| {
+        let sets = |event: &&Value| {
+            let own = event.get("properties").unwrap_or(&empty);
+            let is_set = ["$set", "$set_once"]
+                .iter()
+                .any(|set| own.get(*set).and_then(|all| all.get(name)) == Some(value));
+            // The server sets some of what SDKs tell of the browser.
+            is_set || name.starts_with('$') && own.get(name) == Some(value)
+        };
+        Some((name.clone(), events.iter().find(sets)?))
+    };
+    let found = properties.as_object().into_iter().flatten().take(ORIGINS_MAX);
+    let found: Vec<(String, &Value)> = found.filter_map(set_by).collect();
+    html! {
+        @if !found.is_empty() {
+            details class="card" {
+                summary { "Latest events that set the properties (" (found.len()) ")" }
+                dl class="facts" {
+                    @for (name, event) in &found {
+                        dt { (clipped(name, NAME_MAX_CHARS)) }
+                        dd {
+                            a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (clipped(text(event, "event"), NAME_MAX_CHARS)) }
+                            " " span class="quiet" { (parts::time(text(event, "timestamp"), zone)) }
                         }
                     }
                 }
@@ -225,7 +292,7 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
             div class="empty" {
                 h2 { "No cohorts yet" }
                 p { "A cohort is a set of persons, by rules on their properties and on what they did, or as a list. \
-                     Flags and insights can be limited to one. The API makes them: " code { "POST /api/projects/" (project) "/cohorts/" } }
+                     Flags and insights can be limited to one. The button above makes one, and so does the API: " code { "POST /api/projects/" (project) "/cohorts/" } }
             }
         };
     }

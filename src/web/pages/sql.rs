@@ -88,8 +88,6 @@ pub fn tables(rows: &Value) -> Markup {
 
 /// The result of a query.
 pub fn result(project: i64, sql: &str, answer: &Value, millis: u128) -> Markup {
-    let columns: Vec<&str> = items(answer, "columns").iter().filter_map(Value::as_str).collect();
-    let types = items(answer, "types");
     let rows = items(answer, "results");
     let link = |format: &str| {
         format!("{}?{}", page(project, "sql"), query(&[("q", sql), ("format", format)]))
@@ -103,24 +101,34 @@ pub fn result(project: i64, sql: &str, answer: &Value, millis: u128) -> Markup {
                 a class="button small" href=(link("parquet")) { "Parquet" }
             }
             br;
-            @if rows.is_empty() {
-                div class="empty" { h2 { "No rows" } p { "The query ran and found nothing." } }
-            } @else {
-                div class="scroll" tabindex="0" role="region" aria-label="Rows" {
-                    table class="grid" {
-                        thead { tr { @for (at, column) in columns.iter().enumerate() {
-                            th scope="col" class=[is_number(rows, at).then_some("number")] title=(types.get(at).map(type_name).unwrap_or_default()) { (column) }
-                        } } }
-                        tbody {
-                            @for row in rows.iter().take(ROWS_MAX) {
-                                tr { @for value in row.as_array().into_iter().flatten() { (cell(value)) } }
-                            }
+            (grid(answer))
+        }
+    }
+}
+
+/// The rows of an answer.
+pub fn grid(answer: &Value) -> Markup {
+    let columns: Vec<&str> = items(answer, "columns").iter().filter_map(Value::as_str).collect();
+    let types = items(answer, "types");
+    let rows = items(answer, "results");
+    html! {
+        @if rows.is_empty() {
+            div class="empty" { h2 { "No rows" } p { "The query ran and found nothing." } }
+        } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Rows" {
+                table class="grid" {
+                    thead { tr { @for (at, column) in columns.iter().enumerate() {
+                        th scope="col" class=[is_number(rows, at).then_some("number")] title=(types.get(at).map(type_name).unwrap_or_default()) { (column) }
+                    } } }
+                    tbody {
+                        @for row in rows.iter().take(ROWS_MAX) {
+                            tr { @for value in row.as_array().into_iter().flatten() { (cell(value)) } }
                         }
                     }
                 }
-                @if rows.len() > ROWS_MAX {
-                    p class="quiet" { "The first " (ROWS_MAX) " rows are shown; files have all of them." }
-                }
+            }
+            @if rows.len() > ROWS_MAX {
+                p class="quiet" { "The first " (ROWS_MAX) " rows are shown; files have all of them." }
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Parameters of a query string: [`Parameters`] are taken one by one, and what nobody took is an error; [`Printer`]
-//! makes a query string of them.
+//! Parameters of a query string, or the fields of a form: [`Parameters`] are taken one by one, and what nobody took is
+//! an error; [`Printer`] makes a query string of them.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -44,10 +44,30 @@ impl Parameters {
                 format!("The address has more than {QUERY_MAX_BYTES} bytes of parameters.");
             return Err(Wrong::new("address", detail));
         }
-        let pairs = form_urlencoded::parse(query.as_bytes())
+        Ok(Self::of_bytes(query.as_bytes()))
+    }
+
+    fn of_bytes(bytes: &[u8]) -> Self {
+        let pairs = form_urlencoded::parse(bytes)
             .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| (name.into_owned(), value.into_owned()));
-        Ok(Self(pairs.collect()))
+        Self(pairs.collect())
+    }
+
+    /// The fields of a form, whose length the caller limits. Browsers end the lines of texts with two characters.
+    pub fn of_form(body: &[u8]) -> Self {
+        let mut fields = Self::of_bytes(body);
+        for (_, value) in &mut fields.0 {
+            if value.contains('\r') {
+                *value = value.replace("\r\n", "\n");
+            }
+        }
+        fields
+    }
+
+    /// The first value of a field; empty without one.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str())
     }
 
     /// Takes all values of a parameter, in their order.

@@ -32,6 +32,8 @@ pub struct Point {
     pub is_drop_off: bool,
     /// Of a retention: the row.
     pub row: Option<u16>,
+    /// Of a retention: the cell of the row, from 0 on.
+    pub cell: Option<u16>,
     /// Of a lifecycle.
     pub status: Option<String>,
     /// Of paths: the place and the step there, such as `2_/pricing`.
@@ -58,6 +60,7 @@ impl Point {
             step: own.number("point.step")?,
             is_drop_off: own.truth("point.drop_off")?,
             row: own.number("point.row")?,
+            cell: own.number("point.cell")?,
             status: own.take("point.status")?,
             start: own.take("point.start")?,
             end: own.take("point.end")?,
@@ -76,6 +79,7 @@ impl Point {
         printer.add("point.step", self.step);
         printer.truth("point.drop_off", self.is_drop_off);
         printer.add("point.row", self.row);
+        printer.add("point.cell", self.cell);
         printer.add("point.status", self.status.as_ref());
         printer.add("point.start", self.start.as_ref());
         printer.add("point.end", self.end.as_ref());
@@ -106,6 +110,8 @@ impl Point {
             parts.push(self.value.join(", "));
         }
         parts.extend(self.row.map(|row| format!("row {}", row.saturating_add(1))));
+        let interval = question.interval.unwrap_or("day");
+        parts.extend(self.cell.map(|cell| format!("back in {interval} {cell}")));
         let step =
             |own: &String| own.split_once('_').map_or(own.clone(), |(_, name)| name.to_owned());
         match (&self.start, &self.end) {

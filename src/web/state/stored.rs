@@ -1,5 +1,5 @@
 //! The question of a saved insight: [`question`] makes it of the JSON that a client saved, if an address can say all
-//! of it.
+//! of it; [`sketch`] says what it can.
 
 use serde_json::Map;
 use serde_json::Value;
@@ -8,12 +8,16 @@ use crate::web::state::insight::DISPLAYS;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::node::node;
+use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Printer;
 use crate::web::state::series::Event;
 use crate::web::state::series::LETTERS;
 
 /// Most nodes around a query that only say how it is shown.
 const WRAPPERS_MAX: usize = 5;
+
+/// Most parameters of a query that an address cannot say and a sketch leaves out.
+const UNSAID_MAX: usize = 30;
 
 /// Fields that say how something is shown, or repeat what others say.
 const IDLE: [&str; 8] =
@@ -37,11 +41,43 @@ pub fn question(query: &Value) -> Option<Question> {
     let query = unwrapped(query);
     let name = query.get("kind").and_then(Value::as_str)?;
     let kind = Kind::ALL.into_iter().find(|kind| kind.query() == name)?;
-    let query = with_breakdowns(query.clone());
+    let query = in_lists(query.clone());
     let mut printer = Printer::default();
     add(&mut printer, &query, kind);
     let question = Question::parse(kind, &printer.finish()).ok()?;
     (plain(&node(&question)) == plain(&query)).then_some(question)
+}
+
+/// What a query asks without its filters, as far as an address can say it: enough to name what its answer has. `None`
+/// for another kind of query.
+pub fn sketch(query: &Value) -> Option<Question> {
+    let query = unwrapped(query);
+    let name = query.get("kind").and_then(Value::as_str)?;
+    let kind = Kind::ALL.into_iter().find(|kind| kind.query() == name)?;
+    let mut query = in_lists(query.clone());
+    remove_filters(&mut query);
+    let mut printer = Printer::default();
+    add(&mut printer, &query, kind);
+    let Ok(mut parameters) = Parameters::parse(&printer.finish()) else {
+        return Some(Question::new(kind));
+    };
+    for _ in 0..UNSAID_MAX {
+        match Question::take(kind, &mut parameters.clone()) {
+            Ok(question) => return Some(question),
+            Err(wrong) => parameters.without(&[&wrong.name]),
+        }
+    }
+    Some(Question::new(kind))
+}
+
+fn remove_filters(query: &mut Value) {
+    let Value::Object(fields) = query else { return };
+    fields.remove("properties");
+    if let Some(Value::Array(series)) = fields.get_mut("series") {
+        for own in series.iter_mut().filter_map(Value::as_object_mut) {
+            own.remove("properties");
+        }
+    }
 }
 
 /// The query without what only says how it is shown.
@@ -53,6 +89,36 @@ pub fn unwrapped(mut query: &Value) -> &Value {
         }
     }
     query
+}
+
+/// The query with filters and breakdowns as lists, where these mean the same.
+fn in_lists(mut query: Value) -> Value {
+    if let Some(properties) = query.get_mut("properties")
+        && let Some(list) = flat(properties)
+    {
+        *properties = Value::Array(list);
+    }
+    with_breakdowns(query)
+}
+
+/// The filters of groups all of which must hold, as one list; `None` if they are others.
+fn flat(properties: &Value) -> Option<Vec<Value>> {
+    let list = match properties {
+        Value::Array(list) => list,
+        Value::Object(group) => match (group.get("type"), group.get("values")) {
+            (Some(Value::String(all)), Some(Value::Array(list))) if all == "AND" => list,
+            (Some(Value::String(any)), Some(Value::Array(list)))
+                if any == "OR" && list.len() < 2 =>
+            {
+                list
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_group = |one: &Value| one.get("values").is_some_and(Value::is_array);
+    let each = |one: &Value| if is_group(one) { flat(one) } else { Some(vec![one.clone()]) };
+    Some(list.iter().map(each).collect::<Option<Vec<_>>>()?.concat())
 }
 
 /// Several fields that mean one breakdown, as the list that means the same.
@@ -84,7 +150,13 @@ fn plain(value: &Value) -> Value {
         Value::Array(list) => list.iter().map(plain).collect(),
         Value::Object(fields) => {
             let said = fields.iter().filter(|(name, _)| !IDLE.contains(&name.as_str()));
-            let said = said.map(|(name, value)| (name.clone(), plain(value)));
+            let operator = fields.get("operator").and_then(Value::as_str);
+            let is_of_any = matches!(operator, None | Some("exact" | "is_not"));
+            let said = said.map(|(name, value)| match value.as_array().map(Vec::as_slice) {
+                // Any of one is that one.
+                Some([one]) if name == "value" && is_of_any => (name.clone(), one.clone()),
+                _ => (name.clone(), plain(value)),
+            });
             let is_said = |(name, value): &(String, Value)| match value {
                 Value::Null | Value::Bool(false) => false,
                 Value::String(text) => {

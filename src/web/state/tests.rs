@@ -4,6 +4,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::insights::insight::Insight;
 use crate::insights::node::Node;
@@ -244,12 +246,12 @@ proptest! {
     #[test]
     fn marks_go_through_addresses(
         series in option::of(0_u16..9), day in option::of(text()), value in vec(text(), 0..3),
-        truths in (any::<bool>(), any::<bool>()), step in option::of(-9_i16..9), row in option::of(0_u16..9),
+        truths in (any::<bool>(), any::<bool>()), step in option::of(-9_i16..9), (row, cell) in (option::of(0_u16..9), option::of(0_u16..9)),
         texts in (option::of(text()), option::of(text()), option::of(text()), option::of(text())),
     ) {
         let (is_previous, is_drop_off) = truths;
         let (status, start, end, dropoff) = texts;
-        let point = Point { series, day, value, is_previous, step, is_drop_off, row, status, start, end, dropoff };
+        let point = Point { series, day, value, is_previous, step, is_drop_off, row, cell, status, start, end, dropoff };
         let mut printer = Printer::default();
         point.add_to(&mut printer);
         let mut parameters = Parameters::parse(&printer.finish()).unwrap();
@@ -327,4 +329,34 @@ fn the_api_reads_what_is_asked() {
         let insight = Insight::parse(&actors["source"]).unwrap();
         insight.actors_of(&Node::new(Some(&actors), "").unwrap()).unwrap();
     }
+}
+
+#[test]
+fn groups_of_filters_that_all_hold_are_a_list() {
+    let leaf =
+        |key: &str| json!({"key": key, "value": ["x"], "operator": "exact", "type": "event"});
+    let all = |values: Value| json!({"type": "AND", "values": values});
+    let any = |values: Value| json!({"type": "OR", "values": values});
+    let of = |properties: Value| json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "a"}], "properties": properties});
+    for (properties, keys) in [
+        (all(json!([all(json!([leaf("a")])), all(json!([leaf("b"), leaf("c")]))])), Some(3)),
+        (all(json!([all(json!([leaf("a")])), any(json!([leaf("b")]))])), Some(2)),
+        (any(json!([leaf("a")])), Some(1)),
+        (any(json!([leaf("a"), leaf("b")])), None),
+        (all(json!([any(json!([leaf("a"), leaf("b")]))])), None),
+    ] {
+        let query = of(properties);
+        let read = stored::question(&query).map(|question| question.filters.len());
+        assert_eq!(read, keys, "{query}");
+        // A sketch has the rest, whatever the filters are.
+        let sketch = stored::sketch(&query).unwrap();
+        assert_eq!((sketch.filters.len(), sketch.series.len()), (0, 1), "{query}");
+    }
+    let odd = json!({"kind": "InsightVizNode", "source": {"kind": "TrendsQuery", "interval": "decade",
+        "series": [{"kind": "EventsNode", "event": "a", "math": "often", "custom_name": "A"}],
+        "trendsFilter": {"display": "BoldNumber"}}});
+    assert_eq!(stored::question(&odd), None);
+    let sketch = stored::sketch(&odd).unwrap();
+    assert_eq!((sketch.series[0].name.as_deref(), sketch.interval), (Some("A"), None));
+    assert_eq!(stored::sketch(&json!({"kind": "HogQLQuery"})), None);
 }

@@ -57,6 +57,11 @@ pub(in crate::http::routes) struct Frame {
 }
 
 impl Frame {
+    /// One with filters of its own.
+    pub(in crate::http::routes) fn of_filters(filters: Map<String, Value>) -> Self {
+        Self { filters, variables: Map::new() }
+    }
+
     /// That of a dashboard, where what `self` has comes first.
     pub(in crate::http::routes) fn over(&self, dashboard: &Document) -> Self {
         let both = |name: &str, own: &Map<String, Value>| {
@@ -251,31 +256,16 @@ impl<'a> Reader<'a> {
     }
 
     fn prepared(&self, document: &Document, frame: &Frame) -> Result<Option<Prepared>, Problem> {
-        let of_filters = |error: NodeError| {
-            let name = format!("filters__{}", error.field.replace('.', "__"));
-            refused(name, "invalid_input", error.detail)
-        };
         let named = |error: NodeError| insight::problem(InsightError::Node(error));
-        let query = saved::query_of(&document.fields).map_err(of_filters)?;
-        let Some(query) = query else { return Ok(None) };
-        let (kind, node) = insight::unwrapped(&query);
-        let is_insight = kind.is_some_and(|kind| KINDS.contains(&kind));
-        let (kind, mut node) = (kind.map(str::to_owned), node.clone());
-        if is_insight {
-            let filters = Value::Object(frame.filters.clone());
-            saved::with_filters(&mut node, &filters).map_err(of_frame)?;
-            let insight = Insight::parse(&node).map_err(named)?;
-            let key = Key::of(&node, &self.settings, self.app.clock.now());
-            return Ok(Some(Prepared::Insight(key, node, Box::new(insight))));
+        match question_of(&document.fields, frame)? {
+            None => Ok(None),
+            Some(Question::Sql(sql)) => Ok(Some(Prepared::Sql(sql))),
+            Some(Question::Insight(node)) => {
+                let insight = Insight::parse(&node).map_err(named)?;
+                let key = Key::of(&node, &self.settings, self.app.clock.now());
+                Ok(Some(Prepared::Insight(key, node, Box::new(insight))))
+            }
         }
-        if kind.as_deref() == Some("DataVisualizationNode")
-            && let Some(source) = node.get_mut("source")
-        {
-            node = source.take();
-        }
-        let variables = Value::Object(frame.variables.clone());
-        saved::with_variables(&mut node, &variables).map_err(of_frame)?;
-        query::sql_of(&node).map(|sql| Some(Prepared::Sql(sql)))
     }
 
     async fn found(&self, prepared: Prepared, refresh: Refresh) -> Result<Found, Problem> {
@@ -320,6 +310,48 @@ impl<'a> Reader<'a> {
             ..Found::default()
         })
     }
+}
+
+/// What a saved insight asks.
+#[derive(Clone, Debug)]
+pub(in crate::http::routes) enum Question {
+    /// A node of one of [`KINDS`].
+    Insight(Value),
+    /// A text of SQL.
+    Sql(String),
+}
+
+/// What an insight with these fields asks on a dashboard; `None` if it asks nothing.
+///
+/// # Errors
+///
+/// Its query or what the dashboard changes is malformed.
+pub(in crate::http::routes) fn question_of(
+    fields: &Map<String, Value>,
+    frame: &Frame,
+) -> Result<Option<Question>, Problem> {
+    let of_filters = |error: NodeError| {
+        let name = format!("filters__{}", error.field.replace('.', "__"));
+        refused(name, "invalid_input", error.detail)
+    };
+    let query = saved::query_of(fields).map_err(of_filters)?;
+    let Some(query) = query else { return Ok(None) };
+    let (kind, node) = insight::unwrapped(&query);
+    let is_insight = kind.is_some_and(|kind| KINDS.contains(&kind));
+    let (kind, mut node) = (kind.map(str::to_owned), node.clone());
+    if is_insight {
+        let filters = Value::Object(frame.filters.clone());
+        saved::with_filters(&mut node, &filters).map_err(of_frame)?;
+        return Ok(Some(Question::Insight(node)));
+    }
+    if kind.as_deref() == Some("DataVisualizationNode")
+        && let Some(source) = node.get_mut("source")
+    {
+        node = source.take();
+    }
+    let variables = Value::Object(frame.variables.clone());
+    saved::with_variables(&mut node, &variables).map_err(of_frame)?;
+    query::sql_of(&node).map(|sql| Some(Question::Sql(sql)))
 }
 
 /// A question that can be answered.

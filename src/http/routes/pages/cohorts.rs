@@ -7,11 +7,12 @@ use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
-use crate::web::pages::flags::conditions_of;
+use crate::web::pages::cohort_form::actions;
 use crate::web::pages::persons as shown;
 use crate::web::parts;
 use crate::web::parts::items;
 use crate::web::parts::query;
+use crate::web::sentences::conditions_of;
 
 /// Groups, cohorts and members of a page.
 const ROWS: usize = 100;
@@ -66,6 +67,9 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         visit.asking.get("cohorts/", &[("limit", &limit), ("offset", &offset.to_string())]).await?;
     let has_next = found.get("next").is_some_and(Value::is_string);
     let content = html! {
+        @if visit.asking.may("cohort:write") {
+            p class="actions" { a class="button main" href=(parts::page(visit.project(), "cohorts/new")) { "New cohort" } }
+        }
         (shown::cohorts(visit.project(), visit.asking.zone, items(&found, "results")))
         (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
     };
@@ -78,6 +82,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let path = format!("cohorts/{}/", parts::part(visit.id()));
     let cohort = asking.get(&path, &[]).await?;
     let now = html! {
+        @if asking.may("cohort:write") { (actions(project, &cohort)) }
         div class="card" {
             @if !parts::text(&cohort, "description").is_empty() { p { (parts::clipped(parts::text(&cohort, "description"), 2000)) } }
             @if parts::is_true(&cohort, "is_static") {

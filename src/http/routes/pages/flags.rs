@@ -11,6 +11,7 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
+use crate::web::pages::flag_form::snippets;
 use crate::web::pages::flags as shown;
 use crate::web::parts;
 use crate::web::parts::integer;
@@ -18,6 +19,7 @@ use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::query;
 use crate::web::parts::search;
+use crate::web::parts::text;
 
 /// Flags of a page, and changes of a history.
 const FLAGS: usize = 100;
@@ -31,6 +33,9 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let has_next = found.get("next").is_some_and(Value::is_string);
     let flags = items(&found, "results");
     let content = html! {
+        @if visit.asking.may("feature_flag:write") {
+            p class="actions" { a class="button main" href=(page(visit.project(), "feature_flags/new")) { "New flag" } }
+        }
         @if !flags.is_empty() || !wanted.is_empty() { (search(visit.project(), "feature_flags", "Key or description", &wanted)) }
         (shown::list(visit.project(), visit.asking.zone, flags, !wanted.is_empty()))
         (parts::pager(offset, FLAGS, has_next, |offset| {
@@ -66,9 +71,23 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             }
         };
     }
+    let id = integer(&flag, "id").unwrap_or_default().to_string();
+    let wanted = [("model_name", "FeatureFlag"), ("record_id", &*id), ("limit", CHANGES)];
+    let changes = asking.get("scheduled_changes/", &wanted).await?;
+    let (own, zone) = ((&flag, can_write), asking.zone);
+    let filters = flag.get("filters").unwrap_or(&Value::Null);
+    let has_variants =
+        filters.get("multivariate").is_some_and(|of| !items(of, "variants").is_empty());
+    let token = &asking.asker.project.token;
+    content = html! {
+        (content)
+        (shown::schedule(project, zone, own, items(&changes, "results")))
+        (snippets(text(&flag, "key"), &asking.server, token, has_variants))
+    };
     if asking.may("activity_log:read") {
         let entries = asking.get(&format!("{path}activity/"), &[("limit", CHANGES)]).await?;
-        content = html! { (content) (shown::activity(asking.zone, items(&entries, "results"))) };
+        content =
+            html! { (content) (shown::activity(project, zone, own, items(&entries, "results"))) };
     }
     let title = parts::clipped(parts::text(&flag, "key"), 120);
     Ok(Sent::Page(Page::new(title, content)))
@@ -88,6 +107,11 @@ pub async fn switch(visit: Visit) -> Result<Sent, Problem> {
 /// `GET early_access_features`.
 pub async fn early_access(visit: Visit) -> Result<Sent, Problem> {
     let found = visit.asking.get("early_access_feature/", &[("limit", &FLAGS.to_string())]).await?;
-    let content = shown::early_access(visit.project(), items(&found, "results"));
+    let content = html! {
+        @if visit.asking.may("early_access_feature:write") {
+            p class="actions" { a class="button main" href=(page(visit.project(), "early_access_features/new")) { "New feature" } }
+        }
+        (shown::early_access(visit.project(), items(&found, "results")))
+    };
     Ok(Sent::Page(Page::new("Early access features", content)))
 }

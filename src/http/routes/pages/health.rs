@@ -15,6 +15,9 @@ use crate::web::pages::health::Use;
 /// Most rows of refused requests.
 const REFUSED_MAX: usize = 50;
 
+/// Names in metrics of the routes that take events.
+const CAPTURE: [&str; 3] = ["capture", "capture_v1", "otel"];
+
 /// `GET health`.
 pub async fn health(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
@@ -66,6 +69,20 @@ fn figures(app: &App) -> Figures {
         ],
         refused: refused(&metrics.render()),
     }
+}
+
+/// Why events were not stored since the start of the server: those that were dropped, by reason, and refused requests
+/// that send events, by endpoint and status.
+pub(super) fn not_stored(app: &App) -> shown::NotStored {
+    let text = app.metrics.render();
+    let of_line = |line: &str| {
+        let rest = line.strip_prefix("weir_events_dropped_total{reason=\"")?;
+        let (reason, count) = rest.split_once("\"} ")?;
+        Some((reason.to_owned(), count.trim().parse::<u64>().ok()?)).filter(|(_, count)| *count > 0)
+    };
+    let mut refused = refused(&text);
+    refused.retain(|(route, ..)| CAPTURE.contains(&route.as_str()));
+    shown::NotStored { dropped: text.lines().filter_map(of_line).collect(), refused }
 }
 
 /// Refused requests by endpoint and status, most frequent first, from the text of the metrics.

@@ -1,6 +1,7 @@
 //! Pages of insights: a question as a form, its answer as a chart, who is behind a mark, and what was saved. Answers
 //! come from the functions of `POST query/`, with what these keep.
 
+pub(super) mod arrange;
 pub(super) mod boards;
 mod load;
 pub(super) mod saved;
@@ -31,6 +32,7 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::file;
 use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::query::insight;
 use crate::insights::node::Node;
 use crate::metadata::accounts::Project;
@@ -85,11 +87,6 @@ fn with_usual(mut question: Question) -> Question {
         question.series.push(Series::of(Event::All));
     }
     question
-}
-
-/// The refusal of an address.
-fn wrong(error: &Wrong) -> Problem {
-    Problem::new(Fault::Invalid, "invalid_input", error.to_string())
 }
 
 /// `GET insights/:kind`, where the kind is one of [`Kind::ALL`] or the short id of a saved insight.
@@ -182,7 +179,7 @@ fn answered(
                 }
             });
         }
-        let inner = match computed(&app, project, &question, server).await {
+        let inner = match computed(&app, project, &node(&question), server).await {
             Ok((results, made)) => {
                 result::whole(&results, &Links::new(project.id.0, &question), &made)
             }
@@ -207,11 +204,11 @@ fn section(inner: &Markup) -> Markup {
 async fn computed(
     app: &App,
     project: &Project,
-    question: &Question,
+    query: &Value,
     server: String,
 ) -> Result<(Value, Made), Problem> {
     let began = app.clock.monotonic();
-    let (answer, is_cached) = insight::kept_or_computed(app, project, &node(question)).await?;
+    let (answer, is_cached) = insight::kept_or_computed(app, project, query).await?;
     let results = json::restore(answer.results.get().as_bytes());
     let results = results.map_err(|error| Problem::of(Fault::Internal, &error))?;
     let took = app.clock.monotonic().saturating_sub(began);
@@ -233,7 +230,7 @@ async fn download(
     question: &Question,
     kind: &str,
 ) -> Result<Response, Problem> {
-    let (results, _) = computed(app, project, question, String::new()).await?;
+    let (results, _) = computed(app, project, &node(question), String::new()).await?;
     let response = match kind {
         "csv" => {
             let shown = result::shown(&results, &Links::new(project.id.0, question));
@@ -263,12 +260,13 @@ pub(super) async fn persons(visit: Visit) -> Result<Sent, Problem> {
     let (app, project) = (visit.asking.app.clone(), asker.project.clone());
     page.later.push(Box::pin(async move {
         let source = point.node(&question);
+        let cell = point.cell.filter(|_| kind == Kind::Retention).map(usize::from);
         let part = json!({"limit": PERSONS, "offset": offset});
         let outer = match Node::new(Some(&part), "") {
             Ok(outer) => outer,
             Err(error) => return section(&html! { (error) }),
         };
-        let found = match insight::people_of(&app, &project, (&outer, &source)).await {
+        let found = match insight::people_of(&app, &project, (&outer, &source), cell).await {
             Ok(found) => found,
             Err(problem) => return section(&failed(problem.detail())),
         };

@@ -20,6 +20,7 @@ use crate::http::routes::flag_events::Place;
 use crate::http::routes::pages::events::load;
 use crate::http::routes::pages::events::names;
 use crate::http::routes::pages::events::wanted;
+use crate::http::routes::pages::health;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -29,6 +30,7 @@ use crate::tasks::Shutdown;
 use crate::web::assets;
 use crate::web::pages::events as shown;
 use crate::web::pages::events::Wanted;
+use crate::web::pages::health::not_stored;
 use crate::web::parts;
 use crate::web::parts::page;
 
@@ -67,6 +69,7 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
             @if events.is_empty() { (shown::none(project, !wanted.query(&[]).is_empty())) }
             (shown::table(&[], Some(&address), &shown::rows(project, asking.zone, events, &[])))
             script src=(assets::path("live.js")) defer {}
+            @if asking.may("project:read") { (not_stored(&health::not_stored(&asking.app))) }
         })
     })))
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use hyper::Method;
 use maud::html;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Asking;
@@ -11,6 +12,8 @@ use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::file;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
 use crate::web::pages::persons as shown;
 use crate::web::parts;
 use crate::web::parts::items;
@@ -92,6 +95,10 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let distinct_id =
         items(&person, "distinct_ids").first().and_then(Value::as_str).map(str::to_owned);
     let now = shown::one(project, asking.zone, &person, items(&cohorts, "results"));
+    let now = match asking.may("person:write") {
+        true => html! { (now) (shown::changes(project, &person)) },
+        false => now,
+    };
     let mut page = Page::new(shown::name(&person), now);
     if let Some(distinct_id) = distinct_id.filter(|_| asking.may("feature_flag:read")) {
         let asking = asking.clone();
@@ -101,10 +108,42 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         page = page.then(async move {
             let uuid = text(&person, "uuid");
             let events = asking.get("events/", &[("person_id", uuid), ("limit", EVENTS)]).await?;
-            Ok(shown::timeline(project, asking.zone, items(&events, "results")))
+            let events = items(&events, "results");
+            let properties = person.get("properties").unwrap_or(&Value::Null);
+            Ok(html! {
+                (shown::origins(project, asking.zone, properties, events))
+                (shown::timeline(project, asking.zone, events))
+            })
         });
     }
     Ok(Sent::Page(page))
+}
+
+/// `POST person/:id/delete`, where the id is the uuid.
+pub async fn delete(mut visit: Visit) -> Result<Sent, Problem> {
+    let sent = form(visit.take_request()?).await?;
+    let path = format!("persons/{}/", parts::part(visit.id()));
+    match sent.get("what") {
+        "events" => {
+            visit.asking.send(Method::POST, &format!("{path}delete_events/"), &json!({})).await?
+        }
+        what => {
+            let body = json!({"delete_events": what == "both"});
+            visit.asking.send(Method::DELETE, &path, &body).await?
+        }
+    };
+    Ok(Sent::Other(see_other(&parts::page(visit.project(), "persons"))?))
+}
+
+/// `POST person/:id/split`, where the id is the uuid: the ids that are sent leave the person.
+pub async fn split(mut visit: Visit) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let leaving = sent.take_all("id");
+    let path = format!("persons/{}/split/", parts::part(visit.id()));
+    let body = json!({"distinct_ids_to_split": leaving});
+    visit.asking.send(Method::POST, &path, &body).await?;
+    let own = parts::page(visit.project(), &format!("person/{}", parts::part(visit.id())));
+    Ok(Sent::Other(see_other(&own)?))
 }
 
 async fn flags(asking: &Asking, distinct_id: &str) -> Result<maud::Markup, Problem> {

@@ -10,7 +10,6 @@ use crate::error::Kind;
 use crate::http::auth::CURRENT;
 use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Form;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
@@ -22,6 +21,7 @@ use crate::web::pages::settings::Shown;
 use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::text;
+use crate::web::state::parameters::Parameters;
 
 /// `GET settings`.
 pub async fn settings(visit: Visit) -> Result<Sent, Problem> {
@@ -112,7 +112,7 @@ pub async fn end_session(visit: Visit) -> Result<Sent, Problem> {
     back(&asking, "#sessions")
 }
 
-fn number(form: &Form) -> Result<i64, Problem> {
+fn number(form: &Parameters) -> Result<i64, Problem> {
     let wrong = || Problem::new(Kind::Invalid, "invalid_input", "The field id is not a number.");
     form.get("id").parse().map_err(|_| wrong())
 }

@@ -5,13 +5,16 @@
 //! A `:name` matches any one segment. The trailing slash is optional. The first row whose path matches wins.
 
 use crate::http::call::decode;
+use crate::http::routes::pages::cohort_editor;
 use crate::http::routes::pages::cohorts;
 use crate::http::routes::pages::definitions;
 use crate::http::routes::pages::events;
+use crate::http::routes::pages::flag_editor;
 use crate::http::routes::pages::flags;
 use crate::http::routes::pages::health;
 use crate::http::routes::pages::home;
 use crate::http::routes::pages::insights;
+use crate::http::routes::pages::insights::arrange;
 use crate::http::routes::pages::insights::boards;
 use crate::http::routes::pages::insights::saved;
 use crate::http::routes::pages::live;
@@ -40,22 +43,47 @@ pub const PAGES: &[Line] = &[
     at("GET",  "insights",                      "insight:read",         run!(saved::list)),
     at("POST", "insights",                      "insight:write",        run!(saved::save)),
     at("GET",  "insights/:kind",                "insight:read",         run!(insights::show)),
+    at("POST", "insights/:kind",                "insight:write",        run!(arrange::change_insight)),
+    at("POST", "insights/:kind/share",          "sharing_configuration:write", run!(arrange::share_insight)),
     at("GET",  "insights/:kind/persons",        "person:read",          run!(insights::persons)),
     at("GET",  "dashboard",                     "dashboard:read",       run!(boards::list)),
     at("POST", "dashboard",                     "dashboard:write",      run!(boards::make)),
     at("GET",  "dashboard/:id",                 "dashboard:read",       run!(boards::one)),
+    at("POST", "dashboard/:id",                 "dashboard:write",      run!(arrange::change)),
+    at("GET",  "dashboard/:id/edit",            "dashboard:read",       run!(arrange::edit)),
+    at("POST", "dashboard/:id/share",           "sharing_configuration:write", run!(arrange::share_board)),
     at("GET",  "activity/explore",              "query:read",           run!(events::list)),
     at("GET",  "events/:uuid",                  "query:read",           run!(events::one)),
     at("GET",  "persons",                       "person:read",          run!(persons::list)),
     at("GET",  "person/:id",                    "person:read",          run!(persons::one)),
+    at("POST", "person/:id/delete",             "person:write",         run!(persons::delete)),
+    at("POST", "person/:id/split",              "person:write",         run!(persons::split)),
     at("GET",  "groups",                        "group:read",           run!(cohorts::groups)),
     at("GET",  "groups/:index/:key",            "group:read",           run!(cohorts::group)),
     at("GET",  "cohorts",                       "cohort:read",          run!(cohorts::list)),
+    at("POST", "cohorts",                       "cohort:write",         run!(cohort_editor::create)),
+    at("GET",  "cohorts/new",                   "cohort:read",          run!(cohort_editor::new)),
     at("GET",  "cohorts/:id",                   "cohort:read",          run!(cohorts::one)),
+    at("GET",  "cohorts/:id/edit",              "cohort:read",          run!(cohort_editor::edit)),
+    at("POST", "cohorts/:id/edit",              "cohort:write",         run!(cohort_editor::change)),
+    at("POST", "cohorts/:id/delete",            "cohort:write",         run!(cohort_editor::delete)),
+    at("POST", "cohorts/:id/members",           "cohort:write",         run!(cohort_editor::members)),
     at("GET",  "feature_flags",                 "feature_flag:read",    run!(flags::list)),
+    at("POST", "feature_flags",                 "feature_flag:write",   run!(flag_editor::create)),
+    at("GET",  "feature_flags/new",             "feature_flag:read",    run!(flag_editor::new)),
     at("GET",  "feature_flags/:id",             "feature_flag:read",    run!(flags::one)),
     at("POST", "feature_flags/:id",             "feature_flag:write",   run!(flags::switch)),
+    at("GET",  "feature_flags/:id/edit",        "feature_flag:read",    run!(flag_editor::edit)),
+    at("POST", "feature_flags/:id/edit",        "feature_flag:write",   run!(flag_editor::change)),
+    at("POST", "feature_flags/:id/revert",      "feature_flag:write",   run!(flag_editor::revert)),
+    at("POST", "feature_flags/:id/delete",      "feature_flag:write",   run!(flag_editor::delete)),
+    at("POST", "feature_flags/:id/schedule",    "feature_flag:write",   run!(flag_editor::schedule)),
+    at("POST", "feature_flags/:id/schedule/cancel", "feature_flag:write", run!(flag_editor::cancel)),
     at("GET",  "early_access_features",         "early_access_feature:read", run!(flags::early_access)),
+    at("POST", "early_access_features",         "early_access_feature:write", run!(cohort_editor::create_feature)),
+    at("GET",  "early_access_features/new",     "early_access_feature:read", run!(cohort_editor::new_feature)),
+    at("GET",  "early_access_features/:id",     "early_access_feature:read", run!(cohort_editor::feature)),
+    at("POST", "early_access_features/:id",     "early_access_feature:write", run!(cohort_editor::change_feature)),
     at("GET",  "data-management/events",        "event_definition:read", run!(definitions::events)),
     at("GET",  "data-management/properties",    "property_definition:read", run!(definitions::properties)),
     at("GET",  "sql",                           "query:read",           run!(sql::sql)),

@@ -40,6 +40,8 @@ use crate::http::throttle::Throttle;
 use crate::metadata::sessions::Session;
 use crate::tasks::Shutdown;
 use crate::web::parts;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Wrong;
 
 /// Longest form, in bytes.
 const FORM_MAX_BYTES: u64 = 1 << 20;
@@ -156,6 +158,18 @@ impl Visit {
         self.asking.project()
     }
 
+    /// The request with its body; without one if it was taken before.
+    ///
+    /// # Errors
+    ///
+    /// The head cannot be read.
+    pub fn take_request(&mut self) -> Result<Request, Problem> {
+        let path = self.request.path().to_owned();
+        let rest = self.request.derived(Method::GET, &path, Bytes::new());
+        let rest = rest.ok_or_else(|| Problem::not_found("Not found."))?;
+        Ok(std::mem::replace(&mut self.request, rest))
+    }
+
     /// A parameter of the query; empty if it has none.
     pub fn parameter(&self, name: &str) -> String {
         self.request.query(name).unwrap_or_default().into_owned()
@@ -265,25 +279,19 @@ async fn collected(response: Response) -> Result<Bytes, Problem> {
     Ok(whole.into())
 }
 
-/// The fields of a form.
-#[derive(Debug, Default)]
-pub struct Form(Vec<(String, String)>);
-
-impl Form {
-    /// The first value of a field; empty without one.
-    pub fn get(&self, name: &str) -> &str {
-        self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str())
-    }
-}
-
 /// Reads the form in the body of a request.
 ///
 /// # Errors
 ///
 /// The body cannot be read, or is longer than a form is.
-pub async fn form(request: Request) -> Result<Form, Problem> {
+pub async fn form(request: Request) -> Result<Parameters, Problem> {
     let body = request.body.read(FORM_MAX_BYTES).await?;
-    Ok(Form(form_urlencoded::parse(&body).into_owned().collect()))
+    Ok(Parameters::of_form(&body))
+}
+
+/// The refusal of an address or a form.
+pub fn wrong(error: &Wrong) -> Problem {
+    Problem::new(Kind::Invalid, "invalid_input", error.to_string())
 }
 
 /// A redirection after a form, or to another page.
@@ -295,6 +303,19 @@ pub fn see_other(address: &str) -> Result<Response, Problem> {
     let address =
         HeaderValue::from_str(address).map_err(|error| Problem::of(Kind::Internal, &error))?;
     Ok(Response::empty(StatusCode::SEE_OTHER).with_header(header::LOCATION, address))
+}
+
+/// Leads away from a form that the key may not send; `None` for those who may.
+///
+/// # Errors
+///
+/// See [`see_other`].
+pub fn turned_back(asking: &Asking, scope: &str, path: &str) -> Result<Option<Sent>, Problem> {
+    if asking.may(scope) {
+        return Ok(None);
+    }
+    let address = parts::page(asking.project(), path);
+    Ok(Some(Sent::Other(see_other(&address)?)))
 }
 
 /// A file to download.

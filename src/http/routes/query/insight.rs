@@ -54,6 +54,9 @@ const LIMIT: usize = 100;
 /// Most persons of a page.
 const LIMIT_MAX: usize = 1000;
 
+/// Most persons of a row of a retention among whom those of a cell are looked for: the most active ones.
+const CELL_ACTORS_MAX: usize = 100_000;
+
 /// Most distinct ids of one person in an answer (PostHog's figure).
 const IDS_MAX: usize = 1000;
 
@@ -223,7 +226,7 @@ async fn actors(
         }
         (source, columns(&outer).map_err(|error| invalid(&error))?)
     };
-    let people = people_of(app, &asker.project, (&outer, source)).await?;
+    let people = people_of(app, &asker.project, (&outer, source), None).await?;
     let People { found, people, has_more, part } = people;
     let rows = found.iter().zip(&people).map(|(actor, person)| row(actor, person, &columns));
     let types: Vec<[&str; 2]> = columns.iter().map(|name| [*name, type_of(name)]).collect();
@@ -247,11 +250,13 @@ pub(in crate::http::routes) struct People {
     pub(in crate::http::routes) part: Part,
 }
 
-/// The persons behind the point that `source` says, a page of them as `outer` says.
+/// The persons behind the point that `source` says, a page of them as `outer` says; with `cell` those of a row of a
+/// retention who were active in this cell of it.
 pub(in crate::http::routes) async fn people_of(
     app: &App,
     project: &Project,
     (outer, source): (&Node<'_>, &Value),
+    cell: Option<usize>,
 ) -> Result<People, Problem> {
     let read = || {
         outer.without(&["properties", "fixedProperties", "orderBy"])?;
@@ -267,8 +272,16 @@ pub(in crate::http::routes) async fn people_of(
     };
     let (actors, part) = read().map_err(|error| invalid(&error))?;
     let settings = settings(project);
-    let found = app.engine.within_time(actors.find(&app.engine, &settings, part)).await;
+    let asked = match cell {
+        Some(_) => Part { offset: 0, limit: CELL_ACTORS_MAX },
+        None => part,
+    };
+    let found = app.engine.within_time(actors.find(&app.engine, &settings, asked)).await;
     let mut found = found.map_err(query::problem)?.map_err(problem)?;
+    if let Some(cell) = cell {
+        found.retain(|actor| actor.appearances.contains(&cell));
+        found.drain(..part.offset.min(found.len()));
+    }
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
     let people = people(app, project, &found).await?;

@@ -15,7 +15,7 @@ pub struct Suggestions {
 }
 
 /// A list of words to choose from: values and what they are called.
-pub(super) fn select<'w>(
+pub fn select<'w>(
     name: &str,
     chosen: &str,
     words: impl IntoIterator<Item = (&'w str, &'w str)>,

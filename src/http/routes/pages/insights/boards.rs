@@ -1,36 +1,44 @@
-//! Dashboards: their list, one with its tiles, and making one. Tiles are sent in the order in which their answers are
+//! Dashboards: their list, one with its tiles, and making one; changing one is in `arrange`. Tiles are sent in the order in which their answers are
 //! ready, over one state of the data as far as nothing comes in between.
 
 use maud::Markup;
 use maud::html;
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::error::Kind as Fault;
+use crate::event::json;
 use crate::http::response::Problem;
+use crate::http::routes::documents::results::Frame;
+use crate::http::routes::documents::results::Question;
+use crate::http::routes::documents::results::question_of;
 use crate::http::routes::documents::tiles;
 use crate::http::routes::pages::insights::computed;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::saved::add;
-use crate::http::routes::pages::insights::saved::read_form;
-use crate::http::routes::pages::insights::with_usual;
-use crate::http::routes::pages::insights::wrong;
+use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::wrong;
+use crate::http::routes::query;
 use crate::http::routes::store::problem;
-use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
-use crate::metadata::snapshot::Snapshot;
 use crate::web::insight::dashboard;
+use crate::web::insight::dashboard::HEIGHT;
+use crate::web::insight::dashboard::LAYOUT;
+use crate::web::insight::dashboard::Place;
 use crate::web::insight::dashboard::Tile;
 use crate::web::insight::links;
 use crate::web::insight::links::Links;
 use crate::web::insight::result;
-use crate::web::insight::saved::Saved;
+use crate::web::pages::sql;
 use crate::web::parts;
 use crate::web::parts::failed;
 use crate::web::state::parameters::Parameters;
@@ -47,16 +55,26 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
 /// `POST dashboard`: makes one.
 pub(in crate::http::routes::pages) async fn make(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
-    let mut form = read_form(visit.request).await?;
+    let mut form = form(visit.request).await?;
     let name = form.take("name").map_err(|error| wrong(&error))?.unwrap_or_default();
     let id = add(app, asker, &json!({"name": name}), Kind::Dashboard).await?;
     let all = links::dashboards(asker.project.id.0);
     Ok(Sent::Other(see_other(&format!("{all}/{id}"))?))
 }
 
-/// `GET dashboard/:id`.
+/// The dashboard of an address.
+pub(super) async fn board_of(visit: &Visit) -> Result<Document, Problem> {
+    let missing = || Problem::not_found("There is no such dashboard.");
+    let id: i64 = visit.id().parse().map_err(|_| missing())?;
+    let (app, project) = (&visit.asking.app, visit.asking.asker.project.id);
+    let document = app.metadata.document(project, Kind::Dashboard, id).await.map_err(problem)?;
+    if document.deleted { Err(missing()) } else { Ok(document) }
+}
+
+/// `GET dashboard/:id`. Its filters and variables hold for its insights; the dates of the address hold before its own.
 pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem> {
-    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
+    let asking = &visit.asking;
+    let (app, project) = (&asking.app, asking.project());
     let read = || {
         let mut parameters = Parameters::parse(visit.request.query_string())?;
         let range = Range::parse(&mut parameters)?;
@@ -64,83 +82,134 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
         Ok(range)
     };
     let range = read().map_err(|error| wrong(&error))?;
-    let missing = || Problem::not_found("There is no such dashboard.");
-    let id: i64 = visit.id().parse().map_err(|_| missing())?;
-    let project = &asker.project;
-    let document = app.metadata.document(project.id, Kind::Dashboard, id).await.map_err(problem)?;
-    if document.deleted {
-        return Err(missing());
+    let document = board_of(&visit).await?;
+    let own = saved(&document, &app.metadata.snapshot());
+    let frame = Frame::of_filters(dates_of(&range)).over(&document);
+    let placed = placed(app, &document, &frame).await?;
+    let actions = dashboard::actions(project, own.id, asking.may("dashboard:write"));
+    if placed.is_empty() {
+        let now = html! { (actions) (dashboard::empty(project)) };
+        return Ok(Sent::Page(Page::new(own.title(), now)));
     }
-    let snapshot = app.metadata.snapshot();
-    let own = saved(&document, &snapshot);
-    let tiles = tiles_of(app, &document, &snapshot).await?;
-    if tiles.is_empty() {
-        return Ok(Sent::Page(Page::new(own.title(), dashboard::empty(project.id.0))));
-    }
+    let shapes: Vec<&Tile> = placed.iter().map(|it| &it.tile).collect();
     let now = html! {
+        (actions)
         @if !own.description.is_empty() { p { (own.description) } }
-        (dashboard::range(project.id.0, id, &range))
-        (dashboard::begin(&tiles))
+        (dashboard::range(project, own.id, &range))
+        (dashboard::frame_of(&document.fields))
+        (dashboard::begin(&shapes))
     };
     let mut page = Page::new(own.title(), now);
-    let server = visit.asking.server.clone();
-    for (number, tile) in tiles.into_iter().enumerate() {
-        let (app, project, server) = (app.clone(), project.clone(), server.clone());
-        let range = range.clone();
+    for (number, placed) in placed.into_iter().enumerate() {
+        let asking = visit.asking.clone();
         page.later.push(Box::pin(async move {
-            let inner = match &tile {
-                Tile::Insight(own) => shown(&app, (&project, &range), own, server).await,
-                Tile::Text(_) => html! {},
+            let inner = match placed.question {
+                Some(question) => shown(&asking, question).await,
+                None => html! {},
             };
-            dashboard::tile(project.id.0, (&tile, number), &inner)
+            let shape = (&placed.tile, number, placed.is_wide);
+            dashboard::tile(Some(asking.project()), shape, &inner)
         }));
     }
     page.end = dashboard::end();
     Ok(Sent::Page(page))
 }
 
-/// The tiles of a dashboard, without those of insights that are deleted.
-async fn tiles_of(
-    app: &App,
-    dashboard: &Document,
-    snapshot: &Snapshot,
-) -> Result<Vec<Tile>, Problem> {
-    let (tiles, insights) = tiles::placed(app, dashboard).await?;
-    let tile = |tile: &Value| {
-        if let Some(id) = tile.get("insight").and_then(Value::as_i64) {
-            let insight = insights.iter().find(|insight| insight.id == id)?;
-            return Some(Tile::Insight(saved(insight, snapshot)));
-        }
-        match tile.get("text")? {
-            Value::Null => None,
-            Value::String(text) => Some(Tile::Text(text.clone())),
-            text => Some(Tile::Text(parts::text(text, "body").to_owned())),
-        }
-    };
-    Ok(tiles.iter().filter_map(tile).collect())
+/// The filters of a range of dates.
+fn dates_of(range: &Range) -> Map<String, Value> {
+    match *range == Range::default() {
+        true => Map::new(),
+        false => Map::from_iter([
+            ("date_from".to_owned(), json!(range.from)),
+            ("date_to".to_owned(), json!(range.to)),
+        ]),
+    }
 }
 
-/// The chart of a tile, of a range of dates if one is given.
-async fn shown(
-    app: &App,
-    (project, range): (&Project, &Range),
-    own: &Saved,
-    server: String,
-) -> Markup {
-    let Some(mut question) = stored::question(&own.query).map(with_usual) else {
-        return html! { p class="quiet" { "This page cannot show the insight: it asks for something that has no field." } };
-    };
-    if *range != Range::default() {
-        question.range = range.clone();
+/// A tile on its place, with what it asks.
+pub(super) struct Placed {
+    pub(super) id: i64,
+    pub(super) tile: Tile,
+    pub(super) is_wide: bool,
+    question: Option<Result<Option<Question>, Problem>>,
+    layouts: Map<String, Value>,
+}
+
+impl Placed {
+    /// The tile as the API changes it: at a place, and over one half of the width or all of it.
+    pub(super) fn at(&self, (x, y, width): (i64, i64, i64)) -> Value {
+        let mut layouts = self.layouts.clone();
+        let place = json!({"x": x, "y": y, "w": width, "h": HEIGHT});
+        layouts.insert(LAYOUT.to_owned(), place);
+        json!({"id": self.id, "layouts": layouts})
     }
-    match computed(app, project, &question, server).await {
-        Ok((results, _)) => {
-            let shown = result::shown(&results, &Links::new(project.id.0, &question));
+}
+
+/// The tiles of a dashboard in the order of their places, without those of insights that are deleted.
+pub(super) async fn placed(
+    app: &App,
+    dashboard: &Document,
+    frame: &Frame,
+) -> Result<Vec<Placed>, Problem> {
+    let (tiles, insights) = tiles::placed(app, dashboard).await?;
+    let snapshot = app.metadata.snapshot();
+    let one = |tile: &Value| {
+        let (what, question) = match tile.get("insight").and_then(Value::as_i64) {
+            Some(id) => {
+                let insight = insights.iter().find(|insight| insight.id == id)?;
+                let question = question_of(&insight.fields, frame);
+                (Tile::Insight(saved(insight, &snapshot)), Some(question))
+            }
+            None => match tile.get("text")? {
+                Value::Null => return None,
+                Value::String(text) => (Tile::Text(text.clone()), None),
+                text => (Tile::Text(parts::text(text, "body").to_owned()), None),
+            },
+        };
+        let layouts = tile.get("layouts").and_then(Value::as_object).cloned().unwrap_or_default();
+        let (place, id) = (Place::of(tile), parts::integer(tile, "id").unwrap_or_default());
+        Some((place, Placed { id, tile: what, is_wide: place.is_wide, question, layouts }))
+    };
+    let mut placed: Vec<_> = tiles.iter().filter_map(one).collect();
+    placed.sort_by_key(|(place, _)| place.order());
+    Ok(placed.into_iter().map(|(_, placed)| placed).collect())
+}
+
+/// The answer of a tile.
+async fn shown(asking: &Asking, question: Result<Option<Question>, Problem>) -> Markup {
+    match question {
+        Err(problem) => failed(problem.detail()),
+        Ok(None) => html! { p class="quiet" { "This insight asks nothing." } },
+        Ok(Some(Question::Sql(sql))) => match rows(asking, &sql).await {
+            Ok(answer) => sql::grid(&answer),
+            Err(problem) => failed(problem.detail()),
+        },
+        Ok(Some(Question::Insight(node))) => {
+            let (exact, sketch) = (stored::question(&node), stored::sketch(&node));
+            let (app, project) = (&asking.app, &asking.asker.project);
+            let computed = computed(app, project, &node, asking.server.clone()).await;
+            let (results, _) = match computed {
+                Ok(computed) => computed,
+                Err(problem) => return failed(problem.detail()),
+            };
+            let links = match (&exact, &sketch) {
+                (Some(question), _) => Links::new(project.id.0, question),
+                (None, Some(sketch)) => Links::without(project.id.0, sketch, &node),
+                (None, None) => {
+                    return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
+                }
+            };
+            let shown = result::shown(&results, &links);
             html! {
-                p class="quiet" { (question.range_text()) }
+                p class="quiet" { (links.question.range_text()) }
                 @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }
             }
         }
-        Err(problem) => failed(problem.detail()),
     }
+}
+
+/// The rows of an insight that is SQL, as the API answers them.
+pub(super) async fn rows(asking: &Asking, sql: &str) -> Result<Value, Problem> {
+    let (text, _) = query::rows(&asking.app, asking.asker.project.id, sql).await?;
+    json::restore(&text).map_err(|error| Problem::of(Fault::Internal, &error))
 }

@@ -6,6 +6,7 @@ use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::response::Problem;
 use crate::http::routes::store::problem;
+use crate::insights::saved::query_of;
 use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
@@ -66,8 +67,11 @@ pub(super) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
         short_id: document.text("short_id").to_owned(),
         name: name.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned(),
         description: document.text("description").to_owned(),
-        query: document.fields.get("query").cloned().unwrap_or(Value::Null),
+        query: query_of(&document.fields).ok().flatten().unwrap_or_default(),
         updated_at: updated.replace('T', " "),
         by: by.map_or(String::new(), |user| user.email.clone()),
+        is_favourite: ["favorited", "pinned"]
+            .iter()
+            .any(|name| document.fields.get(*name) == Some(&Value::Bool(true))),
     }
 }

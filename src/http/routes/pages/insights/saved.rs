@@ -1,5 +1,6 @@
-//! Saved insights: their list, one of them, and saving one.
+//! Saved insights: their list, one of them, and saving one; changing one is in `arrange`.
 
+use maud::Markup;
 use maud::html;
 use serde_json::Value;
 use serde_json::json;
@@ -7,33 +8,41 @@ use serde_json::json;
 use crate::app::App;
 use crate::http::auth::Principal;
 use crate::http::fields::Fields;
-use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::documents;
+use crate::http::routes::documents::results::Frame;
+use crate::http::routes::documents::results::Question as Asked;
+use crate::http::routes::documents::results::question_of;
 use crate::http::routes::pages::insights::answered;
+use crate::http::routes::pages::insights::arrange::link_of;
+use crate::http::routes::pages::insights::boards::rows;
+use crate::http::routes::pages::insights::computed;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
 use crate::http::routes::pages::insights::with_usual;
-use crate::http::routes::pages::insights::wrong;
+use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form as read_form;
 use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::store::problem;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind as Stored;
+use crate::web::insight::arrange::insight as settings;
 use crate::web::insight::form::form;
 use crate::web::insight::links;
+use crate::web::insight::links::Links;
+use crate::web::insight::result;
 use crate::web::insight::saved as shown;
+use crate::web::pages::sql;
+use crate::web::parts::failed;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::node::node;
-use crate::web::state::parameters::Parameters;
 use crate::web::state::stored;
-
-/// Longest form that saves something.
-const FORM_MAX_BYTES: u64 = 64 << 10;
 
 /// `GET insights`.
 pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
@@ -42,39 +51,91 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
     Ok(Sent::Page(Page::new("Insights", shown::list(asker.project.id.0, &insights))))
 }
 
-/// `GET insights/:short_id`.
-pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
-    let (app, asker, short_id) = (&visit.asking.app, &visit.asking.asker, visit.id());
-    let (project, mut found) = (&asker.project, None);
+/// The saved insight of an address.
+pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
+    let (app, short_id) = (&visit.asking.app, visit.id());
+    let mut found = None;
     let look = |document: Document| {
         if document.text("short_id") == short_id {
             found = Some(document);
         }
     };
-    app.metadata.visit_documents(project.id, Stored::Insight, look).await.map_err(problem)?;
-    let document = found.ok_or_else(|| Problem::not_found("There is no such insight."))?;
+    let project = visit.asking.asker.project.id;
+    app.metadata.visit_documents(project, Stored::Insight, look).await.map_err(problem)?;
+    found.ok_or_else(|| Problem::not_found("There is no such insight."))
+}
+
+/// `GET insights/:short_id`.
+pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
+    let asking = &visit.asking;
+    let (app, asker) = (&asking.app, &asking.asker);
+    let (project, document) = (&asker.project, document_of(visit).await?);
     let own = saved(&document, &app.metadata.snapshot());
-    let Some(question) = stored::question(&own.query).map(with_usual) else {
-        let query = serde_json::to_string_pretty(&own.query).unwrap_or_default();
-        let now = html! {
-            (shown::kinds(project.id.0, own.kind()))
-            div class="empty" {
-                h2 { "This page cannot show the insight" }
-                p { "It asks for something that the form has no field for. The API answers it: " code { "POST query/" } "." }
-            }
-            pre tabindex="0" { code { (query) } }
-        };
-        return Ok(Sent::Page(Page::new(own.title(), now)));
+    let asked = question_of(&document.fields, &Frame::default())?;
+    let question = match &asked {
+        Some(Asked::Insight(node)) => stored::question(node).map(with_usual),
+        _ => None,
     };
-    let known = suggestions(app, project).await?;
-    let now = html! {
-        (shown::kinds(project.id.0, Some(question.kind())))
+    let kind = question.as_ref().map(Question::kind);
+    let share = link_of(asking, &document).await?;
+    let settings = match asking.may("insight:write") {
+        true => settings(project.id.0, &own, share.as_ref()),
+        false => html! { @if let Some(share) = share { (share) } },
+    };
+    let mut now = html! {
+        (shown::kinds(project.id.0, kind.or_else(|| own.kind())))
         @if !own.description.is_empty() { p { (own.description) } }
-        (form(project.id.0, &question, &known))
     };
+    if let Some(question) = question {
+        let known = suggestions(app, project).await?;
+        now = html! { (now) (form(project.id.0, &question, &known)) };
+        let mut page = Page::new(own.title(), now);
+        page.later.push(answered(app, asker, question, asking.server.clone(), false));
+        page.end = settings;
+        return Ok(Sent::Page(page));
+    }
     let mut page = Page::new(own.title(), now);
-    page.later.push(answered(app, asker, question, visit.asking.server.clone(), false));
+    let (asking, query) = (asking.clone(), own.query);
+    page.later.push(Box::pin(async move {
+        html! {
+            (unsaid(&asking, asked).await)
+            details class="source" {
+                summary { "What it asks" }
+                pre tabindex="0" { code { (serde_json::to_string_pretty(&query).unwrap_or_default()) } }
+            }
+        }
+    }));
+    page.end = settings;
     Ok(Sent::Page(page))
+}
+
+/// The answer to what no address can say.
+async fn unsaid(asking: &Asking, asked: Option<Asked>) -> Markup {
+    let (app, project) = (&asking.app, &asking.asker.project);
+    match asked {
+        None => html! { div class="empty" { h2 { "This insight asks nothing" } } },
+        Some(Asked::Sql(sql)) => match rows(asking, &sql).await {
+            Ok(answer) => sql::grid(&answer),
+            Err(problem) => failed(problem.detail()),
+        },
+        Some(Asked::Insight(node)) => {
+            let Some(sketch) = stored::sketch(&node) else {
+                return html! {
+                    div class="empty" {
+                        h2 { "This page cannot show the insight" }
+                        p { "It has no chart of this kind. The API answers it: " code { "POST query/" } "." }
+                    }
+                };
+            };
+            match computed(app, project, &node, asking.server.clone()).await {
+                Ok((results, made)) => {
+                    let links = Links::without(project.id.0, &sketch, &node);
+                    result::whole(&results, &links, &made)
+                }
+                Err(problem) => failed(problem.detail()),
+            }
+        }
+    }
 }
 
 /// `POST insights`: saves a question under a name.
@@ -103,13 +164,6 @@ pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, P
         None => links::saved(project, &document),
     };
     Ok(Sent::Other(see_other(&address)?))
-}
-
-/// The fields of a form that was posted.
-pub(super) async fn read_form(request: Request) -> Result<Parameters, Problem> {
-    let body = request.body.read(FORM_MAX_BYTES).await?;
-    let text = std::str::from_utf8(&body).map_err(|error| Problem::parse_error(&error))?;
-    Parameters::parse(text).map_err(|error| wrong(&error))
 }
 
 /// Saves a document, as the API does; its short id, or its id where it has none.

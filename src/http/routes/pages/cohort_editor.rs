@@ -1,0 +1,235 @@
+//! Making and changing cohorts and early access features. What is refused is shown beside what was typed.
+
+use hyper::Method;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::http::response::Problem;
+use crate::http::routes::pages::flag_editor::known;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::turned_back;
+use crate::http::routes::pages::visit::wrong;
+use crate::web::pages::cohort_form as shown;
+use crate::web::pages::flag_form::Known;
+use crate::web::parts;
+use crate::web::parts::integer;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::text;
+use crate::web::state::cohort::Draft;
+use crate::web::state::cohort::members as listed;
+use crate::web::state::parameters::Parameters;
+
+/// What the buttons of the form of a cohort do.
+const BUTTONS: [&str; 3] = ["save", "group", "rows"];
+
+/// Flags to choose from.
+const FLAGS: &str = "500";
+
+/// `GET cohorts/new`.
+pub async fn new(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(&visit.asking, "cohort:write", "cohorts")? {
+        return Ok(back);
+    }
+    let known = known(&visit.asking).await;
+    Ok(Sent::Page(whole(&visit, None, &Draft::default(), &known)))
+}
+
+/// `GET cohorts/:id/edit`.
+pub async fn edit(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) =
+        turned_back(&visit.asking, "cohort:write", &format!("cohorts/{}", parts::part(visit.id())))?
+    {
+        return Ok(back);
+    }
+    let cohort = visit.asking.get(&path(&visit), &[]).await?;
+    let known = known(&visit.asking).await;
+    Ok(Sent::Page(whole(&visit, Some(&cohort), &Draft::of(&cohort), &known)))
+}
+
+/// `POST cohorts`.
+pub async fn create(visit: Visit) -> Result<Sent, Problem> {
+    edited(visit, None).await
+}
+
+/// `POST cohorts/:id/edit`.
+pub async fn change(visit: Visit) -> Result<Sent, Problem> {
+    let cohort = visit.asking.get(&path(&visit), &[]).await?;
+    edited(visit, Some(cohort)).await
+}
+
+fn path(visit: &Visit) -> String {
+    format!("cohorts/{}/", parts::part(visit.id()))
+}
+
+fn whole(visit: &Visit, cohort: Option<&Value>, draft: &Draft, known: &Known) -> Page {
+    let all = page(visit.project(), "cohorts");
+    match cohort {
+        Some(cohort) => {
+            let own = format!("{all}/{}", integer(cohort, "id").unwrap_or_default());
+            let content = shown::cohort((&format!("{own}/edit"), &own), draft, known, false);
+            Page::new(format!("Change {}", parts::named(cohort)), content)
+        }
+        None => Page::new("New cohort", shown::cohort((&all, &all), draft, known, true)),
+    }
+}
+
+async fn edited(mut visit: Visit, cohort: Option<Value>) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let what = sent.choice("do", &BUTTONS).map_err(|error| wrong(&error))?.unwrap_or("save");
+    let mut draft = Draft::take(&mut sent).map_err(|error| wrong(&error))?;
+    let mut known = known(&visit.asking).await;
+    match what {
+        "group" => draft.groups.push(Vec::new()),
+        "rows" => {}
+        _ => match saved(&visit.asking, cohort.as_ref(), &draft).await {
+            Ok(saved) => {
+                let id = integer(&saved, "id").unwrap_or_default();
+                return Ok(Sent::Other(see_other(&page(
+                    visit.project(),
+                    &format!("cohorts/{id}"),
+                ))?));
+            }
+            Err(problem) => {
+                known.problem = Some(problem.detail().to_owned());
+                let page = whole(&visit, cohort.as_ref(), &draft, &known);
+                return Ok(Sent::Page(Page { status: problem.status(), ..page }));
+            }
+        },
+    }
+    Ok(Sent::Page(whole(&visit, cohort.as_ref(), &draft, &known)))
+}
+
+async fn saved(asking: &Asking, cohort: Option<&Value>, draft: &Draft) -> Result<Value, Problem> {
+    let body = match cohort.filter(|own| parts::is_true(own, "is_static")) {
+        Some(_) => json!({"name": draft.name, "description": draft.description}),
+        None => draft.body().map_err(|error| wrong(&error))?,
+    };
+    match cohort.and_then(|own| integer(own, "id")) {
+        Some(id) => asking.send(Method::PATCH, &format!("cohorts/{id}/"), &body).await,
+        None => asking.send(Method::POST, "cohorts/", &body).await,
+    }
+}
+
+/// `POST cohorts/:id/delete`.
+pub async fn delete(visit: Visit) -> Result<Sent, Problem> {
+    visit.asking.send(Method::PATCH, &path(&visit), &json!({"deleted": true})).await?;
+    Ok(Sent::Other(see_other(&page(visit.project(), "cohorts"))?))
+}
+
+/// `POST cohorts/:id/members`: adds persons to a list, or removes them.
+pub async fn members(mut visit: Visit) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let what = sent.choice("do", &["add", "remove"]).map_err(|error| wrong(&error))?;
+    let (uuids, ids) = listed(sent.get("ids"));
+    let body = json!({"person_ids": uuids, "distinct_ids": ids});
+    let change = match what {
+        Some("remove") => "remove_person_from_static_cohort/",
+        _ => "add_persons_to_static_cohort/",
+    };
+    visit.asking.send(Method::POST, &format!("{}{change}", path(&visit)), &body).await?;
+    let own = page(visit.project(), &format!("cohorts/{}", parts::part(visit.id())));
+    Ok(Sent::Other(see_other(&own)?))
+}
+
+/// `GET early_access_features/new`.
+pub async fn new_feature(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) =
+        turned_back(&visit.asking, "early_access_feature:write", "early_access_features")?
+    {
+        return Ok(back);
+    }
+    let page = feature_page(&visit, None, &Value::Null, None).await;
+    Ok(Sent::Page(page))
+}
+
+/// `POST early_access_features`.
+pub async fn create_feature(mut visit: Visit) -> Result<Sent, Problem> {
+    let sent = form(visit.take_request()?).await?;
+    let mut body = feature_of(&sent);
+    let flag: Option<i64> = sent.get("flag").parse().ok();
+    if let (Some(flag), Value::Object(body)) = (flag, &mut body) {
+        body.insert("feature_flag_id".to_owned(), json!(flag));
+    }
+    let made = visit.asking.send(Method::POST, "early_access_feature/", &body).await;
+    finished(&visit, made, None, &body).await
+}
+
+/// `GET early_access_features/:id`.
+pub async fn feature(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) =
+        turned_back(&visit.asking, "early_access_feature:write", "early_access_features")?
+    {
+        return Ok(back);
+    }
+    let own = visit.asking.get(&feature_path(&visit), &[]).await?;
+    Ok(Sent::Page(feature_page(&visit, Some(&own), &own, None).await))
+}
+
+/// `POST early_access_features/:id`.
+pub async fn change_feature(mut visit: Visit) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let what = sent.choice("do", &["save", "delete"]).map_err(|error| wrong(&error))?;
+    let (asking, path) = (visit.asking.clone(), feature_path(&visit));
+    if what == Some("delete") {
+        asking.send(Method::DELETE, &path, &Value::Null).await?;
+        return Ok(Sent::Other(see_other(&page(visit.project(), "early_access_features"))?));
+    }
+    let own = asking.get(&path, &[]).await?;
+    let body = feature_of(&sent);
+    let changed = asking.send(Method::PATCH, &path, &body).await;
+    finished(&visit, changed, Some(&own), &body).await
+}
+
+fn feature_path(visit: &Visit) -> String {
+    format!("early_access_feature/{}/", parts::part(visit.id()))
+}
+
+fn feature_of(sent: &Parameters) -> Value {
+    json!({
+        "name": sent.get("name"), "description": sent.get("description"), "stage": sent.get("stage"),
+        "documentation_url": sent.get("documentation_url"),
+    })
+}
+
+async fn finished(
+    visit: &Visit,
+    done: Result<Value, Problem>,
+    own: Option<&Value>,
+    typed: &Value,
+) -> Result<Sent, Problem> {
+    match done {
+        Ok(_) => Ok(Sent::Other(see_other(&page(visit.project(), "early_access_features"))?)),
+        Err(problem) => {
+            let page = feature_page(visit, own, typed, Some(problem.detail())).await;
+            Ok(Sent::Page(Page { status: problem.status(), ..page }))
+        }
+    }
+}
+
+async fn feature_page(
+    visit: &Visit,
+    own: Option<&Value>,
+    typed: &Value,
+    problem: Option<&str>,
+) -> Page {
+    let all = page(visit.project(), "early_access_features");
+    let Some(own) = own else {
+        let flags = match visit.asking.may("feature_flag:read") {
+            true => visit.asking.get("feature_flags/", &[("limit", FLAGS)]).await,
+            false => Ok(Value::Null),
+        };
+        let flags = flags.unwrap_or_default();
+        let flags = items(&flags, "results");
+        let content = shown::feature((&all, &all), typed, flags, problem, true);
+        return Page::new("New early access feature", content);
+    };
+    let address = format!("{all}/{}", parts::part(text(own, "id")));
+    let content = shown::feature((&address, &all), typed, &[], problem, false);
+    Page::new(format!("Change {}", parts::named(own)), content)
+}

@@ -1,0 +1,264 @@
+//! Making and changing flags: the form, what its buttons do, going back to a version, and scheduled changes. What is
+//! refused is shown beside what was typed.
+
+use chrono::NaiveDateTime;
+use chrono::TimeZone;
+use chrono_tz::Tz;
+use hyper::Method;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::turned_back;
+use crate::http::routes::pages::visit::wrong;
+use crate::web::pages::flag_form as shown;
+use crate::web::pages::flag_form::Known;
+use crate::web::parts;
+use crate::web::parts::integer;
+use crate::web::parts::items;
+use crate::web::parts::page;
+use crate::web::parts::text;
+use crate::web::state::flag::Condition;
+use crate::web::state::flag::Draft;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Wrong;
+
+/// What the buttons of the form do.
+const BUTTONS: [&str; 4] = ["save", "condition", "rows", "reach"];
+
+/// Cohorts and properties that fields suggest.
+const SUGGESTED: &str = "200";
+
+/// Most conditions whose reach one request counts: each is a scan of all persons.
+const REACHED_MAX: usize = 10;
+
+/// What a scheduled change does.
+const CHANGES: [&str; 3] = ["on", "off", "add"];
+
+/// How often a scheduled change recurs.
+const INTERVALS: [&str; 4] = ["daily", "weekly", "monthly", "yearly"];
+
+/// `GET feature_flags/new`.
+pub async fn new(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(&visit.asking, "feature_flag:write", "feature_flags")? {
+        return Ok(back);
+    }
+    let draft = Draft { key: visit.parameter("key"), ..Draft::new() };
+    let known = known(&visit.asking).await;
+    Ok(Sent::Page(whole(&visit, None, &draft, &known)))
+}
+
+/// `POST feature_flags`.
+pub async fn create(visit: Visit) -> Result<Sent, Problem> {
+    edited(visit, None).await
+}
+
+/// `GET feature_flags/:id/edit`.
+pub async fn edit(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(
+        &visit.asking,
+        "feature_flag:write",
+        &format!("feature_flags/{}", parts::part(visit.id())),
+    )? {
+        return Ok(back);
+    }
+    let flag = visit.asking.get(&path(&visit), &[]).await?;
+    let known = known(&visit.asking).await;
+    Ok(Sent::Page(whole(&visit, Some(&flag), &Draft::of(&flag), &known)))
+}
+
+/// `POST feature_flags/:id/edit`.
+pub async fn change(visit: Visit) -> Result<Sent, Problem> {
+    let flag = visit.asking.get(&path(&visit), &[]).await?;
+    edited(visit, Some(flag)).await
+}
+
+fn path(visit: &Visit) -> String {
+    format!("feature_flags/{}/", parts::part(visit.id()))
+}
+
+fn whole(visit: &Visit, flag: Option<&Value>, draft: &Draft, known: &Known) -> Page {
+    let project = visit.project();
+    let all = page(project, "feature_flags");
+    match flag {
+        Some(flag) => {
+            let own = format!("{all}/{}", integer(flag, "id").unwrap_or_default());
+            let title = format!("Change {}", parts::clipped(text(flag, "key"), 120));
+            Page::new(title, shown::form(&format!("{own}/edit"), &own, draft, known))
+        }
+        None => Page::new("New feature flag", shown::form(&all, &all, draft, known)),
+    }
+}
+
+/// What the form suggests; a list that may not be read is empty.
+pub(super) async fn known(asking: &Asking) -> Known {
+    let list = async |path: &str, query: &[(&str, &str)], scope: &str| match asking.may(scope) {
+        true => asking.get(path, query).await.unwrap_or_default(),
+        false => Value::Null,
+    };
+    let groups = list("groups_types/", &[], "group:read").await;
+    let cohorts = list("cohorts/", &[("limit", SUGGESTED)], "cohort:read").await;
+    let wanted = [("type", "person"), ("limit", SUGGESTED)];
+    let properties = list("property_definitions/", &wanted, "property_definition:read").await;
+    let names = items(&properties, "results").iter().map(|own| text(own, "name").to_owned());
+    Known {
+        groups: groups.as_array().cloned().unwrap_or_default(),
+        cohorts: items(&cohorts, "results").to_vec(),
+        properties: names.collect(),
+        ..Known::default()
+    }
+}
+
+/// Does what the button of a form says.
+async fn edited(mut visit: Visit, flag: Option<Value>) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let what = sent.choice("do", &BUTTONS).map_err(|error| wrong(&error))?.unwrap_or("save");
+    let mut draft = Draft::take(&mut sent).map_err(|error| wrong(&error))?;
+    let asking = &visit.asking;
+    let mut known = known(asking).await;
+    match what {
+        "condition" => {
+            draft.conditions.push(Condition { rollout: "100".to_owned(), ..Condition::default() });
+        }
+        "reach" => known.reach = reach(asking, &draft).await,
+        "rows" => {}
+        _ => match saved(asking, flag.as_ref(), &draft).await {
+            Ok(saved) => {
+                let id = integer(&saved, "id").unwrap_or_default();
+                let address = page(visit.project(), &format!("feature_flags/{id}"));
+                return Ok(Sent::Other(see_other(&address)?));
+            }
+            Err(problem) => {
+                known.problem = Some(problem.detail().to_owned());
+                let page = whole(&visit, flag.as_ref(), &draft, &known);
+                return Ok(Sent::Page(Page { status: problem.status(), ..page }));
+            }
+        },
+    }
+    Ok(Sent::Page(whole(&visit, flag.as_ref(), &draft, &known)))
+}
+
+async fn saved(asking: &Asking, flag: Option<&Value>, draft: &Draft) -> Result<Value, Problem> {
+    let stored = flag.and_then(|flag| flag.get("filters")).cloned().unwrap_or_default();
+    let body = draft.body(&stored).map_err(|error| wrong(&error))?;
+    match flag.and_then(|flag| integer(flag, "id")) {
+        Some(id) => asking.send(Method::PATCH, &format!("feature_flags/{id}/"), &body).await,
+        None => asking.send(Method::POST, "feature_flags/", &body).await,
+    }
+}
+
+/// How many each condition is about.
+async fn reach(asking: &Asking, draft: &Draft) -> Vec<Result<(i64, i64), String>> {
+    let mut reach = Vec::new();
+    for (condition, number) in draft.conditions.iter().take(REACHED_MAX).zip(1_usize..) {
+        let group = draft.group.parse::<i64>().ok();
+        let counted = match condition.node(number) {
+            Ok(node) => {
+                let body = json!({"condition": node, "group_type_index": group});
+                asking.send(Method::POST, "feature_flags/user_blast_radius/", &body).await
+            }
+            Err(error) => Err(wrong(&error)),
+        };
+        let pair = |found: &Value| Some((integer(found, "affected")?, integer(found, "total")?));
+        reach.push(match counted {
+            Ok(found) => pair(&found).ok_or_else(String::new),
+            Err(problem) => Err(problem.detail().to_owned()),
+        });
+    }
+    reach
+}
+
+/// `POST feature_flags/:id/revert`: the flag becomes as it was at a version.
+pub async fn revert(mut visit: Visit) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let version: Option<i64> = sent.number("version").map_err(|error| wrong(&error))?;
+    let path = format!("{}versions/{}/revert/", path(&visit), version.unwrap_or_default());
+    visit.asking.send(Method::POST, &path, &json!({})).await?;
+    back(&visit, "")
+}
+
+/// `POST feature_flags/:id/delete`.
+pub async fn delete(visit: Visit) -> Result<Sent, Problem> {
+    visit.asking.send(Method::PATCH, &path(&visit), &json!({"deleted": true})).await?;
+    Ok(Sent::Other(see_other(&page(visit.project(), "feature_flags"))?))
+}
+
+/// `POST feature_flags/:id/schedule`: a change at a later time, in the zone of the project.
+pub async fn schedule(mut visit: Visit) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let flag = visit.asking.get(&path(&visit), &[]).await?;
+    let body = scheduled(&mut sent, &flag, visit.asking.zone).map_err(|error| wrong(&error))?;
+    visit.asking.send(Method::POST, "scheduled_changes/", &body).await?;
+    back(&visit, "#schedule")
+}
+
+fn scheduled(sent: &mut Parameters, flag: &Value, zone: Tz) -> Result<Value, Wrong> {
+    let what = sent.choice("what", &CHANGES)?.unwrap_or("on");
+    let interval = sent.choice("interval", &INTERVALS)?;
+    let at = moment(sent.get("at"), zone)?;
+    let payload = match what {
+        "add" => {
+            let rollout = sent.number::<i64>("rollout")?.unwrap_or(100);
+            let condition = json!({"properties": [], "rollout_percentage": rollout});
+            json!({"operation": "add_release_condition", "value": {"groups": [condition]}})
+        }
+        what => json!({"operation": "update_status", "value": what == "on"}),
+    };
+    let id = integer(flag, "id").unwrap_or_default().to_string();
+    Ok(json!({
+        "record_id": id, "model_name": "FeatureFlag", "payload": payload, "scheduled_at": at,
+        "is_recurring": interval.is_some(), "recurrence_interval": interval,
+    }))
+}
+
+/// A local time as a field of a form sends it, in RFC 3339. Of a time that the clocks skip or repeat, the earliest.
+fn moment(text: &str, zone: Tz) -> Result<String, Wrong> {
+    let wrong = || Wrong::new("at", "Expected a date and a time, such as 2026-12-24T18:00.");
+    let formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"];
+    let mut times =
+        formats.iter().filter_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+    let local = times.next().ok_or_else(wrong)?;
+    Ok(zone.from_local_datetime(&local).earliest().ok_or_else(wrong)?.to_rfc3339())
+}
+
+/// `POST feature_flags/:id/schedule/cancel`.
+pub async fn cancel(mut visit: Visit) -> Result<Sent, Problem> {
+    let mut sent = form(visit.take_request()?).await?;
+    let id: Option<i64> = sent.number("id").map_err(|error| wrong(&error))?;
+    let path = format!("scheduled_changes/{}/", id.unwrap_or_default());
+    visit.asking.send(Method::DELETE, &path, &Value::Null).await?;
+    back(&visit, "#schedule")
+}
+
+fn back(visit: &Visit, part: &str) -> Result<Sent, Problem> {
+    let address =
+        page(visit.project(), &format!("feature_flags/{}{part}", parts::part(visit.id())));
+    Ok(Sent::Other(see_other(&address)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono_tz::Tz;
+
+    use super::moment;
+
+    #[test]
+    fn times_are_those_of_the_project() {
+        for (text, expected) in [
+            ("2026-12-24T18:00", Some("2026-12-24T18:00:00+01:00")),
+            ("2026-07-01T08:30:15", Some("2026-07-01T08:30:15+02:00")),
+            ("2026-10-25T02:30", Some("2026-10-25T02:30:00+02:00")),
+            ("2026-03-29T02:30", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            assert_eq!(moment(text, Tz::Europe__Berlin).ok().as_deref(), expected, "{text}");
+        }
+    }
+}

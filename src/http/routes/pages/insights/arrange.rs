@@ -1,0 +1,229 @@
+//! Changing what was saved: dashboards with their tiles, insights, and links to both. All changes go through the
+//! functions of the API.
+
+use hyper::Method;
+use maud::html;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::http::response::Problem;
+use crate::http::routes::documents::results::Frame;
+use crate::http::routes::pages::insights::boards;
+use crate::http::routes::pages::insights::boards::Placed;
+use crate::http::routes::pages::insights::load::saved;
+use crate::http::routes::pages::insights::load::saved_of;
+use crate::http::routes::pages::insights::saved::document_of;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::turned_back;
+use crate::http::routes::pages::visit::wrong;
+use crate::metadata::documents::Document;
+use crate::metadata::documents::Kind;
+use crate::web::insight::arrange as shown;
+use crate::web::insight::arrange::Board;
+use crate::web::insight::dashboard::HALF;
+use crate::web::insight::dashboard::HEIGHT;
+use crate::web::insight::dashboard::Tile;
+use crate::web::insight::links;
+use crate::web::parts;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::range::Range;
+
+/// What can be done with a dashboard.
+const OF_BOARDS: [&str; 9] =
+    ["save", "up", "down", "wide", "narrow", "remove", "add", "text", "delete"];
+
+/// What can be done with a link.
+const OF_LINKS: [&str; 3] = ["on", "off", "new"];
+
+/// `GET dashboard/:id/edit`.
+pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem> {
+    if let Some(back) = turned_back(
+        &visit.asking,
+        "dashboard:write",
+        &format!("dashboard/{}", parts::part(visit.id())),
+    )? {
+        return Ok(back);
+    }
+    let (asking, document) = (&visit.asking, boards::board_of(&visit).await?);
+    let (app, project) = (&asking.app, asking.asker.project.id);
+    let own = saved(&document, &app.metadata.snapshot());
+    let placed = boards::placed(app, &document, &Frame::default()).await?;
+    let mut others = saved_of(app, project, Kind::Insight).await?;
+    others.retain(|other| {
+        !placed.iter().any(|it| matches!(&it.tile, Tile::Insight(own) if own.id == other.id))
+    });
+    let filters = document.fields.get("filters").cloned().unwrap_or_default();
+    let date = |name: &str| filters.get(name).and_then(Value::as_str).map(str::to_owned);
+    let board = Board {
+        project: project.0,
+        own: &own,
+        is_pinned: document.fields.get("pinned") == Some(&Value::Bool(true)),
+        range: &Range { from: date("date_from"), to: date("date_to") },
+        tiles: &placed.iter().map(|it| (it.id, &it.tile, it.is_wide)).collect::<Vec<_>>(),
+        others: &others,
+    };
+    let share = link_of(asking, &document).await?;
+    let content = html! { (shown::board(&board)) @if let Some(share) = share { (share) } };
+    Ok(Sent::Page(Page::new(format!("Change {}", own.title()), content)))
+}
+
+/// `POST dashboard/:id`.
+pub(in crate::http::routes::pages) async fn change(mut visit: Visit) -> Result<Sent, Problem> {
+    let document = boards::board_of(&visit).await?;
+    let mut form = form(visit.take_request()?).await?;
+    let asking = &visit.asking;
+    let what = form.choice("do", &OF_BOARDS).map_err(|error| wrong(&error))?.unwrap_or_default();
+    let tile: i64 = form.number("tile").map_err(|error| wrong(&error))?.unwrap_or_default();
+    let edit = format!("{}/edit", links::dashboard(asking.project(), document.id));
+    let (body, next) = match what {
+        "save" => (board_fields(&document, &form), edit),
+        "delete" => {
+            let is_with = !form.get("with_insights").is_empty();
+            let body = json!({"deleted": true, "delete_insights": is_with});
+            (body, links::dashboards(asking.project()))
+        }
+        "add" if form.get("insight").is_empty() => {
+            (json!({"tiles": [{"text": {"body": form.get("text")}}]}), edit)
+        }
+        "add" => {
+            let insight: Option<i64> = form.number("insight").map_err(|error| wrong(&error))?;
+            (json!({"tiles": [{"insight": insight}]}), edit)
+        }
+        "text" => (json!({"tiles": [{"id": tile, "text": {"body": form.get("text")}}]}), edit),
+        "remove" => (json!({"tiles": [{"id": tile, "deleted": true}]}), edit),
+        _ => {
+            let mut placed = boards::placed(&asking.app, &document, &Frame::default()).await?;
+            arrange(&mut placed, tile, what)?;
+            (json!({"tiles": laid_out(&placed)}), format!("{edit}#tile-{tile}"))
+        }
+    };
+    asking.send(Method::PATCH, &format!("dashboards/{}/", document.id), &body).await?;
+    Ok(Sent::Other(see_other(&next)?))
+}
+
+/// What a form says of a dashboard itself. Filters beside the dates stay.
+fn board_fields(document: &Document, form: &Parameters) -> Value {
+    let filters = document.fields.get("filters").and_then(Value::as_object);
+    let mut filters = filters.cloned().unwrap_or_default();
+    for (field, name) in [("date_from", "from"), ("date_to", "to")] {
+        match form.get(name) {
+            "" => _ = filters.remove(field),
+            date => _ = filters.insert(field.to_owned(), json!(date)),
+        }
+    }
+    json!({
+        "name": form.get("name"), "description": form.get("description"),
+        "pinned": !form.get("pinned").is_empty(), "filters": filters,
+    })
+}
+
+/// Moves a tile by one place, or changes its width.
+fn arrange(placed: &mut [Placed], tile: i64, what: &str) -> Result<(), Problem> {
+    let missing = || Problem::not_found("There is no such tile.");
+    let at = placed.iter().position(|it| it.id == tile).ok_or_else(missing)?;
+    match what {
+        "up" => placed.swap(at, at.saturating_sub(1)),
+        "down" if at + 1 < placed.len() => placed.swap(at, at + 1),
+        "wide" | "narrow" => {
+            if let Some(own) = placed.get_mut(at) {
+                own.is_wide = what == "wide";
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The tiles with places in their order, two halves in a row.
+fn laid_out(placed: &[Placed]) -> Vec<Value> {
+    let (mut x, mut y) = (0, 0);
+    let mut tiles = Vec::with_capacity(placed.len());
+    for own in placed {
+        let width = if own.is_wide { 2 * HALF } else { HALF };
+        if x + width > 2 * HALF {
+            (x, y) = (0, y + HEIGHT);
+        }
+        tiles.push(own.at((x, y, width)));
+        x += width;
+    }
+    tiles
+}
+
+/// `POST insights/:short_id`.
+pub(in crate::http::routes::pages) async fn change_insight(
+    mut visit: Visit,
+) -> Result<Sent, Problem> {
+    let document = document_of(&visit).await?;
+    let mut form = form(visit.take_request()?).await?;
+    let asking = &visit.asking;
+    let what = form.choice("do", &["save", "delete"]).map_err(|error| wrong(&error))?;
+    let (body, next) = match what {
+        Some("delete") => (json!({"deleted": true}), links::insights(asking.project())),
+        _ => {
+            let body = json!({
+                "name": form.get("name"), "description": form.get("description"),
+                "favorited": !form.get("favorited").is_empty(),
+            });
+            (body, links::saved(asking.project(), document.text("short_id")))
+        }
+    };
+    asking.send(Method::PATCH, &format!("insights/{}/", document.id), &body).await?;
+    Ok(Sent::Other(see_other(&next)?))
+}
+
+/// `POST dashboard/:id/share`.
+pub(in crate::http::routes::pages) async fn share_board(visit: Visit) -> Result<Sent, Problem> {
+    let document = boards::board_of(&visit).await?;
+    share(visit, &document).await
+}
+
+/// `POST insights/:short_id/share`.
+pub(in crate::http::routes::pages) async fn share_insight(visit: Visit) -> Result<Sent, Problem> {
+    let document = document_of(&visit).await?;
+    share(visit, &document).await
+}
+
+async fn share(mut visit: Visit, document: &Document) -> Result<Sent, Problem> {
+    let mut form = form(visit.take_request()?).await?;
+    let what = form.choice("do", &OF_LINKS).map_err(|error| wrong(&error))?;
+    let (page, path) = places(visit.project(), document);
+    let (method, path, body) = match what {
+        Some("new") => (Method::POST, format!("{path}sharing/refresh/"), json!({})),
+        what => (Method::PATCH, format!("{path}sharing/"), json!({"enabled": what == Some("on")})),
+    };
+    visit.asking.send(method, &path, &body).await?;
+    let edit = if document.kind == Kind::Dashboard { "/edit" } else { "" };
+    Ok(Sent::Other(see_other(&format!("{page}{edit}#sharing"))?))
+}
+
+/// The page of a document, and its path in the API.
+fn places(project: i64, document: &Document) -> (String, String) {
+    match document.kind {
+        Kind::Dashboard => {
+            (links::dashboard(project, document.id), format!("dashboards/{}/", document.id))
+        }
+        _ => {
+            let page = links::saved(project, document.text("short_id"));
+            (page, format!("insights/{}/", document.id))
+        }
+    }
+}
+
+/// The card about the link to a document, for those who may see it.
+pub(super) async fn link_of(
+    asking: &Asking,
+    document: &Document,
+) -> Result<Option<maud::Markup>, Problem> {
+    if !asking.may("sharing_configuration:read") {
+        return Ok(None);
+    }
+    let (page, path) = places(asking.project(), document);
+    let share = asking.get(&format!("{path}sharing/"), &[]).await?;
+    let can_write = asking.may("sharing_configuration:write");
+    Ok(Some(shown::sharing(&format!("{page}/share"), &asking.server, &share, can_write)))
+}

@@ -1,0 +1,174 @@
+//! Forms that change what was saved: a dashboard with its tiles, an insight, and whether there is a link to it.
+
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::insight::dashboard::Tile;
+use crate::web::insight::form::dates;
+use crate::web::insight::links;
+use crate::web::insight::saved::NAME_MAX_CHARS;
+use crate::web::insight::saved::Saved;
+use crate::web::parts;
+use crate::web::state::range::Range;
+
+/// Longest description of an insight and of a dashboard, in characters.
+const DESCRIPTION_MAX_CHARS: usize = 400;
+const BOARD_DESCRIPTION_MAX_CHARS: usize = 8192;
+
+/// Longest text of a tile, in characters.
+const TEXT_MAX_CHARS: usize = 4000;
+
+/// A dashboard that is changed.
+#[derive(Clone, Debug)]
+pub struct Board<'a> {
+    /// The project.
+    pub project: i64,
+    /// The dashboard.
+    pub own: &'a Saved,
+    /// Whether it comes first in lists.
+    pub is_pinned: bool,
+    /// The dates that hold for all of its insights.
+    pub range: &'a Range,
+    /// Its tiles, each with its id and whether it takes the whole width.
+    pub tiles: &'a [(i64, &'a Tile, bool)],
+    /// Insights that are not on it.
+    pub others: &'a [Saved],
+}
+
+/// The forms of a dashboard.
+pub fn board(own: &Board<'_>) -> Markup {
+    let address = links::dashboard(own.project, own.own.id);
+    html! {
+        p class="back" { a href=(address) { "← Back to the dashboard" } }
+        div class="card" {
+            form class="stack" method="post" action=(address) {
+                label { "Name" input class="wide" name="name" value=(own.own.name) maxlength=(NAME_MAX_CHARS); }
+                label class="full" { "Description" textarea name="description" rows="2" maxlength=(BOARD_DESCRIPTION_MAX_CHARS) { (own.own.description) } }
+                div class="fields" { (dates(own.range, "as saved")) span class="quiet" { "for all tiles" } }
+                label class="check" { input type="checkbox" name="pinned" value="1" checked[own.is_pinned]; "Pinned" }
+                button class="main" name="do" value="save" { "Save" }
+            }
+        }
+        h2 { "Tiles" }
+        @if own.tiles.is_empty() { p class="quiet" { "Nothing is on this dashboard yet." } }
+        ol class="plain" { @for (at, tile) in own.tiles.iter().enumerate() { (row(&address, *tile, (at, own.tiles.len()))) } }
+        (adding(&address, own.others))
+        div class="card" {
+            h2 { "Delete" }
+            form class="actions" method="post" action=(address) data-confirm="Delete this dashboard?" {
+                label class="check" { input type="checkbox" name="with_insights" value="1"; "with the insights that are on no other dashboard" }
+                button class="danger" name="do" value="delete" { "Delete dashboard" }
+            }
+        }
+    }
+}
+
+fn row(
+    address: &str,
+    (id, tile, is_wide): (i64, &Tile, bool),
+    (at, count): (usize, usize),
+) -> Markup {
+    let name = match tile {
+        Tile::Insight(own) => own.title(),
+        Tile::Text(text) => parts::clipped(text, NAME_MAX_CHARS),
+    };
+    let press = |what: &str, shown: &str, is_off: bool| {
+        html! {
+            button class="small" name="do" value=(what) disabled[is_off] aria-label=(format!("{shown}: {name}")) { (shown) }
+        }
+    };
+    html! {
+        li class="card" id=(format!("tile-{id}")) {
+            form class="actions" method="post" action=(address) {
+                input type="hidden" name="tile" value=(id);
+                b class="grow" { bdi { (name) } }
+                (press("up", "Up", at == 0))
+                (press("down", "Down", at + 1 == count))
+                @if is_wide { (press("narrow", "Half width", false)) } @else { (press("wide", "Full width", false)) }
+                (press("remove", "Remove", false))
+            }
+            @if let Tile::Text(text) = tile {
+                details {
+                    summary class="quiet" { "Change the text" }
+                    form class="stack" method="post" action=(address) {
+                        input type="hidden" name="tile" value=(id);
+                        label class="full" { "Text" textarea name="text" rows="3" required maxlength=(TEXT_MAX_CHARS) { (text) } }
+                        button name="do" value="text" { "Save text" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn adding(address: &str, others: &[Saved]) -> Markup {
+    html! {
+        div class="cards" {
+            div class="card" {
+                h3 { "Add an insight" }
+                @if others.is_empty() { p class="quiet" { "All saved insights are on this dashboard." } } @else {
+                    form class="stack" method="post" action=(address) {
+                        label { "Insight" select name="insight" { @for own in others { option value=(own.id) { (own.title()) } } } }
+                        button name="do" value="add" { "Add insight" }
+                    }
+                }
+            }
+            div class="card" {
+                h3 { "Add a text" }
+                form class="stack" method="post" action=(address) {
+                    label class="full" { "Text" textarea name="text" rows="3" required maxlength=(TEXT_MAX_CHARS) {} }
+                    button name="do" value="add" { "Add text" }
+                }
+            }
+        }
+    }
+}
+
+/// The forms of a saved insight: what it is called, its link, and its end.
+pub fn insight(project: i64, own: &Saved, share: Option<&Markup>) -> Markup {
+    let address = links::saved(project, &own.short_id);
+    html! {
+        details class="card" {
+            summary { "Name, description and more" }
+            div {
+                form class="stack" method="post" action=(address) {
+                    label { "Name" input class="wide" name="name" value=(own.name) maxlength=(NAME_MAX_CHARS); }
+                    label class="full" { "Description" textarea name="description" rows="2" maxlength=(DESCRIPTION_MAX_CHARS) { (own.description) } }
+                    label class="check" { input type="checkbox" name="favorited" value="1" checked[own.is_favourite]; "Favourite" }
+                    button class="main" name="do" value="save" { "Save" }
+                }
+                form method="post" action=(address) data-confirm="Delete this insight? It disappears from all dashboards." {
+                    button class="danger" name="do" value="delete" { "Delete insight" }
+                }
+            }
+        }
+        @if let Some(share) = share { (share) }
+    }
+}
+
+/// Whether there is a link to a document, and what turns it on and off: `share` as the API tells it. `address` takes the
+/// changes; without a right to them only the link is shown.
+pub fn sharing(address: &str, server: &str, share: &Value, can_write: bool) -> Markup {
+    let token = parts::text(share, "access_token");
+    let is_on = parts::is_true(share, "enabled") && !token.is_empty();
+    html! {
+        div class="card" id="sharing" {
+            h2 { "Link for everybody" }
+            @if is_on {
+                p { "Whoever has this address sees the numbers, without signing in:" }
+                (parts::code("link", &format!("{server}/shared/{token}")))
+                details { summary class="quiet" { "Within another page" }
+                    (parts::code("frame", &format!("<iframe src=\"{server}/embedded/{token}\" width=\"100%\" height=\"600\"></iframe>"))) }
+            } @else { p class="quiet" { "Nobody without a sign-in sees this." } }
+            @if can_write {
+                form class="actions" method="post" action=(address) {
+                    @if is_on {
+                        button class="danger" name="do" value="off" { "Turn off" }
+                        button name="do" value="new" title="The address above stops to work" { "Another address" }
+                    } @else { button name="do" value="on" { "Make a link" } }
+                }
+            }
+        }
+    }
+}

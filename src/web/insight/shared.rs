@@ -1,0 +1,142 @@
+//! What a link shows to whoever has it: a dashboard or an insight with its numbers, and nothing that leads further.
+
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::insights::saved::query_of;
+use crate::web::chart::table;
+use crate::web::frame::Theme;
+use crate::web::frame::opening;
+use crate::web::insight::dashboard;
+use crate::web::insight::dashboard::Place;
+use crate::web::insight::dashboard::Tile;
+use crate::web::insight::links::Links;
+use crate::web::insight::result;
+use crate::web::insight::saved::Saved;
+use crate::web::pages::sql;
+use crate::web::parts;
+use crate::web::parts::items;
+use crate::web::parts::text;
+use crate::web::state::stored;
+
+/// The whole document: `told` as the API tells it of a link with these settings.
+pub fn document(theme: Theme, settings: &Map<String, Value>, told: &Value) -> Markup {
+    let is_set = |name: &str| settings.get(name) == Some(&Value::Bool(true));
+    let (title, description, content) = match told.get("dashboard") {
+        Some(board) => (parts::named(board), text(board, "description"), tiles(board)),
+        None => {
+            let insight = told.get("insight").unwrap_or(&Value::Null);
+            let own = saved(insight);
+            let title = if is_set("hideExtraDetails") { "Insight".to_owned() } else { own.title() };
+            (
+                title,
+                text(insight, "description"),
+                html! { div class="card" { (answer(insight, true)) } },
+            )
+        }
+    };
+    html! {
+        (opening(&title, theme))
+        body {
+            main class="shared" id="content" {
+                @if !is_set("noHeader") {
+                    div class="title" { h1 { bdi { (title) } } }
+                    @if !description.is_empty() { p { (parts::clipped(description, 2000)) } }
+                }
+                (content)
+                footer class="source" { (as_of(told)) @if !is_set("whitelabel") { " Shown by Weir." } }
+            }
+        }
+        (maud::PreEscaped("</html>"))
+    }
+}
+
+/// When the oldest of the numbers were computed.
+fn as_of(told: &Value) -> Markup {
+    let of = told.get("dashboard").or_else(|| told.get("insight")).unwrap_or(&Value::Null);
+    let first = items(of, "tiles").iter().filter_map(|tile| tile.get("insight")).chain([of]);
+    let zone = first.map(|one| text(one, "timezone")).find(|name| !name.is_empty());
+    let zone: Tz = zone.and_then(|name| name.parse().ok()).unwrap_or(Tz::UTC);
+    let at = text(of, "last_refresh");
+    html! { @if !at.is_empty() { "As of " (parts::time(at, zone)) ", " (zone.name()) "." } }
+}
+
+fn tiles(board: &Value) -> Markup {
+    let mut placed: Vec<(Place, &Value)> =
+        items(board, "tiles").iter().map(|tile| (Place::of(tile), tile)).collect();
+    placed.sort_by_key(|(place, _)| place.order());
+    html! {
+        @if placed.is_empty() { p class="quiet" { "Nothing is on this dashboard yet." } }
+        div class="tiles" {
+            @for ((place, tile), number) in placed.iter().zip(0_usize..) {
+                @let insight = tile.get("insight").filter(|insight| insight.is_object());
+                @match insight {
+                    Some(insight) => {
+                        (dashboard::tile(None, (&Tile::Insight(saved(insight)), number, place.is_wide), &answer_of(tile, insight)))
+                    },
+                    None => {
+                        (dashboard::tile(None, (&Tile::Text(text_of(tile)), number, place.is_wide), &html! {}))
+                    },
+                }
+            }
+        }
+    }
+}
+
+fn text_of(tile: &Value) -> String {
+    match tile.get("text") {
+        Some(Value::String(text)) => text.clone(),
+        Some(of) => text(of, "body").to_owned(),
+        None => String::new(),
+    }
+}
+
+fn answer_of(tile: &Value, insight: &Value) -> Markup {
+    match tile.get("error").filter(|error| !error.is_null()) {
+        Some(error) => parts::failed(text(error, "message")),
+        None => answer(insight, false),
+    }
+}
+
+/// The chart of an insight, with its numbers as a table if it stands alone.
+fn answer(insight: &Value, is_alone: bool) -> Markup {
+    let results = insight.get("result").unwrap_or(&Value::Null);
+    if results.is_null() {
+        return html! { p class="quiet" { "There is no result." } };
+    }
+    if insight.get("columns").is_some_and(Value::is_array) {
+        let part = |name: &str| insight.get(name).cloned().unwrap_or_default();
+        let rows = serde_json::json!({"columns": part("columns"), "types": part("types"), "results": results});
+        return sql::grid(&rows);
+    }
+    let query = query(insight);
+    let Some(sketch) = stored::sketch(&query) else {
+        return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
+    };
+    let shown = result::shown(results, &Links::without(0, &sketch, &query));
+    html! {
+        @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else {
+            (shown.chart)
+            @if is_alone && !shown.is_table { (table::details(&shown.table)) }
+        }
+    }
+}
+
+fn query(insight: &Value) -> Value {
+    let fields = insight.as_object().cloned().unwrap_or_default();
+    query_of(&fields).ok().flatten().unwrap_or_default()
+}
+
+fn saved(insight: &Value) -> Saved {
+    let names = [text(insight, "name"), text(insight, "derived_name")];
+    Saved {
+        short_id: text(insight, "short_id").to_owned(),
+        name: names.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned(),
+        description: text(insight, "description").to_owned(),
+        query: query(insight),
+        ..Saved::default()
+    }
+}

@@ -1,0 +1,143 @@
+//! Forms of cohorts and early access features.
+
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::insight::form::fields::select;
+use crate::web::pages::flag_form;
+use crate::web::pages::flag_form::Known;
+use crate::web::parts;
+use crate::web::parts::integer;
+use crate::web::parts::text;
+use crate::web::sentences::conditions_of;
+use crate::web::state::cohort::Draft;
+use crate::web::state::flag::PARTS_MAX;
+
+/// Longest names and descriptions, in characters.
+const NAME_MAX_CHARS: usize = 400;
+const DESCRIPTION_MAX_CHARS: usize = 4000;
+
+/// Whose property a filter of a cohort is of.
+const OWNERS: [&str; 2] = ["person", "cohort"];
+
+/// Stages of early access features.
+pub const STAGES: [&str; 6] =
+    ["draft", "concept", "alpha", "beta", "general-availability", "archived"];
+
+/// The form of a cohort; `is_new` lets choose the kind. `address` takes it, `back` leads away from it.
+pub fn cohort((address, back): (&str, &str), draft: &Draft, known: &Known, is_new: bool) -> Markup {
+    let kind = if draft.is_static { "list" } else { "rule" };
+    html! {
+        p class="back" { a href=(back) { "← Back" } }
+        @if let Some(problem) = &known.problem { (parts::failed(problem)) }
+        form method="post" action=(address) {
+            button class="unseen" name="do" value="save" tabindex="-1" { "Save" }
+            div class="card" {
+                div class="stack" {
+                    label { "Name" input class="wide" name="name" required value=(draft.name) maxlength=(NAME_MAX_CHARS) autocomplete="off"; }
+                    label class="full" { "Description" textarea name="description" rows="2" maxlength=(DESCRIPTION_MAX_CHARS) { (draft.description) } }
+                    @if is_new {
+                        label { "Kind" (select("kind", kind, [("rule", "by a rule, always up to date"), ("list", "a list of persons")])) }
+                    } @else { input type="hidden" name="kind" value=(kind); }
+                }
+            }
+            @if is_new {
+                details class="card" open[draft.is_static] {
+                    summary { "Persons of a list" }
+                    label class="full" { "Distinct ids, or uuids of persons, one a line" textarea name="ids" rows="6" spellcheck="false" { (draft.ids) } }
+                }
+            }
+            @if is_new || !draft.is_static { (rule(draft, known)) }
+            br;
+            p class="actions" { button class="main" name="do" value="save" { "Save" } a href=(back) { "Leave as it is" } }
+            (flag_form::lists(known))
+        }
+    }
+}
+
+fn rule(draft: &Draft, known: &Known) -> Markup {
+    let count = draft.groups.len().max(1);
+    html! {
+        h2 { "Who belongs to it" }
+        @if draft.whole.is_empty() {
+            p class="quiet" { "Whoever meets all filters of one of the groups." }
+            input type="hidden" name="groups" value=(count);
+            @for number in 1..=count {
+                @let filters = draft.groups.get(number - 1).map(Vec::as_slice).unwrap_or_default();
+                fieldset class="card" {
+                    legend { @if number == 1 { "Group 1" } @else { "or group " (number) } }
+                    (flag_form::filters(filters, &format!("c{number}."), known, &OWNERS))
+                }
+            }
+            p class="actions" {
+                @if count < PARTS_MAX { button name="do" value="group" { "Add a group" } }
+                button name="do" value="rows" { "More filters" }
+            }
+            details { summary class="quiet" { "As JSON instead, for rules on what persons did" }
+                label class="full" { "Rule" textarea name="whole" rows="6" spellcheck="false" {} } }
+        } @else {
+            @if let Ok(rule) = draft.rule() { (conditions_of(&serde_json::json!({"properties": rule}))) }
+            label class="full" { "The rule as JSON" textarea name="whole" rows="14" spellcheck="false" { (draft.whole) } }
+        }
+    }
+}
+
+/// What can be done with a cohort.
+pub fn actions(project: i64, cohort: &Value) -> Markup {
+    let address =
+        parts::page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()));
+    html! {
+        div class="actions" {
+            a class="button" href=(format!("{address}/edit")) { "Change" }
+            form method="post" action=(format!("{address}/delete")) data-confirm="Delete this cohort?" { button class="danger" { "Delete" } }
+        }
+        br;
+        @if parts::is_true(cohort, "is_static") {
+            details class="card" {
+                summary { "Add or remove persons" }
+                form class="stack" method="post" action=(format!("{address}/members")) {
+                    label class="full" { "Distinct ids, or uuids of persons, one a line" textarea name="ids" rows="5" required spellcheck="false" {} }
+                    div class="actions" { button class="main" name="do" value="add" { "Add" } button name="do" value="remove" { "Remove" } }
+                }
+            }
+        }
+    }
+}
+
+/// The form of an early access feature, as typed or as stored. A new one is for a new flag, or one of `flags`.
+pub fn feature(
+    (address, back): (&str, &str),
+    own: &Value,
+    flags: &[Value],
+    problem: Option<&str>,
+    is_new: bool,
+) -> Markup {
+    let stages = STAGES.into_iter().map(|stage| (stage, stage));
+    let stage = Some(text(own, "stage")).filter(|stage| !stage.is_empty()).unwrap_or("draft");
+    html! {
+        p class="back" { a href=(back) { "← Back" } }
+        @if let Some(problem) = problem { (parts::failed(problem)) }
+        form class="card" method="post" action=(address) {
+            div class="stack" {
+                label { "Name" input class="wide" name="name" required value=(text(own, "name")) maxlength="200" autocomplete="off"; }
+                label class="full" { "Description" textarea name="description" rows="3" maxlength=(DESCRIPTION_MAX_CHARS) { (text(own, "description")) } }
+                label { "Stage" (select("stage", stage, stages)) }
+                label { "Where it is described" input class="wide" type="url" name="documentation_url" value=(text(own, "documentation_url")) maxlength="800" placeholder="https://"; }
+                @if is_new {
+                    label { "Flag" select name="flag" {
+                        option value="" { "a new one" }
+                        @for flag in flags {
+                            @let id = integer(flag, "id").unwrap_or_default();
+                            option value=(id) selected[text(own, "flag") == id.to_string()] { (parts::clipped(text(flag, "key"), 120)) }
+                        }
+                    } }
+                }
+                button class="main" name="do" value="save" { "Save" }
+            }
+        }
+        @if !is_new {
+            form method="post" action=(address) data-confirm="Delete this feature? Its flag stays." { button class="danger" name="do" value="delete" { "Delete feature" } }
+        }
+    }
+}

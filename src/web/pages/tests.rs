@@ -1,0 +1,100 @@
+//! Forms of flags and cohorts send what is stored, if nobody changes anything.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::web::insight::tests::sent;
+use crate::web::pages::cohort_form;
+use crate::web::pages::flag_form;
+use crate::web::pages::flag_form::Known;
+use crate::web::pages::flags;
+use crate::web::state::cohort;
+use crate::web::state::flag::Draft;
+use crate::web::state::parameters::Parameters;
+
+const HOSTILE: &str = "\"></textarea><script>alert(1)</script>&amp;";
+
+fn known() -> Known {
+    Known {
+        groups: vec![json!({"group_type_index": 2, "group_type": HOSTILE})],
+        cohorts: vec![json!({"id": 7, "name": HOSTILE})],
+        properties: vec![HOSTILE.to_owned()],
+        problem: Some(HOSTILE.to_owned()),
+        reach: vec![Ok((1, 2)), Err(HOSTILE.to_owned())],
+    }
+}
+
+#[test]
+fn forms_of_flags_send_what_is_stored() {
+    let person = |operator: &str, value: Value| json!({"key": HOSTILE, "type": "person", "operator": operator, "value": value});
+    let groups = json!([
+        {"properties": [person("exact", json!([HOSTILE, "b"])), person("gt", json!(5)), person("is_set", json!("is_set"))],
+            "rollout_percentage": 12.5, "variant": null, "sort_key": HOSTILE},
+        {"properties": [{"key": "id", "type": "cohort", "value": 7, "operator": "in"}], "rollout_percentage": 100,
+            "variant": HOSTILE},
+        {"properties": [{"key": "a", "type": "group", "group_type_index": 2, "operator": "exact", "value": [HOSTILE]}],
+            "rollout_percentage": null, "variant": null},
+        {"properties": [{"key": "9", "type": "flag", "operator": "flag_evaluates_to", "value": false}],
+            "rollout_percentage": 1, "variant": null},
+        {"properties": [person("semver_gt", json!("1.2"))], "rollout_percentage": 3},
+    ]);
+    let variants = json!([{"key": "blue", "name": HOSTILE, "rollout_percentage": 40},
+        {"key": "red", "name": "", "rollout_percentage": 60}]);
+    let filters = json!({"groups": groups, "multivariate": {"variants": variants},
+        "payloads": {"blue": "{\"a\": 1}"}, "aggregation_group_type_index": null});
+    let flag = json!({"key": "k", "name": HOSTILE, "active": true, "filters": filters});
+    let shown = flag_form::form("/x", "/y", &Draft::of(&flag), &known());
+    assert!(!shown.0.contains("<script"), "{}", shown.0);
+    let draft = Draft::take(&mut Parameters::of_form(sent(&shown).as_bytes())).unwrap();
+    let body = draft.body(&filters).unwrap();
+    assert_eq!(body["filters"], filters);
+    assert_eq!((&body["name"], &body["active"]), (&flag["name"], &json!(true)));
+}
+
+#[test]
+fn forms_of_cohorts_send_what_is_stored() {
+    let leaf =
+        |key: &str| json!({"key": key, "type": "person", "operator": "exact", "value": [HOSTILE]});
+    let rule = json!({"type": "OR", "values": [{"type": "AND", "values": [leaf("a"), leaf(HOSTILE)]},
+        {"type": "AND", "values": [leaf("c")]}]});
+    let deed = json!({"type": "OR", "values": [{"type": "behavioral", "key": HOSTILE, "value": "performed_event"}]});
+    for rule in [rule, deed] {
+        let stored =
+            json!({"name": HOSTILE, "description": HOSTILE, "filters": {"properties": rule}});
+        let draft = cohort::Draft::of(&stored);
+        let shown = cohort_form::cohort(("/x", "/y"), &draft, &known(), false);
+        assert!(!shown.0.contains("<script"), "{}", shown.0);
+        let again = cohort::Draft::take(&mut Parameters::of_form(sent(&shown).as_bytes())).unwrap();
+        let body = again.body().unwrap();
+        assert_eq!((&body["name"], &body["filters"]["properties"]), (&stored["name"], &rule));
+    }
+}
+
+#[test]
+fn histories_lead_back_to_versions() {
+    let entry = |activity: &str, field: &str, before: Value, after: Value| {
+        json!({"activity": activity, "user": {"email": HOSTILE},
+        "detail": {"changes": [{"field": field, "before": before, "after": after}]}})
+    };
+    let groups = |part: i64| json!({"groups": [{"properties": [], "rollout_percentage": part}]});
+    let entries = [
+        entry("updated", "filters", groups(5), groups(10)),
+        entry("updated", "role_access", json!(null), json!(HOSTILE)),
+        entry("updated", "name", json!(HOSTILE), json!("b")),
+        entry("created", "", json!(null), json!(null)),
+    ];
+    let flag = json!({"id": 3, "version": 3});
+    let shown = flags::activity(1, chrono_tz::Tz::UTC, (&flag, true), &entries).0;
+    let versions: Vec<&str> = shown
+        .split("name=\"version\" value=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert_eq!(versions, ["2", "1"], "{shown}");
+    assert!(
+        shown.contains("<b>5 %</b>") && shown.contains("<b>10 %</b>") && !shown.contains("<script"),
+        "{shown}"
+    );
+    let read_only = flags::activity(1, chrono_tz::Tz::UTC, (&flag, false), &entries).0;
+    assert!(!read_only.contains("<form"), "{read_only}");
+}

@@ -1,0 +1,125 @@
+//! Conditions of flags, rules of cohorts and filters of dashboards, as sentences.
+
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::parts;
+use crate::web::parts::clipped;
+use crate::web::parts::is_true;
+use crate::web::parts::items;
+use crate::web::parts::text;
+
+/// Longest names in a sentence, in characters.
+const NAME_MAX_CHARS: usize = 120;
+
+/// Most nested rules of a cohort that are told.
+const RULES_DEPTH_MAX: usize = 8;
+
+/// Operators as words.
+const OPERATORS: &[(&str, &str)] = &[
+    ("exact", "is"),
+    ("is_not", "is not"),
+    ("icontains", "contains"),
+    ("not_icontains", "does not contain"),
+    ("regex", "matches"),
+    ("not_regex", "does not match"),
+    ("gt", "is greater than"),
+    ("gte", "is at least"),
+    ("lt", "is less than"),
+    ("lte", "is at most"),
+    ("is_set", "is set"),
+    ("is_not_set", "is not set"),
+    ("is_date_exact", "is on"),
+    ("is_date_before", "is before"),
+    ("is_date_after", "is after"),
+    ("in", "is in"),
+    ("not_in", "is not in"),
+];
+
+/// The part of whom a condition is about that gets the flag.
+pub fn percent(condition: &Value) -> String {
+    match condition.get("rollout_percentage") {
+        None | Some(Value::Null) => "100 %".to_owned(),
+        Some(part) => format!("{} %", parts::plain(part)),
+    }
+}
+
+/// Conditions as sentences: those of a flag (`groups`) or the rules of a cohort (`properties`).
+pub fn conditions_of(filters: &Value) -> Markup {
+    let groups = items(filters, "groups");
+    html! {
+        @if let Some(rules) = filters.get("properties") { (rules_of(rules)) }
+        @else if groups.is_empty() { p { "Nobody: there is no condition." } }
+        @else {
+            ol {
+                @for condition in groups { li { (condition_of(condition)) } }
+            }
+        }
+    }
+}
+
+/// One condition of a flag.
+pub fn condition_of(condition: &Value) -> Markup {
+    let properties = items(condition, "properties");
+    html! {
+        b { (percent(condition)) } " of "
+        @if properties.is_empty() { "everybody" } @else { "those whose " }
+        @for (at, filter) in properties.iter().enumerate() {
+            @if at > 0 { " and " } (sentence(filter))
+        }
+        @if let Some(variant) = condition.get("variant").and_then(Value::as_str) { ", always the variant " code { (clipped(variant, NAME_MAX_CHARS)) } }
+    }
+}
+
+/// A tree of rules, or a list all of which must hold.
+pub fn rules_of(rules: &Value) -> Markup {
+    match rules.as_array() {
+        Some(list) => {
+            html! { ul { @for (at, rule) in list.iter().enumerate() { li { @if at > 0 { "and " } (rules_of_depth(rule, 1)) } } } }
+        }
+        None => rules_of_depth(rules, 0),
+    }
+}
+
+fn rules_of_depth(rules: &Value, depth: usize) -> Markup {
+    let values = items(rules, "values");
+    if values.is_empty() || depth > RULES_DEPTH_MAX {
+        return sentence(rules);
+    }
+    let word = if text(rules, "type").eq_ignore_ascii_case("or") { "or" } else { "and" };
+    html! { ul { @for (at, rule) in values.iter().enumerate() { li { @if at > 0 { (word) " " } (rules_of_depth(rule, depth + 1)) } } } }
+}
+
+/// One filter.
+pub fn sentence(filter: &Value) -> Markup {
+    let operator = text(filter, "operator");
+    let word = OPERATORS
+        .iter()
+        .find(|(name, _)| *name == operator)
+        .map_or_else(|| operator.replace('_', " "), |(_, word)| (*word).to_owned());
+    let word = if word.is_empty() { "is".to_owned() } else { word };
+    let value = match filter.get("value") {
+        Some(Value::Array(all)) => {
+            all.iter().take(20).map(parts::short).collect::<Vec<_>>().join(" or ")
+        }
+        Some(value) => parts::short(value),
+        None => String::new(),
+    };
+    let has_value = !operator.ends_with("set");
+    html! {
+        @if is_true(filter, "negation") { "not " }
+        @match text(filter, "type") {
+            "cohort" | "precalculated-cohort" | "static-cohort" => {
+                "cohort is " b { (clipped(text(filter, "cohort_name"), NAME_MAX_CHARS)) " (" (value) ")" }
+            },
+            "behavioral" => {
+                (text(filter, "value").replace('_', " ")) " " b { (parts::short(filter.get("key").unwrap_or(&Value::Null))) }
+            },
+            kind => {
+                code { (parts::short(filter.get("key").unwrap_or(&Value::Null))) } @if kind == "group" { " of the group" }
+                " " (word) @if has_value { " " b { (value) } }
+            },
+        }
+    }
+}

@@ -1,0 +1,555 @@
+//! A feature flag as the fields of a form: [`Draft`], made of what is stored or of what was typed. What a form has no
+//! field for stays: a condition with such parts is a text of JSON.
+
+use serde_json::Map;
+use serde_json::Number;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::event::json as reader;
+use crate::web::parts::plain;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Wrong;
+
+/// Most conditions, and most variants, of a form.
+pub const PARTS_MAX: usize = 50;
+
+/// Most filters of a condition of a form.
+pub const FILTERS_MAX: usize = 20;
+
+/// Whose property a filter is of; the last five are of groups.
+pub const OWNERS: [&str; 8] =
+    ["person", "cohort", "flag", "group0", "group1", "group2", "group3", "group4"];
+
+/// Operators of filters, and what a form calls them.
+pub const OPERATORS: [(&str, &str); 16] = [
+    ("exact", "is"),
+    ("is_not", "is not"),
+    ("icontains", "contains"),
+    ("not_icontains", "does not contain"),
+    ("regex", "matches"),
+    ("not_regex", "does not match"),
+    ("gt", ">"),
+    ("gte", "≥"),
+    ("lt", "<"),
+    ("lte", "≤"),
+    ("is_set", "is set"),
+    ("is_not_set", "is not set"),
+    ("is_date_exact", "is on"),
+    ("is_date_before", "is before"),
+    ("is_date_after", "is after"),
+    ("not_in", "is not in"),
+];
+
+/// Operators whose value is one text.
+const OF_ONE: [&str; 11] = [
+    "icontains",
+    "not_icontains",
+    "regex",
+    "not_regex",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+    "is_date_exact",
+    "is_date_before",
+    "is_date_after",
+];
+
+/// Whether an operator compares with any of several values.
+pub fn takes_several(operator: &str) -> bool {
+    matches!(operator, "" | "exact" | "is_not")
+}
+
+/// Parts of a condition that only say what others say.
+const IDLE: [&str; 3] = ["cohort_name", "label", "users_affected"];
+
+/// A filter of a condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// One of [`OWNERS`].
+    pub owner: String,
+    /// The property; the id of a cohort or of a flag.
+    pub key: String,
+    /// One of [`OPERATORS`].
+    pub operator: String,
+    /// What it is compared with; of a flag its value.
+    pub values: Vec<String>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// All of which must hold.
+    pub filters: Vec<Filter>,
+    /// The part of those that gets the flag, in percent; all of them if empty.
+    pub rollout: String,
+    /// The variant that they get; by chance if empty.
+    pub variant: String,
+    /// Further parts, as JSON; empty without any.
+    pub rest: String,
+    /// The whole condition as JSON, where fields cannot say it.
+    pub whole: Option<String>,
+}
+
+/// A variant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variant {
+    /// The key.
+    pub key: String,
+    /// What it is called.
+    pub name: String,
+    /// Its part, in percent.
+    pub rollout: String,
+    /// What clients get with it, as JSON.
+    pub payload: String,
+}
+
+/// A flag.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Draft {
+    /// The key.
+    pub key: String,
+    /// What it is for.
+    pub name: String,
+    /// Whether it is on.
+    pub is_active: bool,
+    /// Whether somebody keeps the value across signing in.
+    pub is_continuous: bool,
+    /// The number of the type of groups that get it; persons if empty.
+    pub group: String,
+    /// Who gets it: whoever meets one of them.
+    pub conditions: Vec<Condition>,
+    /// What they get; without variants true.
+    pub variants: Vec<Variant>,
+    /// What clients get with a flag without variants, as JSON.
+    pub payload: String,
+}
+
+impl Draft {
+    /// A new flag, for everybody.
+    pub fn new() -> Self {
+        let all = Condition { rollout: "100".to_owned(), ..Condition::default() };
+        Self { is_active: true, conditions: vec![all], ..Self::default() }
+    }
+
+    /// That of a stored flag.
+    pub fn of(flag: &Value) -> Self {
+        let text = |of: &Value, name: &str| of.get(name).map(plain).unwrap_or_default();
+        let is = |name: &str| flag.get(name) == Some(&Value::Bool(true));
+        let empty = Value::Null;
+        let filters = flag.get("filters").unwrap_or(&empty);
+        let list = |of: &Value, name: &str| {
+            of.get(name).and_then(Value::as_array).cloned().unwrap_or_default()
+        };
+        let payloads = filters.get("payloads").unwrap_or(&empty);
+        let variants = list(filters.get("multivariate").unwrap_or(&empty), "variants");
+        let variant = |own: &Value| Variant {
+            key: text(own, "key"),
+            name: text(own, "name"),
+            rollout: text(own, "rollout_percentage"),
+            payload: text(payloads, &text(own, "key")),
+        };
+        Self {
+            key: text(flag, "key"),
+            name: text(flag, "name"),
+            is_active: is("active"),
+            is_continuous: is("ensure_experience_continuity"),
+            group: text(filters, "aggregation_group_type_index"),
+            conditions: list(filters, "groups").iter().map(Condition::of).collect(),
+            variants: variants.iter().map(variant).collect(),
+            payload: text(payloads, "true"),
+        }
+    }
+
+    /// What was typed. Conditions and variants that are marked as removed are left out.
+    ///
+    /// # Errors
+    ///
+    /// A field is given twice, or there are more conditions or variants than a form has.
+    pub fn take(form: &mut Parameters) -> Result<Self, Wrong> {
+        let mut text = |name: &str| Ok(form.take(name)?.unwrap_or_default());
+        let mut draft = Self {
+            key: text("key")?,
+            name: text("name")?,
+            is_active: !text("active")?.is_empty(),
+            is_continuous: !text("continuity")?.is_empty(),
+            group: text("group")?,
+            payload: text("payload")?,
+            ..Self::default()
+        };
+        let [conditions, variants] = ["conditions", "variants"].map(|name| form.number(name));
+        for number in 1..=count("conditions", conditions?)? {
+            let mut own = form.split_off(&format!("c{number}."));
+            let condition = Condition::take(&mut own, number)?;
+            if own.get(&format!("c{number}.remove")).is_empty() {
+                draft.conditions.push(condition);
+            }
+        }
+        for number in 1..=count("variants", variants?)? {
+            let mut own = form.split_off(&format!("v{number}."));
+            let mut text =
+                |name: &str| Ok(own.take(&format!("v{number}.{name}"))?.unwrap_or_default());
+            let variant = Variant {
+                key: text("key")?,
+                name: text("name")?,
+                rollout: text("rollout")?,
+                payload: text("payload")?,
+            };
+            // Forms have an empty row.
+            if variant != Variant::default() && text("remove")?.is_empty() {
+                draft.variants.push(variant);
+            }
+        }
+        Ok(draft)
+    }
+
+    /// What the API takes: the fields of a flag. What is stored of its filters and has no field stays.
+    ///
+    /// # Errors
+    ///
+    /// A text of JSON is none.
+    pub fn body(&self, stored: &Value) -> Result<Value, Wrong> {
+        let mut filters = stored.as_object().cloned().unwrap_or_default();
+        let groups = self.conditions.iter().zip(1_usize..).map(|(own, at)| own.node(at));
+        filters.insert("groups".to_owned(), groups.collect::<Result<Value, Wrong>>()?);
+        let group = self.group.parse::<i64>().map_or_else(
+            |_| if self.group.is_empty() { Value::Null } else { json!(self.group) },
+            Value::from,
+        );
+        filters.insert("aggregation_group_type_index".to_owned(), group);
+        let mut payloads = Map::new();
+        let mut pay = |key: &str, payload: &str| {
+            if !payload.is_empty() {
+                payloads.insert(key.to_owned(), json!(payload));
+            }
+        };
+        match self.variants.as_slice() {
+            [] => {
+                pay("true", &self.payload);
+                filters.insert("multivariate".to_owned(), Value::Null);
+            }
+            variants => {
+                variants.iter().for_each(|own| pay(&own.key, &own.payload));
+                let shown = variants.iter().map(|own| {
+                    json!({"key": own.key, "name": own.name, "rollout_percentage": number(&own.rollout)})
+                });
+                let shown: Vec<Value> = shown.collect();
+                filters.insert("multivariate".to_owned(), json!({"variants": shown}));
+            }
+        }
+        filters.insert("payloads".to_owned(), Value::Object(payloads));
+        Ok(json!({
+            "key": self.key, "name": self.name, "active": self.is_active,
+            "ensure_experience_continuity": self.is_continuous, "filters": filters,
+        }))
+    }
+}
+
+fn count(name: &str, sent: Option<usize>) -> Result<usize, Wrong> {
+    let sent = sent.unwrap_or(0);
+    let detail = || format!("A form has at most {PARTS_MAX} of these. The API takes more.");
+    if sent > PARTS_MAX { Err(Wrong::new(name, detail())) } else { Ok(sent) }
+}
+
+/// A number as it is typed; what is none is refused by the API.
+fn number(text: &str) -> Value {
+    match text.trim() {
+        "" => Value::Null,
+        text => exact_number(text).map_or_else(|| json!(text), Value::Number),
+    }
+}
+
+/// The number that prints as this text.
+fn exact_number(text: &str) -> Option<Number> {
+    let number = match text.parse::<i64>() {
+        Ok(whole) => Number::from(whole),
+        Err(_) => Number::from_f64(text.parse().ok()?)?,
+    };
+    (number.to_string() == text).then_some(number)
+}
+
+impl Condition {
+    /// That of a stored one.
+    pub fn of(stored: &Value) -> Self {
+        let said = Self::said(stored);
+        let has_fields =
+            said.filters.len() <= FILTERS_MAX && said.filters.iter().all(Filter::has_fields);
+        let is_same = said.node(1).is_ok_and(|node| usual(&node) == usual(stored));
+        match has_fields && is_same {
+            true => said,
+            false => Self {
+                whole: Some(serde_json::to_string_pretty(stored).unwrap_or_default()),
+                ..Self::default()
+            },
+        }
+    }
+
+    fn said(stored: &Value) -> Self {
+        let mut rest = stored.as_object().cloned().unwrap_or_default();
+        let filters = rest.remove("properties");
+        let filters = filters.as_ref().and_then(Value::as_array).map(Vec::as_slice);
+        let mut text = |name: &str| rest.remove(name).as_ref().map(plain).unwrap_or_default();
+        let (rollout, variant) = (text("rollout_percentage"), text("variant"));
+        let rest = match rest.is_empty() {
+            true => String::new(),
+            false => Value::Object(rest).to_string(),
+        };
+        let filters = filters.unwrap_or_default().iter().map(Filter::of).collect();
+        Self { filters, rollout, variant, rest, whole: None }
+    }
+
+    fn take(own: &mut Parameters, number: usize) -> Result<Self, Wrong> {
+        let name = |field: &str| format!("c{number}.{field}");
+        let filters = Filter::take_all(own, &format!("c{number}."))?;
+        Ok(Self {
+            filters,
+            rollout: own.take(&name("rollout"))?.unwrap_or_default(),
+            variant: own.take(&name("variant"))?.unwrap_or_default(),
+            rest: own.take(&name("rest"))?.unwrap_or_default(),
+            whole: own.take(&name("whole"))?,
+        })
+    }
+
+    /// The condition as the API takes it. `place` is its number, from 1 on.
+    ///
+    /// # Errors
+    ///
+    /// A text of JSON is none.
+    pub fn node(&self, place: usize) -> Result<Value, Wrong> {
+        let read = |text: &str| {
+            let wrong = |_| Wrong::new(format!("Condition {place}"), "Expected JSON.");
+            reader::read::<Value>(text.as_bytes()).map_err(wrong)
+        };
+        if let Some(whole) = &self.whole {
+            return read(whole);
+        }
+        let mut node = match self.rest.as_str() {
+            "" => Map::new(),
+            rest => read(rest)?.as_object().cloned().unwrap_or_default(),
+        };
+        let filters: Vec<Value> = self.filters.iter().map(Filter::node).collect();
+        node.insert("properties".to_owned(), Value::Array(filters));
+        node.insert("rollout_percentage".to_owned(), number(&self.rollout));
+        let variant = Some(&self.variant).filter(|variant| !variant.is_empty());
+        node.insert("variant".to_owned(), json!(variant));
+        Ok(Value::Object(node))
+    }
+}
+
+impl Filter {
+    /// The filters whose names begin with `prefix`; forms have an empty row, which is none.
+    ///
+    /// # Errors
+    ///
+    /// A field is given twice.
+    pub fn take_all(form: &mut Parameters, prefix: &str) -> Result<Vec<Self>, Wrong> {
+        let mut filters = Vec::new();
+        for row in 1..=FILTERS_MAX {
+            let name = |field: &str| format!("{prefix}p{row}.{field}");
+            let mut text = |field: &str| Ok(form.take(&name(field))?.unwrap_or_default());
+            let (owner, key, operator) = (text("of")?, text("key")?, text("op")?);
+            let values = form.take_all(&name("value"));
+            if !key.is_empty() || !values.is_empty() {
+                filters.push(Self { owner, key, operator, values });
+            }
+        }
+        Ok(filters)
+    }
+
+    /// Whether a form has its owner and its operator.
+    pub fn has_fields(&self) -> bool {
+        let is_known = OPERATORS.iter().any(|(operator, _)| *operator == self.operator);
+        let is_usual = self.operator.is_empty() || self.owner == "flag";
+        let is_owned = self.owner.is_empty() || OWNERS.contains(&self.owner.as_str());
+        is_owned && (is_known || is_usual)
+    }
+
+    /// That of a stored one.
+    pub fn of(stored: &Value) -> Self {
+        let text = |name: &str| stored.get(name).map(plain).unwrap_or_default();
+        let owner = match text("type").as_str() {
+            "group" => format!("group{}", text("group_type_index")),
+            other => other.to_owned(),
+        };
+        let values = match stored.get("value") {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(list)) => list.iter().map(plain).collect(),
+            Some(one) => vec![plain(one)],
+        };
+        match owner.as_str() {
+            "cohort" => {
+                let operator = if text("operator") == "not_in" { "not_in" } else { "exact" };
+                let key = values.into_iter().next().unwrap_or_default();
+                Self { owner, key, operator: operator.to_owned(), values: Vec::new() }
+            }
+            _ => Self { owner, key: text("key"), operator: text("operator"), values },
+        }
+    }
+
+    /// The filter as the API takes it.
+    pub fn node(&self) -> Value {
+        match self.owner.as_str() {
+            "cohort" => {
+                let operator = if self.operator == "not_in" { "not_in" } else { "in" };
+                json!({"key": "id", "type": "cohort", "value": number(&self.key), "operator": operator})
+            }
+            "flag" => {
+                let value = match self.values.first().map_or("true", String::as_str) {
+                    "true" => json!(true),
+                    "false" => json!(false),
+                    variant => json!(variant),
+                };
+                json!({"key": self.key, "type": "flag", "value": value, "operator": "flag_evaluates_to"})
+            }
+            owner => {
+                let operator = if self.operator.is_empty() { "exact" } else { &self.operator };
+                let mut node = Map::new();
+                let mut add = |name: &str, value: Value| node.insert(name.to_owned(), value);
+                add("key", json!(self.key));
+                match owner.strip_prefix("group") {
+                    Some(index) => {
+                        add("type", json!("group"));
+                        add("group_type_index", number(index));
+                    }
+                    None => _ = add("type", json!(if owner.is_empty() { "person" } else { owner })),
+                }
+                add("operator", json!(operator));
+                add("value", self.value(operator));
+                Value::Object(node)
+            }
+        }
+    }
+
+    fn value(&self, operator: &str) -> Value {
+        let first = self.values.first().map(String::as_str);
+        match (operator, first) {
+            // PostHog stores the operator as the value.
+            ("is_set" | "is_not_set", _) => json!(operator),
+            ("gt" | "gte" | "lt" | "lte", Some(value)) => number(value),
+            (operator, Some(value)) if OF_ONE.contains(&operator) => json!(value),
+            _ => json!(self.values),
+        }
+    }
+}
+
+/// A condition or a filter without what says nothing, for a comparison.
+pub fn usual(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let is_set = |operator: Option<&Value>| {
+                operator.and_then(Value::as_str).is_some_and(|it| it.ends_with("_set"))
+            };
+            let is_operator = is_set(fields.get("operator"));
+            let is_said = |name: &str, value: &Value| {
+                !IDLE.contains(&name)
+                    && !value.is_null()
+                    && !(name == "value" && is_operator)
+                    && !(name == "operator" && matches!(value.as_str(), Some("exact" | "in")))
+                    && !(name == "properties" && value.as_array().is_some_and(Vec::is_empty))
+            };
+            let said = fields.iter().filter(|(name, value)| is_said(name, value));
+            said.map(|(name, value)| match (name.as_str(), value) {
+                ("value", one @ Value::String(_)) => (name.clone(), json!([one])),
+                (_, value) => (name.clone(), usual(value)),
+            })
+            .collect()
+        }
+        Value::Array(list) => list.iter().map(usual).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Condition;
+    use super::Draft;
+    use super::PARTS_MAX;
+    use super::usual;
+    use crate::web::state::parameters::Parameters;
+
+    #[test]
+    fn conditions_say_the_same_after_they_were_fields() {
+        let person = |operator: &str, value: Value| json!({"key": "plan", "type": "person", "operator": operator, "value": value});
+        for (filter, has_fields) in [
+            (person("exact", json!(["pro", "free"])), true),
+            (person("exact", json!("pro")), true),
+            (json!({"key": "plan", "type": "person", "value": ["a"]}), true),
+            (person("exact", json!([1])), false),
+            (person("gt", json!(5)), true),
+            (person("gt", json!("5")), false),
+            (person("gte", json!("2.50")), true),
+            (person("icontains", json!("a")), true),
+            (person("is_set", json!("is_set")), true),
+            (person("is_set", json!(null)), true),
+            (person("is_date_after", json!("-7d")), true),
+            (person("semver_gt", json!("1.2.3")), false),
+            (json!({"key": "id", "type": "cohort", "value": 7}), true),
+            (
+                json!({"key": "id", "type": "cohort", "value": 7, "operator": "not_in", "cohort_name": "x"}),
+                true,
+            ),
+            (
+                json!({"key": "4", "type": "flag", "operator": "flag_evaluates_to", "value": true}),
+                true,
+            ),
+            (
+                json!({"key": "4", "type": "flag", "operator": "flag_evaluates_to", "value": "blue"}),
+                true,
+            ),
+            (
+                json!({"key": "a", "type": "group", "group_type_index": 2, "operator": "exact", "value": ["x"]}),
+                true,
+            ),
+            (
+                json!({"key": "a", "type": "person", "operator": "exact", "value": ["x"], "negation": true}),
+                false,
+            ),
+        ] {
+            let stored = json!({"properties": [filter], "rollout_percentage": 12.5, "variant": "blue", "sort_key": "k"});
+            let condition = Condition::of(&stored);
+            assert_eq!(condition.whole.is_none(), has_fields, "{stored}");
+            assert_eq!(usual(&condition.node(1).unwrap()), usual(&stored), "{stored}");
+        }
+        let wrong = Condition { whole: Some("{".to_owned()), ..Condition::default() };
+        assert!(wrong.node(3).unwrap_err().to_string().starts_with("Condition 3"));
+    }
+
+    #[test]
+    fn what_is_typed_is_kept_and_what_has_no_field_stays() {
+        let form = "key=beta&name=New&active=1&conditions=2&c1.p1.of=person&c1.p1.key=plan&c1.p1.value=pro&c1.p1.value=\
+                    &c1.p2.of=person&c1.rollout=40&c1.variant=blue&c2.remove=1&variants=3&v1.key=blue&v1.rollout=60\
+                    &v1.payload=%7B%7D&v2.key=red&v2.rollout=x&v3.key=";
+        let draft = Draft::take(&mut Parameters::of_form(form.as_bytes())).unwrap();
+        let body =
+            draft.body(&json!({"holdout": {"id": 1}, "groups": [1, 2], "payloads": {"old": "1"}}));
+        assert_eq!(
+            body.unwrap(),
+            json!({
+                "key": "beta", "name": "New", "active": true, "ensure_experience_continuity": false,
+                "filters": {
+                    "holdout": {"id": 1}, "aggregation_group_type_index": null, "payloads": {"blue": "{}"},
+                    "groups": [{"properties": [{"key": "plan", "type": "person", "operator": "exact", "value": ["pro"]}],
+                        "rollout_percentage": 40, "variant": "blue"}],
+                    "multivariate": {"variants": [{"key": "blue", "name": "", "rollout_percentage": 60},
+                        {"key": "red", "name": "", "rollout_percentage": "x"}]},
+                },
+            })
+        );
+        let stored = json!({"key": "a", "active": true, "name": "b", "filters": {
+            "aggregation_group_type_index": 1, "payloads": {"true": "[1]"},
+            "groups": [{"properties": [], "rollout_percentage": 5, "variant": null}]}});
+        let body = Draft::of(&stored).body(&stored["filters"]).unwrap();
+        assert_eq!(body["filters"]["groups"], stored["filters"]["groups"]);
+        assert_eq!(body["filters"]["payloads"], stored["filters"]["payloads"]);
+        assert_eq!(body["filters"]["aggregation_group_type_index"], 1);
+        let many = format!("conditions={}", PARTS_MAX + 1);
+        assert_eq!(
+            Draft::take(&mut Parameters::of_form(many.as_bytes())).unwrap_err().name,
+            "conditions"
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! Pages of dashboards and saved insights, and what links show: with the numbers of the API, and every change by a
+//! form is a change by the API.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::KEY;
+use crate::harness::TestServer;
+
+const HOSTILE: &str = "<script>window.__hit=1</script>\"'><img src=x onerror=hit>\u{202e}";
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).expect("UTF-8")
+}
+
+/// Sends a form of a page.
+fn post(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> Answer {
+    let mut body = form_urlencoded::Serializer::new(String::new());
+    fields.iter().for_each(|(name, value)| _ = body.append_pair(name, value));
+    let bearer = format!("Bearer {KEY}");
+    let headers =
+        [("authorization", bearer.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+    server.send("POST", &format!("/project/1/{path}"), &headers, &body.finish())
+}
+
+fn page(server: &TestServer, path: &str) -> String {
+    let answer = server.get(&format!("/project/1/{path}"));
+    assert_eq!(answer.status, 200, "{path}: {answer}");
+    let text = text(&answer);
+    assert!(!text.contains("<script>window") && !text.contains("<img src=x"), "{path}: {text}");
+    text
+}
+
+/// Ten events of each of two plans in four days, and insights of all forms: a node, filters of older clients, a node
+/// with groups of filters, SQL with a variable. Their ids.
+fn world(server: &TestServer) -> Vec<i64> {
+    let now = weir::clock::Clock::system().now().to_datetime();
+    let event = |at: i64| {
+        let time = now - chrono::TimeDelta::hours(at * 9);
+        json!({
+            "event": "buy", "distinct_id": format!("p{}", at % 4), "timestamp": time.to_rfc3339(),
+            "properties": {"plan": if at % 3 == 0 { "pro" } else { "free" }, "os": HOSTILE},
+        })
+    };
+    server.capture(&(0..12).map(event).collect::<Value>());
+    let series = json!([{"kind": "EventsNode", "event": "buy"}]);
+    let groups = json!({"type": "AND", "values": [{"type": "OR", "values": [
+        {"key": "plan", "value": "pro", "type": "event"}, {"key": "plan", "value": "free", "type": "event"}]}]});
+    let totals = json!({"display": "BoldNumber"});
+    let made = [
+        json!({"name": HOSTILE, "description": HOSTILE, "query": {"kind": "InsightVizNode", "source": {
+            "kind": "TrendsQuery", "series": series, "trendsFilter": totals, "dateRange": {"date_from": "-30d"}}}}),
+        json!({"name": "classic", "filters": {"insight": "TRENDS", "display": "BoldNumber",
+            "date_from": "-30d", "events": [{"id": "buy", "type": "events"}]}}),
+        json!({"name": "groups", "query": {"kind": "TrendsQuery", "series": series, "properties": groups,
+            "trendsFilter": totals, "dateRange": {"date_from": "-30d"}}}),
+        json!({"name": "rows", "query": {"kind": "DataVisualizationNode", "source": {"kind": "HogQLQuery",
+            "query": "SELECT count(*) AS n FROM events WHERE properties.plan = {variables.plan}",
+            "variables": {"v1": {"variableId": "v1", "code_name": "plan", "value": "free"}}}}}),
+    ];
+    let id = |body: &Value| server.post("/api/projects/1/insights/", body).created()["id"].as_i64();
+    made.iter().map(|body| id(body).expect("an id")).collect()
+}
+
+/// The figures of a page, in the order of the places of their tiles.
+fn figures(page: &str) -> Vec<String> {
+    let inner = |part: &str| {
+        let shown = part.split("</p>").next().unwrap_or_default();
+        shown.rsplit("\">").next().unwrap_or_default().replace("</a>", "")
+    };
+    page.split("<p class=\"large-value\">").skip(1).map(inner).collect()
+}
+
+#[test]
+fn filters_and_variables_of_a_dashboard_hold_on_its_page() {
+    let server = TestServer::start();
+    let ids = world(&server);
+    let tiles: Vec<Value> = ids.iter().map(|id| json!({"insight": id})).collect();
+    let board = json!({
+        "name": HOSTILE, "tiles": tiles,
+        "filters": {"date_from": "-40d", "properties": [{"key": "plan", "value": "pro", "type": "event"}]},
+        "variables": {"v1": {"code_name": "plan", "value": "pro"}},
+    });
+    let board = server.post("/api/projects/1/dashboards/", &board).created()["id"].clone();
+    let api = server.get(&format!("/api/projects/1/dashboards/{board}/?refresh=blocking")).json();
+    let numbers: Vec<f64> = api["tiles"]
+        .as_array()
+        .expect("tiles")
+        .iter()
+        .filter_map(|tile| tile["insight"]["result"][0]["aggregated_value"].as_f64())
+        .collect();
+    assert_eq!(numbers, [4.0, 4.0, 4.0], "{api}");
+    let shown = page(&server, &format!("dashboard/{board}"));
+    assert_eq!(shown.matches("<section class=\"tile\"").count(), 4, "{shown}");
+    assert_eq!(figures(&shown), ["4", "4", "4"], "{shown}");
+    assert!(shown.contains("<td class=\"number\">4</td>"), "{shown}");
+    assert!(shown.contains("For all tiles") && shown.contains("<b>pro</b>"), "{shown}");
+    assert!(!shown.contains("class=\"problem\""), "{shown}");
+    // Dates of the address hold before those of the dashboard.
+    let day = page(&server, &format!("dashboard/{board}?from=-1d"));
+    let api = format!(
+        "/api/projects/1/dashboards/{board}/?refresh=blocking&filters_override=%7B%22date_from%22%3A%22-1d%22%7D"
+    );
+    let api = server.get(&api).json();
+    let number = api["tiles"][0]["insight"]["result"][0]["aggregated_value"].as_f64();
+    assert_eq!(figures(&day).first().and_then(|text| text.parse().ok()), number, "{day}");
+    // Alone, an insight has no filters but its own.
+    for (id, expected) in ids.iter().zip(["12", "12", "12"]) {
+        let insight = server.get(&format!("/api/projects/1/insights/{id}/")).json();
+        let shown = page(&server, &format!("insights/{}", insight["short_id"].as_str().unwrap()));
+        assert_eq!(figures(&shown), [expected], "{shown}");
+    }
+    let rows = server.get(&format!("/api/projects/1/insights/{}/", ids[3])).json();
+    let shown = page(&server, &format!("insights/{}", rows["short_id"].as_str().unwrap()));
+    assert!(shown.contains("<td class=\"number\">8</td>"), "{shown}");
+}
+
+#[test]
+fn dashboards_and_insights_are_changed_by_forms() {
+    let server = TestServer::start();
+    let ids = world(&server);
+    assert_eq!(post(&server, "dashboard", &[("name", "Weekly")]).status, 303);
+    let board = || server.get("/api/projects/1/dashboards/1/").json();
+    let act = |fields: &[(&str, &str)]| {
+        let answer = post(&server, "dashboard/1", fields);
+        assert_eq!(answer.status, 303, "{fields:?}: {answer}");
+    };
+    for id in &ids {
+        act(&[("do", "add"), ("insight", &id.to_string())]);
+    }
+    act(&[("do", "add"), ("text", HOSTILE)]);
+    let order = || {
+        let mut tiles = board()["tiles"].as_array().expect("tiles").clone();
+        tiles.sort_by_key(|tile| {
+            let at = |name: &str| tile["layouts"]["sm"][name].as_i64();
+            (at("y"), at("x"))
+        });
+        tiles.iter().map(|tile| tile["id"].as_i64().expect("an id")).collect::<Vec<_>>()
+    };
+    let shown = page(&server, "dashboard/1/edit");
+    assert!(shown.contains("All saved insights are on this dashboard"), "{shown}");
+    let text_id = board()["tiles"][4]["id"].to_string();
+    act(&[("do", "up"), ("tile", &text_id)]);
+    act(&[("do", "up"), ("tile", &text_id)]);
+    act(&[("do", "wide"), ("tile", &text_id)]);
+    act(&[("do", "down"), ("tile", &(ids[0] * 2).to_string())]);
+    let text: i64 = text_id.parse().expect("an id");
+    assert_eq!(order(), [ids[1] * 2, ids[0] * 2, text, ids[2] * 2, ids[3] * 2]);
+    assert!(page(&server, "dashboard/1").contains("class=\"tile wide\""));
+    act(&[("do", "text"), ("tile", &text_id), ("text", "Better")]);
+    act(&[("do", "remove"), ("tile", &(ids[3] * 2).to_string())]);
+    act(&[
+        ("do", "save"),
+        ("name", HOSTILE),
+        ("description", "of all"),
+        ("pinned", "1"),
+        ("from", "-3d"),
+    ]);
+    let told = board();
+    assert_eq!((&told["name"], &told["pinned"]), (&json!(HOSTILE), &json!(true)));
+    assert_eq!(told["filters"]["date_from"], "-3d");
+    assert_eq!(told["tiles"].as_array().map(Vec::len), Some(4));
+    assert!(page(&server, "dashboard").contains("★ "));
+    let shown = page(&server, "dashboard/1");
+    assert!(shown.contains("Better") && shown.contains("of all"), "{shown}");
+    for (fields, status) in [
+        (&[("do", "explode")][..], 400),
+        (&[("do", "up"), ("tile", "999")][..], 404),
+        (&[("do", "add"), ("insight", "999")][..], 400),
+        (&[("do", "add"), ("text", &"x".repeat(5000))][..], 400),
+    ] {
+        assert_eq!(post(&server, "dashboard/1", fields).status, status, "{fields:?}");
+    }
+    // An insight.
+    let insight = || server.get(&format!("/api/projects/1/insights/{}/", ids[0])).json();
+    let short_id = insight()["short_id"].as_str().expect("a short id").to_owned();
+    let path = format!("insights/{short_id}");
+    let fields = [("do", "save"), ("name", "Best"), ("description", HOSTILE), ("favorited", "1")];
+    assert_eq!(post(&server, &path, &fields).status, 303);
+    let told = insight();
+    assert_eq!((&told["name"], &told["favorited"]), (&json!("Best"), &json!(true)));
+    assert!(page(&server, "insights").contains("★ Best"));
+    assert_eq!(post(&server, &path, &[("do", "delete")]).status, 303);
+    assert_eq!(insight()["deleted"], true);
+    assert_eq!(server.get(&format!("/project/1/{path}")).status, 404);
+    act(&[("do", "delete"), ("with_insights", "1")]);
+    assert_eq!(server.get("/project/1/dashboard/1").status, 404);
+}
+
+#[test]
+fn links_show_pages_without_a_sign_in() {
+    let server = TestServer::start();
+    let ids = world(&server);
+    let tiles: Vec<Value> = ids.iter().map(|id| json!({"insight": id})).collect();
+    let board = json!({"name": HOSTILE, "tiles": tiles, "filters": {
+        "properties": [{"key": "plan", "value": "pro", "type": "event"}]}});
+    server.post("/api/projects/1/dashboards/", &board).created();
+    let short_id = server.get(&format!("/api/projects/1/insights/{}/", ids[0])).json();
+    let insight = format!("insights/{}", short_id["short_id"].as_str().expect("a short id"));
+    let token_of = |page: &str| {
+        let rest = page.split("/shared/").nth(1)?;
+        rest.split('<').next().map(str::to_owned)
+    };
+    assert_eq!(token_of(&page(&server, "dashboard/1/edit")), None);
+    assert_eq!(post(&server, "dashboard/1/share", &[("do", "on")]).status, 303);
+    assert_eq!(post(&server, &format!("{insight}/share"), &[("do", "on")]).status, 303);
+    let token = token_of(&page(&server, "dashboard/1/edit")).expect("a token");
+    let follow = |path: &str| server.send("GET", path, &[], "");
+    for name in ["shared", "embedded"] {
+        let answer = follow(&format!("/{name}/{token}"));
+        assert_eq!(answer.status, 200, "{answer}");
+        for (header, value) in [
+            ("referrer-policy", "no-referrer"),
+            ("x-robots-tag", "noindex"),
+            ("x-content-type-options", "nosniff"),
+        ] {
+            assert_eq!(answer.header(header), Some(value), "{header}");
+        }
+        let policy = answer.header("content-security-policy").expect("a policy");
+        let ancestors =
+            if name == "embedded" { "frame-ancestors *" } else { "frame-ancestors 'none'" };
+        assert!(policy.contains("default-src 'none'") && policy.ends_with(ancestors), "{policy}");
+        assert_eq!(answer.header("x-frame-options").is_none(), name == "embedded");
+        let shown = text(&answer);
+        assert_eq!(figures(&shown), ["4", "4", "4"], "{shown}");
+        assert!(shown.contains("<td class=\"number\">8</td>"), "{shown}");
+        for foreign in ["<script>window", "<img src=x", "/project/", "<form", "admin", "/login"] {
+            assert!(!shown.contains(foreign), "{foreign}: {shown}");
+        }
+    }
+    let alone = token_of(&page(&server, &insight)).expect("a token");
+    let shown = text(&follow(&format!("/shared/{alone}")));
+    assert_eq!(figures(&shown), ["12"], "{shown}");
+    // Another address, and none.
+    assert_eq!(post(&server, "dashboard/1/share", &[("do", "new")]).status, 303);
+    assert_eq!(follow(&format!("/shared/{token}")).status, 404);
+    let token = token_of(&page(&server, "dashboard/1/edit")).expect("a token");
+    assert_eq!(follow(&format!("/shared/{token}")).status, 200);
+    assert_eq!(post(&server, "dashboard/1/share", &[("do", "off")]).status, 303);
+    let gone = follow(&format!("/shared/{token}"));
+    assert!(gone.status == 404 && text(&gone).contains("leads nowhere"), "{gone}");
+    assert_eq!(gone.header("referrer-policy"), Some("no-referrer"));
+}

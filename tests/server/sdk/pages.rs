@@ -1,0 +1,120 @@
+//! The page in Chromium: a journey with forms and keys, and what axe says of every page in light and dark. Texts of
+//! events, persons and flags are hostile.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::harness::KEY;
+use crate::harness::TestServer;
+use crate::sdk::drivers;
+use crate::sdk::drivers::of_kind;
+use crate::sdk::tools;
+
+const HOSTILE: &str = "<script>window.__hit=1</script>\"><img src=x onerror=window.__hit=1>\u{202e} \
+                       aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// Pages to look at; those with an id are about the first thing that was made.
+const PAGES: [&str; 34] = [
+    "home",
+    "activity/live",
+    "activity/explore",
+    "insights",
+    "insights/trends?a=seen&by1.key=plan",
+    "insights/trends?a=*&show=table",
+    "insights/funnel?a=seen&b=bought",
+    "insights/retention?a=seen",
+    "insights/paths",
+    "insights/lifecycle?a=seen",
+    "insights/stickiness?a=seen",
+    "dashboard",
+    "dashboard/1",
+    "dashboard/1/edit",
+    "persons",
+    "person/p1",
+    "groups",
+    "cohorts",
+    "cohorts/new",
+    "cohorts/1",
+    "cohorts/1/edit",
+    "feature_flags",
+    "feature_flags/new",
+    "feature_flags/1",
+    "feature_flags/1/edit",
+    "early_access_features",
+    "early_access_features/new",
+    "data-management/events",
+    "data-management/properties",
+    "sql?q=SELECT+event%2C+properties+FROM+events",
+    "health",
+    "settings",
+    "onboarding",
+    "/login",
+];
+
+fn fill(server: &TestServer) {
+    let now = weir::clock::Clock::system().now().to_datetime();
+    let event = |at: i64| {
+        let name = ["seen", "seen", "bought", HOSTILE][usize::try_from(at % 4).unwrap_or(0)];
+        json!({
+            "event": name, "distinct_id": format!("p{}", at % 7),
+            "timestamp": (now - chrono::TimeDelta::hours(at * 3)).to_rfc3339(),
+            "properties": {"plan": HOSTILE, "$current_url": HOSTILE, "$set": {"name": HOSTILE, "plan": "pro"},
+                "$groups": {"company": HOSTILE}},
+        })
+    };
+    server.capture(&(0..60).map(event).collect());
+    let filter = json!({"key": HOSTILE, "value": [HOSTILE], "operator": "exact", "type": "person"});
+    let rule =
+        json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [filter]}]}});
+    for (path, body) in [
+        (
+            "dashboards/",
+            json!({"name": HOSTILE, "description": HOSTILE, "tiles": [{"text": {"body": HOSTILE}}],
+                "filters": {"properties": [filter]}}),
+        ),
+        (
+            "insights/",
+            json!({"name": HOSTILE, "dashboards": [1], "query": {"kind": "TrendsQuery",
+                "series": [{"kind": "EventsNode", "event": HOSTILE}]}}),
+        ),
+        ("cohorts/", json!({"name": HOSTILE, "description": HOSTILE, "filters": rule})),
+        (
+            "feature_flags/",
+            json!({"key": "first", "name": HOSTILE, "filters": {
+                "groups": [{"properties": [filter], "rollout_percentage": 50}],
+                "multivariate": {"variants": [{"key": "blue", "name": HOSTILE, "rollout_percentage": 100}]},
+            }}),
+        ),
+        (
+            "early_access_feature/",
+            json!({"name": HOSTILE, "description": HOSTILE, "stage": "beta"}),
+        ),
+    ] {
+        server.post(&format!("/api/projects/1/{path}"), &body).created();
+    }
+}
+
+#[test]
+fn pages_work_in_a_browser_and_are_accessible() {
+    let tools = tools();
+    let server = TestServer::start();
+    fill(&server);
+    let mut command = Command::new(tools.join("nodejs/bin/node"));
+    command.arg(drivers::source("pages.mjs"));
+    command.args([tools.join("posthog-js/node_modules"), tools.join("axe/node_modules")]);
+    command.args([server.url().as_str(), KEY]).args(PAGES);
+    let output = command.output().expect("pages.mjs starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = drivers::lines(&output.stdout);
+    assert!(output.status.success(), "{errors} {said:?}");
+    let steps: Vec<&str> =
+        of_kind(&said, "step").filter_map(|step| step["what"].as_str()).collect();
+    assert_eq!(steps, ["sign in", "reach", "flag", "dashboard", "shared", "keys"]);
+    for kind in ["violation", "overflow", "complaint", "hit"] {
+        let found: Vec<String> = of_kind(&said, kind).map(ToString::to_string).collect();
+        assert!(found.is_empty(), "{kind}: {}", found.join("\n"));
+    }
+    let looks = of_kind(&said, "seen").next().and_then(|seen| seen["looks"].as_u64());
+    assert_eq!(looks, Some(2 * (PAGES.len() as u64 + 2)));
+}
