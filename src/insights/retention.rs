@@ -20,14 +20,12 @@ use crate::insights::entity::Entity;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::retention::spans::INTERVALS_MAX;
 use crate::insights::retention::spans::Spans;
 use crate::insights::selection::Selection;
 
 /// Rows and cells unless a request says otherwise (PostHog's figure).
 const INTERVALS: usize = 7;
-
-/// Most cells of a row.
-const INTERVALS_MAX: usize = 400;
 
 /// Most events of one interval that a return may need.
 const OCCURRENCES_MAX: usize = 1_000_000;

@@ -101,7 +101,9 @@ impl ScalarUDFImpl for OfColumn {
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match arguments.args.as_slice() {
-            [ColumnarValue::Array(column)] => Ok(ColumnarValue::Array(Arc::new((self.test)(column)))),
+            [ColumnarValue::Array(column)] => {
+                Ok(ColumnarValue::Array(Arc::new((self.test)(column))))
+            }
             [ColumnarValue::Scalar(value)] => {
                 let answer = (self.test)(&value.to_array()?);
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&answer, 0)?))

@@ -183,8 +183,10 @@ fn of_column(
         PropertyType::Boolean => DataType::Boolean,
     };
     // A pattern may take long on a text.
-    let is_quick =
-        !matches!(&predicate.test, Test::Is(Condition::Regex(_)) | Test::IsNot(Condition::Regex(_)));
+    let is_quick = !matches!(
+        &predicate.test,
+        Test::Is(Condition::Regex(_)) | Test::IsNot(Condition::Regex(_))
+    );
     condition::of_column("matches_column", (name, data_type), is_quick, move |column| {
         let holds = |value: Value| predicate.matches_value(Some(&value), now);
         kept(column, kind, without, holds)
@@ -202,7 +204,9 @@ fn kept(
         BooleanBuffer::collect_bool(rows, |row| if column.is_null(row) { without } else { of(row) })
     };
     let kept = match kind {
-        PropertyType::Text => column.as_string_view_opt().map(|texts| of_texts(texts, without, holds)),
+        PropertyType::Text => {
+            column.as_string_view_opt().map(|texts| of_texts(texts, without, holds))
+        }
         PropertyType::Double => {
             let numbers = column.as_primitive_opt::<Float64Type>();
             numbers.map(|numbers| each(&|row| holds(Value::from(numbers.value(row)))))

@@ -272,7 +272,8 @@ impl GroupsAccumulator for Sets {
         total_num_groups: usize,
     ) -> Result<()> {
         self.grow(total_num_groups);
-        let is_wanted = |row: usize| filter.is_none_or(|rows| rows.is_valid(row) && rows.value(row));
+        let is_wanted =
+            |row: usize| filter.is_none_or(|rows| rows.is_valid(row) && rows.value(row));
         let group = |row: usize| group_indices.get(row).copied().unwrap_or(usize::MAX);
         self.add(values, group, is_wanted)
     }
@@ -417,7 +418,8 @@ mod tests {
                 [("group", Arc::new(groups) as ArrayRef), ("number", Arc::new(numbers) as _)];
             RecordBatch::try_from_iter_with_nullable(columns.map(|(name, of)| (name, of, true)))
         };
-        let batches: Vec<RecordBatch> = rows.chunks(1000).map(|rows| batch(rows).unwrap()).collect();
+        let batches: Vec<RecordBatch> =
+            rows.chunks(1000).map(|rows| batch(rows).unwrap()).collect();
         for partitions in [1, 3] {
             let mut divided = vec![Vec::new(); partitions];
             for (at, batch) in batches.iter().enumerate() {

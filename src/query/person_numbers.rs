@@ -145,7 +145,8 @@ impl PersonNumbers {
         let invoke = move |arguments: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(arguments)?;
             let given = arrays.first().and_then(|array| array.as_primitive_opt::<UInt32Type>());
-            let uuid = |number: Option<u32>| Some(numbers.person(number?)?.hyphenated().to_string());
+            let uuid =
+                |number: Option<u32>| Some(numbers.person(number?)?.hyphenated().to_string());
             let uuids: StringViewArray = given.into_iter().flatten().map(uuid).collect();
             Ok(ColumnarValue::Array(Arc::new(uuids) as ArrayRef))
         };
@@ -195,7 +196,8 @@ impl Known {
 
     fn remember(&mut self, stored: Uuid, number: u32, hasher: &RandomState) {
         let hash = hasher.hash_one(stored);
-        let entry = self.stored.entry(hash, |(own, _)| *own == stored, |(own, _)| hasher.hash_one(own));
+        let entry =
+            self.stored.entry(hash, |(own, _)| *own == stored, |(own, _)| hasher.hash_one(own));
         entry.or_insert((stored, number));
     }
 }

@@ -230,6 +230,9 @@ fn persons_who_were_split_count_apart() {
             let active = (0..3).map(|status| found[status]["data"][1].as_i64().expect("a number"));
             assert_eq!(active.sum::<i64>(), 3, "{case}");
         }
-        assert_eq!(server.count("SELECT count(DISTINCT person_id) FROM events WHERE event = 'visit'"), 4);
+        assert_eq!(
+            server.count("SELECT count(DISTINCT person_id) FROM events WHERE event = 'visit'"),
+            4
+        );
     });
 }

@@ -4,7 +4,9 @@ use serde_json::Value;
 
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
-use crate::insights::retention::INTERVALS_MAX;
+
+/// Most cells of a row.
+pub(super) const INTERVALS_MAX: usize = 400;
 
 /// Most intervals of one bracket.
 const BRACKET_MAX: f64 = 10_000.0;

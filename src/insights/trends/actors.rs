@@ -147,7 +147,8 @@ impl Trends {
             }
             _ => (events, count(lit(1)), None),
         };
-        let actors = events.aggregate(vec![ident(PERSON_NUMBER)], vec![number.alias("gathered")])?;
+        let actors =
+            events.aggregate(vec![ident(PERSON_NUMBER)], vec![number.alias("gathered")])?;
         let number = finished(statistic, ident("gathered")).alias("number");
         let person = view.person_of(ident(PERSON_NUMBER)).alias("person_id");
         let actors = actors.select(vec![person, number])?;

@@ -233,9 +233,7 @@ impl SeriesPlan<'_> {
     /// What the series counts of `events`, which have a bucket and the breakdown.
     fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         match &self.series.math {
-            Math::Actors | Math::ActiveIn(_) | Math::First { .. } => {
-                self.distinct_persons(events)
-            }
+            Math::Actors | Math::ActiveIn(_) | Math::First { .. } => self.distinct_persons(events),
             Math::Sessions => {
                 let session = coalesce(vec![event_text("$session_id"), lit("")]);
                 self.distinct(events, session)
