@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::LazyLock;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
@@ -351,12 +350,6 @@ pub(super) struct SessionsTable {
     pub(super) exact: ExactColumns,
 }
 
-static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
-    let ids = [(SESSION_ID, Text), ("distinct_id", Text), ("person_id", Text)];
-    let field = |(name, kind): (&str, Kind)| Field::new(name, data_type(kind), true);
-    Arc::new(Schema::new(ids.into_iter().chain(PROPERTIES).map(field).collect::<Vec<_>>()))
-});
-
 impl SessionsTable {
     fn plan(&self) -> Result<LogicalPlan> {
         let events = provider_as_source(Arc::clone(&self.events));
@@ -367,7 +360,9 @@ impl SessionsTable {
 #[async_trait]
 impl TableProvider for SessionsTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&SCHEMA)
+        let ids = [(SESSION_ID, Text), ("distinct_id", Text), ("person_id", Text)];
+        let field = |(name, kind): (&str, Kind)| Field::new(name, data_type(kind), true);
+        Arc::new(Schema::new(ids.into_iter().chain(PROPERTIES).map(field).collect::<Vec<_>>()))
     }
 
     fn table_type(&self) -> TableType {
@@ -387,8 +382,8 @@ impl TableProvider for SessionsTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut plan = LogicalPlanBuilder::from(self.plan()?);
         if let Some(wanted) = projection {
-            let names = wanted.iter().filter_map(|at| SCHEMA.fields().get(*at));
-            plan = plan.project(names.map(|field| ident(field.name())).collect::<Vec<_>>())?;
+            let schema = self.schema().project(wanted)?;
+            plan = plan.project(schema.fields().iter().map(|field| ident(field.name())))?;
         }
         state.create_physical_plan(&plan.build()?).await
     }

@@ -296,10 +296,12 @@ fn nodes(rng: &mut StdRng, world: &World<Seen>) -> [Value; 2] {
             json!({"kind": "PathsQuery", "pathsFilter": {"includeEventTypes": ["$pageview", "custom_event"]}})
         }
     };
+    let is_correlated = node["kind"] == "FunnelsQuery" && rng.random_bool(0.3);
     node["dateRange"] = dates;
     let mut twins = [node.clone(), node];
     let kind = twins[0]["kind"].as_str().expect("a kind").to_owned();
-    let is_split = ["TrendsQuery", "FunnelsQuery"].contains(&&*kind) && rng.random_bool(0.6);
+    let is_split =
+        !is_correlated && ["TrendsQuery", "FunnelsQuery"].contains(&&*kind) && rng.random_bool(0.6);
     if is_split {
         for (node, breakdown) in twins.iter_mut().zip(breakdowns(rng)) {
             node["breakdownFilter"] = breakdown;
@@ -319,6 +321,12 @@ fn nodes(rng: &mut StdRng, world: &World<Seen>) -> [Value; 2] {
                 _ => node["series"][0]["properties"] = filters,
             }
         }
+    }
+    if is_correlated {
+        twins = twins.map(|funnel| {
+            json!({"kind": "FunnelCorrelationQuery", "funnelCorrelationType": "events",
+                   "source": {"kind": "FunnelsActorsQuery", "source": funnel, "funnelStep": 1}})
+        });
     }
     twins
 }
@@ -371,6 +379,7 @@ fn behind(node: &Value, answer: &Value) -> Vec<Value> {
         }
         "RetentionQuery" => vec![asked(json!({"interval": 0}))],
         "StickinessQuery" => vec![asked(json!({"day": 1, "series": 0}))],
+        "FunnelCorrelationQuery" => Vec::new(),
         "LifecycleQuery" => vec![asked(json!({"day": answer[0]["days"][1], "status": "new"}))],
         _ => vec![asked(json!({}))],
     };
@@ -598,6 +607,35 @@ fn test_accounts_and_actions_may_be_told_by_sessions() {
             assert_eq!(found[0]["count"], expected, "{node} {found}");
         }
     }
+}
+
+#[test]
+fn older_clients_ask_of_sessions() {
+    let noon = FIRST_DAY * DAY + 12 * HOUR;
+    let server = server_with(&[("a", noon, "view"), ("a", noon + 60, "view"), ("b", noon, "view")]);
+    let day = date(FIRST_DAY).to_string();
+    let ask = |filter: Value| {
+        let mut body = json!({"date_from": day, "date_to": day});
+        body.as_object_mut()
+            .expect("an object")
+            .extend(filter.as_object().expect("an object").clone());
+        let answer = server.post("/api/projects/@current/insights/trend/", &body);
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()["result"].clone()
+    };
+    let long =
+        json!([{"key": "$session_duration", "type": "session", "operator": "gt", "value": 30}]);
+    let found = ask(json!({"events": [{"id": "view", "type": "events", "properties": long}]}));
+    assert_eq!(found[0]["count"], 2, "{found}");
+    let events = json!([{"id": "view", "type": "events", "math": "max", "math_property": "$session_duration",
+                         "math_property_type": "session_properties"}]);
+    let found =
+        ask(json!({"events": events, "breakdown": "$pageview_count", "breakdown_type": "session"}));
+    assert_eq!(
+        (&found[0]["count"], &found[0]["breakdown_value"]),
+        (&json!(60), &json!("0")),
+        "{found}"
+    );
 }
 
 #[test]
