@@ -58,7 +58,7 @@ use crate::storage::exact::ExactColumns;
 pub(super) const SESSION_ID: &str = "session_id";
 
 /// Seconds from which on a session is no bounce, however few its events are (PostHog's figure).
-const BOUNCE_SECONDS_MAX: i64 = 10;
+const NO_BOUNCE_SECONDS_MIN: i64 = 10;
 
 /// Where a text begins that stands behind its time: see [`stamp`].
 const TEXT_AT: i64 = 17;
@@ -214,7 +214,7 @@ fn columns() -> Result<Vec<Expr>> {
     // Whole seconds begun between both, as PostHog's database counts them.
     let seconds = || second(END) - second(START);
     let has_more = ident(PAGEVIEWS).gt(lit(1_i64)).or(ident(AUTOCAPTURES).gt(lit(0_i64)));
-    let is_long = seconds().gt_eq(lit(BOUNCE_SECONDS_MAX));
+    let is_long = seconds().gt_eq(lit(NO_BOUNCE_SECONDS_MIN));
     let is_bounce = when(ident(PAGEVIEWS).gt(lit(0_i64)), !(has_more.or(is_long))).end()?;
     let mut columns = vec![
         ident(SESSION_ID),

@@ -29,7 +29,7 @@ const FIRST_DAY: i64 = 20_574;
 
 const IDS: usize = 15;
 
-const SESSIONS: i64 = 70;
+const SESSIONS: usize = 70;
 
 /// The longest session: one that begins or ends outside of a range is still whole.
 const LONGEST: i64 = 2 * DAY;
@@ -144,13 +144,13 @@ fn start(rng: &mut StdRng) -> (TestServer, World<Seen>) {
         let longest = one_of(rng, &[8, 60, 2 * HOUR, LONGEST]);
         let (own, other) = (rng.random_range(0..IDS), rng.random_range(0..IDS));
         let id = match number % 10 {
-            0 => ["", "5", "[1]", "null", "true", "{}", "0"][number as usize / 10].to_owned(),
+            0 => ["", "5", "[1]", "null", "true", "{}", "0"][number / 10].to_owned(),
             1 => format!("{number}:{}", "x".repeat(10_000)),
             _ => format!("session {number}"),
         };
         let session = match number % 12 {
             0 => Value::Null,
-            7 => [json!(5), json!([1]), json!({"a": 1}), json!(true)][number as usize % 4].clone(),
+            7 => [json!(5), json!([1]), json!({"a": 1}), json!(true)][number % 4].clone(),
             _ => json!(id),
         };
         for _ in 0..rng.random_range(1..9) {
@@ -457,14 +457,16 @@ fn statistic(name: &str, mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else { return 0.0 };
     let sum: f64 = numbers.iter().sum();
+    // Linear between the two values around the place.
+    let count = u32::try_from(numbers.len()).expect("few");
     let quantile = |part: f64| {
-        let place = part * (numbers.len() - 1) as f64;
-        let low = numbers[place.floor() as usize];
-        low + (numbers[place.ceil() as usize] - low) * place.fract()
+        let place = part * f64::from(count - 1);
+        let share = |at: u32| (1.0 - (f64::from(at) - place).abs()).max(0.0);
+        numbers.iter().zip(0..).map(|(number, at)| number * share(at)).sum()
     };
     match name {
         "sum" => sum,
-        "avg" => sum / numbers.len() as f64,
+        "avg" => sum / f64::from(count),
         "min" => *first,
         "max" => *last,
         "median" => quantile(0.5),
@@ -472,63 +474,61 @@ fn statistic(name: &str, mut numbers: Vec<f64>) -> f64 {
     }
 }
 
+/// The values that sessions have of a property, of which these events are: by session, and whose they are.
+fn values_of<'e>(
+    world: &World<Seen>,
+    events: impl Iterator<Item = &'e Event>,
+    property: &str,
+) -> (BTreeMap<String, f64>, BTreeSet<usize>) {
+    let (mut of_sessions, mut persons) = (BTreeMap::new(), BTreeSet::new());
+    for event in events {
+        persons.insert(world.person(event));
+        let value = match event.expected.get(property) {
+            Some(Value::Bool(truth)) => Some(f64::from(u8::from(*truth))),
+            value => value.and_then(Value::as_f64),
+        };
+        of_sessions.extend(value.map(|value| (event.session.to_string(), value)));
+    }
+    (of_sessions, persons)
+}
+
 #[test]
 fn math_takes_each_session_once() {
     let mut rng = StdRng::seed_from_u64(rand::random::<u32>().into());
     let (mut server, world) = start(&mut rng);
     let (from, to) = (FIRST_DAY + 6, FIRST_DAY + 12);
+    let is_in = |event: &Event, (plan, day): (&str, i64)| {
+        event.name == "buy" && event.plan == plan && event.at.div_euclid(DAY) == day
+    };
     in_each_state(&mut server, |server, state| {
         for name in ["sum", "avg", "min", "max", "median", "p90"] {
             let property =
                 one_of(&mut rng, &["$session_duration", "$pageview_count", "$is_bounce"]);
-            let kind = if property == "$session_duration" {
-                Value::Null
-            } else {
-                json!("session_properties")
-            };
+            let is_plain = property == "$session_duration";
+            let kind = (!is_plain).then_some("session_properties");
             let node = json!({"kind": "TrendsQuery",
                 "series": [{"event": "buy", "math": name, "math_property": property, "math_property_type": kind}],
                 "breakdownFilter": {"breakdown": "plan", "breakdown_type": "event"},
                 "dateRange": {"date_from": date(from).to_string(), "date_to": date(to).to_string()}});
             let found = results(server, &node);
-            for series in found.as_array().expect("series") {
-                let plan = series["breakdown_value"].as_str().expect("a plan");
-                for day in from..=to {
-                    let mut of_sessions: BTreeMap<String, f64> = BTreeMap::new();
-                    let mut persons: BTreeSet<usize> = BTreeSet::new();
-                    for event in &world.events {
-                        if event.name != "buy"
-                            || event.plan != plan
-                            || event.at.div_euclid(DAY) != day
-                        {
-                            continue;
-                        }
-                        persons.insert(world.person(event));
-                        let value = match event.expected.get(property) {
-                            Some(Value::Bool(truth)) => f64::from(u8::from(*truth)),
-                            Some(Value::Number(number)) => number.as_f64().expect("a number"),
-                            _ => continue,
-                        };
-                        of_sessions.insert(event.session.to_string(), value);
-                    }
-                    let expected = statistic(name, of_sessions.into_values().collect());
-                    let at = usize::try_from(day - from).expect("a place");
-                    let number = series["data"][at].as_f64().expect("a number");
-                    assert!(
-                        (number - expected).abs() < 1e-9,
-                        "{state} {name} {property} {day} {number} {expected}"
-                    );
-                    let source = json!({"kind": "InsightActorsQuery", "source": node, "series": 0,
-                                        "day": series["days"][at], "breakdown": plan});
-                    let query =
-                        json!({"kind": "ActorsQuery", "source": source, "select": ["person"]});
-                    let rows =
-                        server.post(QUERY, &json!({"query": query})).json()["results"].clone();
-                    let rows = rows.as_array().expect("rows").iter();
-                    let behind: BTreeSet<usize> =
-                        rows.map(|row| world.person_of(&row[0])).collect();
-                    assert_eq!(behind, persons, "{state} {name} {day}");
-                }
+            let lines = found.as_array().expect("series").iter();
+            for (line, (day, at)) in
+                lines.flat_map(|line| (from..=to).zip(0_usize..).map(move |day| (line, day)))
+            {
+                let plan = line["breakdown_value"].as_str().expect("a plan");
+                let events = world.events.iter().filter(|event| is_in(event, (plan, day)));
+                let (of_sessions, persons) = values_of(&world, events, property);
+                let expected = statistic(name, of_sessions.into_values().collect());
+                let number = line["data"][at].as_f64().expect("a number");
+                let is_same = (number - expected).abs() < 1e-9;
+                assert!(is_same, "{state} {name} {property} {day} {number} {expected}");
+                let source = json!({"kind": "InsightActorsQuery", "source": node, "series": 0,
+                                    "day": line["days"][at], "breakdown": plan});
+                let query = json!({"kind": "ActorsQuery", "source": source, "select": ["person"]});
+                let rows = server.post(QUERY, &json!({"query": query})).json()["results"].clone();
+                let rows = rows.as_array().expect("rows").iter();
+                let behind: BTreeSet<usize> = rows.map(|row| world.person_of(&row[0])).collect();
+                assert_eq!(behind, persons, "{state} {name} {day}");
             }
         }
     });
