@@ -694,3 +694,33 @@ fn what_sessions_do_not_have_is_told_by_its_field() {
 fn form_urlencoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
+
+/// Goal: what is known of very many sessions stays within the memory of queries. Method: memory for a part of them, so
+/// that plans are made again for little.
+#[test]
+fn many_sessions_need_no_more_memory_than_queries_have() {
+    let server = TestServer::start_with(&[("WEIR_QUERY_MEMORY_MAX_BYTES", "16MiB")]);
+    let noon = FIRST_DAY * DAY + 12 * HOUR;
+    let event = |number: i64| {
+        json!({"event": "$pageview", "distinct_id": "a", "timestamp": time(noon + number % 3600),
+               "properties": {"$session_id": format!("{number:0>40}"),
+                              "$current_url": format!("https://a.example/{number}/{}", "x".repeat(100))}})
+    };
+    let count = 40_000;
+    for batch in (0..count).collect::<Vec<_>>().chunks(10_000) {
+        let batch: Vec<Value> = batch.iter().map(|number| event(*number)).collect();
+        assert_eq!(server.capture(&json!(batch)).status, 200);
+    }
+    let sql = "SELECT count(DISTINCT $entry_current_url) AS n FROM sessions WHERE $is_bounce";
+    assert_eq!(server.count(sql), 40_000);
+    let day = date(FIRST_DAY).to_string();
+    let node = json!({"kind": "TrendsQuery", "series": [{"event": "$pageview"}],
+        "properties": [{"key": "$end_pathname", "type": "session", "operator": "is_set"}],
+        "breakdownFilter": {"breakdown": "$entry_current_url", "breakdown_type": "session"},
+        "dateRange": {"date_from": day, "date_to": day}});
+    let found = results(&server, &node);
+    let lines = found.as_array().expect("series");
+    let sum: i64 = lines.iter().filter_map(|line| line["count"].as_i64()).sum();
+    assert_eq!((lines.len(), sum), (26, count));
+    assert!(server.metric("weir_queries_replanned_total") > 0);
+}
