@@ -525,7 +525,7 @@ fn math_takes_each_session_once() {
                 let source = json!({"kind": "InsightActorsQuery", "source": node, "series": 0,
                                     "day": line["days"][at], "breakdown": plan});
                 let query = json!({"kind": "ActorsQuery", "source": source, "select": ["person"]});
-                let rows = server.post(QUERY, &json!({"query": query})).json()["results"].clone();
+                let rows = results(server, &query);
                 let rows = rows.as_array().expect("rows").iter();
                 let behind: BTreeSet<usize> = rows.map(|row| world.person_of(&row[0])).collect();
                 assert_eq!(behind, persons, "{state} {name} {day}");
