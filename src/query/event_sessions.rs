@@ -8,7 +8,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::LazyLock;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
@@ -59,7 +58,7 @@ use crate::storage::exact::ExactColumns;
 pub(super) const SESSION_ID: &str = "session_id";
 
 /// Seconds from which on a session is no bounce, however few its events are (PostHog's figure).
-const BOUNCE_SECONDS_MAX: i64 = 10;
+const NO_BOUNCE_SECONDS_MIN: i64 = 10;
 
 /// Where a text begins that stands behind its time: see [`stamp`].
 const TEXT_AT: i64 = 17;
@@ -215,7 +214,7 @@ fn columns() -> Result<Vec<Expr>> {
     // Whole seconds begun between both, as PostHog's database counts them.
     let seconds = || second(END) - second(START);
     let has_more = ident(PAGEVIEWS).gt(lit(1_i64)).or(ident(AUTOCAPTURES).gt(lit(0_i64)));
-    let is_long = seconds().gt_eq(lit(BOUNCE_SECONDS_MAX));
+    let is_long = seconds().gt_eq(lit(NO_BOUNCE_SECONDS_MIN));
     let is_bounce = when(ident(PAGEVIEWS).gt(lit(0_i64)), !(has_more.or(is_long))).end()?;
     let mut columns = vec![
         ident(SESSION_ID),
@@ -351,12 +350,6 @@ pub(super) struct SessionsTable {
     pub(super) exact: ExactColumns,
 }
 
-static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
-    let ids = [(SESSION_ID, Text), ("distinct_id", Text), ("person_id", Text)];
-    let field = |(name, kind): (&str, Kind)| Field::new(name, data_type(kind), true);
-    Arc::new(Schema::new(ids.into_iter().chain(PROPERTIES).map(field).collect::<Vec<_>>()))
-});
-
 impl SessionsTable {
     fn plan(&self) -> Result<LogicalPlan> {
         let events = provider_as_source(Arc::clone(&self.events));
@@ -367,7 +360,9 @@ impl SessionsTable {
 #[async_trait]
 impl TableProvider for SessionsTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&SCHEMA)
+        let ids = [(SESSION_ID, Text), ("distinct_id", Text), ("person_id", Text)];
+        let field = |(name, kind): (&str, Kind)| Field::new(name, data_type(kind), true);
+        Arc::new(Schema::new(ids.into_iter().chain(PROPERTIES).map(field).collect::<Vec<_>>()))
     }
 
     fn table_type(&self) -> TableType {
@@ -387,8 +382,8 @@ impl TableProvider for SessionsTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut plan = LogicalPlanBuilder::from(self.plan()?);
         if let Some(wanted) = projection {
-            let names = wanted.iter().filter_map(|at| SCHEMA.fields().get(*at));
-            plan = plan.project(names.map(|field| ident(field.name())).collect::<Vec<_>>())?;
+            let schema = self.schema().project(wanted)?;
+            plan = plan.project(schema.fields().iter().map(|field| ident(field.name())))?;
         }
         state.create_physical_plan(&plan.build()?).await
     }

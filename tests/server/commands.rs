@@ -467,7 +467,7 @@ fn a_query_says_what_there_is_instead() {
         )
     };
     let tables = "there is no table nothing; there are: event_definitions, event_properties, events, groups, \
-                  ingestion_warnings, person_distinct_ids, persons, property_definitions";
+                  ingestion_warnings, person_distinct_ids, persons, property_definitions, sessions";
     let url = server.url();
     let slashed = format!("{url}/");
     let remote = |url| ["--url", url, "--key", KEY];

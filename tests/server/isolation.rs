@@ -91,6 +91,11 @@ const QUESTIONS: &[(&str, &str, bool)] = &[
     ),
     ("P/insights/funnel/", "events=[{\"id\":\"same event\"}]&breakdown=secret&date_from=all", true),
     (
+        "P/insights/trend/",
+        "events=[{\"id\":\"same event\"}]&breakdown=$entry_pathname&breakdown_type=session&date_from=all",
+        true,
+    ),
+    (
         "P/insights/funnel/",
         "events=[{\"id\":null}]&breakdown=mark&breakdown_type=person&date_from=all",
         true,
@@ -497,7 +502,7 @@ fn tables_have_what_is_mine(server: &TestServer, (me, you): (&Owner, &Owner), ro
     let names = String::from_utf8(query(sql).body).expect("UTF-8");
     let names: Vec<Value> =
         names.lines().map(|line| serde_json::from_str(line).expect("a row")).collect();
-    assert!(names.len() >= 8, "{names:?}");
+    assert!(names.len() >= 9, "{names:?}");
     for name in &names {
         let name = name["table_name"].as_str().expect("a name");
         let rows = query(&format!("SELECT * FROM {name}"));

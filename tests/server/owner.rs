@@ -28,9 +28,12 @@ impl Owner {
         secret: &'static str,
     ) -> Self {
         let event = |name: &str, properties: Value| json!({"event": name, "distinct_id": "same", "properties": properties});
+        // A session of each project has the same id.
+        let page = json!({"secret": secret, format!("q_{secret}"): 1, "$session_id": "same session",
+                          "$current_url": format!("https://x.example/{secret}")});
         let mut batch = vec![
             event("$identify", json!({"$set": {"email": format!("{secret}@x.com"), "plan": "x"}})),
-            event("same event", json!({"secret": secret, format!("q_{secret}"): 1})),
+            event("same event", page),
             json!({"event": "same event", "distinct_id": "gone"}),
             event(&format!("only of {secret}"), json!({format!("p_{secret}"): 1})),
             event("$set", json!({"$set": {format!("p_{secret}"): 1}})),

@@ -29,7 +29,7 @@ const FIRST_DAY: i64 = 20_574;
 
 const IDS: usize = 15;
 
-const SESSIONS: i64 = 70;
+const SESSIONS: usize = 70;
 
 /// The longest session: one that begins or ends outside of a range is still whole.
 const LONGEST: i64 = 2 * DAY;
@@ -144,13 +144,13 @@ fn start(rng: &mut StdRng) -> (TestServer, World<Seen>) {
         let longest = one_of(rng, &[8, 60, 2 * HOUR, LONGEST]);
         let (own, other) = (rng.random_range(0..IDS), rng.random_range(0..IDS));
         let id = match number % 10 {
-            0 => ["", "5", "[1]", "null", "true", "{}", "0"][number as usize / 10].to_owned(),
+            0 => ["", "5", "[1]", "null", "true", "{}", "0"][number / 10].to_owned(),
             1 => format!("{number}:{}", "x".repeat(10_000)),
             _ => format!("session {number}"),
         };
         let session = match number % 12 {
             0 => Value::Null,
-            7 => [json!(5), json!([1]), json!({"a": 1}), json!(true)][number as usize % 4].clone(),
+            7 => [json!(5), json!([1]), json!({"a": 1}), json!(true)][number % 4].clone(),
             _ => json!(id),
         };
         for _ in 0..rng.random_range(1..9) {
@@ -296,10 +296,12 @@ fn nodes(rng: &mut StdRng, world: &World<Seen>) -> [Value; 2] {
             json!({"kind": "PathsQuery", "pathsFilter": {"includeEventTypes": ["$pageview", "custom_event"]}})
         }
     };
+    let is_correlated = node["kind"] == "FunnelsQuery" && rng.random_bool(0.3);
     node["dateRange"] = dates;
     let mut twins = [node.clone(), node];
     let kind = twins[0]["kind"].as_str().expect("a kind").to_owned();
-    let is_split = ["TrendsQuery", "FunnelsQuery"].contains(&&*kind) && rng.random_bool(0.6);
+    let is_split =
+        !is_correlated && ["TrendsQuery", "FunnelsQuery"].contains(&&*kind) && rng.random_bool(0.6);
     if is_split {
         for (node, breakdown) in twins.iter_mut().zip(breakdowns(rng)) {
             node["breakdownFilter"] = breakdown;
@@ -319,6 +321,12 @@ fn nodes(rng: &mut StdRng, world: &World<Seen>) -> [Value; 2] {
                 _ => node["series"][0]["properties"] = filters,
             }
         }
+    }
+    if is_correlated {
+        twins = twins.map(|funnel| {
+            json!({"kind": "FunnelCorrelationQuery", "funnelCorrelationType": "events",
+                   "source": {"kind": "FunnelsActorsQuery", "source": funnel, "funnelStep": 1}})
+        });
     }
     twins
 }
@@ -371,6 +379,7 @@ fn behind(node: &Value, answer: &Value) -> Vec<Value> {
         }
         "RetentionQuery" => vec![asked(json!({"interval": 0}))],
         "StickinessQuery" => vec![asked(json!({"day": 1, "series": 0}))],
+        "FunnelCorrelationQuery" => Vec::new(),
         "LifecycleQuery" => vec![asked(json!({"day": answer[0]["days"][1], "status": "new"}))],
         _ => vec![asked(json!({}))],
     };
@@ -448,14 +457,16 @@ fn statistic(name: &str, mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let (Some(first), Some(last)) = (numbers.first(), numbers.last()) else { return 0.0 };
     let sum: f64 = numbers.iter().sum();
+    // Linear between the two values around the place.
+    let count = u32::try_from(numbers.len()).expect("few");
     let quantile = |part: f64| {
-        let place = part * (numbers.len() - 1) as f64;
-        let low = numbers[place.floor() as usize];
-        low + (numbers[place.ceil() as usize] - low) * place.fract()
+        let place = part * f64::from(count - 1);
+        let share = |at: u32| (1.0 - (f64::from(at) - place).abs()).max(0.0);
+        numbers.iter().zip(0..).map(|(number, at)| number * share(at)).sum()
     };
     match name {
         "sum" => sum,
-        "avg" => sum / numbers.len() as f64,
+        "avg" => sum / f64::from(count),
         "min" => *first,
         "max" => *last,
         "median" => quantile(0.5),
@@ -463,63 +474,61 @@ fn statistic(name: &str, mut numbers: Vec<f64>) -> f64 {
     }
 }
 
+/// The values that sessions have of a property, of which these events are: by session, and whose they are.
+fn values_of<'e>(
+    world: &World<Seen>,
+    events: impl Iterator<Item = &'e Event>,
+    property: &str,
+) -> (BTreeMap<String, f64>, BTreeSet<usize>) {
+    let (mut of_sessions, mut persons) = (BTreeMap::new(), BTreeSet::new());
+    for event in events {
+        persons.insert(world.person(event));
+        let value = match event.expected.get(property) {
+            Some(Value::Bool(truth)) => Some(f64::from(u8::from(*truth))),
+            value => value.and_then(Value::as_f64),
+        };
+        of_sessions.extend(value.map(|value| (event.session.to_string(), value)));
+    }
+    (of_sessions, persons)
+}
+
 #[test]
 fn math_takes_each_session_once() {
     let mut rng = StdRng::seed_from_u64(rand::random::<u32>().into());
     let (mut server, world) = start(&mut rng);
     let (from, to) = (FIRST_DAY + 6, FIRST_DAY + 12);
+    let is_in = |event: &Event, (plan, day): (&str, i64)| {
+        event.name == "buy" && event.plan == plan && event.at.div_euclid(DAY) == day
+    };
     in_each_state(&mut server, |server, state| {
         for name in ["sum", "avg", "min", "max", "median", "p90"] {
             let property =
                 one_of(&mut rng, &["$session_duration", "$pageview_count", "$is_bounce"]);
-            let kind = if property == "$session_duration" {
-                Value::Null
-            } else {
-                json!("session_properties")
-            };
+            let is_plain = property == "$session_duration";
+            let kind = (!is_plain).then_some("session_properties");
             let node = json!({"kind": "TrendsQuery",
                 "series": [{"event": "buy", "math": name, "math_property": property, "math_property_type": kind}],
                 "breakdownFilter": {"breakdown": "plan", "breakdown_type": "event"},
                 "dateRange": {"date_from": date(from).to_string(), "date_to": date(to).to_string()}});
             let found = results(server, &node);
-            for series in found.as_array().expect("series") {
-                let plan = series["breakdown_value"].as_str().expect("a plan");
-                for day in from..=to {
-                    let mut of_sessions: BTreeMap<String, f64> = BTreeMap::new();
-                    let mut persons: BTreeSet<usize> = BTreeSet::new();
-                    for event in &world.events {
-                        if event.name != "buy"
-                            || event.plan != plan
-                            || event.at.div_euclid(DAY) != day
-                        {
-                            continue;
-                        }
-                        persons.insert(world.person(event));
-                        let value = match event.expected.get(property) {
-                            Some(Value::Bool(truth)) => f64::from(u8::from(*truth)),
-                            Some(Value::Number(number)) => number.as_f64().expect("a number"),
-                            _ => continue,
-                        };
-                        of_sessions.insert(event.session.to_string(), value);
-                    }
-                    let expected = statistic(name, of_sessions.into_values().collect());
-                    let at = usize::try_from(day - from).expect("a place");
-                    let number = series["data"][at].as_f64().expect("a number");
-                    assert!(
-                        (number - expected).abs() < 1e-9,
-                        "{state} {name} {property} {day} {number} {expected}"
-                    );
-                    let source = json!({"kind": "InsightActorsQuery", "source": node, "series": 0,
-                                        "day": series["days"][at], "breakdown": plan});
-                    let query =
-                        json!({"kind": "ActorsQuery", "source": source, "select": ["person"]});
-                    let rows =
-                        server.post(QUERY, &json!({"query": query})).json()["results"].clone();
-                    let rows = rows.as_array().expect("rows").iter();
-                    let behind: BTreeSet<usize> =
-                        rows.map(|row| world.person_of(&row[0])).collect();
-                    assert_eq!(behind, persons, "{state} {name} {day}");
-                }
+            let lines = found.as_array().expect("series").iter();
+            for (line, (day, at)) in
+                lines.flat_map(|line| (from..=to).zip(0_usize..).map(move |day| (line, day)))
+            {
+                let plan = line["breakdown_value"].as_str().expect("a plan");
+                let events = world.events.iter().filter(|event| is_in(event, (plan, day)));
+                let (of_sessions, persons) = values_of(&world, events, property);
+                let expected = statistic(name, of_sessions.into_values().collect());
+                let number = line["data"][at].as_f64().expect("a number");
+                let is_same = (number - expected).abs() < 1e-9;
+                assert!(is_same, "{state} {name} {property} {day} {number} {expected}");
+                let source = json!({"kind": "InsightActorsQuery", "source": node, "series": 0,
+                                    "day": line["days"][at], "breakdown": plan});
+                let query = json!({"kind": "ActorsQuery", "source": source, "select": ["person"]});
+                let rows = results(server, &query);
+                let rows = rows.as_array().expect("rows").iter();
+                let behind: BTreeSet<usize> = rows.map(|row| world.person_of(&row[0])).collect();
+                assert_eq!(behind, persons, "{state} {name} {day}");
             }
         }
     });
@@ -601,6 +610,35 @@ fn test_accounts_and_actions_may_be_told_by_sessions() {
 }
 
 #[test]
+fn older_clients_ask_of_sessions() {
+    let noon = FIRST_DAY * DAY + 12 * HOUR;
+    let server = server_with(&[("a", noon, "view"), ("a", noon + 60, "view"), ("b", noon, "view")]);
+    let day = date(FIRST_DAY).to_string();
+    let ask = |filter: Value| {
+        let mut body = json!({"date_from": day, "date_to": day});
+        body.as_object_mut()
+            .expect("an object")
+            .extend(filter.as_object().expect("an object").clone());
+        let answer = server.post("/api/projects/@current/insights/trend/", &body);
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()["result"].clone()
+    };
+    let long =
+        json!([{"key": "$session_duration", "type": "session", "operator": "gt", "value": 30}]);
+    let found = ask(json!({"events": [{"id": "view", "type": "events", "properties": long}]}));
+    assert_eq!(found[0]["count"], 2, "{found}");
+    let events = json!([{"id": "view", "type": "events", "math": "max", "math_property": "$session_duration",
+                         "math_property_type": "session_properties"}]);
+    let found =
+        ask(json!({"events": events, "breakdown": "$pageview_count", "breakdown_type": "session"}));
+    assert_eq!(
+        (&found[0]["count"], &found[0]["breakdown_value"]),
+        (&json!(60), &json!("0")),
+        "{found}"
+    );
+}
+
+#[test]
 fn what_sessions_do_not_have_is_told_by_its_field() {
     let server = TestServer::start();
     let of = |key: &str| json!([{"key": key, "type": "session", "value": "x"}]);
@@ -655,4 +693,34 @@ fn what_sessions_do_not_have_is_told_by_its_field() {
 /// A text as a value of a query string.
 fn form_urlencoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Goal: what is known of very many sessions stays within the memory of queries. Method: memory for a part of them, so
+/// that plans are made again for little.
+#[test]
+fn many_sessions_need_no_more_memory_than_queries_have() {
+    let server = TestServer::start_with(&[("WEIR_QUERY_MEMORY_MAX_BYTES", "16MiB")]);
+    let noon = FIRST_DAY * DAY + 12 * HOUR;
+    let event = |number: i64| {
+        json!({"event": "$pageview", "distinct_id": "a", "timestamp": time(noon + number % 3600),
+               "properties": {"$session_id": format!("{number:0>40}"),
+                              "$current_url": format!("https://a.example/{number}/{}", "x".repeat(100))}})
+    };
+    let count = 40_000;
+    for batch in (0..count).collect::<Vec<_>>().chunks(10_000) {
+        let batch: Vec<Value> = batch.iter().map(|number| event(*number)).collect();
+        assert_eq!(server.capture(&json!(batch)).status, 200);
+    }
+    let sql = "SELECT count(DISTINCT $entry_current_url) AS n FROM sessions WHERE $is_bounce";
+    assert_eq!(server.count(sql), 40_000);
+    let day = date(FIRST_DAY).to_string();
+    let node = json!({"kind": "TrendsQuery", "series": [{"event": "$pageview"}],
+        "properties": [{"key": "$end_pathname", "type": "session", "operator": "is_set"}],
+        "breakdownFilter": {"breakdown": "$entry_current_url", "breakdown_type": "session"},
+        "dateRange": {"date_from": day, "date_to": day}});
+    let found = results(&server, &node);
+    let lines = found.as_array().expect("series");
+    let sum: i64 = lines.iter().filter_map(|line| line["count"].as_i64()).sum();
+    assert_eq!((lines.len(), sum), (26, count));
+    assert!(server.metric("weir_queries_replanned_total") > 0);
 }
