@@ -441,13 +441,14 @@ pub fn usual(value: &Value) -> Value {
                 operator.and_then(Value::as_str).is_some_and(|it| it.ends_with("_set"))
             };
             let is_operator = is_set(fields.get("operator"));
-            let is_said = |name: &str, value: &Value| {
-                !IDLE.contains(&name)
-                    && !value.is_null()
-                    && !(name == "value" && is_operator)
-                    && !(name == "operator" && matches!(value.as_str(), Some("exact" | "in")))
-                    && !(name == "properties" && value.as_array().is_some_and(Vec::is_empty))
+            let is_idle = |name: &str, value: &Value| match name {
+                "value" => is_operator,
+                "operator" => matches!(value.as_str(), Some("exact" | "in")),
+                "properties" => value.as_array().is_some_and(Vec::is_empty),
+                "negation" => *value == Value::Bool(false),
+                name => IDLE.contains(&name),
             };
+            let is_said = |name: &str, value: &Value| !value.is_null() && !is_idle(name, value);
             let said = fields.iter().filter(|(name, value)| is_said(name, value));
             said.map(|(name, value)| match (name.as_str(), value) {
                 ("value", one @ Value::String(_)) => (name.clone(), json!([one])),
@@ -507,6 +508,10 @@ mod tests {
             (
                 json!({"key": "a", "type": "person", "operator": "exact", "value": ["x"], "negation": true}),
                 false,
+            ),
+            (
+                json!({"key": "a", "type": "person", "operator": "exact", "value": ["x"], "negation": false}),
+                true,
             ),
         ] {
             let stored = json!({"properties": [filter], "rollout_percentage": 12.5, "variant": "blue", "sort_key": "k"});
