@@ -84,7 +84,8 @@
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
 //!    files by the bounds in the table's log (`query/pruning.rs`), lets the scan filter rows by what cannot
 //!    fail (`query/row_filter.rs`), adds the memtables, leaves out deleted events and resolves merged
-//!    persons.
+//!    persons. What counts persons or looks at the events of each has them as numbers of four bytes, for which merges
+//!    are looked up once ([`query::person_numbers`]).
 //!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
 //!    memory, which are brought up to date with who has changed ([`identity::change_feed`]); of many persons
 //!    they are read from files with a column for each property, which [`maintenance::columns`] keeps, and
