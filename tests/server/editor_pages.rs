@@ -26,7 +26,7 @@ fn post(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> Answer {
     let bearer = format!("Bearer {KEY}");
     let headers =
         [("authorization", bearer.as_str()), ("content-type", "application/x-www-form-urlencoded")];
-    server.send("POST", &format!("/project/1/{path}"), &headers, &body.finish())
+    server.send("POST", &format!("/project/1/{path}"), &headers, body.finish())
 }
 
 fn done(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> String {
