@@ -166,11 +166,11 @@ fn what_is_no_truth_value_or_not_available_is_told_by_its_field() {
             "breakdowns__0__normalize_url",
         ),
         (
-            json!({"breakdown": "a", "breakdown_histogram_bin_count": 3}),
+            json!({"breakdown": "a", "breakdown_histogram_bin_count": 0}),
             "breakdown_histogram_bin_count",
         ),
         (
-            json!({"breakdowns": [{"property": "a", "histogram_bin_count": 3}]}),
+            json!({"breakdowns": [{"property": "a", "histogram_bin_count": 1e9}]}),
             "breakdowns__0__histogram_bin_count",
         ),
     ] {

@@ -14,7 +14,6 @@ use crate::clock::UnixMicros;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
-use crate::insights::bins::name_of;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::breakdown::in_cohort;
@@ -209,7 +208,10 @@ impl Trends {
             return Ok(events);
         };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let bin = if matches!(plan.bins, [Some(_)]) { name_of(value) } else { None };
+        let bin = match plan.bins {
+            [Some(bins)] => bins.name_of(value),
+            _ => None,
+        };
         let value = bin.unwrap_or_else(|| match value {
             Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join(SEPARATOR),
             one => text(one),
