@@ -1,6 +1,13 @@
 //! Breakdowns by bins of numbers, beside a plain computation over the sent events: trends of every display with the
 //! persons behind every bin, and funnels, whose bins are those that a property names which was sent with the events.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::excessive_nesting,
+    reason = "small numbers; options of questions within each other"
+)]
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -304,13 +311,15 @@ fn the_persons_of_bins_are_those_that_were_counted() {
         let asked = Asked { display: "ActionsLineGraph", ..Asked::random(&mut rng) };
         let parts = asked.parts(&world);
         let shown = asked.expected(&world);
+        let names: Vec<String> = shown.iter().map(|(value, _)| value.to_string()).collect();
         for (value, _) in &shown {
             let day = rng.random_range(asked.days.0..=asked.days.1);
             let at = usize::try_from(day - asked.days.0).expect("a day");
             let is_other = *value == json!(OTHER) || value[0] == OTHER;
+            let name = value.to_string();
             let is_own = |own: &str| match is_other {
-                true => !shown.iter().any(|(value, _)| value.to_string() == own),
-                false => value.to_string() == own,
+                true => !names.iter().any(|name| name == own),
+                false => name == own,
             };
             let mut expected = BTreeMap::new();
             for (_, days) in parts.iter().filter(|(own, _)| is_own(own)) {

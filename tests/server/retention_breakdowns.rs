@@ -1,6 +1,8 @@
 //! Retention by values of a breakdown and by brackets, beside a plain computation over the sent events: random histories
 //! with merged persons, random queries, before and after events are in files, and the persons behind every value.
 
+#![expect(clippy::excessive_nesting, reason = "values, rows and their cells are within each other")]
+
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
