@@ -263,3 +263,147 @@ impl ScalarUDFImpl for NumberOfPerson {
         Ok(ColumnarValue::Array(Arc::new(numbers)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use arrow::array::StringViewArray;
+    use datafusion::error::DataFusionError;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::memory_pool::MemoryPool;
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+    use uuid::Uuid;
+
+    use super::PersonNumbers;
+    use crate::clock::UnixMicros;
+    use crate::event::id::PersonId;
+    use crate::event::id::ProjectId;
+    use crate::identity::change::Force;
+    use crate::identity::change::Keep;
+    use crate::identity::change::Op;
+    use crate::identity::change::OpKind;
+    use crate::identity::change::Record;
+    use crate::identity::change::Update;
+    use crate::identity::limits::Limits;
+    use crate::identity::store::Identities;
+
+    const PROJECT: ProjectId = ProjectId(1);
+    const IDS: u32 = 2000;
+    const LIMITS: Limits = Limits {
+        ids_bytes: 1 << 16,
+        rows_bytes: 1 << 16,
+        blocks_bytes: 1 << 20,
+        overrides_bytes: 1 << 16,
+        part_bytes: 1 << 20,
+    };
+
+    fn id(number: u32) -> String {
+        format!("id {number}")
+    }
+
+    /// The uuid of the person that an id has at first.
+    fn own(number: u32) -> Uuid {
+        PersonId::of(PROJECT, &id(number)).0
+    }
+
+    fn apply(identities: &Identities, sequence: u64, ops: Vec<(String, OpKind)>) {
+        let op = |(distinct_id, kind)| Op {
+            distinct_id,
+            event_id: Uuid::nil(),
+            timestamp: UnixMicros(1),
+            kind,
+        };
+        let ops = ops.into_iter().map(op).collect();
+        identities.apply(&[Record { sequence, project: PROJECT, ops }]).unwrap();
+    }
+
+    fn numbers(identities: &Identities, bytes: usize) -> PersonNumbers {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        PersonNumbers::new(PROJECT, Arc::new(identities.overrides()), &pool)
+    }
+
+    /// Goal: each event has the number of the person that its distinct id belongs to, whatever it was stored with, and
+    /// each person one number. Method: random merges and splits, beside the persons of the view; several threads.
+    #[test]
+    fn events_have_the_numbers_of_their_persons() {
+        let directory = tempfile::tempdir().unwrap();
+        let identities = Identities::open(directory.path(), LIMITS).unwrap();
+        let mut rng = StdRng::seed_from_u64(9);
+        apply(&identities, 1, (0..IDS).map(|number| (id(number), OpKind::Touch)).collect());
+        // What an event of each id may have been stored with: its own person, and all that it was merged into.
+        let mut stored: Vec<Vec<Uuid>> = (0..IDS).map(|number| vec![own(number)]).collect();
+        for sequence in 2..600 {
+            let at = rng.random_range(0..IDS);
+            let kind = match rng.random_bool(0.8) {
+                true => OpKind::Merge {
+                    other: id(rng.random_range(0..IDS)),
+                    force: Force::Yes,
+                    update: Update::default(),
+                },
+                false => {
+                    let person = identities.view().person_of(PROJECT, &id(at)).unwrap().unwrap();
+                    OpKind::Split { person: person.uuid, keep: Keep::One(id(at)) }
+                }
+            };
+            let of_event =
+                if matches!(kind, OpKind::Split { .. }) { String::new() } else { id(at) };
+            apply(&identities, sequence, vec![(of_event, kind)]);
+            for (number, stored) in (0..IDS).zip(&mut stored) {
+                if sequence % 60 == 0 {
+                    let person =
+                        identities.view().person_of(PROJECT, &id(number)).unwrap().unwrap();
+                    stored.push(person.uuid);
+                }
+            }
+        }
+        let mut events = Vec::new();
+        for (number, stored) in (0..IDS).zip(&stored) {
+            events.extend(stored.iter().map(|uuid| (*uuid, number)));
+        }
+        let view = identities.view();
+        let numbers = numbers(&identities, 64 << 20);
+        let ask = |events: &[(Uuid, u32)]| {
+            let uuids: StringViewArray =
+                events.iter().map(|(uuid, _)| Some(uuid.to_string())).collect();
+            let ids: StringViewArray = events.iter().map(|(_, number)| Some(id(*number))).collect();
+            let found = numbers.numbers(&uuids, Some(&ids)).unwrap();
+            found.values().to_vec()
+        };
+        let found = std::thread::scope(|scope| {
+            let (first, second) = events.split_at(events.len() / 2);
+            let all = scope.spawn(|| events.chunks(1000).flat_map(&ask).collect::<Vec<u32>>());
+            let halves: Vec<u32> = [second, first].into_iter().flat_map(&ask).collect();
+            let all = all.join().unwrap();
+            assert_eq!(all.get(first.len()..), halves.get(..second.len()));
+            assert_eq!(all.get(..first.len()), halves.get(second.len()..));
+            all
+        });
+        let mut of_person = BTreeMap::new();
+        for ((_, number), found) in events.iter().zip(found) {
+            let person = view.person_of(PROJECT, &id(*number)).unwrap().unwrap().uuid;
+            assert_eq!(numbers.person(found), Some(person));
+            assert_eq!(*of_person.entry(person).or_insert(found), found, "one number");
+        }
+        assert!(of_person.len() < 1900, "some were merged: {}", of_person.len());
+    }
+
+    /// Goal: no more memory than the pool gives, and the error says so.
+    #[test]
+    fn numbers_stay_within_their_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let identities = Identities::open(directory.path(), LIMITS).unwrap();
+        let uuids: StringViewArray =
+            (0..30_000).map(|number| Some(own(number).to_string())).collect();
+        let found = numbers(&identities, 8 << 20).numbers(&uuids, None).unwrap();
+        assert_eq!((found.value(0), found.value(29_999)), (0, 29_999));
+        let error = numbers(&identities, 1 << 20).numbers(&uuids, None).unwrap_err();
+        assert!(matches!(error, DataFusionError::ResourcesExhausted(_)), "{error}");
+        let text: StringViewArray = [None, Some("nobody")].into_iter().collect();
+        let nobody = numbers(&identities, 8 << 20).numbers(&text, None).unwrap();
+        assert_eq!(arrow::array::Array::null_count(&nobody), 2);
+    }
+}
