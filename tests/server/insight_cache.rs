@@ -375,6 +375,95 @@ fn older_endpoints_tell_kept_answers_and_pages_by_their_bodies() {
     }
 }
 
+/// Correlations, too, by nodes and by filters of older clients, whose links lead to the persons of their rows even where
+/// the name of a row may be read in several ways.
+#[test]
+fn correlations_are_kept_and_can_come_later() {
+    let server = TestServer::start();
+    let now = Clock::system().now().to_datetime();
+    let event = |name: &str, at: i32, minutes: i64, properties: Value| {
+        let time = (now - chrono::TimeDelta::minutes(minutes)).to_rfc3339();
+        json!({"event": name, "distinct_id": format!("d{at}"), "timestamp": time, "properties": properties})
+    };
+    let mut events = Vec::new();
+    for at in 0..6 {
+        let set = json!({"$set": {"plan": if at < 3 { "a::b" } else { "c" }, "x::y": "z"}});
+        events.push(event("look", at, 30, set));
+        events.push(event("ask", at, 20, json!({"where": "page::top"})));
+        events.extend((at < 4).then(|| event("buy", at, 10, json!({}))));
+    }
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let funnel = json!({"kind": "FunnelsQuery", "dateRange": {"date_from": "-2d"}, "series": [
+        {"kind": "EventsNode", "event": "look"}, {"kind": "EventsNode", "event": "buy"}]});
+    let question = json!({"kind": "FunnelCorrelationQuery", "funnelCorrelationType": "events",
+        "source": {"kind": "FunnelsActorsQuery", "source": funnel}});
+    let first = ask(&server, &question, "blocking");
+    let again = ask(&server, &question, "blocking");
+    assert_eq!((&first["is_cached"], &again["is_cached"]), (&json!(false), &json!(true)));
+    assert_eq!(
+        (&first["results"], first["results"]["events"].as_array().map(Vec::len)),
+        (&again["results"], Some(1))
+    );
+    let begun = server
+        .post(QUERY, &json!({"query": question, "refresh": "force_async", "client_query_id": "c"}));
+    assert_eq!(begun.status, 202, "{begun}");
+    let status = || Some(server.get(&format!("{QUERY}c/"))).filter(|answer| answer.status != 202);
+    let ended = patiently(status).expect("it ends");
+    assert_eq!(
+        (ended.status, &ended.json()["query_status"]["results"]["results"]),
+        (200, &first["results"]),
+        "{ended}"
+    );
+    server.capture(&json!([event("ask", 0, 15, json!({}))]));
+    assert_eq!(ask(&server, &question, "blocking")["is_cached"], false, "something was captured");
+
+    let steps = json!([{"id": "look", "type": "events", "order": 0}, {"id": "buy", "type": "events", "order": 1}]);
+    for (more, is_kept) in [
+        (json!({"funnel_correlation_type": "events"}), true),
+        (
+            json!({"funnel_correlation_type": "properties", "funnel_correlation_names": ["plan"]}),
+            true,
+        ),
+        (
+            json!({"funnel_correlation_type": "properties", "funnel_correlation_names": ["x::y"]}),
+            true,
+        ),
+        // `plan::a` may be a property with the value `b`.
+        (
+            json!({"funnel_correlation_type": "properties", "funnel_correlation_names": ["$all"]}),
+            false,
+        ),
+        (
+            json!({"funnel_correlation_type": "event_with_properties", "funnel_correlation_event_names": ["ask"]}),
+            false,
+        ),
+    ] {
+        let mut body = json!({"insight": "FUNNELS", "events": steps, "date_from": "-2d"});
+        let fields = body.as_object_mut().expect("an object");
+        fields.extend(more.as_object().expect("an object").clone());
+        let asked = || {
+            let answer = server.post("/api/projects/1/insights/funnel/correlation/", &body);
+            assert_eq!(answer.status, 200, "{answer}");
+            answer.json()
+        };
+        let (first, again) = (asked(), asked());
+        assert_eq!(
+            (&first["is_cached"], &again["is_cached"]),
+            (&json!(false), &json!(is_kept)),
+            "{more}"
+        );
+        assert_eq!(first["result"], again["result"], "{more}");
+        for row in again["result"]["events"].as_array().expect("rows") {
+            for (link, count) in
+                [("success_people_url", "success_count"), ("failure_people_url", "failure_count")]
+            {
+                let page = server.get(&format!("/{}", row[link].as_str().expect("a link"))).json();
+                assert_eq!(page["results"][0]["count"], row[count], "{more}: {row} {page}");
+            }
+        }
+    }
+}
+
 /// Whoever is found by one of several distinct ids counts with the events of all of them.
 #[test]
 fn persons_found_by_a_distinct_id_count_all_their_events() {

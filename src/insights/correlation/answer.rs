@@ -98,6 +98,32 @@ impl Subject {
     }
 }
 
+impl Correlation {
+    /// What has a name in the answer; `None` if that may be several things.
+    pub fn subject_of(&self, name: &str) -> Option<Subject> {
+        let mut found = match &self.of {
+            Of::Events(_) => return Some(Subject::Event(name.to_owned())),
+            Of::Values(wanted) => {
+                let subject = |(key, value)| Subject::Value { key, value };
+                wanted.parts_of(name, SEPARATOR).map(subject).collect::<Vec<_>>()
+            }
+            Of::EventValues(events, wanted) => {
+                let of_event = |event: &String| {
+                    let rest = name.strip_prefix(event.as_str())?.strip_prefix(SEPARATOR)?;
+                    Some((event.clone(), rest))
+                };
+                let subjects = |(event, rest): (String, &str)| {
+                    let subject =
+                        |(key, value)| Subject::EventValue { event: event.clone(), key, value };
+                    wanted.parts_of(rest, SEPARATOR).map(subject).collect::<Vec<_>>()
+                };
+                events.iter().filter_map(of_event).flat_map(subjects).collect()
+            }
+        };
+        found.pop().filter(|_| found.is_empty())
+    }
+}
+
 impl Correlated {
     /// Compares counts with those of all actors.
     fn new(subject: Subject, counts: Pair, totals: Pair) -> Self {

@@ -47,6 +47,22 @@ pub(super) enum Wanted {
 }
 
 impl Wanted {
+    /// Each key that is wanted, and the value with which it makes a text: the one before, the other after `between`.
+    pub(super) fn parts_of(
+        &self,
+        text: &str,
+        between: &str,
+    ) -> impl Iterator<Item = (String, String)> {
+        let parts = (0..text.len()).filter_map(move |at| {
+            let (key, rest) = text.split_at_checked(at)?;
+            Some((key.to_owned(), rest.strip_prefix(between)?.to_owned()))
+        });
+        parts.filter(|(key, _)| match self {
+            Self::AllBut(excluded) => !excluded.contains(key),
+            Self::Named(names) => names.contains(key),
+        })
+    }
+
     /// Each that there is, without those.
     pub(super) fn all_but(excluded: Vec<String>) -> Self {
         Self::AllBut(excluded.into_iter().collect())

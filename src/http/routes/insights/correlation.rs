@@ -15,16 +15,18 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::insights::Paging;
+use crate::http::routes::insights::Told;
 use crate::http::routes::insights::URLS_MAX_BYTES;
 use crate::http::routes::insights::address;
 use crate::http::routes::insights::filter;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
+use crate::http::routes::insights::told;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::InsightError;
 use crate::insights::correlation::Correlation;
-use crate::insights::correlation::answer::Answer;
+use crate::insights::correlation::answer::Subject;
 use crate::insights::correlation::legacy::OF_PERSONS;
 use crate::insights::correlation::legacy::correlation_actors;
 use crate::insights::correlation::legacy::correlation_query;
@@ -42,21 +44,35 @@ pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, P
     let settings = insight::settings(&asker.project);
     let node = correlation_query(&filter).map_err(refused)?;
     let steps = node.pointer("/source/source/series").and_then(Value::as_array);
-    let result = match steps.is_some_and(|steps| !steps.is_empty()) {
+    let told = match steps.is_some_and(|steps| !steps.is_empty()) {
         true => {
             let correlation = Correlation::parse(&node).map_err(refused)?;
-            let found = app.engine.within_time(correlation.answer(&app.engine, &settings)).await;
-            let found = found.map_err(query::problem)?.map_err(failed)?;
-            body(&found, &filter, asker.project.id.0)
+            let mut told = told(app, &settings, (&node, &filter)).await?;
+            let subjects = match subjects(&correlation, &told.result) {
+                Some(subjects) => subjects,
+                // Some names may be several things: the answer itself says which.
+                None => {
+                    let found = correlation.answer(&app.engine, &settings);
+                    let found = app.engine.within_time(found).await;
+                    let found = found.map_err(query::problem)?.map_err(failed)?;
+                    told = Told::now(app, found.body());
+                    found.rows.into_iter().map(|row| row.subject).collect()
+                }
+            };
+            add_addresses(&mut told.result, &subjects, (&filter, asker.project.id.0));
+            told
         }
         // A funnel without steps has an answer, too.
-        false => json!({"events": [], "skewed": false}),
+        false => Told::now(app, json!({"events": [], "skewed": false})),
     };
-    let body = json!({
-        "result": result, "timezone": settings.timezone, "is_cached": false,
-        "last_refresh": app.clock.now().to_rfc3339(), "timings": [],
-    });
-    Ok(csv::render(StatusCode::OK, rendering, &body))
+    Ok(csv::render(StatusCode::OK, rendering, &Value::Object(told.into_body(&settings))))
+}
+
+/// What the rows of an answer are about.
+fn subjects(correlation: &Correlation, answer: &Value) -> Option<Vec<Subject>> {
+    let rows = answer.get("events")?.as_array()?;
+    let subject = |row: &Value| correlation.subject_of(row.pointer("/event/event")?.as_str()?);
+    rows.iter().map(subject).collect()
 }
 
 /// `GET persons/funnel/correlation/` and `POST`: the persons who do or have something, and come through the funnel
@@ -102,19 +118,18 @@ fn paging(app: &App, request: &Request) -> Paging {
     Paging { page, next, initial: link(0) }
 }
 
-/// The answer, with the addresses of the persons of each row.
-fn body(found: &Answer, filter: &Filter, project: i64) -> Value {
+/// Adds the addresses of the persons of each row.
+fn add_addresses(answer: &mut Value, subjects: &[Subject], (filter, project): (&Filter, i64)) {
     let mut base = filter.clone();
     for name in OF_PERSONS {
         base.remove(name);
     }
     let length = serde_json::to_string(&base).map_or(usize::MAX, |text| text.len());
-    let has_urls = found.rows.len().saturating_mul(2).saturating_mul(length) <= URLS_MAX_BYTES;
-    let mut body = found.body();
-    let Some(Value::Array(events)) = body.get_mut("events") else { return body };
-    for (event, row) in events.iter_mut().zip(&found.rows).filter(|_| has_urls) {
+    let has_urls = subjects.len().saturating_mul(2).saturating_mul(length) <= URLS_MAX_BYTES;
+    let Some(Value::Array(events)) = answer.get_mut("events") else { return };
+    for (event, subject) in events.iter_mut().zip(subjects).filter(|_| has_urls) {
         let Value::Object(fields) = event else { continue };
-        let (name, sent) = people_filter(&row.subject);
+        let (name, sent) = people_filter(subject);
         for (field, is_converted) in
             [("success_people_url", "true"), ("failure_people_url", "false")]
         {
@@ -126,7 +141,6 @@ fn body(found: &Answer, filter: &Filter, project: i64) -> Value {
             fields.insert(field.to_owned(), Value::String(url));
         }
     }
-    body
 }
 
 fn refused(error: NodeError) -> Problem {
