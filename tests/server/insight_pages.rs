@@ -180,6 +180,8 @@ fn as_many_persons_are_behind_a_mark_as_it_says() {
 fn cells_of_a_retention_lead_to_those_who_came_back() {
     let server = TestServer::start();
     world(&server);
+    // How many cells have persons depends on the time of day.
+    let mut looked = 0;
     for query in ["a=view&b=buy&intervals=5", "a=view&show=count&intervals=4"] {
         let html = text(&page(&server, &format!("insights/retention?{query}")));
         let results = page(&server, &address("retention", query, "json")).json()["results"].clone();
@@ -187,9 +189,7 @@ fn cells_of_a_retention_lead_to_those_who_came_back() {
             let cell = cell.split("</td>").next()?;
             cell.split("href=\"").nth(1)?.split('"').next().map(unescaped)
         });
-        let links: Vec<String> = links.collect();
-        let mut looked = 0;
-        for link in links.iter().step_by(3) {
+        for link in links {
             let number = |name: &str| -> Option<usize> {
                 let rest = link.split(&format!("point.{name}=")).nth(1)?;
                 rest.split('&').next()?.parse().ok()
@@ -198,12 +198,12 @@ fn cells_of_a_retention_lead_to_those_who_came_back() {
             let count = results[row]["values"][cell]["count"].as_u64().expect("a count");
             let told =
                 if count == 1 { ">1 person<".to_owned() } else { format!(">{count} persons<") };
-            let behind = text(&server.get(link));
+            let behind = text(&server.get(&link));
             assert!(behind.contains(&told), "{link}: not {told}: {behind}");
             looked += 1;
         }
-        assert!(looked > 3, "{links:?}");
     }
+    assert!(looked > 8, "{looked}");
 }
 
 #[test]
