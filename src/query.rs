@@ -17,6 +17,7 @@ mod deleted;
 pub mod engine;
 pub mod error;
 pub mod event_sessions;
+pub mod event_property;
 pub mod events;
 mod explain;
 mod explained;

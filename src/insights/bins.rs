@@ -21,7 +21,7 @@ use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
 
-use crate::insights::property::number;
+use crate::query::event_property::number;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 
@@ -95,16 +95,6 @@ impl Bins {
         }
         let bin = self.starts.partition_point(|start| *start <= number).checked_sub(1)?;
         self.labels.get(bin).map(String::as_str)
-    }
-
-    /// The name of the bin that a client sends as a list of its two numbers; see [`name_of`]. Readers of JSON are off by
-    /// the last bit at times.
-    pub fn name_of(&self, value: &Value) -> Option<String> {
-        let name = name_of(value)?;
-        let start = value.get(0)?.as_f64()?;
-        let is_near = |own: &f64| (own - start).abs() <= own.abs() * 4.0 * f64::EPSILON;
-        let bin = self.starts.iter().position(is_near);
-        Some(bin.and_then(|bin| self.labels.get(bin)).cloned().unwrap_or(name))
     }
 
     /// The name of the bin of the number that the text of a column is; null where it is none.

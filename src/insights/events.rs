@@ -29,7 +29,7 @@ use crate::identity::view::View as IdentityView;
 use crate::insights::columns::texts;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
-use crate::insights::property::event_text;
+use crate::query::event_property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::view::View;

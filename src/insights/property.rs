@@ -2,25 +2,21 @@
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
-use datafusion::functions::expr_fn::coalesce;
 use datafusion::functions::expr_fn::rtrim;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::JoinType;
 use datafusion::logical_expr::cast;
-use datafusion::logical_expr::try_cast;
 use datafusion::logical_expr::when;
 use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::event::schema::PROMOTED;
-use crate::event::schema::PropertyType;
-use crate::event::schema::promoted_column_name;
 use crate::query::error::QueryError;
+use crate::query::event_property::json_text;
+use crate::query::event_property::whole_text;
 use crate::query::matches::GROUPS;
 use crate::query::session_columns;
 use crate::query::view::View;
-use crate::storage::exact::ExactColumns;
 
 /// Whose property it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +66,7 @@ impl Property {
         let key = format!("{name}_of");
         let (table, own, others) = match self.owner {
             Owner::Event => {
-                let text = match is_exact(&self.key, view.exact()) {
-                    true => event_text(&self.key),
-                    false => coalesce(vec![event_text(&self.key), json_text(&self.key)]),
-                };
+                let text = whole_text(&self.key, view.exact());
                 return Ok(events.with_column(name, self.shown(text)?)?);
             }
             Owner::Session => {
@@ -104,51 +97,4 @@ impl Property {
 fn normalized_url(text: Expr) -> Result<Expr, QueryError> {
     let cut = rtrim(vec![cast(text, DataType::Utf8), lit("/?#")]);
     Ok(when(cut.clone().eq(lit("")), lit("/")).otherwise(cut)?)
-}
-
-/// The property whose column has a shorter name.
-const SESSION: &str = "$session_id";
-
-/// A property of an event as text, read from its column if it has one, which has texts only. What is no text is
-/// compact JSON.
-pub fn event_text(key: &str) -> Expr {
-    match promoted(key) {
-        Some(PropertyType::Text) => ident(promoted_column_name(key)),
-        _ if key == SESSION => ident("session_id"),
-        _ => json_text(key),
-    }
-}
-
-/// A property of an event as a number, or the number that a text is; null where it is neither. The column of
-/// a property has JSON numbers only, so texts are looked up where it has none and is not one of those that are `exact`.
-pub fn event_number(key: &str, exact: ExactColumns) -> Expr {
-    match promoted(key) {
-        Some(PropertyType::Double) if is_exact(key, exact) => ident(promoted_column_name(key)),
-        Some(PropertyType::Double) => {
-            coalesce(vec![ident(promoted_column_name(key)), number(json_text(key))])
-        }
-        _ => number(event_text(key)),
-    }
-}
-
-/// The number that a text is; null where it is none.
-pub fn number(text: Expr) -> Expr {
-    try_cast(text, DataType::Float64)
-}
-
-/// Whether the values of a property are all in its column.
-fn is_exact(key: &str, exact: ExactColumns) -> bool {
-    match PROMOTED.iter().position(|(own, _)| *own == key) {
-        Some(number) => exact.has(number),
-        // The JSON text is where it is.
-        None => true,
-    }
-}
-
-fn promoted(key: &str) -> Option<PropertyType> {
-    PROMOTED.iter().find(|(own, _)| *own == key).map(|(_, kind)| *kind)
-}
-
-fn json_text(key: &str) -> Expr {
-    datafusion_functions_json::functions::json_as_text(col("properties"), lit(key))
 }

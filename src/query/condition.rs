@@ -2,9 +2,16 @@
 
 use std::sync::Arc;
 
+use arrow::array::Array;
 use arrow::array::ArrayRef;
+use arrow::array::AsArray;
 use arrow::array::BooleanArray;
+use arrow::array::StringViewArray;
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::DataType;
+use arrow::datatypes::Float64Type;
+use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::common::ScalarValue;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
@@ -17,6 +24,11 @@ use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::create_udf;
 use datafusion::prelude::ident;
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use serde_json::Value;
+
+use crate::clock::UnixMicros;
 
 /// The condition that `test` gives true for the values of `columns`, which have these types; each
 /// call is for some rows. Its `name` is what a plan shows of it.
@@ -111,4 +123,58 @@ impl ScalarUDFImpl for OfColumn {
             _ => Err(DataFusionError::Internal(format!("{} takes one column", self.name))),
         }
     }
+}
+
+/// For which values of a column a rule holds, and whether it holds `without` one. The rule gets JSON: texts, numbers,
+/// truth values, and times as RFC 3339 texts; it holds for no value of another type.
+pub(super) fn hold(
+    column: &ArrayRef,
+    without: bool,
+    holds: impl Fn(Value) -> bool,
+) -> BooleanArray {
+    let each = |value: &dyn Fn(usize) -> Value| {
+        BooleanBuffer::collect_bool(column.len(), |row| match column.is_null(row) {
+            true => without,
+            false => holds(value(row)),
+        })
+    };
+    let held = if let Some(texts) = column.as_string_view_opt() {
+        of_texts(texts, without, &holds)
+    } else if let Some(numbers) = column.as_primitive_opt::<Float64Type>() {
+        each(&|row| Value::from(numbers.value(row)))
+    } else if let Some(numbers) = column.as_primitive_opt::<Int64Type>() {
+        each(&|row| Value::from(numbers.value(row)))
+    } else if let Some(truths) = column.as_boolean_opt() {
+        each(&|row| Value::from(truths.value(row)))
+    } else if let Some(times) = column.as_primitive_opt::<TimestampMicrosecondType>() {
+        each(&|row| Value::from(UnixMicros(times.value(row)).to_rfc3339()))
+    } else {
+        BooleanBuffer::new_unset(column.len())
+    };
+    BooleanArray::new(held, None)
+}
+
+/// The same of texts. The rows of a batch have few different ones, and equal ones of a file are at one place of its
+/// dictionary: what is known is known by the place, or by the text itself where that is short.
+fn of_texts(
+    texts: &StringViewArray,
+    without: bool,
+    holds: &impl Fn(Value) -> bool,
+) -> BooleanBuffer {
+    let mut known: HashMap<u128, bool, RandomState> = HashMap::default();
+    let mut last = None;
+    BooleanBuffer::collect_bool(texts.len(), |row| {
+        let Some(view) = texts.views().get(row).filter(|_| texts.is_valid(row)) else {
+            return without;
+        };
+        match last {
+            Some((own, held)) if own == *view => held,
+            _ => {
+                let of = || holds(Value::from(texts.value(row)));
+                let held = *known.entry(*view).or_insert_with(of);
+                last = Some((*view, held));
+                held
+            }
+        }
+    })
 }

@@ -7,6 +7,7 @@
 //! arrival nor files decide anything.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::Array;
@@ -50,8 +51,7 @@ use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::event::schema::PROMOTED;
-use crate::event::schema::promoted_column_name;
+use crate::query::event_property::whole_text;
 use crate::storage::exact::ExactColumns;
 
 /// The column with the id of a session.
@@ -173,7 +173,7 @@ fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
     let stamped = |text: Expr| stamp.call(vec![time(), cast(text, DataType::Utf8View)]);
     // Behind the distinct id, so that of several events at one time it is that of the same one.
     let person = concat(vec![ident("distinct_id"), lit("\0"), ident("person_id")]);
-    let url = || nullif(text("$current_url", exact), lit(""));
+    let url = || nullif(whole_text("$current_url", exact), lit(""));
     let named = |name: &str| -> Result<Expr> {
         Ok(count(when(col("event").eq(lit(name)), lit(1_i64)).end()?))
     };
@@ -190,7 +190,7 @@ fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
     ];
     for key in OF_ENTRY {
         // Where the event has none, the session has none either, whatever its later events have.
-        let own = coalesce(vec![cast(text(key, exact), DataType::Utf8View), empty()]);
+        let own = coalesce(vec![cast(whole_text(key, exact), DataType::Utf8View), empty()]);
         let at_entry = when(url().is_not_null(), own).end()?;
         all.push(min(stamped(at_entry)).alias(entry_name(key)));
     }
@@ -248,18 +248,6 @@ fn empty() -> Expr {
     lit(ScalarValue::Utf8View(Some(String::new())))
 }
 
-/// A property of an event as text; what is no text is compact JSON.
-fn text(key: &str, exact: ExactColumns) -> Expr {
-    let in_json =
-        || datafusion_functions_json::functions::json_as_text(col("properties"), lit(key));
-    let own = || ident(promoted_column_name(key));
-    match PROMOTED.iter().position(|(promoted, _)| *promoted == key) {
-        Some(number) if exact.has(number) => own(),
-        Some(_) => coalesce(vec![own(), in_json()]),
-        None => in_json(),
-    }
-}
-
 /// The type of the column of such a property.
 pub(super) fn data_type(kind: Kind) -> DataType {
     match kind {
@@ -291,8 +279,7 @@ fn stamp() -> ScalarUDF {
                     continue;
                 };
                 joined.clear();
-                joined.push_str(&stamp_of(time));
-                joined.push_str(text);
+                let _ = write!(joined, "{:016x}{text}", in_order(time));
                 stamped.append_value(&joined);
             }
             stamped.finish()
@@ -304,10 +291,9 @@ fn stamp() -> ScalarUDF {
     create_udf("stamped", types, DataType::Utf8View, Volatility::Immutable, Arc::new(invoke))
 }
 
-/// Sorts as texts like the times do as numbers.
-fn stamp_of(time: i64) -> String {
-    // The sign bit turned over: times before 1970 come first.
-    format!("{:016x}", time.cast_unsigned() ^ (1 << 63))
+/// A time so that those before 1970 come first: its sign bit is turned over.
+fn in_order(time: i64) -> u64 {
+    time.cast_unsigned() ^ (1 << 63)
 }
 
 /// A function of a plan that gives a part of an address; null where it has none.

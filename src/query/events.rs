@@ -1,6 +1,7 @@
 //! The `events` table as a question sees it: files and memtables of one snapshot, one project's
 //! rows, persons resolved through the merges since.
 
+use std::iter;
 use std::sync::Arc;
 
 use arrow::array::Array;
@@ -27,13 +28,10 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::TableProviderFilterPushDown;
 use datafusion::logical_expr::TableType;
 use datafusion::logical_expr::Volatility;
+use datafusion::logical_expr::create_udf;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -91,16 +89,15 @@ pub(super) fn tables(
     (overrides, deletions): (Arc<Overrides>, Arc<Deletions>),
 ) -> Result<EventTables> {
     let stored = Arc::clone(&store.table().spec().schema);
-    // What others do decides nothing here: a plan shows it.
     // Without splits the person alone decides, and distinct ids need not be read.
-    let has_splits = overrides.has_splits(project);
-    let arguments = if has_splits { 2 } else { 1 };
-    let resolve = overrides.concerns(project).then(|| {
-        let signature =
-            Signature::exact(vec![DataType::Utf8View; arguments], Volatility::Immutable);
-        let function = ResolvePerson { project, overrides, signature };
-        ScalarUDF::new_from_impl(function)
-    });
+    let distinct_id = overrides.has_splits(project).then(|| ident("distinct_id"));
+    let stored_with: Vec<Expr> = iter::once(ident("person_id")).chain(distinct_id).collect();
+    let number = numbers.of_event(stored_with.clone()).alias(PERSON_NUMBER);
+    // What others do decides nothing here: a plan shows it.
+    let person = match overrides.concerns(project) {
+        true => resolve_person(project, overrides, stored_with).alias("person_id"),
+        false => ident("person_id"),
+    };
     let own = (0..).zip(stored.fields()).filter(|(_, field)| field.name() != PROJECT);
     let columns: Vec<usize> = own.map(|(at, _)| at).collect();
     let schema = Arc::new(stored.project(&columns)?);
@@ -115,12 +112,9 @@ pub(super) fn tables(
     let mut shown: Vec<Expr> = schema
         .fields()
         .iter()
-        .map(|field| match &resolve {
-            Some(resolve) if field.name() == "person_id" => {
-                let given = [ident("person_id"), ident("distinct_id")].into_iter().take(arguments);
-                resolve.call(given.collect()).alias("person_id")
-            }
-            _ => ident(field.name()),
+        .map(|field| match field.name().as_str() {
+            "person_id" => person.clone(),
+            name => ident(name),
         })
         .collect();
     let events = provider_as_source(Arc::new(events));
@@ -130,8 +124,7 @@ pub(super) fn tables(
         Ok::<_, DataFusionError>(Arc::new(ViewTable::new(plan, None)))
     };
     let plain = table(shown.clone())?;
-    let distinct_id = has_splits.then(|| ident("distinct_id"));
-    shown.push(numbers.of_event(ident("person_id"), distinct_id).alias(PERSON_NUMBER));
+    shown.push(number);
     Ok(EventTables { plain, numbered: table(shown)? })
 }
 
@@ -301,52 +294,24 @@ fn with_positions(rows: &Rows, width: usize) -> Rows {
 
 /// `resolve_person(person_id[, distinct_id])`: who the person is after the merges and splits since
 /// the event was stored.
-#[derive(Debug)]
+fn resolve_person(project: ProjectId, overrides: Arc<Overrides>, arguments: Vec<Expr>) -> Expr {
+    let resolve = ResolvePerson { project, overrides };
+    let invoke = move |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let missing = || DataFusionError::Internal("resolve_person takes a person".to_owned());
+        let persons = arrays.first().ok_or_else(missing)?;
+        let resolved = resolve.resolve(persons, arrays.get(1));
+        let resolved = resolved.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(ColumnarValue::Array(resolved))
+    };
+    let takes = vec![DataType::Utf8View; arguments.len()];
+    let (gives, volatility) = (DataType::Utf8View, Volatility::Immutable);
+    create_udf("resolve_person", takes, gives, volatility, Arc::new(invoke)).call(arguments)
+}
+
 struct ResolvePerson {
     project: ProjectId,
     overrides: Arc<Overrides>,
-    signature: Signature,
-}
-
-impl PartialEq for ResolvePerson {
-    fn eq(&self, other: &Self) -> bool {
-        self.project == other.project && Arc::ptr_eq(&self.overrides, &other.overrides)
-    }
-}
-
-impl Eq for ResolvePerson {}
-
-impl std::hash::Hash for ResolvePerson {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.project.hash(state);
-        Arc::as_ptr(&self.overrides).hash(state);
-    }
-}
-
-impl ScalarUDFImpl for ResolvePerson {
-    fn name(&self) -> &str {
-        "resolve_person"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8View)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = arguments.number_rows;
-        let mut arguments = arguments.args.into_iter().map(|argument| argument.into_array(rows));
-        let Some(persons) = arguments.next().transpose()? else {
-            return Err(DataFusionError::Internal("resolve_person takes a person".to_owned()));
-        };
-        let distinct_ids = arguments.next().transpose()?;
-        let resolved = self.resolve(&persons, distinct_ids.as_ref());
-        let resolved = resolved.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        Ok(ColumnarValue::Array(resolved))
-    }
 }
 
 impl ResolvePerson {

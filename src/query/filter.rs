@@ -4,22 +4,13 @@
 //! each person. What is left is asked row by row of the JSON text ([`matches`]). All of them ask the predicates
 //! that flags ask, so that they always agree.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::StringViewArray;
-use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::DataType;
-use arrow::datatypes::Float64Type;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Case;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
-use foldhash::fast::RandomState;
 use serde_json::Value;
 
 use crate::clock::UnixMicros;
@@ -189,58 +180,6 @@ fn of_column(
     );
     condition::of_column("matches_column", (name, data_type), is_quick, move |column| {
         let holds = |value: Value| predicate.matches_value(Some(&value), now);
-        kept(column, kind, without, holds)
-    })
-}
-
-fn kept(
-    column: &ArrayRef,
-    kind: PropertyType,
-    without: bool,
-    holds: impl Fn(Value) -> bool,
-) -> BooleanArray {
-    let rows = column.len();
-    let each = |of: &dyn Fn(usize) -> bool| {
-        BooleanBuffer::collect_bool(rows, |row| if column.is_null(row) { without } else { of(row) })
-    };
-    let kept = match kind {
-        PropertyType::Text => {
-            column.as_string_view_opt().map(|texts| of_texts(texts, without, holds))
-        }
-        PropertyType::Double => {
-            let numbers = column.as_primitive_opt::<Float64Type>();
-            numbers.map(|numbers| each(&|row| holds(Value::from(numbers.value(row)))))
-        }
-        PropertyType::Boolean => {
-            let truths = column.as_boolean_opt();
-            truths.map(|truths| each(&|row| holds(Value::from(truths.value(row)))))
-        }
-    };
-    // The types of the columns are those of the table.
-    BooleanArray::new(kept.unwrap_or_else(|| BooleanBuffer::new_unset(rows)), None)
-}
-
-/// The same of texts. The rows of a batch have few different ones, and equal ones of a file are at one place of its
-/// dictionary: what is known is known by the place, or by the text itself where that is short.
-fn of_texts(
-    texts: &StringViewArray,
-    without: bool,
-    holds: impl Fn(Value) -> bool,
-) -> BooleanBuffer {
-    let mut known: HashMap<u128, bool, RandomState> = HashMap::default();
-    let mut last = None;
-    BooleanBuffer::collect_bool(texts.len(), |row| {
-        let Some(view) = texts.views().get(row).filter(|_| texts.is_valid(row)) else {
-            return without;
-        };
-        match last {
-            Some((own, held)) if own == *view => held,
-            _ => {
-                let of = || holds(Value::from(texts.value(row)));
-                let held = *known.entry(*view).or_insert_with(of);
-                last = Some((*view, held));
-                held
-            }
-        }
+        condition::hold(column, without, holds)
     })
 }

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
+use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryReservation;
 use tokio::task::JoinHandle;
@@ -25,6 +27,7 @@ use crate::query::histories::gathered::Actor;
 use crate::query::histories::gathered::Gathered;
 use crate::query::interner::Interner;
 use crate::query::parts::given_up;
+use crate::query::person_numbers::PersonNumbers;
 use crate::query::slice::Slice;
 use crate::query::view::View;
 
@@ -98,7 +101,12 @@ impl Engine {
         mut fold: F,
     ) -> Result<F, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
-        let mut gathered = Gathered::new(&self.shared.pools.rows, rows, View::persons_of(&plan));
+        let actor = plan.schema().field_with_unqualified_name(ACTOR)?;
+        let persons = match actor.data_type() {
+            DataType::UInt32 => Some(View::persons_of(&plan)?),
+            _ => None,
+        };
+        let mut gathered = Gathered::new(&self.shared.pools.rows, rows, persons.is_none());
         let mut left = vec![Slice::ALL];
         let stop = StopOnDrop::default();
         while let Some(slice) = left.pop() {
@@ -113,9 +121,9 @@ impl Engine {
             };
             gathered = Running(self.shared.runtime.spawn(gathering)).outcome().await??;
             left.extend(gathered.take_left());
-            let flag = Arc::clone(&stop.0);
+            let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
             let folding = self.shared.runtime.spawn_blocking(move || {
-                let folded = each_actor(&mut gathered, &mut fold, &flag);
+                let folded = each_actor((&mut gathered, persons.as_deref()), &mut fold, &flag);
                 folded.map(|()| (gathered, fold))
             });
             (gathered, fold) = folding.await.map_err(given_up)??;
@@ -131,7 +139,7 @@ impl Engine {
 }
 
 fn each_actor<F: Fold>(
-    gathered: &mut Gathered,
+    (gathered, persons): (&mut Gathered, Option<&PersonNumbers>),
     fold: &mut F,
     stop: &AtomicBool,
 ) -> Result<(), QueryError> {
@@ -142,8 +150,14 @@ fn each_actor<F: Fold>(
             return Err(QueryError::Unavailable("nobody waits for the answer"));
         }
         let actor = match actor {
-            Actor::Text(text) => text,
-            Actor::Person(uuid) => uuid.hyphenated().encode_lower(&mut name),
+            Actor::Name(name) => name,
+            Actor::Number(number) => {
+                let person = persons.and_then(|persons| persons.person(number));
+                let unknown = || QueryError::Internal(DataFusionError::Internal(
+                    "a row of histories is of a person without a number".to_owned(),
+                ));
+                person.ok_or_else(unknown)?.hyphenated().encode_lower(&mut name)
+            }
         };
         fold.actor(actor, rows, texts)?;
     }

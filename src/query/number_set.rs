@@ -32,57 +32,59 @@ use roaring::RoaringBitmap;
 
 /// How many different numbers there are: `Int64` of `UInt32`. Nulls do not count.
 pub fn count_numbers(of: Expr) -> Expr {
-    called(Takes::Numbers, Gives::Count, of)
+    called(Kind::CountNumbers, of)
 }
 
 /// The set of the numbers, for [`count_union`].
 pub fn number_set(of: Expr) -> Expr {
-    called(Takes::Numbers, Gives::Set, of)
+    called(Kind::Set, of)
 }
 
 /// How many different numbers are in one of the sets at least: `Int64`.
 pub fn count_union(of: Expr) -> Expr {
-    called(Takes::Sets, Gives::Count, of)
+    called(Kind::CountUnion, of)
 }
 
-fn called(takes: Takes, gives: Gives, of: Expr) -> Expr {
-    let data_type = match takes {
-        Takes::Numbers => DataType::UInt32,
-        Takes::Sets => SET,
+fn called(kind: Kind, of: Expr) -> Expr {
+    let data_type = match kind {
+        Kind::CountNumbers | Kind::Set => DataType::UInt32,
+        Kind::CountUnion => SET,
     };
     let signature = Signature::exact(vec![data_type], Volatility::Immutable);
-    AggregateUDF::new_from_impl(NumberSet { takes, gives, signature }).call(vec![of])
+    AggregateUDF::new_from_impl(NumberSet { kind, signature }).call(vec![of])
 }
 
 /// The type of a set: its portable serialization. Sets of many groups may exceed the offsets of `Binary`.
 const SET: DataType = DataType::LargeBinary;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Takes {
-    Numbers,
-    Sets,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Gives {
-    Count,
+enum Kind {
+    /// Of numbers, how many.
+    CountNumbers,
+    /// Of numbers, their set.
     Set,
+    /// Of sets, how many numbers.
+    CountUnion,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct NumberSet {
-    takes: Takes,
-    gives: Gives,
+    kind: Kind,
     signature: Signature,
+}
+
+impl NumberSet {
+    fn sets(&self) -> Sets {
+        Sets { kind: self.kind, sets: Vec::new(), bytes: 0 }
+    }
 }
 
 impl AggregateUDFImpl for NumberSet {
     fn name(&self) -> &str {
-        match (self.takes, self.gives) {
-            (Takes::Numbers, Gives::Count) => "count_numbers",
-            (Takes::Numbers, Gives::Set) => "number_set",
-            (Takes::Sets, Gives::Count) => "count_union",
-            (Takes::Sets, Gives::Set) => "union_of_sets",
+        match self.kind {
+            Kind::CountNumbers => "count_numbers",
+            Kind::Set => "number_set",
+            Kind::CountUnion => "count_union",
         }
     }
 
@@ -91,9 +93,9 @@ impl AggregateUDFImpl for NumberSet {
     }
 
     fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(match self.gives {
-            Gives::Count => DataType::Int64,
-            Gives::Set => SET,
+        Ok(match self.kind {
+            Kind::CountNumbers | Kind::CountUnion => DataType::Int64,
+            Kind::Set => SET,
         })
     }
 
@@ -102,7 +104,7 @@ impl AggregateUDFImpl for NumberSet {
     }
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Sets { takes: self.takes, gives: self.gives, sets: Vec::new(), bytes: 0 }))
+        Ok(Box::new(self.sets()))
     }
 
     fn groups_accumulator_supported(&self, _arguments: AccumulatorArgs<'_>) -> bool {
@@ -113,13 +115,13 @@ impl AggregateUDFImpl for NumberSet {
         &self,
         _arguments: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Sets { takes: self.takes, gives: self.gives, sets: Vec::new(), bytes: 0 }))
+        Ok(Box::new(self.sets()))
     }
 
-    fn default_value(&self, _data_type: &DataType) -> Result<ScalarValue> {
-        match self.gives {
-            Gives::Count => Ok(ScalarValue::Int64(Some(0))),
-            Gives::Set => ScalarValue::try_from(SET),
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        match self.kind {
+            Kind::CountNumbers | Kind::CountUnion => Ok(ScalarValue::Int64(Some(0))),
+            Kind::Set => ScalarValue::try_from(data_type),
         }
     }
 }
@@ -127,8 +129,7 @@ impl AggregateUDFImpl for NumberSet {
 /// The set of each group.
 #[derive(Debug)]
 struct Sets {
-    takes: Takes,
-    gives: Gives,
+    kind: Kind,
     sets: Vec<Set>,
     /// What they take together at most.
     bytes: usize,
@@ -137,14 +138,14 @@ struct Sets {
 #[derive(Debug, Default)]
 struct Set {
     numbers: RoaringBitmap,
-    /// How many numbers there are, and the largest.
+    /// How many numbers there are, and the largest. Kept, since the set counts them block by block.
     count: u64,
     largest: u32,
 }
 
 /// Memory of a block of 65,536 numbers at most, and besides its numbers.
 const BLOCK_BYTES: usize = 8 << 10;
-const BLOCK_HEAD_BYTES: usize = 64;
+const BLOCK_HEAD_BYTES: usize = 96;
 
 impl Set {
     /// Returns the memory that it takes more than before.
@@ -167,7 +168,8 @@ impl Set {
         self.bytes().saturating_sub(before)
     }
 
-    /// What it takes at most: two bytes for a number in lists that grow by doubling, or bits of a block.
+    /// What it takes at most: two bytes for a number in lists that grow by doubling, or bits of a block; and the place of
+    /// the block in a list that does so, too.
     fn bytes(&self) -> usize {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         let blocks = usize::try_from(self.largest >> 16).unwrap_or(usize::MAX).saturating_add(1);
@@ -232,9 +234,9 @@ impl Sets {
         group: impl Fn(usize) -> usize,
         is_wanted: impl Fn(usize) -> bool,
     ) -> Result<()> {
-        match self.takes {
-            Takes::Numbers => self.add_numbers(values, group, is_wanted),
-            Takes::Sets => self.add_sets(values, group, is_wanted),
+        match self.kind {
+            Kind::CountNumbers | Kind::Set => self.add_numbers(values, group, is_wanted),
+            Kind::CountUnion => self.add_sets(values, group, is_wanted),
         }
     }
 
@@ -291,9 +293,9 @@ impl GroupsAccumulator for Sets {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let sets = self.taken(emit_to);
-        match self.gives {
-            Gives::Count => Ok(Self::counts(&sets)),
-            Gives::Set => Self::serialized(&sets),
+        match self.kind {
+            Kind::CountNumbers | Kind::CountUnion => Ok(Self::counts(&sets)),
+            Kind::Set => Self::serialized(&sets),
         }
     }
 

@@ -21,10 +21,6 @@ use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::create_udf;
 use foldhash::quality::RandomState;
@@ -131,12 +127,18 @@ impl PersonNumbers {
 
     /// The number of the person of an event, by the columns `person_id` as it is stored and `distinct_id`, which may be
     /// left out where nobody was ever split; or by the `person_id` of today alone.
-    pub fn of_event(self: &Arc<Self>, person: Expr, distinct_id: Option<Expr>) -> Expr {
-        let arguments: Vec<Expr> = std::iter::once(person).chain(distinct_id).collect();
-        let types = vec![DataType::Utf8View; arguments.len()];
-        let signature = Signature::exact(types, Volatility::Immutable);
-        let function = NumberOfPerson { numbers: Arc::clone(self), signature };
-        ScalarUDF::new_from_impl(function).call(arguments)
+    pub(super) fn of_event(self: &Arc<Self>, arguments: Vec<Expr>) -> Expr {
+        let numbers = Arc::clone(self);
+        let invoke = move |arguments: &[ColumnarValue]| {
+            let arrays = ColumnarValue::values_to_arrays(arguments)?;
+            let mut texts = arrays.iter().map(|array| array.as_string_view());
+            let missing = || DataFusionError::Internal("there is no person to number".to_owned());
+            let persons = texts.next().ok_or_else(missing)?;
+            Ok(ColumnarValue::Array(Arc::new(numbers.numbers(persons, texts.next())?)))
+        };
+        let takes = vec![DataType::Utf8View; arguments.len()];
+        let (gives, volatility) = (DataType::UInt32, Volatility::Immutable);
+        create_udf("number_of_person", takes, gives, volatility, Arc::new(invoke)).call(arguments)
     }
 
     /// The uuid of the person with a number: a text.
@@ -213,55 +215,6 @@ fn bytes(stored: usize, numbers: usize, persons: usize) -> usize {
     of_table(stored, size_of::<(Uuid, u32)>())
         .saturating_add(of_table(numbers, size_of::<u32>()))
         .saturating_add(persons.saturating_mul(size_of::<Uuid>()))
-}
-
-/// `number_of_person(person_id[, distinct_id])`.
-#[derive(Debug)]
-struct NumberOfPerson {
-    numbers: Arc<PersonNumbers>,
-    signature: Signature,
-}
-
-impl PartialEq for NumberOfPerson {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.numbers, &other.numbers) && self.signature == other.signature
-    }
-}
-
-impl Eq for NumberOfPerson {}
-
-impl std::hash::Hash for NumberOfPerson {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.numbers).hash(state);
-    }
-}
-
-impl ScalarUDFImpl for NumberOfPerson {
-    fn name(&self) -> &str {
-        "number_of_person"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::UInt32)
-    }
-
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let rows = arguments.number_rows;
-        let arrays: Vec<ArrayRef> = arguments
-            .args
-            .into_iter()
-            .map(|argument| argument.into_array(rows))
-            .collect::<Result<_>>()?;
-        let mut texts = arrays.iter().map(|array| array.as_string_view());
-        let missing = || DataFusionError::Internal("number_of_person takes a person".to_owned());
-        let persons = texts.next().ok_or_else(missing)?;
-        let numbers = self.numbers.numbers(persons, texts.next())?;
-        Ok(ColumnarValue::Array(Arc::new(numbers)))
-    }
 }
 
 #[cfg(test)]

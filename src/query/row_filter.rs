@@ -61,6 +61,10 @@ fn is_comparison(operator: Operator) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use arrow::array::Array;
+    use arrow::array::BooleanArray;
+    use arrow::datatypes::DataType;
+    use datafusion::common::DFSchema;
     use datafusion::common::tree_node::TreeNode;
     use datafusion::common::tree_node::TreeNodeRecursion;
     use datafusion::datasource::empty::EmptyTable;
@@ -69,6 +73,7 @@ mod tests {
 
     use super::is_row_filter;
     use crate::event::schema::events_schema;
+    use crate::query::condition;
 
     /// Goal: nothing goes into a scan that may fail on a row, call a function, or read a wide column twice.
     /// Method: conditions as planning has left them.
@@ -109,6 +114,25 @@ mod tests {
             .unwrap();
             let physical = found.expect("a filter");
             assert_eq!(is_row_filter(&physical), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn conditions_of_ours_are_row_filters_if_they_are_quick() {
+        let schema = events_schema();
+        let context = SessionContext::new();
+        for (column, is_quick, expected) in
+            [("event", true, true), ("event", false, false), ("properties", true, false)]
+        {
+            let of_column = condition::of_column(
+                "matches",
+                (column, DataType::Utf8View),
+                is_quick,
+                |column| BooleanArray::new_null(column.len()),
+            );
+            let schema = DFSchema::try_from(Arc::clone(&schema)).unwrap();
+            let physical = context.create_physical_expr(of_column, &schema).unwrap();
+            assert_eq!(is_row_filter(&physical), expected, "{column} {is_quick}");
         }
     }
 }

@@ -4,12 +4,7 @@
 //! A plan that looks at events of some time reads those of [`EDGE`] before and after it as well: a session that crosses
 //! the edge is whole unless it goes on for longer than that. What is farther away is no part of it.
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
@@ -17,7 +12,6 @@ use datafusion::logical_expr::JoinType;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
-use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::event::predicate::Predicate;
@@ -101,35 +95,8 @@ pub(super) fn condition(predicate: Predicate, now: UnixMicros) -> Expr {
     };
     let column = column(&predicate.key);
     let data_type = event_sessions::data_type(kind);
-    condition::condition("matches_session", &[(column.as_str(), data_type)], move |columns| {
-        let holds = |value: Option<Value>| predicate.matches_value(value.as_ref(), now);
-        Ok(match columns {
-            [column, ..] => {
-                values(column, kind).into_iter().map(|value| Some(holds(value))).collect()
-            }
-            [] => BooleanArray::new_null(0),
-        })
+    let without = predicate.matches_value(None, now);
+    condition::of_column("matches_session", (&column, data_type), false, move |column| {
+        condition::hold(column, without, |value| predicate.matches_value(Some(&value), now))
     })
-}
-
-/// The values of a column, as filters compare them.
-fn values(column: &ArrayRef, kind: Kind) -> Vec<Option<Value>> {
-    match kind {
-        Kind::Text => {
-            let texts = column.as_string_view_opt().into_iter().flatten();
-            texts.map(|text| text.map(Value::from)).collect()
-        }
-        Kind::Number => {
-            let numbers = column.as_primitive_opt::<Int64Type>().into_iter().flatten();
-            numbers.map(|number| number.map(Value::from)).collect()
-        }
-        Kind::Truth => {
-            let truths = column.as_boolean_opt().into_iter().flatten();
-            truths.map(|truth| truth.map(Value::from)).collect()
-        }
-        Kind::Time => {
-            let times = column.as_primitive_opt::<TimestampMicrosecondType>().into_iter().flatten();
-            times.map(|time| time.map(|time| Value::from(UnixMicros(time).to_rfc3339()))).collect()
-        }
-    }
 }

@@ -13,6 +13,7 @@ use datafusion::catalog::MemorySchemaProvider;
 use datafusion::catalog::SchemaProvider;
 use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
@@ -171,14 +172,20 @@ impl View {
         Ok(DataFrame::new(self.context.state(), plan))
     }
 
-    /// The numbers of persons in a plan of a view; `None` for another plan.
-    pub(super) fn persons_of(plan: &DataFrame) -> Option<Arc<PersonNumbers>> {
-        plan.task_ctx().session_config().get_extension()
+    /// The numbers of persons in a plan of a view.
+    ///
+    /// # Errors
+    ///
+    /// It is a plan of something else: a bug.
+    pub(super) fn persons_of(plan: &DataFrame) -> Result<Arc<PersonNumbers>, QueryError> {
+        let persons = plan.task_ctx().session_config().get_extension();
+        let error = || DataFusionError::Internal("a plan of no view has persons".to_owned());
+        persons.ok_or_else(|| QueryError::Internal(error()))
     }
 
     /// The number of a person of today, by the column with its uuid.
     pub fn person_number(&self, uuid: &str) -> Expr {
-        self.persons.of_event(cast(ident(uuid), DataType::Utf8View), None)
+        self.persons.of_event(vec![cast(ident(uuid), DataType::Utf8View)])
     }
 
     /// The uuid of the person with a number.

@@ -67,11 +67,6 @@ fn start(rng: &mut StdRng) -> (TestServer, World, BTreeMap<usize, Option<String>
     (server, world, plans)
 }
 
-/// The reader of JSON is off by the last bit at times.
-fn rounded(odds: f64) -> f64 {
-    (odds * 1e9).round() / 1e9
-}
-
 /// What correlates, and the persons who do or have it.
 type Who = BTreeMap<String, BTreeSet<usize>>;
 
@@ -131,7 +126,7 @@ impl Funnel {
             let other = persons.len() - own;
             let odds = ((own + 1) * (failures - other + 1)) as f64
                 / ((successes - own + 1) * (other + 1)) as f64;
-            (name.clone(), own, other, rounded(odds))
+            (name.clone(), own, other, odds)
         };
         let rows: Vec<_> = who.iter().map(row).collect();
         let (mut good, mut bad): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.3 > 1.0);
@@ -164,7 +159,7 @@ fn shape(results: &Value) -> (Vec<(String, usize, usize, f64)>, bool) {
         let event = &row["event"];
         assert_eq!((&event["properties"], &event["elements"]), (&json!({}), &json!([])), "{row}");
         let name = event["event"].as_str().expect("a name").to_owned();
-        (name, count("success_count"), count("failure_count"), rounded(odds))
+        (name, count("success_count"), count("failure_count"), odds)
     };
     let rows = results["events"].as_array().expect("rows").iter().map(row).collect();
     (rows, results["skewed"].as_bool().expect("a truth value"))

@@ -13,7 +13,7 @@ use crate::insights::events::COLUMNS;
 use crate::insights::events::EventRow;
 use crate::insights::events::Source;
 use crate::insights::events::event_rows;
-use crate::insights::property::event_text;
+use crate::query::event_property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::run::Answer;

@@ -28,7 +28,7 @@ use crate::insights::paths::items::Items;
 use crate::insights::paths::items::PAGE;
 use crate::insights::paths::walk::Cut;
 use crate::insights::paths::walk::Step;
-use crate::insights::property::event_text;
+use crate::query::event_property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;

@@ -14,6 +14,7 @@ use crate::clock::UnixMicros;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::bins::name_of;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::breakdown::in_cohort;
@@ -22,7 +23,7 @@ use crate::insights::columns::time;
 use crate::insights::interval::Buckets;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
-use crate::insights::property::event_number;
+use crate::query::event_property::event_number;
 use crate::insights::series::Math;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
@@ -208,10 +209,7 @@ impl Trends {
             return Ok(events);
         };
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let bin = match plan.bins {
-            [Some(bins)] => bins.name_of(value),
-            _ => None,
-        };
+        let bin = if matches!(plan.bins, [Some(_)]) { name_of(value) } else { None };
         let value = bin.unwrap_or_else(|| match value {
             Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join(SEPARATOR),
             one => text(one),

@@ -20,7 +20,7 @@ use super::PROPERTIES;
 use super::SessionsTable;
 use super::host;
 use super::path;
-use super::stamp_of;
+use super::in_order;
 use crate::event::schema::events_schema;
 use crate::storage::exact::ExactColumns;
 
@@ -245,5 +245,5 @@ fn parts_of_addresses() {
 #[test]
 fn stamps_sort_like_times() {
     let times = [i64::MIN, -5, -1, 0, 1, 5, 1 << 52, i64::MAX];
-    assert!(times.map(stamp_of).is_sorted());
+    assert!(times.map(in_order).is_sorted());
 }

@@ -15,7 +15,6 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
-use uuid::Uuid;
 
 use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;
@@ -26,7 +25,6 @@ use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::interner::Interner;
-use crate::query::person_numbers::PersonNumbers;
 use crate::query::slice::Slice;
 
 /// Most slices that the actors are divided into. Who has more rows than fit then is one actor.
@@ -39,10 +37,8 @@ const ROWS_MIN: usize = 8192;
 #[derive(Debug)]
 pub(super) struct Gathered {
     rows: Vec<Row>,
-    /// The names of actors, where they are no numbers of `persons`.
-    actors: Interner,
-    persons: Option<Arc<PersonNumbers>>,
-    are_persons: bool,
+    /// The names of actors; `None` where a plan gives their numbers.
+    names: Option<Interner>,
     texts: Interner,
     kind: Rows,
     slice: Slice,
@@ -52,16 +48,15 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
+    /// No rows yet. Their actors are texts, or numbers if `has_names` is false.
     pub(super) fn new(
         pool: &Arc<dyn MemoryPool>,
         kind: Rows,
-        persons: Option<Arc<PersonNumbers>>,
+        has_names: bool,
     ) -> Self {
         Self {
             rows: Vec::new(),
-            actors: Interner::default(),
-            persons,
-            are_persons: false,
+            names: has_names.then(Interner::default),
             texts: Interner::default(),
             kind,
             slice: Slice::ALL,
@@ -73,7 +68,7 @@ impl Gathered {
     /// Forgets all rows, and takes those of a slice from now on.
     pub(super) fn begin(&mut self, slice: Slice) {
         self.rows.clear();
-        self.actors = self.actors.emptied();
+        self.names = self.names.as_ref().map(Interner::emptied);
         self.texts = self.texts.emptied();
         self.slice = slice;
     }
@@ -111,22 +106,23 @@ impl Gathered {
         Ok(())
     }
 
-    /// The numbers of the actors of a batch who are of the slice; `None` without the column.
+    /// The numbers of the actors of a batch who are of the slice; `None` without a column of their type.
     fn actors_of(&mut self, batch: &RecordBatch) -> Result<Option<UInt32Array>, QueryError> {
         let Some(column) = batch.column_by_name(ACTOR) else { return Ok(None) };
-        if let Some(numbers) = column.as_primitive_opt::<UInt32Type>() {
-            self.are_persons = true;
+        let Some(names) = &mut self.names else {
             let is_own = |number: &u32| self.slice.has(hash_of(*number));
-            return Ok(Some(numbers.iter().map(|number| number.filter(is_own)).collect()));
-        }
+            let numbers = column.as_primitive_opt::<UInt32Type>();
+            let own = |numbers: &UInt32Array| numbers.iter().map(|n| n.filter(is_own)).collect();
+            return Ok(numbers.map(own));
+        };
         let texts = cast(column, &DataType::Utf8View).ok();
         let Some(texts) = texts.as_ref().and_then(|texts| texts.as_string_view_opt()) else {
             return Ok(None);
         };
         let mut number = |actor: &str| {
-            let hash = self.actors.hash(actor);
+            let hash = names.hash(actor);
             let is_own = self.slice.has(hash);
-            is_own.then(|| self.actors.insert(actor, hash).ok_or_else(too_many)).transpose()
+            is_own.then(|| names.insert(actor, hash).ok_or_else(too_many)).transpose()
         };
         let numbers = texts.iter().map(|actor| Ok(actor.map(&mut number).transpose()?.flatten()));
         numbers.collect::<Result<_, QueryError>>().map(Some)
@@ -154,7 +150,7 @@ impl Gathered {
 
     fn reserve(&mut self, more: usize) -> Result<(), DataFusionError> {
         let (length, room) = (self.rows.len(), self.rows.capacity());
-        let other = self.actors.bytes() + self.texts.bytes();
+        let other = self.names.as_ref().map_or(0, Interner::bytes) + self.texts.bytes();
         let bytes = |rows: usize| other.saturating_add(rows.saturating_mul(size_of::<Row>()));
         if length + more <= room {
             return self.reservation.try_resize(bytes(room));
@@ -168,20 +164,20 @@ impl Gathered {
 
     /// Forgets the rows and actors that are not of the slice.
     fn keep_slice(&mut self) -> Result<(), QueryError> {
-        if self.are_persons {
+        let Some(names) = &mut self.names else {
             let slice = self.slice;
             self.rows.retain(|row| slice.has(hash_of(row.actor)));
             return Ok(());
-        }
-        let mut actors = self.actors.emptied();
-        let mut numbers = Vec::with_capacity(self.actors.len());
+        };
+        let mut own_names = names.emptied();
+        let mut numbers = Vec::with_capacity(names.len());
         for number in 0.. {
-            let Some(actor) = self.actors.get(number) else { break };
-            let hash = self.actors.hash(actor);
-            let kept = self.slice.has(hash).then(|| actors.insert(actor, hash));
+            let Some(actor) = names.get(number) else { break };
+            let hash = names.hash(actor);
+            let kept = self.slice.has(hash).then(|| own_names.insert(actor, hash));
             numbers.push(kept.map(|number| number.ok_or_else(too_many)).transpose()?);
         }
-        self.actors = actors;
+        *names = own_names;
         self.rows.retain_mut(|row| {
             let number = usize::try_from(row.actor).ok().and_then(|at| *numbers.get(at)?);
             row.actor = number.unwrap_or(row.actor);
@@ -214,14 +210,14 @@ impl Gathered {
     /// Each actor, its rows in their order, and the texts that they name.
     pub(super) fn actors(&mut self) -> impl Iterator<Item = (Actor<'_>, &[Row], &Interner)> {
         self.sort();
-        let Self { rows, actors, persons, are_persons, texts, .. } = self;
-        rows.chunk_by(|a, b| a.actor == b.actor).filter_map(|rows| {
+        let Self { rows, names, texts, .. } = &*self;
+        rows.chunk_by(|a, b| a.actor == b.actor).filter_map(move |rows| {
             let number = rows.first()?.actor;
-            let actor = match *are_persons {
-                true => Actor::Person(persons.as_ref()?.person(number)?),
-                false => Actor::Text(actors.get(number)?),
+            let actor = match names {
+                Some(names) => Actor::Name(names.get(number)?),
+                None => Actor::Number(number),
             };
-            Some((actor, rows, &*texts))
+            Some((actor, rows, texts))
         })
     }
 }
@@ -229,13 +225,13 @@ impl Gathered {
 /// Whose rows are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Actor<'t> {
-    /// Who has this name.
-    Text(&'t str),
-    /// A person.
-    Person(Uuid),
+    /// As the plan has it.
+    Name(&'t str),
+    /// The same.
+    Number(u32),
 }
 
-/// What slices divide numbers of persons by.
+/// What slices divide numbers by.
 fn hash_of(number: u32) -> u64 {
     u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -275,12 +271,22 @@ mod tests {
 
     fn batch(rows: &[(String, Plain)]) -> RecordBatch {
         let actors: StringArray = rows.iter().map(|(actor, _)| Some(actor)).collect();
+        batch_of(Arc::new(actors), rows)
+    }
+
+    /// The same with numbers, which their names are.
+    fn numbered(rows: &[(String, Plain)]) -> RecordBatch {
+        let number = |(actor, _): &(String, Plain)| actor.parse::<u32>().unwrap();
+        batch_of(Arc::new(rows.iter().map(number).collect::<UInt32Array>()), rows)
+    }
+
+    fn batch_of(actors: ArrayRef, rows: &[(String, Plain)]) -> RecordBatch {
         let at: Int64Array = rows.iter().map(|(_, row)| row.0).collect();
         let masks: UInt32Array = rows.iter().map(|(_, row)| row.1).collect();
         let texts: StringArray = rows.iter().map(|(_, row)| row.2.clone()).collect();
         RecordBatch::try_from_iter([
-            ("actor", Arc::new(actors) as ArrayRef),
-            ("at", Arc::new(at)),
+            ("actor", actors),
+            ("at", Arc::new(at) as ArrayRef),
             ("mask", Arc::new(masks)),
             ("text", Arc::new(texts)),
         ])
@@ -294,7 +300,8 @@ mod tests {
         kind: Rows,
     ) -> Result<(Histories, usize), QueryError> {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
-        let mut gathered = Gathered::new(&pool, kind, None);
+        let has_names = !batches[0].column(0).data_type().is_integer();
+        let mut gathered = Gathered::new(&pool, kind, has_names);
         let (mut left, mut found, mut passes) = (vec![Slice::ALL], Histories::new(), 0);
         while let Some(slice) = left.pop() {
             passes += 1;
@@ -307,8 +314,11 @@ mod tests {
                 let row =
                     |row: &super::Row| (row.at, row.mask, texts.get(row.text).map(str::to_owned));
                 let rows = rows.iter().map(row).collect();
-                let Actor::Text(actor) = actor else { panic!("nobody has a number") };
-                assert_eq!(found.insert(actor.to_owned(), rows), None, "{actor} comes twice");
+                let actor = match actor {
+                    Actor::Name(name) => name.to_owned(),
+                    Actor::Number(number) => number.to_string(),
+                };
+                assert_eq!(found.insert(actor.clone(), rows), None, "{actor} comes twice");
             }
         }
         drop(gathered);
@@ -324,21 +334,23 @@ mod tests {
         for _ in 0..60_000 {
             let text = rng.random_bool(0.8).then(|| format!("t{}", rng.random_range(0..9)));
             let row = (rng.random_range(0..40), rng.random_range(0..3), text);
-            rows.push((format!("actor {}", rng.random_range(0..2000)), row));
+            rows.push((rng.random_range(0..2000).to_string(), row));
         }
-        let batches: Vec<_> = rows.chunks(1000).map(batch).collect();
+        let both = [batch, numbered].map(|of| rows.chunks(1000).map(of).collect::<Vec<_>>());
         let mut expected = Histories::new();
         for (actor, row) in rows {
             expected.entry(actor).or_default().push(row);
         }
         expected.values_mut().for_each(|rows| rows.sort());
-        let (found, passes) = gathered(&batches, 64 << 20, Rows::All).unwrap();
-        assert_eq!((found == expected, passes), (true, 1));
-        let (found, passes) = gathered(&batches, 600 << 10, Rows::All).unwrap();
-        assert!(found == expected && passes > 2, "{passes} passes");
+        for batches in &both {
+            let (found, passes) = gathered(batches, 64 << 20, Rows::All).unwrap();
+            assert_eq!((found == expected, passes), (true, 1));
+            let (found, passes) = gathered(batches, 600 << 10, Rows::All).unwrap();
+            assert!(found == expected && passes > 2, "{passes} passes");
+        }
         expected.values_mut().for_each(Vec::dedup);
-        for bytes in [64 << 20, 1 << 20, 500 << 10] {
-            let (found, passes) = gathered(&batches, bytes, Rows::Distinct).unwrap();
+        for (batches, bytes) in both.iter().flat_map(|of| [64, 2, 1].map(|size| (of, size << 19))) {
+            let (found, passes) = gathered(batches, bytes, Rows::Distinct).unwrap();
             assert!(found == expected, "{bytes} bytes, {passes} passes");
         }
     }
