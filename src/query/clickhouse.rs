@@ -22,7 +22,7 @@ use crate::query::error::QueryError;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.
-const TEMPLATES: [(&str, usize, &str); 76] = [
+const TEMPLATES: [(&str, usize, &str); 80] = [
     // Aggregates.
     ("countIf", 1, "count(*) FILTER (WHERE $1)"),
     ("countIf", 2, "count($1) FILTER (WHERE $2)"),
@@ -39,6 +39,10 @@ const TEMPLATES: [(&str, usize, &str); 76] = [
     ("argMax", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
     ("groupArray", 1, "array_agg($1)"),
     ("groupUniqArray", 1, "array_agg(DISTINCT $1)"),
+    ("quantile", 1, "percentile_cont(try_cast($1 AS DOUBLE), 0.5)"),
+    ("quantileIf", 2, "percentile_cont(try_cast($1 AS DOUBLE), 0.5) FILTER (WHERE $2)"),
+    ("median", 1, "percentile_cont(try_cast($1 AS DOUBLE), 0.5)"),
+    ("medianIf", 2, "percentile_cont(try_cast($1 AS DOUBLE), 0.5) FILTER (WHERE $2)"),
     ("stddevPop", 1, "stddev_pop($1)"),
     ("stddevSamp", 1, "stddev_samp($1)"),
     ("varPop", 1, "var_pop($1)"),
@@ -126,6 +130,12 @@ const INTEGERS: [&str; 10] = [
 ];
 const FLOATS: [&str; 5] = ["toFloat", "toFloat32", "toFloat64", "toFloatOrNull", "toDecimal"];
 
+/// Most levels of `quantiles`.
+const LEVELS_MAX: usize = 100;
+
+/// Most bytes of the arguments that all levels of `quantiles` have together: each has them once.
+const LEVELS_MAX_BYTES: usize = 64 << 10;
+
 /// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
 /// `toIntervalDay` are there for each.
 const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
@@ -188,16 +198,122 @@ impl Functions<'_> {
         let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
             return Ok(None);
         };
-        let Some(template) = template(name, &arguments)? else { return Ok(None) };
+        let (template, arguments) = match parameters(name, &call.parameters)? {
+            Some(parameters) => parametric(name, &parameters, arguments)?,
+            None => match template(name, &arguments)? {
+                Some(template) => (template, arguments),
+                None => return Ok(None),
+            },
+        };
         let parts = Parts { arguments, zone: self.zone };
         let mut written = parts.filled(&template)?;
         match (&mut written, &call.over) {
             (_, None) => {}
-            (Expr::Function(inner), Some(over)) => inner.over = Some(over.clone()),
+            (Expr::Function(inner), Some(over)) if !is_around(inner) => {
+                inner.over = Some(over.clone());
+            }
             _ => return Err(DataFusionError::Plan(format!("{name} takes no OVER"))),
         }
         Ok(Some(written))
     }
+}
+
+/// Whether a function is one of what an aggregate gives.
+fn is_around(function: &Function) -> bool {
+    let name = function.name.to_string();
+    ["array_slice", "least", "make_array"].contains(&name.as_str())
+}
+
+/// The first of two lists of arguments: numbers; `None` if there is but one list.
+fn parameters(name: &str, sent: &FunctionArguments) -> Result<Option<Vec<f64>>> {
+    let number = |parameter: &FunctionArg| match parameter {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
+            Value::Number(number, _) => number.parse::<f64>().ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    let numbers = match sent {
+        FunctionArguments::None => return Ok(None),
+        FunctionArguments::List(list) => list.args.iter().map(number).collect(),
+        FunctionArguments::Subquery(_) => None,
+    };
+    let wrong = || DataFusionError::Plan(format!("{name} takes numbers in its first parentheses"));
+    numbers.map(Some).ok_or_else(wrong)
+}
+
+/// The template of an aggregate that takes parameters in parentheses of their own, and its arguments.
+fn parametric(name: &str, parameters: &[f64], arguments: Vec<Expr>) -> Result<(String, Vec<Expr>)> {
+    let is = |own: &str| own.eq_ignore_ascii_case(name);
+    for (own, width, levels) in [
+        ("quantile", 1, 1),
+        ("quantileIf", 2, 1),
+        ("quantiles", 1, LEVELS_MAX),
+        ("quantilesIf", 2, LEVELS_MAX),
+    ] {
+        if is(own) {
+            check_width(name, &arguments, width)?;
+            return quantiles(name, parameters, (arguments, levels));
+        }
+    }
+    let most = match parameters {
+        [most] if most.fract() == 0.0 && (1.0..=1e9).contains(most) => Some(*most),
+        _ => None,
+    };
+    let template = match most {
+        Some(most) if is("groupArray") => format!("array_slice(array_agg($1), 1, {most})"),
+        Some(most) if is("groupUniqArray") => {
+            format!("array_slice(array_agg(DISTINCT $1), 1, {most})")
+        }
+        Some(most) if is("uniqUpTo") => format!("least(count(DISTINCT $1), {})", most + 1.0),
+        _ => {
+            let why = format!("{name} with these arguments in two parentheses is not available");
+            return Err(DataFusionError::Plan(why));
+        }
+    };
+    check_width(name, &arguments, 1)?;
+    Ok((template, arguments))
+}
+
+fn check_width(name: &str, arguments: &[Expr], width: usize) -> Result<()> {
+    let sent = arguments.len();
+    if sent == width {
+        return Ok(());
+    }
+    let why = format!("{name} takes {width} arguments in its second parentheses, and has {sent}");
+    Err(DataFusionError::Plan(why))
+}
+
+/// The template of quantiles of one argument, of the rows for which the second one holds if there is one; a list if
+/// there may be more than one level.
+fn quantiles(
+    name: &str,
+    levels: &[f64],
+    (arguments, most): (Vec<Expr>, usize),
+) -> Result<(String, Vec<Expr>)> {
+    let refused = |why: String| Err(DataFusionError::Plan(why));
+    if !levels.iter().all(|level| (0.0..=1.0).contains(level)) {
+        return refused(format!("the levels of {name} are numbers from 0 to 1"));
+    }
+    if levels.is_empty() || levels.len() > most {
+        return refused(format!("{name} takes at least one level and at most {most}"));
+    }
+    let bytes: usize = arguments.iter().map(|argument| argument.to_string().len()).sum();
+    if most > 1 && bytes.saturating_mul(levels.len()) > LEVELS_MAX_BYTES {
+        return refused(format!("the arguments of {name} are too long for so many levels"));
+    }
+    let width = arguments.len();
+    let value = |(level, at): (&f64, usize)| {
+        // With a fraction: a number without one would be of another type.
+        let value = format!("percentile_cont(try_cast(${at} AS DOUBLE), {level:?})");
+        if width > 1 { format!("{value} FILTER (WHERE ${})", at + 1) } else { value }
+    };
+    let values: Vec<String> = levels.iter().zip((1..).step_by(width)).map(value).collect();
+    let values = values.join(", ");
+    let template = if most > 1 { format!("make_array({values})") } else { values };
+    // A template has each argument once.
+    let all = levels.iter().flat_map(|_| arguments.iter().cloned());
+    Ok((template, all.collect()))
 }
 
 /// The template of a function; `None` if there is none.
@@ -379,6 +495,19 @@ mod tests {
                 "SELECT count(*), lower(a), sum(DISTINCT b)",
             ),
             ("SELECT equals($1, 2)", "SELECT (($1) = (2))"),
+            (
+                "SELECT quantile(0.9)(a), quantileIf(1)(a, b > 1)",
+                "SELECT percentile_cont(TRY_CAST((a) AS DOUBLE), 0.9), percentile_cont(TRY_CAST((a) AS DOUBLE), 1.0) FILTER (WHERE (b > 1))",
+            ),
+            (
+                "SELECT quantilesIf(0.25, 0.5)(a, b)",
+                "SELECT make_array(percentile_cont(TRY_CAST((a) AS DOUBLE), 0.25) FILTER (WHERE (b)), \
+                 percentile_cont(TRY_CAST((a) AS DOUBLE), 0.5) FILTER (WHERE (b)))",
+            ),
+            (
+                "SELECT groupArray(3)(a), uniqUpTo(10)(b)",
+                "SELECT array_slice(array_agg((a)), 1, 3), least(count(DISTINCT (b)), 11)",
+            ),
         ] {
             assert_eq!(rewritten(sql).as_deref(), Ok(expected), "{sql}");
         }
@@ -387,9 +516,24 @@ mod tests {
             "SELECT dateDiff('eon', a, b)",
             "SELECT if(a, b)",
             "SELECT if(a, b, c) OVER ()",
+            "SELECT quantile(2)(a)",
+            "SELECT quantile(-0.5)(a)",
+            "SELECT quantile('x')(a)",
+            "SELECT quantile(b)(a)",
+            "SELECT quantile(0.1, 0.2)(a)",
+            "SELECT quantile(0.5)(a, b)",
+            "SELECT quantiles()(a)",
+            "SELECT quantiles(0.5)(a) OVER ()",
+            "SELECT groupArray(0)(a)",
+            "SELECT topK(3)(a)",
+            "SELECT windowFunnel(10)(a, b)",
+            "SELECT sum(1)(a)",
         ] {
             assert!(rewritten(sql).is_err(), "{sql}");
         }
+        let nested =
+            |inner: String, _| format!("(SELECT quantiles(0.1{})({inner}))", ", 0.2".repeat(99));
+        assert!(rewritten(&format!("SELECT {}", (0..9).fold("a".to_owned(), nested))).is_err());
         let many = |n: usize| format!("SELECT {}1", "toStartOfWeek(a), ".repeat(n));
         assert!(rewritten(&many(50)).is_ok());
         assert!(rewritten(&many(600)).is_err(), "it became too long");

@@ -82,6 +82,20 @@ fn functions_of_clickhouse_are_answered() {
                 json!([["c", "a", 3, 1]]),
             ),
             (
+                // Of 5, 10 and 20: what is no number does not count.
+                "SELECT quantile(0.5)(toFloat(properties.amount)), quantile(0.75)(properties.amount), \
+                 quantile(0)(properties.amount), quantile(1)(properties.amount), median(properties.amount), \
+                 quantiles(0.25, 0.9)(properties.amount), quantileIf(0.5)(properties.amount, properties.plan = 'pro'), \
+                 medianIf(properties.amount, distinct_id = 'nobody'), length(groupArray(2)(distinct_id)), \
+                 length(groupUniqArray(9)(distinct_id)), uniqUpTo(2)(distinct_id), uniqUpTo(1)(event) FROM events",
+                json!([[10.0, 15.0, 5.0, 20.0, 10.0, [7.5, 18.0], 15.0, null, 2, 3, 3, 1]]),
+            ),
+            (
+                "SELECT properties.plan AS plan, quantile(0.5)(properties.amount) AS half FROM events \
+                 GROUP BY plan ORDER BY plan",
+                json!([["", 5.0], ["free", null], ["pro", 15.0]]),
+            ),
+            (
                 "SELECT arrayJoin(splitByChar(',', properties.tags)) AS tag FROM events WHERE properties.tags IS NOT NULL ORDER BY tag",
                 json!([["x"], ["y"]]),
             ),
@@ -123,6 +137,9 @@ fn placeholders_have_values_and_errors_say_what_is_wrong() {
         ("SELECT countIf() FROM events", json!({}), "countIf"),
         ("SELECT dateDiff('eon', timestamp, timestamp) FROM events", json!({}), "dateDiff"),
         ("SELECT windowFunnel(timestamp) FROM events", json!({}), "windowFunnel"),
+        ("SELECT windowFunnel(10)(timestamp, true) FROM events", json!({}), "windowFunnel"),
+        ("SELECT topK(3)(event) FROM events", json!({}), "topK"),
+        ("SELECT quantile(1.5)(properties.amount) FROM events", json!({}), "quantile"),
     ] {
         let answer = ask(&server, sql, &more);
         let told = answer.json();
