@@ -83,12 +83,12 @@ fn functions_of_clickhouse_are_answered() {
             ),
             (
                 // Of 5, 10 and 20: what is no number does not count.
-                "SELECT quantile(0.5)(toFloat(properties.amount)), quantile(0.75)(properties.amount), \
-                 quantile(0)(properties.amount), quantile(1)(properties.amount), median(properties.amount), \
+                "SELECT quantile(0.125)(toFloat(properties.amount)), quantile(0.75)(properties.amount), \
+                 quantile(0)(properties.amount), quantile(1)(properties.amount), median(properties.amount) AS middle, \
                  quantiles(0.25, 0.9)(properties.amount), quantileIf(0.5)(properties.amount, properties.plan = 'pro'), \
-                 medianIf(properties.amount, distinct_id = 'nobody'), length(groupArray(2)(distinct_id)), \
-                 length(groupUniqArray(9)(distinct_id)), uniqUpTo(2)(distinct_id), uniqUpTo(1)(event) FROM events",
-                json!([[10.0, 15.0, 5.0, 20.0, 10.0, [7.5, 18.0], 15.0, null, 2, 3, 3, 1]]),
+                 medianIf(properties.amount, distinct_id = 'nobody'), array_length(groupArray(2)(distinct_id)), \
+                 array_length(groupUniqArray(9)(distinct_id)), uniqUpTo(2)(distinct_id), uniqUpTo(1)(event) FROM events",
+                json!([[6.25, 15.0, 5.0, 20.0, 10.0, [7.5, 18.0], 15.0, null, 2, 3, 3, 1]]),
             ),
             (
                 "SELECT properties.plan AS plan, quantile(0.5)(properties.amount) AS half FROM events \
