@@ -6,6 +6,7 @@
 //! here: JSON shapes, HTTP, product rules.
 
 pub mod admission;
+mod cast_names;
 mod clickhouse;
 pub mod column_files;
 mod columns;
@@ -16,8 +17,8 @@ pub mod definitions;
 mod deleted;
 pub mod engine;
 pub mod error;
-pub mod event_sessions;
 pub mod event_property;
+pub mod event_sessions;
 pub mod events;
 mod explain;
 mod explained;
@@ -39,6 +40,7 @@ pub mod persons;
 pub mod placeholders;
 mod property_access;
 mod pruning;
+pub mod quantile;
 mod row_filter;
 pub mod rows;
 pub mod run;

@@ -1,6 +1,7 @@
 //! Functions of ClickHouse that HogQL has, in SQL that DataFusion plans: [`rewrite`]. Each is a template, in which a
 //! placeholder stands for an argument. An argument stands in a template once, so that no nesting multiplies it.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
@@ -11,6 +12,9 @@ use datafusion::sql::sqlparser::ast::Function;
 use datafusion::sql::sqlparser::ast::FunctionArg;
 use datafusion::sql::sqlparser::ast::FunctionArgExpr;
 use datafusion::sql::sqlparser::ast::FunctionArguments;
+use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::Select;
+use datafusion::sql::sqlparser::ast::SelectItem;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
@@ -19,6 +23,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::query::complexity;
 use crate::query::error::QueryError;
+use crate::query::quantile;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.
@@ -39,10 +44,10 @@ const TEMPLATES: [(&str, usize, &str); 80] = [
     ("argMax", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
     ("groupArray", 1, "array_agg($1)"),
     ("groupUniqArray", 1, "array_agg(DISTINCT $1)"),
-    ("quantile", 1, "percentile_cont(try_cast($1 AS DOUBLE), 0.5)"),
-    ("quantileIf", 2, "percentile_cont(try_cast($1 AS DOUBLE), 0.5) FILTER (WHERE $2)"),
-    ("median", 1, "percentile_cont(try_cast($1 AS DOUBLE), 0.5)"),
-    ("medianIf", 2, "percentile_cont(try_cast($1 AS DOUBLE), 0.5) FILTER (WHERE $2)"),
+    ("quantile", 1, "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)), make_array(0.5))[1]"),
+    ("quantileIf", 2, "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)) FILTER (WHERE $2), make_array(0.5))[1]"),
+    ("median", 1, "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)), make_array(0.5))[1]"),
+    ("medianIf", 2, "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)) FILTER (WHERE $2), make_array(0.5))[1]"),
     ("stddevPop", 1, "stddev_pop($1)"),
     ("stddevSamp", 1, "stddev_samp($1)"),
     ("varPop", 1, "var_pop($1)"),
@@ -133,9 +138,6 @@ const FLOATS: [&str; 5] = ["toFloat", "toFloat32", "toFloat64", "toFloatOrNull",
 /// Most levels of `quantiles`.
 const LEVELS_MAX: usize = 100;
 
-/// Most bytes of the arguments that all levels of `quantiles` have together: each has them once.
-const LEVELS_MAX_BYTES: usize = 64 << 10;
-
 /// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
 /// `toIntervalDay` are there for each.
 const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
@@ -148,7 +150,7 @@ const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "y
 pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
     match statement {
         Statement::Statement(statement) => {
-            let mut functions = Functions { zone, is_changed: false };
+            let mut functions = Functions { zone, is_changed: false, written: Vec::new() };
             if let ControlFlow::Break(error) = VisitMut::visit(statement, &mut functions) {
                 return Err(error);
             }
@@ -165,10 +167,22 @@ pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
 struct Functions<'r> {
     zone: &'r str,
     is_changed: bool,
+    /// Of each SELECT that is being visited, its expressions without names as they were sent.
+    written: Vec<Vec<Option<String>>>,
 }
 
 impl VisitorMut for Functions<'_> {
     type Break = DataFusionError;
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        self.written.push(select.projection.iter().map(unnamed).collect());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        name_items(select, self.written.pop().unwrap_or_default());
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
         let Expr::Function(function) = expression else { return ControlFlow::Continue(()) };
@@ -198,10 +212,10 @@ impl Functions<'_> {
         let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
             return Ok(None);
         };
-        let (template, arguments) = match parameters(name, &call.parameters)? {
-            Some(parameters) => parametric(name, &parameters, arguments)?,
+        let template = match parameters(name, &call.parameters)? {
+            Some(parameters) => parametric(name, &parameters, &arguments)?,
             None => match template(name, &arguments)? {
-                Some(template) => (template, arguments),
+                Some(template) => template,
                 None => return Ok(None),
             },
         };
@@ -218,10 +232,35 @@ impl Functions<'_> {
     }
 }
 
+/// The text of an expression without a name.
+fn unnamed(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expression) => Some(expression.to_string()),
+        _ => None,
+    }
+}
+
+/// Gives the expressions that are others now the names that they have in ClickHouse: the texts that were sent. One that
+/// was sent before gets its number as well, as DataFusion wants names to differ.
+fn name_items(select: &mut Select, written: Vec<Option<String>>) {
+    let mut times: BTreeMap<String, usize> = BTreeMap::new();
+    for (item, written) in select.projection.iter_mut().zip(written) {
+        let (SelectItem::UnnamedExpr(expression), Some(text)) = (&*item, written) else { continue };
+        let time = times.entry(text.clone()).or_default();
+        *time += 1;
+        if *time == 1 && expression.to_string() == text {
+            continue;
+        }
+        let name = if *time == 1 { text } else { format!("{text} ({time})") };
+        let (expr, alias) = (expression.clone(), Ident::with_quote('"', name));
+        *item = SelectItem::ExprWithAlias { expr, alias };
+    }
+}
+
 /// Whether a function is one of what an aggregate gives.
 fn is_around(function: &Function) -> bool {
     let name = function.name.to_string();
-    ["array_slice", "least", "make_array"].contains(&name.as_str())
+    ["array_slice", "least", quantile::NAME].contains(&name.as_str())
 }
 
 /// The first of two lists of arguments: numbers; `None` if there is but one list.
@@ -242,8 +281,8 @@ fn parameters(name: &str, sent: &FunctionArguments) -> Result<Option<Vec<f64>>> 
     numbers.map(Some).ok_or_else(wrong)
 }
 
-/// The template of an aggregate that takes parameters in parentheses of their own, and its arguments.
-fn parametric(name: &str, parameters: &[f64], arguments: Vec<Expr>) -> Result<(String, Vec<Expr>)> {
+/// The template of an aggregate that takes parameters in parentheses of their own.
+fn parametric(name: &str, parameters: &[f64], arguments: &[Expr]) -> Result<String> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     for (own, width, levels) in [
         ("quantile", 1, 1),
@@ -252,8 +291,10 @@ fn parametric(name: &str, parameters: &[f64], arguments: Vec<Expr>) -> Result<(S
         ("quantilesIf", 2, LEVELS_MAX),
     ] {
         if is(own) {
-            check_width(name, &arguments, width)?;
-            return quantiles(name, parameters, (arguments, levels));
+            check_width(name, arguments, width)?;
+            check_levels(name, parameters, levels)?;
+            let lists = quantiles(parameters, width);
+            return Ok(if levels == 1 { format!("{lists}[1]") } else { lists });
         }
     }
     let most = match parameters {
@@ -271,8 +312,8 @@ fn parametric(name: &str, parameters: &[f64], arguments: Vec<Expr>) -> Result<(S
             return Err(DataFusionError::Plan(why));
         }
     };
-    check_width(name, &arguments, 1)?;
-    Ok((template, arguments))
+    check_width(name, arguments, 1)?;
+    Ok(template)
 }
 
 fn check_width(name: &str, arguments: &[Expr], width: usize) -> Result<()> {
@@ -284,13 +325,19 @@ fn check_width(name: &str, arguments: &[Expr], width: usize) -> Result<()> {
     Err(DataFusionError::Plan(why))
 }
 
-/// The template of quantiles of one argument, of the rows for which the second one holds if there is one; a list if
-/// there may be more than one level.
-fn quantiles(
-    name: &str,
-    levels: &[f64],
-    (arguments, most): (Vec<Expr>, usize),
-) -> Result<(String, Vec<Expr>)> {
+/// The template of quantiles of an argument, of the rows for which the second one holds if there is one.
+fn quantiles(levels: &[f64], width: usize) -> String {
+    let gathered = match width {
+        1 => "array_agg(try_cast($1 AS DOUBLE))",
+        _ => "array_agg(try_cast($1 AS DOUBLE)) FILTER (WHERE $2)",
+    };
+    // With a fraction: a number without one would be of another type.
+    let levels: Vec<String> = levels.iter().map(|level| format!("{level:?}")).collect();
+    format!("quantiles_of_list({gathered}, make_array({}))", levels.join(", "))
+}
+
+/// Levels are from 0 to 1, and at most `most`.
+fn check_levels(name: &str, levels: &[f64], most: usize) -> Result<()> {
     let refused = |why: String| Err(DataFusionError::Plan(why));
     if !levels.iter().all(|level| (0.0..=1.0).contains(level)) {
         return refused(format!("the levels of {name} are numbers from 0 to 1"));
@@ -298,22 +345,7 @@ fn quantiles(
     if levels.is_empty() || levels.len() > most {
         return refused(format!("{name} takes at least one level and at most {most}"));
     }
-    let bytes: usize = arguments.iter().map(|argument| argument.to_string().len()).sum();
-    if most > 1 && bytes.saturating_mul(levels.len()) > LEVELS_MAX_BYTES {
-        return refused(format!("the arguments of {name} are too long for so many levels"));
-    }
-    let width = arguments.len();
-    let value = |(level, at): (&f64, usize)| {
-        // With a fraction: a number without one would be of another type.
-        let value = format!("percentile_cont(try_cast(${at} AS DOUBLE), {level:?})");
-        if width > 1 { format!("{value} FILTER (WHERE ${})", at + 1) } else { value }
-    };
-    let values: Vec<String> = levels.iter().zip((1..).step_by(width)).map(value).collect();
-    let values = values.join(", ");
-    let template = if most > 1 { format!("make_array({values})") } else { values };
-    // A template has each argument once.
-    let all = levels.iter().flat_map(|_| arguments.iter().cloned());
-    Ok((template, all.collect()))
+    Ok(())
 }
 
 /// The template of a function; `None` if there is none.
@@ -473,40 +505,42 @@ mod tests {
     #[test]
     fn functions_become_those_that_there_are() {
         for (sql, expected) in [
-            ("SELECT countIf(a > 1)", "SELECT count(*) FILTER (WHERE (a > 1))"),
+            ("SELECT countIf(a > 1) AS v", "SELECT count(*) FILTER (WHERE (a > 1)) AS v"),
             (
-                "SELECT COUNTIF(a) OVER (PARTITION BY b)",
-                "SELECT count(*) FILTER (WHERE (a)) OVER (PARTITION BY b)",
+                "SELECT COUNTIF(a) OVER (PARTITION BY b) AS v",
+                "SELECT count(*) FILTER (WHERE (a)) OVER (PARTITION BY b) AS v",
             ),
             (
-                "SELECT toStartOfDay(timestamp)",
-                "SELECT date_trunc('day', (timestamp) AT TIME ZONE 'Europe/Berlin')",
+                "SELECT toStartOfDay(timestamp) AS v",
+                "SELECT date_trunc('day', (timestamp) AT TIME ZONE 'Europe/Berlin') AS v",
             ),
             (
-                "SELECT multiIf(a, 1, b, 2, if(c, 3, 4))",
-                "SELECT CASE WHEN (a) THEN (1) WHEN (b) THEN (2) ELSE (CASE WHEN (c) THEN (3) ELSE (4) END) END",
+                "SELECT multiIf(a, 1, b, 2, if(c, 3, 4)) AS v",
+                "SELECT CASE WHEN (a) THEN (1) WHEN (b) THEN (2) ELSE (CASE WHEN (c) THEN (3) ELSE (4) END) END AS v",
             ),
             (
-                "SELECT toFloat(a) WHERE notEmpty(b)",
-                "SELECT TRY_CAST((a) AS DOUBLE) WHERE ((b) <> '')",
+                "SELECT toFloat(a) AS v WHERE notEmpty(b)",
+                "SELECT TRY_CAST((a) AS DOUBLE) AS v WHERE ((b) <> '')",
             ),
             (
                 "SELECT count(*), lower(a), sum(DISTINCT b)",
                 "SELECT count(*), lower(a), sum(DISTINCT b)",
             ),
-            ("SELECT equals($1, 2)", "SELECT (($1) = (2))"),
+            ("SELECT equals($1, 2) AS v", "SELECT (($1) = (2)) AS v"),
             (
-                "SELECT quantile(0.9)(a), quantileIf(1)(a, b > 1)",
-                "SELECT percentile_cont(TRY_CAST((a) AS DOUBLE), 0.9), percentile_cont(TRY_CAST((a) AS DOUBLE), 1.0) FILTER (WHERE (b > 1))",
+                "SELECT quantile(0.9)(a) AS x, quantilesIf(0.25, 1)(a, b) AS y",
+                "SELECT quantiles_of_list(array_agg(TRY_CAST((a) AS DOUBLE)), make_array(0.9))[1] AS x, \
+                 quantiles_of_list(array_agg(TRY_CAST((a) AS DOUBLE)) FILTER (WHERE (b)), make_array(0.25, 1.0)) AS y",
             ),
             (
-                "SELECT quantilesIf(0.25, 0.5)(a, b)",
-                "SELECT make_array(percentile_cont(TRY_CAST((a) AS DOUBLE), 0.25) FILTER (WHERE (b)), \
-                 percentile_cont(TRY_CAST((a) AS DOUBLE), 0.5) FILTER (WHERE (b)))",
+                "SELECT groupArray(3)(a) AS x, uniqUpTo(10)(b) AS y",
+                "SELECT array_slice(array_agg((a)), 1, 3) AS x, least(count(DISTINCT (b)), 11) AS y",
             ),
+            // Names of columns are the texts as they were sent, and differ.
             (
-                "SELECT groupArray(3)(a), uniqUpTo(10)(b)",
-                "SELECT array_slice(array_agg((a)), 1, 3), least(count(DISTINCT (b)), 11)",
+                "SELECT a, empty(b), (SELECT isNull(c)), empty(b), a",
+                "SELECT a, ((b) = '') AS \"empty(b)\", (SELECT ((c) IS NULL) AS \"isNull(c)\") AS \"(SELECT isNull(c))\", \
+                 ((b) = '') AS \"empty(b) (2)\", a AS \"a (2)\"",
             ),
         ] {
             assert_eq!(rewritten(sql).as_deref(), Ok(expected), "{sql}");
@@ -531,9 +565,6 @@ mod tests {
         ] {
             assert!(rewritten(sql).is_err(), "{sql}");
         }
-        let nested =
-            |inner: String, _| format!("(SELECT quantiles(0.1{})({inner}))", ", 0.2".repeat(99));
-        assert!(rewritten(&format!("SELECT {}", (0..9).fold("a".to_owned(), nested))).is_err());
         let many = |n: usize| format!("SELECT {}1", "toStartOfWeek(a), ".repeat(n));
         assert!(rewritten(&many(50)).is_ok());
         assert!(rewritten(&many(600)).is_err(), "it became too long");

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -17,6 +18,7 @@ use crate::query::events;
 use crate::query::guard;
 use crate::query::guard::Pools;
 use crate::query::property_access::PropertyPlanner;
+use crate::query::quantile;
 use crate::query::spill;
 
 /// Memory for footers and page indexes of Parquet files.
@@ -54,6 +56,7 @@ pub(super) fn session(
         .with_default_features();
     let mut base = guard::with_limits(builder, pools).build();
     datafusion_functions_json::register_all(&mut base)?;
+    base.register_udf(Arc::new(quantile::function()))?;
     Ok(guard::without_absent(base)?)
 }
 

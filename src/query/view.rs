@@ -27,6 +27,7 @@ use datafusion::prelude::ident;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::query::cast_names;
 use crate::query::clickhouse;
 use crate::query::definitions;
 use crate::query::engine::Sources;
@@ -154,7 +155,13 @@ impl View {
         clickhouse::rewrite(&mut statement, &self.zone)?;
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
-        let plan = state.statement_to_plan(statement).await?;
+        let plan = match state.statement_to_plan(statement.clone()).await {
+            Err(error) if cast_names::is_needed(&error) => {
+                cast_names::rewrite(&mut statement);
+                state.statement_to_plan(statement).await.map_err(|_| error)?
+            }
+            planned => planned?,
+        };
         options.verify_plan(&plan)?;
         self.context.execute_logical_plan(plan).await
     }

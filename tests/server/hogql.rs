@@ -91,6 +91,25 @@ fn functions_of_clickhouse_are_answered() {
                 json!([[6.25, 15.0, 5.0, 20.0, 10.0, [7.5, 18.0], 15.0, null, 2, 3, 3, 1]]),
             ),
             (
+                "SELECT quantile(0.5)(toFloat(properties.amount)), median(properties.amount), count(), count() FROM events",
+                json!([[10.0, 10.0, 4, 4]]),
+            ),
+            (
+                // Names of columns leave casts out.
+                "SELECT sum(n), sum(n::double), avg(toFloat(t)), avg(toInt(t)) FROM (SELECT 1 AS n, '1.5' AS t UNION ALL SELECT 2, '4')",
+                json!([[3, 3.0, 2.75, 4.0]]),
+            ),
+            (
+                // What percentile_cont of DataFusion rounds.
+                "SELECT quantile(0.1)(n) FROM (SELECT 10 AS n UNION ALL SELECT 30)",
+                json!([[12.0]]),
+            ),
+            (
+                "SELECT DISTINCT toHour(timestamp), toDate(timestamp) FROM events \
+                 GROUP BY toDate(timestamp), toHour(timestamp) ORDER BY toDate(timestamp), toHour(timestamp) DESC LIMIT 2",
+                json!([[23, "2026-03-28"], [23, "2026-03-29"]]),
+            ),
+            (
                 "SELECT properties.plan AS plan, quantile(0.5)(properties.amount) AS half FROM events \
                  GROUP BY plan ORDER BY plan",
                 json!([["", 5.0], ["free", null], ["pro", 15.0]]),

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
-use arrow::array::Float64Array;
 use arrow::array::ListArray;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Field;
-use arrow::datatypes::Float64Type;
 use arrow::datatypes::Int32Type;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
@@ -54,6 +52,7 @@ use crate::query::matches::GROUPS;
 use crate::query::number_set::count_numbers;
 use crate::query::number_set::count_union;
 use crate::query::number_set::number_set;
+use crate::query::quantile::quantile;
 use crate::query::session_columns;
 use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
@@ -398,49 +397,12 @@ impl Statistic {
     }
 }
 
-/// The number that was gathered. `percentile_cont` of DataFusion rounds where it interpolates, so quantiles are
-/// taken of lists.
+/// The number that was gathered.
 pub(super) fn finished(statistic: Option<Statistic>, gathered: Expr) -> Expr {
     match statistic {
         Some(Statistic::Quantile(part)) => quantile(part, gathered),
         _ => cast(gathered, DataType::Float64),
     }
-}
-
-/// The value at `part` of each list of numbers, linear between two of them; null for a list without numbers.
-fn quantile(part: f64, lists: Expr) -> Expr {
-    let of = move |numbers: &mut Vec<f64>| {
-        numbers.sort_unstable_by(f64::total_cmp);
-        let last = u32::try_from(numbers.len().checked_sub(1)?).ok()?;
-        let place = part * f64::from(last);
-        let mut around =
-            numbers.iter().zip(0_u32..).skip_while(|(_, at)| f64::from(*at) + 1.0 <= place);
-        let (low, at) = around.next()?;
-        let high = around.next().map_or(low, |(high, _)| high);
-        Some(low + (high - low) * (place - f64::from(at)))
-    };
-    let invoke = move |arguments: &[ColumnarValue]| {
-        let arrays = ColumnarValue::values_to_arrays(arguments)?;
-        let lists = arrays.first().and_then(|array| array.as_list_opt::<i32>());
-        let value = |list: Option<ArrayRef>| {
-            let list = list?;
-            let mut numbers: Vec<f64> =
-                list.as_primitive_opt::<Float64Type>()?.iter().flatten().collect();
-            of(&mut numbers)
-        };
-        let values: Float64Array =
-            lists.into_iter().flat_map(|lists| lists.iter().map(value)).collect();
-        Ok(ColumnarValue::Array(Arc::new(values) as ArrayRef))
-    };
-    let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
-    let function = create_udf(
-        "quantile",
-        vec![list],
-        DataType::Float64,
-        Volatility::Immutable,
-        Arc::new(invoke),
-    );
-    function.call(vec![lists])
 }
 
 /// The list of the buckets whose windows have a step.

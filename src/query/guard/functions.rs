@@ -189,6 +189,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "left",
             "ltrim",
             "nullif",
+            "quantiles_of_list",
             "nvl",
             "nvl2",
             "reverse",
@@ -375,7 +376,9 @@ pub(super) fn absent() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
+    use datafusion::execution::FunctionRegistry;
     use datafusion::execution::SessionState;
     use datafusion::execution::SessionStateBuilder;
 
@@ -384,10 +387,12 @@ mod tests {
     use super::SCALAR;
     use super::TABLE;
     use super::WINDOW;
+    use crate::query::quantile;
 
     fn everything() -> SessionState {
         let mut state = SessionStateBuilder::new().with_default_features().build();
         datafusion_functions_json::register_all(&mut state).unwrap();
+        state.register_udf(Arc::new(quantile::function())).unwrap();
         state
     }
 

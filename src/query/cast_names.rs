@@ -1,0 +1,90 @@
+//! Names of casts, for statements in which two of them are taken for one: DataFusion leaves casts out of the names of
+//! columns, so that it refuses `sum(a), sum(a::double)` as two columns of one name. [`is_needed`] knows that refusal, and
+//! [`rewrite`] puts each cast into a constant CASE with its type, which names have and the optimizer takes away.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::CaseWhen;
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::Value;
+use datafusion::sql::sqlparser::ast::VisitMut;
+use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+
+/// Whether a statement was refused for two columns of one name.
+pub(super) fn is_needed(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => {
+            matches!(**error, SchemaError::DuplicateUnqualifiedField { .. })
+        }
+        // It has no type of its own.
+        DataFusionError::Plan(why) => why.starts_with("Projections require unique expression names"),
+        _ => false,
+    }
+}
+
+/// Puts the type of each cast into its name.
+pub(super) fn rewrite(statement: &mut Statement) {
+    match statement {
+        Statement::Statement(statement) => {
+            let _: ControlFlow<()> = VisitMut::visit(statement, &mut Casts);
+        }
+        Statement::Explain(explain) => rewrite(&mut explain.statement),
+        _ => {}
+    }
+}
+
+struct Casts;
+
+impl VisitorMut for Casts {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        let Expr::Cast { data_type, .. } = expression else { return ControlFlow::Continue(()) };
+        let name = || {
+            let text = Value::SingleQuotedString(data_type.to_string());
+            Expr::Value(text.into())
+        };
+        let (operand, condition) = (Some(Box::new(name())), name());
+        let result = std::mem::replace(expression, Expr::Value(Value::Null.into()));
+        *expression = Expr::Case {
+            case_token: AttachedToken::empty(),
+            end_token: AttachedToken::empty(),
+            operand,
+            conditions: vec![CaseWhen { condition, result }],
+            else_result: None,
+        };
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::is_needed;
+    use super::rewrite;
+
+    #[tokio::test]
+    async fn two_casts_of_one_column_can_be_planned() {
+        let state = SessionContext::new().state();
+        for (sql, can_be) in [
+            ("SELECT sum(a), sum(a::double) FROM (SELECT 1 AS a)", true),
+            ("SELECT min(a::double) + 1, min(a::bigint) + 2 FROM (SELECT 1 AS a)", true),
+            ("SELECT a::double, try_cast(a AS bigint) FROM (SELECT 1 AS a)", true),
+            ("SELECT a::double, a::double FROM (SELECT 1 AS a)", false),
+        ] {
+            let mut statement = state.sql_to_statement(sql, &Default::default()).unwrap();
+            let refused = state.statement_to_plan(statement.clone()).await.unwrap_err();
+            assert!(is_needed(&refused), "{sql}: {refused}");
+            rewrite(&mut statement);
+            let planned = state.statement_to_plan(statement).await;
+            assert_eq!(planned.is_ok(), can_be, "{sql}: {planned:?}");
+        }
+        let statement = state.sql_to_statement("SELECT b FROM t", &Default::default()).unwrap();
+        assert!(!is_needed(&state.statement_to_plan(statement).await.unwrap_err()));
+    }
+}
