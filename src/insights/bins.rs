@@ -21,9 +21,9 @@ use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
 
-use crate::query::event_property::number;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::event_property::number;
 
 /// How far the last bin is said to go beyond the largest number, which it has, too (PostHog's figure).
 const BEYOND_LARGEST: f64 = 0.01;

@@ -29,9 +29,9 @@ use crate::identity::view::View as IdentityView;
 use crate::insights::columns::texts;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
-use crate::query::event_property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::event_property::event_text;
 use crate::query::view::View;
 use crate::storage::exact::ExactColumns;
 

@@ -21,7 +21,9 @@ pub(super) fn is_needed(error: &DataFusionError) -> bool {
             matches!(**error, SchemaError::DuplicateUnqualifiedField { .. })
         }
         // It has no type of its own.
-        DataFusionError::Plan(why) => why.starts_with("Projections require unique expression names"),
+        DataFusionError::Plan(why) => {
+            why.starts_with("Projections require unique expression names")
+        }
         _ => false,
     }
 }

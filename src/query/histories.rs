@@ -153,9 +153,11 @@ fn each_actor<F: Fold>(
             Actor::Name(name) => name,
             Actor::Number(number) => {
                 let person = persons.and_then(|persons| persons.person(number));
-                let unknown = || QueryError::Internal(DataFusionError::Internal(
-                    "a row of histories is of a person without a number".to_owned(),
-                ));
+                let unknown = || {
+                    QueryError::Internal(DataFusionError::Internal(
+                        "a row of histories is of a person without a number".to_owned(),
+                    ))
+                };
                 person.ok_or_else(unknown)?.hyphenated().encode_lower(&mut name)
             }
         };

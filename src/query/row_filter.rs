@@ -124,12 +124,10 @@ mod tests {
         for (column, is_quick, expected) in
             [("event", true, true), ("event", false, false), ("properties", true, false)]
         {
-            let of_column = condition::of_column(
-                "matches",
-                (column, DataType::Utf8View),
-                is_quick,
-                |column| BooleanArray::new_null(column.len()),
-            );
+            let of_column =
+                condition::of_column("matches", (column, DataType::Utf8View), is_quick, |column| {
+                    BooleanArray::new_null(column.len())
+                });
             let schema = DFSchema::try_from(Arc::clone(&schema)).unwrap();
             let physical = context.create_physical_expr(of_column, &schema).unwrap();
             assert_eq!(is_row_filter(&physical), expected, "{column} {is_quick}");

@@ -13,9 +13,9 @@ use crate::insights::events::COLUMNS;
 use crate::insights::events::EventRow;
 use crate::insights::events::Source;
 use crate::insights::events::event_rows;
-use crate::query::event_property::event_text;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::event_property::event_text;
 use crate::query::run::Answer;
 
 /// The name of events that say what a group is like.

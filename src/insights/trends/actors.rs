@@ -23,7 +23,6 @@ use crate::insights::columns::time;
 use crate::insights::interval::Buckets;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
-use crate::query::event_property::event_number;
 use crate::insights::series::Math;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
@@ -37,6 +36,7 @@ use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::finished;
 use crate::insights::trends::plan::of_sessions;
 use crate::query::engine::Engine;
+use crate::query::event_property::event_number;
 use crate::query::events::PERSON_NUMBER;
 use crate::query::people::Part;
 

@@ -19,8 +19,8 @@ use tokio::runtime::Runtime;
 use super::PROPERTIES;
 use super::SessionsTable;
 use super::host;
-use super::path;
 use super::in_order;
+use super::path;
 use crate::event::schema::events_schema;
 use crate::storage::exact::ExactColumns;
 

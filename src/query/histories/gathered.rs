@@ -49,11 +49,7 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// No rows yet. Their actors are texts, or numbers if `has_names` is false.
-    pub(super) fn new(
-        pool: &Arc<dyn MemoryPool>,
-        kind: Rows,
-        has_names: bool,
-    ) -> Self {
+    pub(super) fn new(pool: &Arc<dyn MemoryPool>, kind: Rows, has_names: bool) -> Self {
         Self {
             rows: Vec::new(),
             names: has_names.then(Interner::default),
