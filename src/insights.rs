@@ -31,6 +31,7 @@ pub mod retention;
 pub mod saved;
 pub mod selection;
 pub mod series;
+pub mod sql;
 pub mod stickiness;
 pub mod timeline;
 pub mod trends;

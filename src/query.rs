@@ -23,6 +23,7 @@ pub mod events;
 mod explain;
 mod explained;
 pub mod filter;
+mod filtered;
 mod footers;
 mod guard;
 pub mod histories;

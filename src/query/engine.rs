@@ -177,7 +177,23 @@ impl Engine {
         format: Format,
     ) -> Result<Bytes, QueryError> {
         complexity::check(sql)?;
-        let (view, sql, caller) = (self.view(project).await?, sql.to_owned(), self.caller);
+        self.sql_of(project, self.view(project).await?, sql, format).await
+    }
+
+    /// The same of a view.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn sql_of(
+        &self,
+        project: ProjectId,
+        view: View,
+        sql: &str,
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
+        complexity::check(sql)?;
+        let (sql, caller) = (sql.to_owned(), self.caller);
         let limit = self.shared.settings.query_timeout;
         let permit = self.shared.admission.permit(caller, Work::Sql, limit).await?;
         let running = Running::default();

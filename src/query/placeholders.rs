@@ -10,9 +10,13 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::query::error::QueryError;
+use crate::query::filtered;
 
 /// The values of variables, and what stands before their names.
 const VARIABLES: &str = "variables";
+
+/// What stands for the filters of the query, unless a value has this name.
+const FILTERS: &str = "filters";
 
 /// The query with literals in the place of placeholders. Lists become lists in parentheses, as `IN` takes them. A
 /// variable, `{variables.city}`, has its value in the object `variables` of the values.
@@ -28,13 +32,17 @@ pub fn filled(sql: &str, values: &Map<String, Value>) -> Result<String, QueryErr
     let (mut text, mut copied) = (String::with_capacity(sql.len()), 0);
     for (at, open) in tokens.iter().enumerate() {
         let Some((name, value, close)) = placeholder(&tokens, at, values) else { continue };
-        let Some(value) = value else {
-            let why = format!("the placeholder {{{name}}} has no value in `values`");
-            return Err(QueryError::Invalid(why));
+        let value = match value {
+            Some(value) => literal(&name, value)?,
+            None if name == FILTERS => format!("{}()", filtered::MARKER),
+            None => {
+                let why = format!("the placeholder {{{name}}} has no value in `values`");
+                return Err(QueryError::Invalid(why));
+            }
         };
         let (start, end) = (places.offset(open.span.start), places.offset(close.span.end));
         text.push_str(sql.get(copied..start).unwrap_or_default());
-        text.push_str(&literal(&name, value)?);
+        text.push_str(&value);
         copied = end;
     }
     text.push_str(sql.get(copied..).unwrap_or_default());
@@ -126,6 +134,7 @@ mod tests {
                 Some("'{a}', \"{a}\", E'\\n', 'a''b', $1, 1.5"),
             ),
             ("SELECT {missing}", None),
+            ("WHERE {filters} AND {a}", Some("WHERE filters_of_the_query() AND 'it''s'")),
             ("SELECT {o}", None),
             ("SELECT {e}", None),
             // Only a name right between the braces is a placeholder.

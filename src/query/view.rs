@@ -13,8 +13,8 @@ use datafusion::catalog::MemorySchemaProvider;
 use datafusion::catalog::SchemaProvider;
 use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
-use datafusion::error::DataFusionError;
 use datafusion::datasource::provider_as_source;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
@@ -36,6 +36,7 @@ use crate::query::event_sessions::SessionsTable;
 use crate::query::events;
 use crate::query::events::EventTables;
 use crate::query::explained;
+use crate::query::filtered;
 use crate::query::guard;
 use crate::query::person_access;
 use crate::query::person_numbers::PersonNumbers;
@@ -55,6 +56,8 @@ pub struct View {
     persons: Arc<PersonNumbers>,
     /// The name of the time zone of the project.
     zone: String,
+    /// Whether there are events that `{filters}` stands for.
+    is_filtered: bool,
 }
 
 impl std::fmt::Debug for View {
@@ -107,7 +110,25 @@ impl View {
         let zone =
             known.project(project).map_or_else(|| "UTC".to_owned(), |own| own.timezone.clone());
         let context = SessionContext::new_with_state(state);
-        Ok(Self { context, events: snapshot, numbered_events, persons, zone })
+        let is_filtered = false;
+        Ok(Self { context, events: snapshot, numbered_events, persons, zone, is_filtered })
+    }
+
+    /// The same tables, and the events that `{filters}` stands for: these, with the columns of `events`.
+    ///
+    /// # Errors
+    ///
+    /// The events lack columns: a bug.
+    pub async fn with_filtered(self, events: DataFrame) -> Result<Self, QueryError> {
+        let all = self.table("events").await?;
+        let columns = all.schema().fields().iter().map(|field| ident(field.name()));
+        let events = events.select(columns.collect::<Vec<_>>())?;
+        let schema = MemorySchemaProvider::new();
+        schema.register_table("events".to_owned(), events.into_view())?;
+        if let Some(catalog) = self.context.catalog("weir") {
+            catalog.register_schema(filtered::SCHEMA, Arc::new(schema))?;
+        }
+        Ok(Self { is_filtered: true, ..self })
     }
 
     /// Which columns of the events say all about their properties.
@@ -152,6 +173,7 @@ impl View {
         let mut statement = state.sql_to_statement(sql, dialect)?;
         guard::check(&statement)?;
         session_names::rewrite(&mut statement);
+        filtered::rewrite(&mut statement, self.is_filtered)?;
         clickhouse::rewrite(&mut statement, &self.zone)?;
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;

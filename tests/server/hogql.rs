@@ -167,3 +167,70 @@ fn placeholders_have_values_and_errors_say_what_is_wrong() {
         assert!(detail.contains(&words.to_lowercase()), "{words}: {told}");
     }
 }
+
+#[test]
+fn filters_stand_for_what_is_sent_beside_a_query() {
+    let server = start();
+    let count = |sql: &str, filters: Value| -> Value {
+        let answer = ask(&server, sql, &json!({"filters": filters}));
+        assert_eq!(answer.status, 200, "{sql}: {answer}");
+        answer.json()["results"][0][0].clone()
+    };
+    let by_plan = json!([{"key": "plan", "value": "pro"}]);
+    for (filters, expected) in [
+        (json!(null), 4),
+        (json!({}), 4),
+        (json!({"properties": by_plan}), 2),
+        (json!({"properties": by_plan, "dateRange": {"date_from": "2026-03-29"}}), 1),
+        (json!({"dateRange": {"date_from": "2026-03-29", "date_to": "2026-03-29"}}), 2),
+        (json!({"dateRange": {"date_to": "2026-03-28"}}), 1),
+        (json!({"dateRange": {"date_from": "all"}}), 4),
+        (
+            json!({"properties": [{"key": "$session_duration", "type": "session", "operator": "gt", "value": 9}]}),
+            0,
+        ),
+    ] {
+        for sql in [
+            "SELECT count() FROM events WHERE {filters}",
+            "SELECT count(DISTINCT e.uuid) FROM events e WHERE e.event = 'buy' AND ({filters} AND events_are_many IS NULL)",
+            "SELECT sum(n) FROM (SELECT event, count() AS n FROM events WHERE {filters} GROUP BY event)",
+            "SELECT countIf(person.properties.email IS NULL) FROM events WHERE {filters} LIMIT 1",
+        ] {
+            let sql = sql.replace("events_are_many", "e.properties.nothing");
+            let counted = count(&sql, filters.clone());
+            assert_eq!(counted.as_i64().unwrap_or(0), expected, "{sql} {filters}");
+        }
+    }
+    // Only the SELECT that says so is filtered.
+    let sql = "SELECT (SELECT count() FROM events) - count() FROM events WHERE {filters}";
+    assert_eq!(count(sql, json!({"properties": by_plan})), 2);
+    let plan =
+        "SELECT properties.plan FROM events WHERE {filters} AND event = 'buy' ORDER BY timestamp";
+    assert_eq!(count(plan, json!({"properties": by_plan})), "pro");
+    for (sql, filters, told) in [
+        ("SELECT {filters} FROM events", json!({}), "{filters} stands in the WHERE"),
+        ("SELECT 1 FROM sessions WHERE {filters}", json!({}), "{filters} stands in the WHERE"),
+        ("SELECT 1", json!("x"), "query__filters"),
+        (
+            "SELECT 1",
+            json!({"dateRange": {"date_from": "someday"}}),
+            "query__filters__dateRange__date_from",
+        ),
+        (
+            "SELECT 1",
+            json!({"properties": [{"key": "a", "type": "nothing"}]}),
+            "query__filters__properties",
+        ),
+        ("SELECT {filter} FROM events", json!({}), "has no value"),
+    ] {
+        let answer = ask(&server, sql, &json!({"filters": filters}));
+        assert_eq!(answer.status, 400, "{sql}: {answer}");
+        assert!(answer.to_string().contains(told), "{sql}: not {told}: {answer}");
+    }
+    // A value may have the name.
+    let sql = "SELECT {filters}";
+    assert_eq!(
+        ask(&server, sql, &json!({"values": {"filters": 3}})).json()["results"],
+        json!([[3]])
+    );
+}

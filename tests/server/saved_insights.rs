@@ -142,6 +142,22 @@ fn every_form_of_saved_insight_has_a_result() {
 }
 
 #[test]
+fn filters_of_a_dashboard_hold_for_sql_that_asks_for_them() {
+    let server = TestServer::start();
+    shop(&server);
+    let pro = json!([{"key": "plan", "value": "pro", "type": "event"}]);
+    let board = made(&server, "dashboards", &json!({"name": "b", "filters": {"properties": pro}}));
+    let sql = json!({"kind": "HogQLQuery", "query": "SELECT count() FROM events WHERE {filters}"});
+    let query = json!({"kind": "DataVisualizationNode", "source": sql});
+    let insight = made(&server, "insights", &json!({"query": query, "dashboards": [board["id"]]}));
+    let alone = asked(&server, &format!("insights/{}/?refresh=blocking", insight["id"]));
+    let all = alone["result"][0][0].as_i64().expect("a count");
+    let shown = asked(&server, &format!("dashboards/{}/?refresh=blocking", board["id"]));
+    let of_pro = shown["tiles"][0]["insight"]["result"][0][0].as_i64().expect("a count");
+    assert!(0 < of_pro && of_pro < all, "{of_pro} of {all}");
+}
+
+#[test]
 fn dashboards_show_results_by_their_own_filters() {
     let server = TestServer::start();
     shop(&server);

@@ -8,12 +8,10 @@ pub mod status;
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
@@ -23,11 +21,13 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::refresh::client_query_id;
-use crate::insights::saved::values_of_variables;
+use crate::insights::ProjectSettings;
+use crate::insights::sql::SqlError;
+use crate::insights::sql::SqlQuery;
+use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
 use crate::query::paging::Page;
 use crate::query::paging::page_of;
-use crate::query::placeholders::filled;
 use crate::query::rows::Format;
 
 /// Formats of a response; the first is the default.
@@ -60,7 +60,7 @@ struct Question {
 #[derive(Debug)]
 enum Asked {
     /// SQL.
-    Sql(String),
+    Sql(SqlQuery),
     /// An insight by its kind and its node.
     Insight(String, Value),
 }
@@ -74,7 +74,7 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
             let how = (question.refresh, question.id);
             insight::answer(app, &call.asker, (kind, node), how).await
         }
-        Asked::Sql(sql) => answer(app, call.asker.project.id, sql, question.format).await,
+        Asked::Sql(sql) => answer(app, &call.asker.project, sql, question.format).await,
     }
 }
 
@@ -86,7 +86,10 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
 pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Problem> {
     let question = read(request).await?;
     let project = app.project(question.project.unwrap_or(1));
-    let project = project.map_err(|error| Problem::not_found(error.to_string()))?;
+    let id = project.map_err(|error| Problem::not_found(error.to_string()))?;
+    let known = app.metadata.snapshot();
+    let project =
+        known.project(id).ok_or_else(|| Problem::not_found("There is no such project."))?;
     match &question.query {
         Asked::Sql(sql) => answer(app, project, sql, question.format).await,
         Asked::Insight(kind, _) => {
@@ -114,12 +117,13 @@ async fn read(request: Request) -> Result<Question, Problem> {
     let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
     let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
     let format = known.map_or(Format::Json, |(_, format)| format);
-    Ok(Question { query: Asked::Sql(query), project, refresh, id, format: Some(format) })
+    let query = Asked::Sql(SqlQuery::new(query));
+    Ok(Question { query, project, refresh, id, format: Some(format) })
 }
 
 /// The SQL of a node: of a `HogQLQuery`, or of the one in a `DataVisualizationNode`. Other nodes are
 /// refused.
-pub(in crate::http::routes) fn sql_of(node: &Value) -> Result<String, Problem> {
+pub(in crate::http::routes) fn sql_of(node: &Value) -> Result<SqlQuery, Problem> {
     let kind = |node: &Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
     let (sql, kind) = match (kind(node), node.get("source")) {
         (Some(outer), Some(source)) if outer == "DataVisualizationNode" => (source, kind(source)),
@@ -136,29 +140,23 @@ pub(in crate::http::routes) fn sql_of(node: &Value) -> Result<String, Problem> {
         );
         return Err(refused("query", "invalid_input", detail));
     }
-    let text = sql.get("query").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
-    let wanted = || refused("query__query", "required", "This field is required.");
-    let text = text.ok_or_else(wanted)?;
-    let mut values = match sql.get("values") {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(values)) => values.clone(),
-        Some(_) => return Err(refused("query__values", "invalid_input", "Expected an object.")),
-    };
-    let variables = values_of_variables(sql);
-    if !variables.is_empty() {
-        values.insert("variables".to_owned(), Value::Object(variables));
-    }
-    filled(text, &values).map_err(problem)
+    SqlQuery::parse(sql).map_err(|error| match error {
+        SqlError::Node(error) if error.field == "query" => {
+            refused("query__query", "required", error.detail)
+        }
+        SqlError::Node(error) => insight::invalid(&error),
+        SqlError::Query(error) => problem(error),
+    })
 }
 
 async fn answer(
     app: &App,
-    project: ProjectId,
-    query: &str,
+    project: &Project,
+    query: &SqlQuery,
     format: Option<Format>,
 ) -> Result<Response, Problem> {
     let Some(format) = format else { return answer_node(app, project, query).await };
-    let body = app.engine.sql(project, query, format).await.map_err(problem)?;
+    let body = app.engine.sql(project.id, &query.text, format).await.map_err(problem)?;
     let content_type = match format {
         Format::Json => "application/x-ndjson",
         Format::Columns { .. } => "application/json",
@@ -170,10 +168,10 @@ async fn answer(
 }
 
 /// The response to a node; see [`rows`].
-async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Response, Problem> {
-    let (mut rows, page) = rows(app, project, query).await?;
+async fn answer_node(app: &App, project: &Project, query: &SqlQuery) -> Result<Response, Problem> {
+    let (mut rows, page) = rows(app, &insight::settings(project), query).await?;
     let more = json!({
-        "query": query, "limit": page.limit, "offset": page.offset, "error": null, "is_cached": false,
+        "query": query.text, "limit": page.limit, "offset": page.offset, "error": null, "is_cached": false,
     });
     // Both are JSON objects: the first is continued by the second. Two pieces avoid a copy of a large
     // response.
@@ -190,20 +188,21 @@ async fn answer_node(app: &App, project: ProjectId, query: &str) -> Result<Respo
 /// whether there are more rows than its `LIMIT`. Without a `LIMIT` it has all rows, or is refused if there are too many.
 pub(in crate::http::routes) async fn rows(
     app: &App,
-    project: ProjectId,
-    query: &str,
+    owner: &ProjectSettings,
+    query: &SqlQuery,
 ) -> Result<(Bytes, Page), Problem> {
-    let page = page_of(query);
+    let page = page_of(&query.text);
     let most = app.config.query.query_rows_max;
     // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
     // counts as having more, and a client that reads page by page gets an empty last page.
-    let (asked, rows_max, more_from) = match (page.limit, page.with_one_more(query)) {
+    let (asked, rows_max, more_from) = match (page.limit, page.with_one_more(&query.text)) {
         (Some(limit), Some(asked)) if limit < most => (asked, limit, limit + 1),
-        (Some(limit), _) if limit == most => (query.to_owned(), limit, limit),
-        _ => (query.to_owned(), usize::MAX, usize::MAX),
+        (Some(limit), _) if limit == most => (query.text.clone(), limit, limit),
+        _ => (query.text.clone(), usize::MAX, usize::MAX),
     };
     let format = Format::Columns { rows_max, more_from };
-    let rows = app.engine.sql(project, &asked, format).await.map_err(problem)?;
+    let view = query.view(&app.engine, owner).await.map_err(insight::problem)?;
+    let rows = app.engine.sql_of(owner.project, view, &asked, format).await.map_err(problem)?;
     Ok((rows, page))
 }
 

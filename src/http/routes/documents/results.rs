@@ -28,6 +28,7 @@ use crate::insights::insight::Insight;
 use crate::insights::insight::KINDS;
 use crate::insights::node::NodeError;
 use crate::insights::saved;
+use crate::insights::sql::SqlQuery;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::documents::Document;
 
@@ -295,9 +296,9 @@ impl<'a> Reader<'a> {
         Found::of(&answer, false)
     }
 
-    async fn rows(&self, sql: &str) -> Result<Found, Problem> {
+    async fn rows(&self, sql: &SqlQuery) -> Result<Found, Problem> {
         let at = self.app.clock.now();
-        let (text, _) = query::rows(self.app, self.settings.project, sql).await?;
+        let (text, _) = query::rows(self.app, &self.settings, sql).await?;
         let mut answer: Map<String, Value> = read(&text)?;
         let mut part = |name: &str| answer.remove(name).unwrap_or_default();
         Ok(Found {
@@ -318,7 +319,7 @@ pub(in crate::http::routes) enum Question {
     /// A node of one of [`KINDS`].
     Insight(Value),
     /// A text of SQL.
-    Sql(String),
+    Sql(SqlQuery),
 }
 
 /// What an insight with these fields asks on a dashboard; `None` if it asks nothing.
@@ -351,13 +352,19 @@ pub(in crate::http::routes) fn question_of(
     }
     let variables = Value::Object(frame.variables.clone());
     saved::with_variables(&mut node, &variables).map_err(of_frame)?;
+    if let Value::Object(node) = &mut node {
+        let mut own =
+            node.remove("filters").filter(|own| !own.is_null()).unwrap_or_else(|| json!({}));
+        saved::with_filters(&mut own, &Value::Object(frame.filters.clone())).map_err(of_frame)?;
+        node.insert("filters".to_owned(), own);
+    }
     query::sql_of(&node).map(|sql| Some(Question::Sql(sql)))
 }
 
 /// A question that can be answered.
 enum Prepared {
     Insight(Key, Value, Box<Insight>),
-    Sql(String),
+    Sql(SqlQuery),
 }
 
 /// The refusal of what a dashboard changes.

@@ -27,7 +27,9 @@ use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::query;
+use crate::http::routes::query::insight;
 use crate::http::routes::store::problem;
+use crate::insights::sql::SqlQuery;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::web::insight::dashboard;
@@ -209,7 +211,8 @@ async fn shown(asking: &Asking, question: Result<Option<Question>, Problem>) -> 
 }
 
 /// The rows of an insight that is SQL, as the API answers them.
-pub(super) async fn rows(asking: &Asking, sql: &str) -> Result<Value, Problem> {
-    let (text, _) = query::rows(&asking.app, asking.asker.project.id, sql).await?;
+pub(super) async fn rows(asking: &Asking, sql: &SqlQuery) -> Result<Value, Problem> {
+    let (text, _) =
+        query::rows(&asking.app, &insight::settings(&asking.asker.project), sql).await?;
     json::restore(&text).map_err(|error| Problem::of(Fault::Internal, &error))
 }
