@@ -381,10 +381,21 @@ impl Buckets {
             let times = arrays
                 .first()
                 .and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
-            let bucket =
-                |time| buckets.bucket_of(UnixMicros(time)).and_then(|at| i32::try_from(at).ok());
+            // Of the event before: rows are in the order of time, mostly.
+            let (mut from, mut to, mut at) = (i64::MAX, i64::MIN, None);
+            let mut bucket = |time: i64| {
+                if time < from || time > to {
+                    let found = buckets.bucket_of(UnixMicros(time));
+                    at = found.and_then(|found| i32::try_from(found).ok());
+                    (from, to) = match found.and_then(|found| buckets.bounds_of(found)) {
+                        Some((first, last)) => (first.0, last.0),
+                        None => (i64::MAX, i64::MIN),
+                    };
+                }
+                at
+            };
             let numbers: Int32Array = match times {
-                Some(times) => times.iter().map(|time| time.and_then(bucket)).collect(),
+                Some(times) => times.iter().map(|time| time.and_then(&mut bucket)).collect(),
                 None => Int32Array::new_null(arrays.first().map_or(0, |column| column.len())),
             };
             Ok(ColumnarValue::Array(Arc::new(numbers) as ArrayRef))
