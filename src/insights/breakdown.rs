@@ -1,5 +1,10 @@
 //! What an insight is split by: [`Breakdown`].
 
+use std::collections::HashSet;
+
+use datafusion::functions::expr_fn::concat;
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::lit;
 use serde_json::Value;
 use serde_json::json;
 
@@ -29,6 +34,56 @@ const COHORTS_MAX: usize = 25;
 
 /// Between the values of several properties.
 pub const SEPARATOR: &str = "\u{1f}";
+
+/// The value of a breakdown that stands for all beyond the limit (PostHog's).
+pub const OTHER: &str = "$$_posthog_breakdown_other_$$";
+
+/// The values of several properties as one text, as plans have it.
+pub fn joined(values: impl IntoIterator<Item = Expr>) -> Expr {
+    let mut parts = Vec::new();
+    for value in values {
+        if !parts.is_empty() {
+            parts.push(lit(SEPARATOR));
+        }
+        parts.push(value);
+    }
+    match parts.len() {
+        0 => lit(""),
+        1 => parts.swap_remove(0),
+        _ => concat(parts),
+    }
+}
+
+/// A value as a client sends it, a list where there are several properties, as plans have it.
+pub fn value_sent(value: &Value) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match value {
+        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(SEPARATOR),
+        one => text(one),
+    }
+}
+
+/// Which values of a breakdown count.
+#[derive(Debug)]
+pub enum OfValue {
+    /// All.
+    Any,
+    /// This one.
+    One(String),
+    /// All but these.
+    Others(HashSet<String>),
+}
+
+impl OfValue {
+    /// Whether a value counts.
+    pub fn has(&self, value: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::One(own) => own == value,
+            Self::Others(shown) => !shown.contains(value),
+        }
+    }
+}
 
 /// What a series or a funnel is split by.
 #[derive(Clone, Debug)]

@@ -11,7 +11,8 @@ use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::bins::name_of;
 use crate::insights::breakdown::Breakdown;
-use crate::insights::breakdown::SEPARATOR;
+use crate::insights::breakdown::OfValue;
+use crate::insights::breakdown::value_sent;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
 use crate::insights::funnels::answer::OTHER;
@@ -46,25 +47,6 @@ enum Of {
         day: String,
         is_drop_off: bool,
     },
-}
-
-/// Which values of the breakdown count.
-#[derive(Debug)]
-enum OfValue {
-    Any,
-    One(String),
-    /// All but these.
-    Others(HashSet<String>),
-}
-
-impl OfValue {
-    fn has(&self, value: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::One(own) => own == value,
-            Self::Others(shown) => !shown.contains(value),
-        }
-    }
 }
 
 /// Collects the actors.
@@ -247,12 +229,7 @@ impl Funnels {
             Breakdown::Properties { properties, limit, .. } => {
                 let is_binned = matches!(properties.as_slice(), [one] if one.bins.is_some());
                 let bin = if is_binned { name_of(value) } else { None };
-                let value = bin.unwrap_or_else(|| match value {
-                    Value::Array(values) => {
-                        values.iter().map(text).collect::<Vec<_>>().join(SEPARATOR)
-                    }
-                    one => text(one),
-                });
+                let value = bin.unwrap_or_else(|| value_sent(value));
                 if value != OTHER {
                     return Ok((OfValue::One(value), None));
                 }

@@ -3,7 +3,6 @@
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions::expr_fn::concat;
 use datafusion::functions::expr_fn::nullif;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::bitwise_or;
@@ -19,6 +18,7 @@ use crate::insights::bins::Bins;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::breakdown::in_cohort;
+use crate::insights::breakdown::joined;
 use crate::insights::entity::Entity;
 use crate::insights::filters::Filters;
 use crate::insights::funnels::Funnels;
@@ -147,21 +147,14 @@ async fn with_value(
         false => Bins::measured(engine, events.clone(), &binned).await?,
     }
     .into_iter();
-    let mut parts = Vec::new();
+    let mut values = Vec::new();
     for (name, property) in columns.iter().zip(properties) {
-        if !parts.is_empty() {
-            parts.push(lit(SEPARATOR));
-        }
         let text = match property.bins.and_then(|_| bins.next()) {
             Some(bins) => bins.labels_of(name)?,
             None => cast(ident(name), DataType::Utf8),
         };
-        parts.push(coalesce(vec![text, lit("")]));
+        values.push(coalesce(vec![text, lit("")]));
     }
     let empty = SEPARATOR.repeat(properties.len().saturating_sub(1));
-    let value = match parts.len() {
-        1 => parts.swap_remove(0),
-        _ => concat(parts),
-    };
-    Ok((events, nullif(cast(value, DataType::Utf8), lit(empty))))
+    Ok((events, nullif(cast(joined(values), DataType::Utf8), lit(empty))))
 }

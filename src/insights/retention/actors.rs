@@ -1,7 +1,6 @@
 //! The persons of a row of a retention, and in which of its cells each was active.
 
 use std::collections::BTreeSet;
-use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -10,15 +9,17 @@ use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::OTHER;
+use crate::insights::breakdown::OfValue;
+use crate::insights::breakdown::value_sent;
 use crate::insights::entity::note_named;
 use crate::insights::interval::Buckets;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::ranked::Ranked;
 use crate::insights::retention::Retention;
-use crate::insights::retention::answer::OTHER;
+use crate::insights::retention::answer::shown_value;
 use crate::insights::retention::answer::value_of;
-use crate::insights::retention::plan::BETWEEN;
 use crate::insights::retention::plan::Folded;
 use crate::insights::retention::split::Splitter;
 use crate::insights::selection::Unit;
@@ -102,11 +103,7 @@ impl Retention {
         value: Option<&Value>,
     ) -> Result<(OfValue, Option<i64>), InsightError> {
         let Some(value) = value else { return Ok((OfValue::Any, None)) };
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let value = match value {
-            Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(BETWEEN),
-            one => text(one),
-        };
+        let value = value_sent(value);
         match &self.breakdown {
             Breakdown::Nothing => Ok((OfValue::Any, None)),
             Breakdown::Cohorts(cohorts) => {
@@ -121,29 +118,15 @@ impl Retention {
             }
             Breakdown::Properties { limit, .. } if value == OTHER => {
                 let tables = self.counted(context, intervals, None).await?;
-                let shown = tables.largest(*limit).0.into_iter().map(str::to_owned).collect();
+                let shown = tables
+                    .largest(*limit)
+                    .0
+                    .into_iter()
+                    .map(|own| shown_value(own).into_owned())
+                    .collect();
                 Ok((OfValue::Others(shown), None))
             }
             Breakdown::Properties { .. } => Ok((OfValue::One(value), None)),
-        }
-    }
-}
-
-/// Which values are meant.
-#[derive(Debug)]
-enum OfValue {
-    Any,
-    One(String),
-    /// All but these.
-    Others(HashSet<String>),
-}
-
-impl OfValue {
-    fn has(&self, value: &str) -> bool {
-        match self {
-            Self::Any => true,
-            Self::One(own) => own == value,
-            Self::Others(shown) => !shown.contains(value),
         }
     }
 }
@@ -163,7 +146,7 @@ impl Fold for Finding {
         let Self { splitter, row, of, ranked } = self;
         let mut seen = BTreeSet::new();
         splitter.each(rows, texts, |rule, value, activity| {
-            if of.has(value) && activity.starts.contains(row) {
+            if is_meant(of, value) && activity.starts.contains(row) {
                 seen.extend(rule.seen(activity, *row));
             }
             Ok(())
@@ -200,6 +183,11 @@ impl Cells {
         };
         (0..self.0.len() * BITS).filter(has).collect()
     }
+}
+
+/// Whether a value is meant: the list of its parts, or the text that answers have for it.
+fn is_meant(of: &OfValue, value: &str) -> bool {
+    of.has(value) || matches!(of, OfValue::One(own) if *own == shown_value(value))
 }
 
 #[cfg(test)]

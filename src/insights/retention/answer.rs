@@ -1,6 +1,8 @@
 //! Counts the actors of each cell of a retention, and shapes the answer: a row for each interval, and for each value of
 //! the breakdown.
 
+use std::borrow::Cow;
+
 use chrono::SecondsFormat;
 use serde_json::Value;
 use serde_json::json;
@@ -9,6 +11,8 @@ use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::OTHER;
+use crate::insights::breakdown::SEPARATOR;
 use crate::insights::entity::note_named;
 use crate::insights::interval::Buckets;
 use crate::insights::retention::Retention;
@@ -23,8 +27,8 @@ use crate::query::histories::Fold;
 use crate::query::histories::Row;
 use crate::query::interner::Interner;
 
-/// The value of a breakdown that stands for all beyond the limit (PostHog's).
-pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
+/// Between the values of several properties in an answer (PostHog's).
+const BETWEEN: &str = "::";
 
 /// The value of the breakdown for all persons (PostHog's).
 const EVERYBODY: &str = "0";
@@ -120,7 +124,7 @@ impl Retention {
             let cells: Vec<Value> = counts.iter().zip(0..).map(cell).collect();
             let mut row = json!({"values": cells, "label": format!("{period} {at}"), "date": date});
             if let (Value::Object(row), Some(value)) = (&mut row, value) {
-                row.insert("breakdown_value".to_owned(), json!(value));
+                row.insert("breakdown_value".to_owned(), json!(shown_value(value)));
             }
             row
         };
@@ -133,6 +137,14 @@ impl Retention {
         let name = self.period.name();
         let (first, rest) = name.split_at_checked(1).unwrap_or((name, ""));
         format!("{}{rest}", first.to_uppercase())
+    }
+}
+
+/// A value of the breakdown as clients get it.
+pub(super) fn shown_value(value: &str) -> Cow<'_, str> {
+    match value.contains(SEPARATOR) {
+        true => Cow::Owned(value.replace(SEPARATOR, BETWEEN)),
+        false => Cow::Borrowed(value),
     }
 }
 

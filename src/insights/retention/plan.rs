@@ -3,7 +3,6 @@
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions::expr_fn::concat;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::col;
@@ -15,6 +14,7 @@ use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::breakdown::in_cohort;
+use crate::insights::breakdown::joined;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
@@ -36,9 +36,6 @@ use crate::query::histories::MASK;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::session_columns::with_sessions;
-
-/// Between the values of several properties (PostHog's).
-pub(super) const BETWEEN: &str = "::";
 
 /// Most cells of one answer.
 const CELLS_MAX: usize = 100_000;
@@ -159,16 +156,13 @@ impl Retention {
             cast(bits, DataType::UInt32).alias(MASK),
         ];
         if let Breakdown::Properties { properties, .. } = &self.breakdown {
-            let mut parts = Vec::new();
+            let mut values = Vec::new();
             for (property, at) in properties.iter().zip(0..) {
                 let name = format!("value_{at}");
                 events = property.add_to(view, events, &name).await?;
-                if !parts.is_empty() {
-                    parts.push(lit(BETWEEN));
-                }
-                parts.push(coalesce(vec![cast(ident(&name), DataType::Utf8), lit("")]));
+                values.push(coalesce(vec![cast(ident(&name), DataType::Utf8), lit("")]));
             }
-            columns.push(concat(parts).alias(TEXT));
+            columns.push(joined(values).alias(TEXT));
         }
         Ok(events.select(columns)?)
     }

@@ -16,8 +16,9 @@ use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::bins::name_of;
 use crate::insights::breakdown::Breakdown;
-use crate::insights::breakdown::SEPARATOR;
+use crate::insights::breakdown::OTHER;
 use crate::insights::breakdown::in_cohort;
+use crate::insights::breakdown::value_sent;
 use crate::insights::columns::texts;
 use crate::insights::columns::time;
 use crate::insights::interval::Buckets;
@@ -30,7 +31,6 @@ use crate::insights::trends::answer::largest;
 use crate::insights::trends::plan::BREAKDOWN;
 use crate::insights::trends::plan::NULL;
 use crate::insights::trends::plan::NUMBER;
-use crate::insights::trends::plan::OTHER;
 use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::finished;
@@ -208,12 +208,8 @@ impl Trends {
         let (Breakdown::Properties { limit, .. }, Some(value)) = (&self.breakdown, value) else {
             return Ok(events);
         };
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let bin = if matches!(plan.bins, [Some(_)]) { name_of(value) } else { None };
-        let value = bin.unwrap_or_else(|| match value {
-            Value::Array(parts) => parts.iter().map(text).collect::<Vec<_>>().join(SEPARATOR),
-            one => text(one),
-        });
+        let value = bin.unwrap_or_else(|| value_sent(value));
         let events = plan.labelled(events)?;
         if value != OTHER {
             return Ok(events.filter(ident(BREAKDOWN).eq(lit(value)))?);

@@ -11,7 +11,6 @@ use arrow::datatypes::Field;
 use arrow::datatypes::Int32Type;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions::expr_fn::concat;
 use datafusion::functions::expr_fn::nullif;
 use datafusion::functions_aggregate::expr_fn::array_agg;
 use datafusion::functions_aggregate::expr_fn::avg;
@@ -34,7 +33,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::insights::InsightError;
 use crate::insights::bins::Bins;
-use crate::insights::breakdown::SEPARATOR;
+use crate::insights::breakdown::joined;
 use crate::insights::columns::time;
 use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
@@ -59,9 +58,6 @@ use crate::query::view::View;
 
 /// The value of a breakdown that is not there, in answers (PostHog's).
 pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";
-
-/// The value of a breakdown that stands for all beyond the limit (PostHog's).
-pub(super) const OTHER: &str = "$$_posthog_breakdown_other_$$";
 
 /// Columns of plans.
 pub(super) const BUCKET: &str = "bucket";
@@ -214,18 +210,8 @@ impl SeriesPlan<'_> {
 
     /// `rows` with their value of the breakdown as one text that is never null.
     pub(super) fn labelled(self, rows: DataFrame) -> Result<DataFrame, QueryError> {
-        let mut parts = Vec::new();
-        for part in self.parts() {
-            if !parts.is_empty() {
-                parts.push(lit(SEPARATOR));
-            }
-            parts.push(coalesce(vec![cast(ident(part), DataType::Utf8), lit(NULL)]));
-        }
-        let value = match parts.len() {
-            0 => lit(""),
-            1 => parts.swap_remove(0),
-            _ => concat(parts),
-        };
+        let text = |part| coalesce(vec![cast(ident(part), DataType::Utf8), lit(NULL)]);
+        let value = joined(self.parts().map(text));
         Ok(rows.with_column(BREAKDOWN, cast(value, DataType::Utf8))?)
     }
 
