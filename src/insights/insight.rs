@@ -204,3 +204,35 @@ impl ActorsOf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Insight;
+    use super::KINDS;
+
+    #[test]
+    fn no_kind_is_sampled() {
+        for kind in KINDS {
+            let series =
+                json!([{"kind": "EventsNode", "event": "a"}, {"kind": "EventsNode", "event": "b"}]);
+            let of = |factor: f64| {
+                let count = if kind == "LifecycleQuery" { 1 } else { 2 };
+                let own = json!({"kind": kind, "series": series.as_array().unwrap()[..count],
+                                 "samplingFactor": factor});
+                if kind != "FunnelCorrelationQuery" {
+                    return own;
+                }
+                let funnel = json!({"kind": "FunnelsQuery", "series": series,
+                                    "samplingFactor": factor});
+                json!({"kind": kind, "source": {"kind": "FunnelsActorsQuery", "source": funnel}})
+            };
+            Insight::parse(&of(1.0)).unwrap();
+            for factor in [0.0, 0.1, 2.0] {
+                let error = Insight::parse(&of(factor)).unwrap_err();
+                assert!(error.field.ends_with("samplingFactor"), "{kind}: {error:?}");
+            }
+        }
+    }
+}

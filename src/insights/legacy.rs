@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::event::json;
+use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 
 /// Filters as they were sent.
@@ -84,6 +85,16 @@ pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
         "breakdown_normalize_url": truth(filter, "breakdown_normalize_url"),
         "breakdown_histogram_bin_count": parsed(filter, "breakdown_histogram_bin_count")?,
     }))
+}
+
+/// That the filters have no breakdown: what is not split would look like what was asked for.
+///
+/// # Errors
+///
+/// They have one.
+pub fn check_unsplit(filter: &Filter) -> Result<(), NodeError> {
+    let sent = json!({"breakdown": breakdown(filter), "breakdowns": parsed(filter, "breakdowns")?});
+    Node::new(Some(&sent), "")?.without(&["breakdown", "breakdowns"])
 }
 
 /// The dates of the filters as a `dateRange`.

@@ -1,5 +1,6 @@
 //! Retention: of those who did something in an interval, how many come back in each interval after it.
-//! [`Retention`] is a parsed request; `spans` says which intervals a cell has, `rows` which rows and cells an actor
+//! [`Retention`] is a parsed request; `spans` says which intervals a cell has, `rolling` which windows
+//! those have that begin with the first event, `rows` which rows and cells an actor
 //! is in, `split` does so for each value of the breakdown, `plan` makes the plan of the events, `answer` counts the
 //! actors of each cell in `tables`, `actors` finds the persons of a row, and `legacy` reads the filters of older
 //! clients.
@@ -8,6 +9,7 @@ pub mod actors;
 mod answer;
 pub mod legacy;
 mod plan;
+mod rolling;
 mod rows;
 mod spans;
 mod split;
@@ -48,6 +50,8 @@ pub struct Retention {
     returning: Entity,
     /// Whether one who comes back counts in all cells before, too.
     is_cumulative: bool,
+    /// Whether cells are windows from an actor's first event on.
+    is_rolling: bool,
     /// Events of an interval without which nobody has come back in it.
     occurrences: usize,
 }
@@ -73,13 +77,17 @@ impl Retention {
         let node = Node::new(Some(query), "")?;
         let options = Node::new(node.value("retentionFilter"), "retentionFilter")?;
         options.without(&["aggregationProperty"])?;
-        for (name, usual) in
-            [("aggregationType", "count"), ("timeWindowMode", "strict_calendar_dates")]
-        {
-            if let Some(other) = options.text(name)?.filter(|own| *own != usual) {
-                let other: String = other.chars().take(100).collect();
-                return Err(options.refuse(name, format!("{other} is not available.")));
-            }
+        if let Some(other) = options.text("aggregationType")?.filter(|own| *own != "count") {
+            return Err(unavailable(&options, "aggregationType", other));
+        }
+        let is_rolling = match options.text("timeWindowMode")? {
+            None | Some("strict_calendar_dates") => false,
+            Some("24_hour_windows") => true,
+            Some(other) => return Err(unavailable(&options, "timeWindowMode", other)),
+        };
+        if is_rolling && options.truth("cumulative")? {
+            let detail = "24_hour_windows cannot be cumulative.";
+            return Err(options.refuse("cumulative", detail));
         }
         let number = |name: &str, usual: usize, most: usize| {
             let number = options.number(name)?.unwrap_or(usual);
@@ -101,6 +109,7 @@ impl Retention {
             target: entity("targetEntity")?,
             returning: entity("returningEntity")?,
             is_cumulative: options.truth("cumulative")?,
+            is_rolling,
             occurrences: number("minimumOccurrences", 1, OCCURRENCES_MAX)?,
         })
     }
@@ -133,6 +142,12 @@ fn breakdown(filter: Option<&Value>) -> Result<Breakdown, NodeError> {
         return Err(NodeError { field, detail });
     }
     Ok(breakdown)
+}
+
+/// The refusal of an option's value.
+fn unavailable(options: &Node<'_>, name: &str, value: &str) -> NodeError {
+    let value: String = value.chars().take(100).collect();
+    options.refuse(name, format!("{value} is not available."))
 }
 
 /// The interval of rows and cells.
@@ -202,7 +217,8 @@ mod tests {
             (json!({"retentionType": "often"}), "retentionType"),
             (json!({"retentionCustomBrackets": [1, 0]}), "retentionCustomBrackets"),
             (json!({"aggregationType": "sum"}), "aggregationType"),
-            (json!({"timeWindowMode": "24_hour_windows"}), "timeWindowMode"),
+            (json!({"timeWindowMode": "48_hour_windows"}), "timeWindowMode"),
+            (json!({"timeWindowMode": "24_hour_windows", "cumulative": true}), "cumulative"),
             (json!({"targetEntity": {"id": "x", "type": "actions"}}), "targetEntity.id"),
             (json!({"returningEntity": []}), "returningEntity"),
             (json!({"cumulative": "yes"}), "cumulative"),

@@ -35,6 +35,8 @@ struct Asked {
     from: Option<i64>,
     to: i64,
     is_cumulative: bool,
+    /// Whether cells are windows from the first event on.
+    is_rolling: bool,
     occurrences: usize,
 }
 
@@ -51,6 +53,7 @@ impl Asked {
             (name, [None, None, Some("pro")][rng.random_range(0..3)])
         };
         let (target, returning) = (entity(), entity());
+        let is_rolling = rng.random_bool(0.3);
         Self {
             period,
             kind: [
@@ -64,7 +67,8 @@ impl Asked {
             plan: [None, None, Some("free")][rng.random_range(0..3)],
             from: rng.random_bool(0.5).then(|| last - rng.random_range(0..20) * length),
             to: last,
-            is_cumulative: rng.random_bool(0.25),
+            is_cumulative: !is_rolling && rng.random_bool(0.25),
+            is_rolling,
             occurrences: rng.random_range(1..4).max(2) - 1,
         }
     }
@@ -85,6 +89,7 @@ impl Asked {
                 "period": self.period, "totalIntervals": self.cells, "retentionType": self.kind,
                 "targetEntity": entity(self.target), "returningEntity": entity(self.returning),
                 "cumulative": self.is_cumulative, "minimumOccurrences": self.occurrences,
+                "timeWindowMode": self.is_rolling.then_some("24_hour_windows"),
             },
             "dateRange": {"date_from": self.from.map(written), "date_to": written(self.to)},
         })
@@ -129,17 +134,34 @@ impl Asked {
                     first.and_then(|event| place(event)).into_iter().collect()
                 }
             };
-            for start in starts {
+            let rows_of_one = if self.is_rolling { 1 } else { usize::MAX };
+            for start in starts.into_iter().take(rows_of_one) {
+                let first = targets.iter().find(|event| place(event) == Some(start)).expect("one");
+                let after = |event: &Event| match (self.is_rolling, place(event)?) {
+                    (true, _) => self.window(world, first.at, event.at),
+                    (false, own) => own.checked_sub(start),
+                };
                 let back = |cell: &usize| {
-                    let count = (own.iter()).filter(|event| {
-                        is(event, self.returning) && place(event) == Some(start + cell)
-                    });
+                    let count = (own.iter())
+                        .filter(|event| is(event, self.returning) && after(event) == Some(*cell));
                     *cell == 0 || count.count() >= self.occurrences
                 };
                 seen[start].insert(person, (0..self.cells).filter(back).collect());
             }
         }
         seen
+    }
+
+    /// How many windows lie between an actor's first event and another one.
+    fn window(&self, world: &World, first: i64, at: i64) -> Option<usize> {
+        let units = |period: &str| world.interval(period, at) - world.interval(period, first);
+        let windows = match self.period {
+            "Hour" => units("Hour"),
+            "Day" => units("Hour") / 24,
+            "Week" => units("Day") / 7,
+            _ => units("Day") / 30,
+        };
+        usize::try_from(windows).ok().filter(|_| at >= first)
     }
 
     /// How many count in each cell of a row.
@@ -326,6 +348,10 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         (
             node(json!({"retentionCustomBrackets": [1, 0]}), json!({})),
             "query__retentionFilter__retentionCustomBrackets",
+        ),
+        (
+            node(json!({"timeWindowMode": "24_hour_windows", "cumulative": true}), json!({})),
+            "query__retentionFilter__cumulative",
         ),
         (node(json!({"retentionType": "x"}), json!({})), "query__retentionFilter__retentionType"),
         (

@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::legacy::Filter;
+use crate::insights::legacy::check_unsplit;
 use crate::insights::legacy::parsed;
 use crate::insights::legacy::query;
 use crate::insights::legacy::series;
@@ -13,8 +14,9 @@ use crate::insights::node::NodeError;
 ///
 /// # Errors
 ///
-/// They are malformed.
+/// They are malformed, or have a breakdown.
 pub fn lifecycle_query(filter: &Filter) -> Result<Value, NodeError> {
+    check_unsplit(filter)?;
     let mut query = query(filter, "LifecycleQuery")?;
     query.insert("series".to_owned(), Value::Array(series(filter)?));
     let options = json!({"toggledLifecycles": parsed(filter, "toggledLifecycles")?});
@@ -42,5 +44,8 @@ mod tests {
         assert_eq!(texts, values);
         Lifecycle::parse(&texts).unwrap();
         Lifecycle::parse(&lifecycle_query(&Map::new()).unwrap()).unwrap();
+        let split = json!({"events": [{"id": "a"}], "breakdown": "$browser"});
+        let refused = lifecycle_query(split.as_object().unwrap()).unwrap_err();
+        assert_eq!(refused.field, "breakdown");
     }
 }

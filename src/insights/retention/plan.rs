@@ -23,6 +23,7 @@ use crate::insights::node::NodeError;
 use crate::insights::property::Property;
 use crate::insights::retention::Kind;
 use crate::insights::retention::Retention;
+use crate::insights::retention::rolling::Rolling;
 use crate::insights::retention::rows::BEFORE;
 use crate::insights::retention::rows::NAMED;
 use crate::insights::retention::rows::RETURNING;
@@ -30,6 +31,7 @@ use crate::insights::retention::rows::Rule;
 use crate::insights::retention::rows::TARGET;
 use crate::insights::retention::split::Splitter;
 use crate::insights::selection::buckets;
+use crate::insights::selection::zone;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
@@ -56,13 +58,18 @@ impl Retention {
         cohort: Option<i64>,
     ) -> Result<Folded, InsightError> {
         let plan = self.plan(context, intervals, cohort).await?;
-        let times = (self.kind == Kind::FirstEver).then(|| intervals.clone());
+        let rolling = match self.is_rolling {
+            true => Some(Rolling::of(self.period, zone(context.owner)?)),
+            false => None,
+        };
+        let times = self.has_times().then(|| intervals.clone());
         let rule = Rule {
             kind: self.kind,
             spans: self.spans.clone(),
             is_cumulative: self.is_cumulative,
             occurrences: self.occurrences,
             times,
+            rolling,
         };
         let rows = if self.occurrences > 1 { Rows::All } else { Rows::Distinct };
         let is_split = matches!(self.breakdown, Breakdown::Properties { .. });
@@ -113,7 +120,12 @@ impl Retention {
         Ok(intervals.whole())
     }
 
-    /// Rows of histories: places are intervals, or for the first event ever times; texts are values of the breakdown.
+    /// Whether the places of events are their times.
+    fn has_times(&self) -> bool {
+        self.is_rolling || self.kind == Kind::FirstEver
+    }
+
+    /// Rows of histories: places are intervals, or times; texts are values of the breakdown.
     async fn plan(
         &self,
         Context { engine, view, owner }: Context<'_>,
@@ -139,14 +151,15 @@ impl Retention {
         events = with_sessions(view, events, (from, to), &used).await?;
         let bit = |is: &Expr, bit: u32| cast(is.clone(), DataType::UInt32) * lit(bit);
         let bits = bit(&target, TARGET) + bit(&returning, RETURNING);
-        let (bits, at, matter) = match self.kind {
-            Kind::FirstEver => {
-                let at = cast(col("timestamp"), DataType::Int64);
-                (bits + bit(&named, NAMED), at, named.or(returning))
-            }
-            _ => {
+        let (bits, matter) = match self.kind {
+            Kind::FirstEver => (bits + bit(&named, NAMED), named.or(returning)),
+            _ => (bits, target.or(returning)),
+        };
+        let at = match self.has_times() {
+            true => cast(col("timestamp"), DataType::Int64),
+            false => {
                 let interval = cast(intervals.expression(), DataType::Int64);
-                (bits, coalesce(vec![interval, lit(BEFORE)]), target.or(returning))
+                coalesce(vec![interval, lit(BEFORE)])
             }
         };
         events = events.filter(matter)?;

@@ -3,6 +3,7 @@
 use crate::clock::UnixMicros;
 use crate::insights::interval::Buckets;
 use crate::insights::retention::Kind;
+use crate::insights::retention::rolling::Rolling;
 use crate::insights::retention::spans::Spans;
 
 /// Bits of a row: it is of the target.
@@ -29,6 +30,8 @@ pub(super) struct Rule {
     pub(super) occurrences: usize,
     /// The intervals, if the places of events are their times; else they are intervals.
     pub(super) times: Option<Buckets>,
+    /// The windows in which an actor comes back, if these begin with its first event; places are times then.
+    pub(super) rolling: Option<Rolling>,
 }
 
 /// The intervals in which an actor did something, in their order and each once.
@@ -61,8 +64,20 @@ impl Rule {
                 into.starts.extend(with(TARGET).find(is_first).and_then(|row| self.interval(row)));
             }
         }
+        let mut first = None;
+        if let Some(windows) = self.rolling {
+            // An actor is in the row of its first event alone, as in PostHog.
+            into.starts.truncate(1);
+            let Some(&start) = into.starts.first() else { return };
+            let is_first = |row: &Mark| self.interval(*row) == Some(start);
+            first = with(TARGET).find(is_first).map(|(at, _)| (windows, start, at));
+        }
+        let back = |row: Mark| match first {
+            None => self.interval(row),
+            Some((windows, start, first)) => Some(start + windows.between(first, row.0)?),
+        };
         let mut same = (usize::MAX, 0);
-        for interval in with(RETURNING).filter_map(|row| self.interval(row)) {
+        for interval in with(RETURNING).filter_map(back) {
             same = (interval, if same.0 == interval { same.1 + 1 } else { 1 });
             if same.1 == self.occurrences {
                 into.returns.push(interval);
@@ -139,7 +154,7 @@ mod tests {
 
     fn rule(kind: Kind) -> Rule {
         let spans = Spans::Single(7);
-        Rule { kind, spans, is_cumulative: false, occurrences: 1, times: None }
+        Rule { kind, spans, is_cumulative: false, occurrences: 1, times: None, rolling: None }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::legacy::Filter;
+use crate::insights::legacy::check_unsplit;
 use crate::insights::legacy::parsed;
 use crate::insights::legacy::query;
 use crate::insights::legacy::series;
@@ -15,8 +16,9 @@ use crate::insights::node::NodeError;
 ///
 /// # Errors
 ///
-/// They are malformed.
+/// They are malformed, or have a breakdown.
 pub fn stickiness_query(filter: &Filter) -> Result<Value, NodeError> {
+    check_unsplit(filter)?;
     let mut query = query(filter, "StickinessQuery")?;
     query.insert("series".to_owned(), Value::Array(series(filter)?));
     query.insert("intervalCount".to_owned(), parsed(filter, "interval_count")?);
@@ -53,5 +55,20 @@ mod tests {
         assert_eq!(texts, values);
         Stickiness::parse(&texts).unwrap();
         Stickiness::parse(&stickiness_query(&Map::new()).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_breakdown_is_refused_by_its_name() {
+        for (filter, field) in [
+            (json!({"breakdown": "$browser"}), Some("breakdown")),
+            (json!({"breakdown": "[\"a\", \"b\"]"}), Some("breakdown")),
+            (json!({"breakdown": 3}), Some("breakdown")),
+            (json!({"breakdowns": "[{\"property\": \"plan\"}]"}), Some("breakdowns")),
+            (json!({"breakdown": null, "breakdowns": [], "breakdown_type": "event"}), None),
+            (json!({"breakdown": "", "breakdowns": ""}), None),
+        ] {
+            let refused = stickiness_query(filter.as_object().unwrap()).err();
+            assert_eq!(refused.map(|error| error.field).as_deref(), field, "{filter}");
+        }
     }
 }

@@ -1,0 +1,91 @@
+//! Windows that begin with an actor's first event instead of the calendar's intervals: [`Rolling`].
+
+use chrono::Datelike;
+use chrono_tz::Tz;
+
+use crate::clock::UnixMicros;
+use crate::insights::interval::Interval;
+
+const MICROS_PER_HOUR: i64 = 3_600_000_000;
+
+/// Windows of equal length, which are counted from any time on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rolling {
+    unit: Unit,
+    /// Units of a window.
+    length: i64,
+}
+
+/// What is counted between two times: how many of its beginnings there are, as PostHog does.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    /// Whole hours of UTC.
+    Hours,
+    /// Days of the project's time zone.
+    Days(Tz),
+}
+
+impl Rolling {
+    /// The windows for a period: an hour, 24 hours, 7 days or 30 days (PostHog's lengths).
+    pub(super) fn of(period: Interval, zone: Tz) -> Self {
+        let (unit, length) = match period {
+            Interval::Minute | Interval::Hour => (Unit::Hours, 1),
+            Interval::Day => (Unit::Hours, 24),
+            Interval::Week => (Unit::Days(zone), 7),
+            Interval::Month => (Unit::Days(zone), 30),
+        };
+        Self { unit, length }
+    }
+
+    /// How many windows after that of `first` a time is; `None` if it is before `first`.
+    pub(super) fn between(self, first: i64, at: i64) -> Option<usize> {
+        if at < first {
+            return None;
+        }
+        usize::try_from((self.unit.number(at) - self.unit.number(first)) / self.length).ok()
+    }
+}
+
+impl Unit {
+    /// The number of the unit in which a time is.
+    fn number(self, at: i64) -> i64 {
+        match self {
+            Self::Hours => at.div_euclid(MICROS_PER_HOUR),
+            Self::Days(zone) => {
+                let day = UnixMicros(at).to_datetime().with_timezone(&zone).date_naive();
+                day.num_days_from_ce().into()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Rolling;
+    use crate::clock::UnixMicros;
+    use crate::insights::interval::Interval;
+
+    #[test]
+    fn windows_begin_with_the_hour_or_the_day_of_the_first_time() {
+        let micros = |text: &str| {
+            UnixMicros(chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_micros()).0
+        };
+        let first = micros("2026-03-28T22:40:00Z");
+        for (period, at, expected) in [
+            (Interval::Hour, "2026-03-28T22:39:59Z", None),
+            (Interval::Hour, "2026-03-28T22:59:59Z", Some(0)),
+            (Interval::Hour, "2026-03-28T23:00:00Z", Some(1)),
+            (Interval::Day, "2026-03-29T21:59:59Z", Some(0)),
+            (Interval::Day, "2026-03-29T22:00:00Z", Some(1)),
+            (Interval::Day, "2026-03-31T21:59:59Z", Some(2)),
+            // In Berlin the first time is on the 28th; on the 29th clocks go forward.
+            (Interval::Week, "2026-04-03T21:59:59Z", Some(0)),
+            (Interval::Week, "2026-04-03T22:00:00Z", Some(1)),
+            (Interval::Month, "2026-04-26T21:59:59Z", Some(0)),
+            (Interval::Month, "2026-04-26T22:00:00Z", Some(1)),
+        ] {
+            let windows = Rolling::of(period, chrono_tz::Europe::Berlin);
+            assert_eq!(windows.between(first, micros(at)), expected, "{period:?} {at}");
+        }
+    }
+}
