@@ -117,6 +117,16 @@ pub fn one(project: i64, zone: Tz, person: &Value, cohorts: &[Value]) -> Markup 
     }
 }
 
+/// What stands above the events of an id without a person.
+pub fn nobody() -> Markup {
+    html! {
+        div class="note" {
+            p { "This id has events and no person. SDKs in browsers make a person of a visitor with the first call of "
+                code { "identify" } ", and with each event if " code { "person_profiles: 'always'" } " is set." }
+        }
+    }
+}
+
 /// Forms that split a person or delete it.
 pub fn changes(project: i64, person: &Value) -> Markup {
     let ids = items(person, "distinct_ids");

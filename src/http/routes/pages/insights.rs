@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::Kind as Fault;
 use crate::event::json;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::csv;
 use crate::http::request::Request;
@@ -191,7 +192,9 @@ fn answered(
         };
         section(&html! {
             (inner)
-            @if let Some(dashboards) = saving { (shown::form(project.id.0, &question, &dashboards)) }
+            @if let Some(dashboards) = saving {
+                (shown::form(project.id.0, &question, &dashboards, auth::grants(&asker.key, "dashboard:write")))
+            }
         })
     })
 }

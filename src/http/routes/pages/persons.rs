@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use hyper::Method;
+use hyper::StatusCode;
 use maud::html;
 use serde_json::Value;
 use serde_json::json;
@@ -23,6 +24,9 @@ use crate::web::state::curl;
 
 /// Persons of a page.
 const PERSONS: usize = 100;
+
+/// Longest title of a page, in characters.
+const TITLE_MAX_CHARS: usize = 120;
 
 /// Events of a timeline.
 const EVENTS: &str = "200";
@@ -81,9 +85,15 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let person = match by_id {
         Some(person) => person,
         None if uuid::Uuid::try_parse(id).is_ok() => {
-            asking.get(&format!("persons/{}/", parts::part(id)), &[]).await?
+            match asking.get(&format!("persons/{}/", parts::part(id)), &[]).await {
+                // SDKs in browsers make uuids of their own.
+                Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
+                    return visitor(&asking, id).await;
+                }
+                found => found?,
+            }
         }
-        None => return Err(Problem::not_found("No person has this distinct id.")),
+        None => return visitor(&asking, id).await,
     };
     let cohorts = match asking.may("cohort:read") {
         true => asking
@@ -117,6 +127,24 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         });
     }
     Ok(Sent::Page(page))
+}
+
+/// What an id did that has no person: SDKs in browsers make one only when somebody is identified.
+async fn visitor(asking: &Asking, id: &str) -> Result<Sent, Problem> {
+    let missing = || Problem::not_found("No person has this distinct id.");
+    if !asking.may("query:read") {
+        return Err(missing());
+    }
+    let found = asking.get("events/", &[("distinct_id", id), ("limit", EVENTS)]).await?;
+    let events = items(&found, "results");
+    if events.is_empty() {
+        return Err(missing());
+    }
+    let now = html! {
+        (shown::nobody())
+        (shown::timeline(asking.project(), asking.zone, events))
+    };
+    Ok(Sent::Page(Page::new(parts::clipped(id, TITLE_MAX_CHARS), now)))
 }
 
 /// `POST person/:id/delete`, where the id is the uuid.
