@@ -66,6 +66,7 @@ mod nested_json;
 mod operations;
 mod oracle;
 mod owner;
+mod page_sql;
 mod pages;
 mod paths;
 mod person_changes;

@@ -33,7 +33,7 @@ pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Mark
     if persons.is_empty() {
         return html! {
             div class="empty" {
-                @if is_limited { h2 { "Nobody matches" } p { "No name, address or id contains this." } } @else {
+                @if is_limited { h2 { "Nobody matches" } p { "No address contains this, and no id is this." } } @else {
                     h2 { "No persons yet" }
                     p { "A person appears with the first event of a distinct id. " code { "identify" }
                         " gives it a name, and joins what it did before." }
@@ -61,6 +61,22 @@ pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Mark
             }
         }
     }
+}
+
+/// The SQL that finds the persons of a list.
+pub fn sql(wanted: &str) -> String {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let condition = match wanted {
+        "" => String::new(),
+        text => {
+            let (lower, own) = (literal(&text.to_lowercase()), literal(text));
+            format!(
+                "\nWHERE strpos(lower(json_get_str(properties, 'email')), {lower}) > 0\n   OR uuid = {lower}\n   \
+                 OR uuid IN (SELECT person_id FROM person_distinct_ids WHERE distinct_id = {own})"
+            )
+        }
+    };
+    format!("SELECT *\nFROM persons{condition}\nORDER BY created_at DESC\nLIMIT 100")
 }
 
 /// The id by which a page of a person is addressed: a distinct id, or the uuid.

@@ -46,7 +46,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     }
     let link = |format: &str| format!("?{}", query(&[("search", &wanted), ("format", format)]));
     let now = html! {
-        (parts::search(project, "persons", "Name, email address or id", &wanted))
+        (parts::search(project, "persons", "Part of an email address, or an id", &wanted))
         div class="actions" {
             a class="button small" href=(link("csv")) { "CSV" }
             a class="button small" href=(link("json")) { "JSON" }
@@ -70,7 +70,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
                 (parts::pager(offset, PERSONS, has_next, |offset| {
                     format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
                 }))
-                (parts::source(project, None, &curl))
+                (parts::source(project, Some(&shown::sql(&wanted)), &curl))
             }
         })
     })))
