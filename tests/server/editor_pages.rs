@@ -298,7 +298,7 @@ fn persons_are_split_and_deleted() {
     };
     let shown = page(&server, "person/p1");
     assert!(shown.contains("Split or delete") && shown.contains("value=\"visitor-1\""), "{shown}");
-    assert!(shown.contains("Latest events that set the properties"), "{shown}");
+    assert!(shown.contains("Events that set the properties"), "{shown}");
     let own = uuid("p1").expect("a person");
     assert_eq!(uuid("visitor-1").as_deref(), Some(own.as_str()));
     done(&server, &format!("person/{own}/split"), &[("id", "visitor-1")]);

@@ -71,6 +71,7 @@ mod pages;
 mod paths;
 mod person_changes;
 mod person_columns;
+mod person_page;
 mod persons;
 mod property_access;
 mod property_definitions;

@@ -25,9 +25,6 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 /// Most ids that a person shows.
 const IDS_MAX: usize = 100;
 
-/// Most properties whose origin is looked for.
-const ORIGINS_MAX: usize = 300;
-
 /// A list of persons.
 pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Markup {
     if persons.is_empty() {
@@ -173,28 +170,14 @@ pub fn changes(project: i64, person: &Value) -> Markup {
     }
 }
 
-/// Which of some events, newest first, set the properties that a person has now.
-pub fn origins(project: i64, zone: Tz, properties: &Value, events: &[Value]) -> Markup {
-    let empty = Value::Null;
-    let set_by = |(name, value): (&String, &Value)| {
-        let sets = |event: &&Value| {
-            let own = event.get("properties").unwrap_or(&empty);
-            let is_set = ["$set", "$set_once"]
-                .iter()
-                .any(|set| own.get(*set).and_then(|all| all.get(name)) == Some(value));
-            // The server sets some of what SDKs tell of the browser.
-            is_set || name.starts_with('$') && own.get(name) == Some(value)
-        };
-        Some((name.clone(), events.iter().find(sets)?))
-    };
-    let found = properties.as_object().into_iter().flatten().take(ORIGINS_MAX);
-    let found: Vec<(String, &Value)> = found.filter_map(set_by).collect();
+/// The events that gave properties of a person their values.
+pub fn origins(project: i64, zone: Tz, found: &[(String, Value)]) -> Markup {
     html! {
         @if !found.is_empty() {
             details class="card" {
-                summary { "Latest events that set the properties (" (found.len()) ")" }
+                summary { "Events that set the properties (" (found.len()) ")" }
                 dl class="facts" {
-                    @for (name, event) in &found {
+                    @for (name, event) in found {
                         dt { (clipped(name, NAME_MAX_CHARS)) }
                         dd {
                             a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (clipped(text(event, "event"), NAME_MAX_CHARS)) }

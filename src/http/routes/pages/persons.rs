@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::http::response::Problem;
+use crate::http::routes::pages::origins;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -115,15 +116,18 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         page = page.then(async move { flags(&asking, &distinct_id).await });
     }
     if asking.may("query:read") {
+        let uuid = text(&person, "uuid").to_owned();
+        let (own, other) = (asking.clone(), uuid.clone());
         page = page.then(async move {
-            let uuid = text(&person, "uuid");
-            let events = asking.get("events/", &[("person_id", uuid), ("limit", EVENTS)]).await?;
-            let events = items(&events, "results");
-            let properties = person.get("properties").unwrap_or(&Value::Null);
-            Ok(html! {
-                (shown::origins(project, asking.zone, properties, events))
-                (shown::timeline(project, asking.zone, events))
-            })
+            let events = own.get("events/", &[("person_id", &other), ("limit", EVENTS)]).await?;
+            Ok(shown::timeline(project, own.zone, items(&events, "results")))
+        });
+        page = page.then(async move {
+            let Some(properties) = person.get("properties").and_then(Value::as_object) else {
+                return Ok(html! {});
+            };
+            let found = origins::find(&asking, &uuid, properties).await?;
+            Ok(shown::origins(project, asking.zone, &found))
         });
     }
     Ok(Sent::Page(page))
