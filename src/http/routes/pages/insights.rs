@@ -3,7 +3,7 @@
 
 pub(super) mod arrange;
 pub(super) mod boards;
-mod load;
+pub(super) mod load;
 pub(super) mod saved;
 
 use chrono_tz::Tz;
