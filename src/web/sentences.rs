@@ -76,6 +76,9 @@ fn rules_of_depth(rules: &Value, depth: usize) -> Markup {
     if values.is_empty() || depth > RULES_DEPTH_MAX {
         return sentence(rules);
     }
+    if let [only] = values {
+        return rules_of_depth(only, depth + 1);
+    }
     let word = if text(rules, "type").eq_ignore_ascii_case("or") { "or" } else { "and" };
     html! { ul { @for (at, rule) in values.iter().enumerate() { li { @if at > 0 { (word) " " } (rules_of_depth(rule, depth + 1)) } } } }
 }
@@ -105,6 +108,7 @@ pub fn sentence(filter: &Value) -> Markup {
             },
             "behavioral" => {
                 (text(filter, "value").replace('_', " ")) " " b { (parts::short(filter.get("key").unwrap_or(&Value::Null))) }
+                " " span class="quiet" { "(nobody matches: this server has no cohorts by what persons did)" }
             },
             kind => {
                 code { (parts::short(filter.get("key").unwrap_or(&Value::Null))) } @if kind == "group" { " of the group" }

@@ -300,7 +300,7 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
         return html! {
             div class="empty" {
                 h2 { "No cohorts yet" }
-                p { "A cohort is a set of persons, by rules on their properties and on what they did, or as a list. \
+                p { "A cohort is a set of persons, by rules on their properties and other cohorts, or as a list. \
                      Flags and insights can be limited to one. The button above makes one, and so does the API: " code { "POST /api/projects/" (project) "/cohorts/" } }
             }
         };
