@@ -23,8 +23,10 @@ const BOARD_DESCRIPTION_MAX_CHARS: usize = 8192;
 /// Longest text of a tile, in characters.
 const TEXT_MAX_CHARS: usize = 4000;
 
-/// What a form sends that has fields for filters, and one that removes filters that have none.
+/// What a form sends that has fields for filters.
 pub const HAS_FILTERS: &str = "has_filters";
+
+/// What a form sends that removes filters for which it has no fields.
 pub const WITHOUT_FILTERS: &str = "without_filters";
 
 /// A dashboard that is changed.

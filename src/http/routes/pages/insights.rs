@@ -228,9 +228,15 @@ async fn computed(
         timezone: project.timezone.clone(),
         server,
         span: span(project, query, answer.at),
-        files: app.config.storage.data_dir.join("tables/events").display().to_string(),
+        files: files(app),
     };
     Ok((results, made))
+}
+
+/// The directory of the files of events, from the root on, since other programs are started elsewhere.
+fn files(app: &App) -> String {
+    let own = app.config.storage.data_dir.join("tables/events");
+    std::path::absolute(&own).unwrap_or(own).display().to_string()
 }
 
 /// The time that counts for a query with a range of dates, as of a moment; `None` for one that it cannot be told of.
