@@ -222,7 +222,9 @@ async fn serve(
     };
     let page =
         app.config.http.public_url.as_deref().unwrap_or(&url).trim_end_matches('/').to_owned();
-    let link = link.map(|link| login::address(&page, &link));
+    let project = started.project.id.0;
+    let link = link
+        .map(|link| format!("{}&next=/project/{project}/onboarding", login::address(&page, &link)));
     // The parent process may have closed the pipe after the first line.
     if let Err(error) = greet((&url, link.as_deref()), &started, &data_dir) {
         tracing::warn!(%error, "cannot write to standard output");

@@ -32,6 +32,7 @@ const FILES: &[(&str, &str, &str, &[u8])] = &[
     ("live", "js", JAVASCRIPT, include_bytes!("assets/live.js")),
     ("swap", "js", JAVASCRIPT, include_bytes!("assets/swap.js")),
     ("hover", "js", JAVASCRIPT, include_bytes!("assets/hover.js")),
+    ("sql", "js", JAVASCRIPT, include_bytes!("assets/sql.js")),
     ("icon", "svg", SVG, include_bytes!("assets/icon.svg")),
 ];
 

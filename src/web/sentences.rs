@@ -9,6 +9,7 @@ use crate::web::parts::clipped;
 use crate::web::parts::is_true;
 use crate::web::parts::items;
 use crate::web::parts::text;
+use crate::web::state::filters::OPERATORS;
 
 /// Longest names in a sentence, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -16,25 +17,13 @@ const NAME_MAX_CHARS: usize = 120;
 /// Most nested rules of a cohort that are told.
 const RULES_DEPTH_MAX: usize = 8;
 
-/// Operators as words.
-const OPERATORS: &[(&str, &str)] = &[
-    ("exact", "is"),
-    ("is_not", "is not"),
-    ("icontains", "contains"),
-    ("not_icontains", "does not contain"),
-    ("regex", "matches"),
-    ("not_regex", "does not match"),
+/// Operators whose words in a sentence are not those of a form.
+const SPELLED: &[(&str, &str)] = &[
     ("gt", "is greater than"),
     ("gte", "is at least"),
     ("lt", "is less than"),
     ("lte", "is at most"),
-    ("is_set", "is set"),
-    ("is_not_set", "is not set"),
-    ("is_date_exact", "is on"),
-    ("is_date_before", "is before"),
-    ("is_date_after", "is after"),
     ("in", "is in"),
-    ("not_in", "is not in"),
 ];
 
 /// The part of whom a condition is about that gets the flag.
@@ -87,6 +76,9 @@ fn rules_of_depth(rules: &Value, depth: usize) -> Markup {
     if values.is_empty() || depth > RULES_DEPTH_MAX {
         return sentence(rules);
     }
+    if let [only] = values {
+        return rules_of_depth(only, depth + 1);
+    }
     let word = if text(rules, "type").eq_ignore_ascii_case("or") { "or" } else { "and" };
     html! { ul { @for (at, rule) in values.iter().enumerate() { li { @if at > 0 { (word) " " } (rules_of_depth(rule, depth + 1)) } } } }
 }
@@ -94,8 +86,9 @@ fn rules_of_depth(rules: &Value, depth: usize) -> Markup {
 /// One filter.
 pub fn sentence(filter: &Value) -> Markup {
     let operator = text(filter, "operator");
-    let word = OPERATORS
+    let word = SPELLED
         .iter()
+        .chain(&OPERATORS)
         .find(|(name, _)| *name == operator)
         .map_or_else(|| operator.replace('_', " "), |(_, word)| (*word).to_owned());
     let word = if word.is_empty() { "is".to_owned() } else { word };
@@ -115,6 +108,7 @@ pub fn sentence(filter: &Value) -> Markup {
             },
             "behavioral" => {
                 (text(filter, "value").replace('_', " ")) " " b { (parts::short(filter.get("key").unwrap_or(&Value::Null))) }
+                " " span class="quiet" { "(nobody matches: this server has no cohorts by what persons did)" }
             },
             kind => {
                 code { (parts::short(filter.get("key").unwrap_or(&Value::Null))) } @if kind == "group" { " of the group" }

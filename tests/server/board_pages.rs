@@ -5,23 +5,13 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::Answer;
-use crate::harness::KEY;
 use crate::harness::TestServer;
+use crate::support::forms::post;
 
 const HOSTILE: &str = "<script>window.__hit=1</script>\"'><img src=x onerror=hit>\u{202e}";
 
 fn text(answer: &Answer) -> String {
     String::from_utf8(answer.body.clone()).expect("UTF-8")
-}
-
-/// Sends a form of a page.
-fn post(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> Answer {
-    let mut body = form_urlencoded::Serializer::new(String::new());
-    fields.iter().for_each(|(name, value)| _ = body.append_pair(name, value));
-    let bearer = format!("Bearer {KEY}");
-    let headers =
-        [("authorization", bearer.as_str()), ("content-type", "application/x-www-form-urlencoded")];
-    server.send("POST", &format!("/project/1/{path}"), &headers, body.finish())
 }
 
 fn page(server: &TestServer, path: &str) -> String {
@@ -241,4 +231,49 @@ fn links_show_pages_without_a_sign_in() {
     let gone = follow(&format!("/shared/{token}"));
     assert!(gone.status == 404 && text(&gone).contains("leads nowhere"), "{gone}");
     assert_eq!(gone.header("referrer-policy"), Some("no-referrer"));
+}
+
+#[test]
+fn filters_of_a_dashboard_are_changed_by_its_form() {
+    let server = TestServer::start();
+    let ids = world(&server);
+    server
+        .post("/api/projects/1/dashboards/", &json!({"name": "b", "tiles": [{"insight": ids[0]}]}))
+        .created();
+    let stored = || server.get("/api/projects/1/dashboards/1/").json()["filters"].clone();
+    let save = |fields: &[(&str, &str)]| {
+        let fields = [&[("do", "save"), ("name", "b"), ("from", "-30d")], fields].concat();
+        post(&server, "dashboard/1", &fields)
+    };
+    assert_eq!(figures(&page(&server, "dashboard/1")), ["12"]);
+    let row = [("has_filters", "1"), ("f1.key", "plan"), ("f1.value", "pro"), ("f2.value", "")];
+    assert_eq!(save(&row).status, 303);
+    let expected = json!([{"key": "plan", "value": "pro", "type": "event", "operator": "exact"}]);
+    assert_eq!(stored()["properties"], expected);
+    assert_eq!(figures(&page(&server, "dashboard/1")), ["4"]);
+    let form = page(&server, "dashboard/1/edit");
+    assert!(form.contains("name=\"f1.key\"") && form.contains("value=\"pro\""), "{form}");
+    assert!(form.contains("name=\"f2.key\""), "{form}");
+    let several =
+        [("has_filters", "1"), ("f1.key", "plan"), ("f1.value", "pro"), ("f1.value", "free")];
+    assert_eq!(save(&several).status, 303);
+    assert_eq!(figures(&page(&server, "dashboard/1")), ["12"]);
+    // A form without fields for them changes none, and one that is wrong is told.
+    assert_eq!(save(&[]).status, 303);
+    assert!(stored()["properties"].is_array(), "{}", stored());
+    let wrong = save(&[("has_filters", "1"), ("f1.key", "plan")]);
+    assert!(wrong.status == 400 && text(&wrong).contains("f1.value"), "{wrong}");
+    assert_eq!(save(&[("has_filters", "1")]).status, 303);
+    assert_eq!(stored(), json!({"date_from": "-30d"}));
+    // Groups of filters stay until they are removed.
+    let groups = json!({"type": "OR", "values": [{"type": "AND", "values": [
+        {"key": "plan", "value": "pro", "type": "event"}, {"key": "os", "operator": "is_set", "type": "event"}]},
+        {"type": "AND", "values": [{"key": "plan", "value": "x", "type": "event"}]}]});
+    server.patch("/api/projects/1/dashboards/1/", &json!({"filters": {"properties": groups}}));
+    let form = page(&server, "dashboard/1/edit");
+    assert!(form.contains("name=\"without_filters\"") && !form.contains("f1.key"), "{form}");
+    assert_eq!(save(&[]).status, 303);
+    assert_eq!(stored()["properties"], groups);
+    assert_eq!(save(&[("without_filters", "1")]).status, 303);
+    assert_eq!(stored(), json!({"date_from": "-30d"}));
 }

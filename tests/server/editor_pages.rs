@@ -8,6 +8,7 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TestServer;
 use crate::harness::patiently;
+use crate::support::forms::post;
 
 const HOSTILE: &str =
     "<script>window.__hit=1</script>\"'><img src=x onerror=hit></textarea>\u{202e}";
@@ -18,15 +19,6 @@ fn text(answer: &Answer) -> String {
         assert!(!text.contains(element), "{element}: {text}");
     }
     text
-}
-
-fn post(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> Answer {
-    let mut body = form_urlencoded::Serializer::new(String::new());
-    fields.iter().for_each(|(name, value)| _ = body.append_pair(name, value));
-    let bearer = format!("Bearer {KEY}");
-    let headers =
-        [("authorization", bearer.as_str()), ("content-type", "application/x-www-form-urlencoded")];
-    server.send("POST", &format!("/project/1/{path}"), &headers, body.finish())
 }
 
 fn done(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> String {
@@ -298,7 +290,7 @@ fn persons_are_split_and_deleted() {
     };
     let shown = page(&server, "person/p1");
     assert!(shown.contains("Split or delete") && shown.contains("value=\"visitor-1\""), "{shown}");
-    assert!(shown.contains("Latest events that set the properties"), "{shown}");
+    assert!(shown.contains("Events that set the properties"), "{shown}");
     let own = uuid("p1").expect("a person");
     assert_eq!(uuid("visitor-1").as_deref(), Some(own.as_str()));
     done(&server, &format!("person/{own}/split"), &[("id", "visitor-1")]);

@@ -9,6 +9,7 @@
 mod browser;
 mod differences;
 mod drivers;
+mod journey;
 mod openfeature;
 mod opentelemetry;
 mod pages;

@@ -1,4 +1,6 @@
-//! What several tests need beside the harness: random histories of persons with what is known of them.
+//! What several tests need beside the harness: forms of pages, and random histories of persons with
+//! what is known of them.
 
+pub(crate) mod forms;
 pub(crate) mod spring;
 pub(crate) mod world;

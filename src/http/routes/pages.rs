@@ -12,6 +12,7 @@ pub mod home;
 pub mod insights;
 pub mod live;
 pub mod onboarding;
+mod origins;
 pub mod persons;
 pub mod settings;
 pub mod shared;

@@ -16,9 +16,24 @@
     if (question && !confirm(question)) event.preventDefault();
   });
 
-  // A page that waits for something looks again.
-  const waiting = document.querySelector("[data-again]");
-  if (waiting) setTimeout(() => location.reload(), 1000 * Number(waiting.dataset.again));
+  // What waits for something looks again, and leaves the rest of the page as it is.
+  const again = async () => {
+    const waiting = document.querySelector("[data-again]");
+    if (!waiting) return;
+    try {
+      const page = await (await fetch(location.href)).text();
+      const fresh = new DOMParser().parseFromString(page, "text/html").getElementById(waiting.id);
+      if (fresh) waiting.replaceWith(fresh);
+    } catch {
+      // The server may be starting again.
+    }
+    later();
+  };
+  const later = () => {
+    const waiting = document.querySelector("[data-again]");
+    if (waiting) setTimeout(again, 1000 * Number(waiting.dataset.again));
+  };
+  later();
 
   // `?` shows the keys: what the page about them has.
   const keys = async () => {

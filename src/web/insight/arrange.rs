@@ -6,10 +6,14 @@ use serde_json::Value;
 
 use crate::web::insight::dashboard::Tile;
 use crate::web::insight::form::dates;
+use crate::web::insight::form::fields::Suggestions;
+use crate::web::insight::form::filter_rows;
+use crate::web::insight::form::property_names;
 use crate::web::insight::links;
 use crate::web::insight::saved::NAME_MAX_CHARS;
 use crate::web::insight::saved::Saved;
 use crate::web::parts;
+use crate::web::state::filters::Filter;
 use crate::web::state::range::Range;
 
 /// Longest description of an insight and of a dashboard, in characters.
@@ -18,6 +22,12 @@ const BOARD_DESCRIPTION_MAX_CHARS: usize = 8192;
 
 /// Longest text of a tile, in characters.
 const TEXT_MAX_CHARS: usize = 4000;
+
+/// What a form sends that has fields for filters.
+pub const HAS_FILTERS: &str = "has_filters";
+
+/// What a form sends that removes filters for which it has no fields.
+pub const WITHOUT_FILTERS: &str = "without_filters";
 
 /// A dashboard that is changed.
 #[derive(Clone, Debug)]
@@ -30,6 +40,10 @@ pub struct Board<'a> {
     pub is_pinned: bool,
     /// The dates that hold for all of its insights.
     pub range: &'a Range,
+    /// The filters that hold for all of its insights; `None` where a form cannot say them.
+    pub filters: Option<&'a [Filter]>,
+    /// What fields suggest.
+    pub known: &'a Suggestions,
     /// Its tiles, each with its id and whether it takes the whole width.
     pub tiles: &'a [(i64, &'a Tile, bool)],
     /// Insights that are not on it.
@@ -46,6 +60,7 @@ pub fn board(own: &Board<'_>) -> Markup {
                 label { "Name" input class="wide" name="name" value=(own.own.name) maxlength=(NAME_MAX_CHARS); }
                 label class="full" { "Description" textarea name="description" rows="2" maxlength=(BOARD_DESCRIPTION_MAX_CHARS) { (own.own.description) } }
                 div class="fields" { (dates(own.range, "as saved")) span class="quiet" { "for all tiles" } }
+                (filters(own.filters, own.known))
                 label class="check" { input type="checkbox" name="pinned" value="1" checked[own.is_pinned]; "Pinned" }
                 button class="main" name="do" value="save" { "Save" }
             }
@@ -59,6 +74,26 @@ pub fn board(own: &Board<'_>) -> Markup {
             form class="actions" method="post" action=(address) data-confirm="Delete this dashboard?" {
                 label class="check" { input type="checkbox" name="with_insights" value="1"; "with the insights that are on no other dashboard" }
                 button class="danger" name="do" value="delete" { "Delete dashboard" }
+            }
+        }
+    }
+}
+
+/// The filters that hold for all tiles.
+fn filters(own: Option<&[Filter]>, known: &Suggestions) -> Markup {
+    html! {
+        details class="filters full" open[own.is_none_or(|own| !own.is_empty())] {
+            summary { "Filters for all tiles" }
+            @match own {
+                Some(filters) => div {
+                    input type="hidden" name=(HAS_FILTERS) value="1";
+                    (filter_rows(filters, "", known))
+                    (property_names(known))
+                },
+                None => div {
+                    p class="quiet" { "These filters have groups, which have no fields here; the API changes them. They stay as they are." }
+                    label class="check" { input type="checkbox" name=(WITHOUT_FILTERS) value="1"; "Remove them" }
+                },
             }
         }
     }

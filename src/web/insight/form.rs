@@ -47,13 +47,18 @@ pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {
                 option value="*" { "All events" }
                 @for event in &known.events { option value=(event) {} }
             }
-            datalist id="properties" { @for name in &known.properties { option value=(name) {} } }
+            (property_names(known))
             div class="row" {
                 button class="main" { "Show" }
                 a class="quiet" href=(links::kind(project, kind)) { "Start over" }
             }
         }
     }
+}
+
+/// What fields of properties suggest.
+pub(super) fn property_names(known: &Suggestions) -> Markup {
+    html! { datalist id="properties" { @for name in &known.properties { option value=(name) {} } } }
 }
 
 fn count(number: usize) -> String {
@@ -163,7 +168,7 @@ fn math(series: Option<&Series>, name: &impl Fn(&str) -> String) -> Markup {
 }
 
 /// The filters, and an empty one where there is room.
-fn filter_rows(own: &[Filter], prefix: &str, known: &Suggestions) -> Markup {
+pub(super) fn filter_rows(own: &[Filter], prefix: &str, known: &Suggestions) -> Markup {
     let rows = (own.len() + 1).min(FILTERS_MAX);
     html! {
         @for number in 1..=rows {

@@ -11,9 +11,15 @@ use crate::web::insight::links::Links;
 use crate::web::insight::paths;
 use crate::web::insight::retention;
 use crate::web::insight::trends;
+use crate::web::parts;
+use crate::web::parts::code;
+use crate::web::parts::page;
+use crate::web::parts::query;
 use crate::web::state::curl;
 use crate::web::state::insight::Kind;
 use crate::web::state::node::node;
+use crate::web::state::sql;
+use crate::web::state::sql::Span;
 
 /// When and how an answer came.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +34,10 @@ pub struct Made {
     pub timezone: String,
     /// The address of this server, without a slash at its end.
     pub server: String,
+    /// The time that counted; `None` where nobody asks for SQL.
+    pub span: Option<Span>,
+    /// The directory of the files of events.
+    pub files: String,
 }
 
 /// The chart and the table of `results`, which is what the API answers.
@@ -61,7 +71,8 @@ pub fn whole(results: &Value, links: &Links<'_>, made: &Made) -> Markup {
 
 /// Where an answer comes from, and how to get it elsewhere.
 fn source(links: &Links<'_>, made: &Made) -> Markup {
-    let query = links.query.map_or_else(|| node(links.question), Clone::clone);
+    let asked = links.query.map_or_else(|| node(links.question), Clone::clone);
+    let curl = curl::command(&made.server, links.project, &asked);
     html! {
         footer class="source" {
             p {
@@ -71,9 +82,36 @@ fn source(links: &Links<'_>, made: &Made) -> Markup {
                     " · " a href=(links.download("csv")) { "CSV" } " · " a href=(links.download("json")) { "JSON" }
                 }
             }
-            details {
-                summary { "Copy as curl" }
-                pre tabindex="0" { code { (curl::command(&made.server, links.project, &query)) } }
+            @match &made.span {
+                Some(span) if links.has_address() => (elsewhere(links, (made, span), &curl)),
+                _ => (parts::source(links.project, None, &curl)),
+            }
+        }
+    }
+}
+
+/// The same question as SQL, for DuckDB and as a command.
+fn elsewhere(links: &Links<'_>, (made, span): (&Made, &Span), curl: &str) -> Markup {
+    let address = |sql: &str| format!("{}?{}", page(links.project, "sql"), query(&[("q", sql)]));
+    html! {
+        details {
+            summary { "Ask the same elsewhere" }
+            div {
+                @match sql::of(links.question, span) {
+                    Ok(sql) => {
+                        h3 { "As SQL " a href=(address(&sql)) { "Open" } }
+                        p { "It gives the numbers above; what is zero has no row, and all values of a split have one." }
+                        (code("as-sql", &sql))
+                    },
+                    Err(reason) => p { (reason) },
+                }
+                @if let Ok(sql) = sql::of_files(links.question, span, (&made.files, links.project)) {
+                    h3 { "In DuckDB" }
+                    p { "It reads the files of this server, which have an event a moment after it came in." }
+                    (code("as-duckdb", &sql))
+                }
+                h3 { "With a personal API key" }
+                (code("as-curl", curl))
             }
         }
     }

@@ -15,6 +15,9 @@ use crate::web::state::stored;
 /// Longest name of an insight.
 pub const NAME_MAX_CHARS: usize = 200;
 
+/// What the form sends for a dashboard that is still to be made.
+pub const NEW_DASHBOARD: &str = "new";
+
 /// A saved insight or a dashboard, as lists show it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Saved {
@@ -113,19 +116,20 @@ pub fn list(project: i64, insights: &[Saved]) -> Markup {
     }
 }
 
-/// The form that saves what a page asks, and puts it on a dashboard.
-pub fn form(project: i64, question: &Question, dashboards: &[Saved]) -> Markup {
+/// The form that saves what a page asks, and puts it on a dashboard; `can_make` says whether on a new one, too.
+pub fn form(project: i64, question: &Question, dashboards: &[Saved], can_make: bool) -> Markup {
     html! {
         form class="save" method="post" action=(links::insights(project)) {
             input type="hidden" name="kind" value=(question.kind().name());
             input type="hidden" name="question" value=(question.print());
             label { "Name " input name="name" required maxlength=(NAME_MAX_CHARS) placeholder="Signups by week"; }
-            @if !dashboards.is_empty() {
+            @if can_make || !dashboards.is_empty() {
                 label {
                     "Dashboard "
                     select name="dashboard" {
                         option value="" { "none" }
                         @for own in dashboards { option value=(own.id) { (own.title()) } }
+                        @if can_make { option value=(NEW_DASHBOARD) { "a new dashboard" } }
                     }
                 }
             }

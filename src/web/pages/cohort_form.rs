@@ -74,7 +74,7 @@ fn rule(draft: &Draft, known: &Known) -> Markup {
                 @if count < PARTS_MAX { button name="do" value="group" { "Add a group" } }
                 button name="do" value="rows" { "More filters" }
             }
-            details { summary class="quiet" { "As JSON instead, for rules on what persons did" }
+            details { summary class="quiet" { "As JSON instead, for groups within groups" }
                 label class="full" { "Rule" textarea name="whole" rows="6" spellcheck="false" {} } }
         } @else {
             @if let Ok(rule) = draft.rule() { (conditions_of(&serde_json::json!({"properties": rule}))) }

@@ -103,6 +103,12 @@ pub fn row(project: i64, zone: Tz, event: &Value, columns: &[&str]) -> Markup {
     }
 }
 
+/// Whether an event belongs to a person. SDKs in browsers send events without one until they identify somebody.
+pub fn has_person(event: &Value) -> bool {
+    let properties = event.get("properties").unwrap_or(&Value::Null);
+    properties.get("$process_person_profile") != Some(&Value::Bool(false))
+}
+
 fn shown_name(name: &str) -> String {
     if name.trim().is_empty() { "(no name)".to_owned() } else { clipped(name, NAME_MAX_CHARS) }
 }

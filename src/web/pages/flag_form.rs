@@ -15,10 +15,10 @@ use crate::web::state::flag::Condition;
 use crate::web::state::flag::Draft;
 use crate::web::state::flag::FILTERS_MAX;
 use crate::web::state::flag::Filter;
-use crate::web::state::flag::OPERATORS;
 use crate::web::state::flag::OWNERS;
 use crate::web::state::flag::PARTS_MAX;
 use crate::web::state::flag::Variant;
+use crate::web::state::flag::operators;
 use crate::web::state::flag::takes_several;
 
 /// Longest keys, names and values, in characters.
@@ -176,7 +176,7 @@ fn filter(
                 input name=(name("key")) list=(list) maxlength=(KEY_MAX_CHARS) placeholder="add a filter" autocomplete="off"
                     value=[own.map(|own| &own.key)];
             }
-            label { span class="unseen" { "Operator" } (select(&name("op"), operator, OPERATORS.into_iter())) }
+            label { span class="unseen" { "Operator" } (select(&name("op"), operator, operators())) }
             @for value in values {
                 @if !(operator.ends_with("_set") && value == operator) {
                     label { span class="unseen" { "Value" } input name=(name("value")) value=(value) maxlength=(VALUE_MAX_CHARS) autocomplete="off"; }

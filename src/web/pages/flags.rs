@@ -138,7 +138,11 @@ pub fn trace(answer: &Value) -> Markup {
                             @for filter in items(condition, "properties") {
                                 li {
                                     @if is_true(filter, "matched") { span class="badge good" { "yes" } } @else { span class="badge bad" { "no" } }
-                                    " " (sentence(filter)) ", it is " b { (parts::short(filter.get("actual_value").unwrap_or(&Value::Null))) }
+                                    " " (sentence(filter)) ", it is "
+                                    @match filter.get("actual_value") {
+                                        None | Some(Value::Null) => "not there",
+                                        Some(value) => b { (parts::short(value)) },
+                                    }
                                 }
                             }
                         }

@@ -9,6 +9,15 @@ use crate::web::pages::events;
 use crate::web::parts;
 use crate::web::parts::page;
 
+/// The element that says whether an event has come.
+pub const ARRIVAL: &str = "arrival";
+
+/// Loads the SDK from this server.
+const OWN_SDK: &str = "<script src=\"SERVER/array/TOKEN/array.js\"></script>\n<script>\n  posthog.init('TOKEN', { api_host: 'SERVER' })\n  posthog.capture('hello')\n</script>";
+
+/// Loads the SDK from a public place.
+const PUBLIC_SDK: &str = "<script type=\"module\">\n  import posthog from 'https://cdn.jsdelivr.net/npm/posthog-js@1/dist/module.js'\n  posthog.init('TOKEN', { api_host: 'SERVER' })\n  posthog.capture('hello')\n</script>";
+
 /// Snippets: the id of the element, a title, and a text with `SERVER` and `TOKEN`.
 const SNIPPETS: &[(&str, &str, &str)] = &[
     (
@@ -18,7 +27,7 @@ const SNIPPETS: &[(&str, &str, &str)] = &[
     ),
     (
         "browser",
-        "Browser",
+        "Browser, with a bundler",
         "npm install posthog-js\n\nimport posthog from 'posthog-js'\nposthog.init('TOKEN', { api_host: 'SERVER' })\nposthog.capture('hello')",
     ),
     (
@@ -38,24 +47,34 @@ const SNIPPETS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The snippets.
-pub fn snippets(server: &str, token: &str) -> Markup {
+/// The snippets. `has_sdk` says whether this server has the browser SDK.
+pub fn snippets(server: &str, token: &str, has_sdk: bool) -> Markup {
+    let filled = |text: &str| text.replace("SERVER", server).replace("TOKEN", token);
     html! {
         p { "Weir takes events from the PostHog SDKs and from anything that speaks HTTP. The token is public; it can only send." }
+        div class="card" {
+            h2 { "A page in a browser" }
+            p { "Paste this into the " code { "<head>" } " of a page and open it. Views of pages and clicks are sent by themselves." }
+            (parts::code("html", &filled(if has_sdk { OWN_SDK } else { PUBLIC_SDK })))
+            @if !has_sdk {
+                p class="quiet" { "The script comes from a public network. With " code { "weir serve --static-dir DIRECTORY" }
+                    ", where the directory is the folder " code { "dist" } " of the npm package posthog-js, it comes from this server." }
+            }
+        }
         @for (id, title, text) in SNIPPETS {
             div class="card" {
                 h2 { (title) }
-                (parts::code(id, &text.replace("SERVER", server).replace("TOKEN", token)))
+                (parts::code(id, &filled(text)))
             }
         }
     }
 }
 
-/// What is there while no event is. The page asks again by itself.
+/// What is there while no event is. The page asks again by itself, every second.
 pub fn waiting(project: i64) -> Markup {
     html! {
-        div class="card" {
-            p class="waiting" role="status" data-again="2" { "Waiting for the first event." }
+        div class="card" id=(ARRIVAL) data-again="1" {
+            p class="waiting" role="status" { "Waiting for the first event." }
             p { a class="button" href=(page(project, "onboarding")) { "Look again" } }
         }
     }
@@ -63,19 +82,32 @@ pub fn waiting(project: i64) -> Markup {
 
 /// The journey of the newest event.
 pub fn arrived(project: i64, zone: Tz, event: &Value) -> Markup {
-    let id = parts::text(event, "distinct_id");
+    let (name, id) = (parts::text(event, "event"), parts::text(event, "distinct_id"));
+    let link = |path: &str, parameters: &[(&str, &str)]| {
+        format!("{}?{}", page(project, path), parts::query(parameters))
+    };
     html! {
-        div class="card" {
+        div class="card" id=(ARRIVAL) role="status" {
             h2 { span class="badge good" { "It works" } " An event has arrived" }
             ol {
-                li { "Received as " b { (parts::clipped(parts::text(event, "event"), 120)) } ", at "
+                li { "Received as " b { (parts::clipped(name, 120)) } ", at "
                     (parts::time(parts::text(event, "timestamp"), zone)) "." }
                 li { "Durable in the log before the client had its answer; written to Parquet files with the next flush." }
-                li { "It belongs to the person " a href=(parts::person(project, id)) { (parts::clipped(id, 120)) } "." }
+                @if events::has_person(event) {
+                    li { "It belongs to the person " a href=(parts::person(project, id)) { (parts::clipped(id, 120)) } "." }
+                } @else {
+                    li { "It belongs to the visitor " (parts::clipped(id, 120)) ", who becomes a person with a call of " code { "identify" } "." }
+                }
                 li { a href=(page(project, &format!("events/{}", parts::part(parts::text(event, "id"))))) { "Its properties" }
                     ", as they were stored. " a href=(page(project, "activity/live")) { "Watch what else comes" } "." }
             }
             (events::table(&[], None, &events::row(project, zone, event, &[])))
+            div class="actions" {
+                "What next? "
+                a class="button small" href=(link("insights/trends", &[("a", name)])) { "Count it by day" }
+                a class="button small" href=(page(project, "insights/funnel")) { "Make a funnel" }
+                a class="button small" href=(page(project, "activity/explore")) { "All events" }
+            }
         }
     }
 }

@@ -25,15 +25,12 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 /// Most ids that a person shows.
 const IDS_MAX: usize = 100;
 
-/// Most properties whose origin is looked for.
-const ORIGINS_MAX: usize = 300;
-
 /// A list of persons.
 pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Markup {
     if persons.is_empty() {
         return html! {
             div class="empty" {
-                @if is_limited { h2 { "Nobody matches" } p { "No name, address or id contains this." } } @else {
+                @if is_limited { h2 { "Nobody matches" } p { "No address contains this, and no id is this." } } @else {
                     h2 { "No persons yet" }
                     p { "A person appears with the first event of a distinct id. " code { "identify" }
                         " gives it a name, and joins what it did before." }
@@ -61,6 +58,22 @@ pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Mark
             }
         }
     }
+}
+
+/// The SQL that finds the persons of a list.
+pub fn sql(wanted: &str) -> String {
+    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let condition = match wanted {
+        "" => String::new(),
+        text => {
+            let (lower, own) = (literal(&text.to_lowercase()), literal(text));
+            format!(
+                "\nWHERE strpos(lower(json_get_str(properties, 'email')), {lower}) > 0\n   OR uuid = {lower}\n   \
+                 OR uuid IN (SELECT person_id FROM person_distinct_ids WHERE distinct_id = {own})"
+            )
+        }
+    };
+    format!("SELECT *\nFROM persons{condition}\nORDER BY created_at DESC\nLIMIT 100")
 }
 
 /// The id by which a page of a person is addressed: a distinct id, or the uuid.
@@ -117,6 +130,16 @@ pub fn one(project: i64, zone: Tz, person: &Value, cohorts: &[Value]) -> Markup 
     }
 }
 
+/// What stands above the events of an id without a person.
+pub fn nobody() -> Markup {
+    html! {
+        div class="note" {
+            p { "This id has events and no person. SDKs in browsers make a person of a visitor with the first call of "
+                code { "identify" } ", and with each event if " code { "person_profiles: 'always'" } " is set." }
+        }
+    }
+}
+
 /// Forms that split a person or delete it.
 pub fn changes(project: i64, person: &Value) -> Markup {
     let ids = items(person, "distinct_ids");
@@ -147,28 +170,14 @@ pub fn changes(project: i64, person: &Value) -> Markup {
     }
 }
 
-/// Which of some events, newest first, set the properties that a person has now.
-pub fn origins(project: i64, zone: Tz, properties: &Value, events: &[Value]) -> Markup {
-    let empty = Value::Null;
-    let set_by = |(name, value): (&String, &Value)| {
-        let sets = |event: &&Value| {
-            let own = event.get("properties").unwrap_or(&empty);
-            let is_set = ["$set", "$set_once"]
-                .iter()
-                .any(|set| own.get(*set).and_then(|all| all.get(name)) == Some(value));
-            // The server sets some of what SDKs tell of the browser.
-            is_set || name.starts_with('$') && own.get(name) == Some(value)
-        };
-        Some((name.clone(), events.iter().find(sets)?))
-    };
-    let found = properties.as_object().into_iter().flatten().take(ORIGINS_MAX);
-    let found: Vec<(String, &Value)> = found.filter_map(set_by).collect();
+/// The events that gave properties of a person their values.
+pub fn origins(project: i64, zone: Tz, found: &[(String, Value)]) -> Markup {
     html! {
         @if !found.is_empty() {
             details class="card" {
-                summary { "Latest events that set the properties (" (found.len()) ")" }
+                summary { "Events that set the properties (" (found.len()) ")" }
                 dl class="facts" {
-                    @for (name, event) in &found {
+                    @for (name, event) in found {
                         dt { (clipped(name, NAME_MAX_CHARS)) }
                         dd {
                             a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (clipped(text(event, "event"), NAME_MAX_CHARS)) }
@@ -291,7 +300,7 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
         return html! {
             div class="empty" {
                 h2 { "No cohorts yet" }
-                p { "A cohort is a set of persons, by rules on their properties and on what they did, or as a list. \
+                p { "A cohort is a set of persons, by rules on their properties and other cohorts, or as a list. \
                      Flags and insights can be limited to one. The button above makes one, and so does the API: " code { "POST /api/projects/" (project) "/cohorts/" } }
             }
         };

@@ -4,6 +4,7 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::web::assets;
 use crate::web::parts;
 use crate::web::parts::items;
 use crate::web::parts::page;
@@ -30,18 +31,42 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("Newest persons", "SELECT *\nFROM persons\nORDER BY created_at DESC\nLIMIT 20"),
 ];
 
-/// The box, and examples.
-pub fn form(project: i64, sql: &str) -> Markup {
+/// What the box completes.
+#[derive(Clone, Debug, Default)]
+pub struct Words {
+    /// Tables, columns and functions.
+    pub all: Vec<String>,
+    /// Names of properties of events and persons.
+    pub properties: Vec<String>,
+    /// Names of events.
+    pub events: Vec<String>,
+}
+
+/// The box, what it was asked before in this browser, and examples.
+pub fn form(project: i64, sql: &str, words: &Words) -> Markup {
     let address = page(project, "sql");
     html! {
         form class="stack" method="get" action=(address) {
             label for="q" { "SQL (Ctrl+Enter runs it)" }
-            textarea id="q" name="q" rows="9" spellcheck="false" autocomplete="off" maxlength="100000" { (sql) }
+            div class="typed" {
+                textarea id="q" name="q" rows="9" spellcheck="false" autocomplete="off" maxlength="100000" data-words=(project) { (sql) }
+            }
+            @for (id, own) in [("sql-words", &words.all), ("sql-properties", &words.properties), ("sql-events", &words.events)] {
+                datalist id=(id) { @for word in own { option value=(word) {} } }
+            }
             div class="actions" {
                 button class="main" { "Run" }
                 button name="explain" value="1" title="Shows the plan instead of running it" { "Explain" }
             }
         }
+        details class="card" id="sql-history" hidden {
+            summary { "Run before in this browser" }
+            div {
+                ul class="plain mono" {}
+                button class="small" type="button" { "Forget them" }
+            }
+        }
+        script src=(assets::path("sql.js")) defer {}
         @if sql.is_empty() {
             div class="empty" {
                 h2 { "Ask anything about your events" }
@@ -55,6 +80,17 @@ pub fn form(project: i64, sql: &str) -> Markup {
             }
         }
     }
+}
+
+/// The names in some columns of rows, each once.
+pub fn names(rows: &Value, columns: &[usize]) -> Vec<String> {
+    let name = |row: &Value, at: usize| row.get(at).and_then(Value::as_str).map(str::to_owned);
+    let rows = items(rows, "results").iter();
+    let mut names: Vec<String> =
+        rows.flat_map(|row| columns.iter().filter_map(move |at| name(row, *at))).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// Tables with their columns: rows of table, column and type.

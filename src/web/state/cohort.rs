@@ -1,5 +1,5 @@
 //! A cohort as the fields of a form: [`Draft`]. A rule is a list of groups of filters, one of which must hold whole; what
-//! has no field, such as a rule on what persons did, is a text of JSON.
+//! has no field, such as a group within a group, is a text of JSON.
 
 use serde_json::Value;
 use serde_json::json;

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::event::json as reader;
 use crate::web::parts::plain;
+use crate::web::state::filters;
 use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Wrong;
 
@@ -21,25 +22,13 @@ pub const FILTERS_MAX: usize = 20;
 pub const OWNERS: [&str; 8] =
     ["person", "cohort", "flag", "group0", "group1", "group2", "group3", "group4"];
 
+/// Operators that only filters of events have.
+const OF_EVENTS: [&str; 4] = ["starts_with", "not_starts_with", "ends_with", "not_ends_with"];
+
 /// Operators of filters, and what a form calls them.
-pub const OPERATORS: [(&str, &str); 16] = [
-    ("exact", "is"),
-    ("is_not", "is not"),
-    ("icontains", "contains"),
-    ("not_icontains", "does not contain"),
-    ("regex", "matches"),
-    ("not_regex", "does not match"),
-    ("gt", ">"),
-    ("gte", "≥"),
-    ("lt", "<"),
-    ("lte", "≤"),
-    ("is_set", "is set"),
-    ("is_not_set", "is not set"),
-    ("is_date_exact", "is on"),
-    ("is_date_before", "is before"),
-    ("is_date_after", "is after"),
-    ("not_in", "is not in"),
-];
+pub fn operators() -> impl Iterator<Item = (&'static str, &'static str)> {
+    filters::OPERATORS.into_iter().filter(|(operator, _)| !OF_EVENTS.contains(operator))
+}
 
 /// Operators whose value is one text.
 const OF_ONE: [&str; 11] = [
@@ -71,7 +60,7 @@ pub struct Filter {
     pub owner: String,
     /// The property; the id of a cohort or of a flag.
     pub key: String,
-    /// One of [`OPERATORS`].
+    /// One of [`operators`].
     pub operator: String,
     /// What it is compared with; of a flag its value.
     pub values: Vec<String>,
@@ -359,7 +348,7 @@ impl Filter {
 
     /// Whether a form has its owner and its operator.
     pub fn has_fields(&self) -> bool {
-        let is_known = OPERATORS.iter().any(|(operator, _)| *operator == self.operator);
+        let is_known = operators().any(|(operator, _)| operator == self.operator);
         let is_usual = self.operator.is_empty() || self.owner == "flag";
         let is_owned = self.owner.is_empty() || OWNERS.contains(&self.owner.as_str());
         is_owned && (is_known || is_usual)

@@ -83,7 +83,8 @@ fn range(question: &Question) -> Value {
     given(json!({"date_from": from, "date_to": range.to}))
 }
 
-fn properties(filters: &[Filter]) -> Value {
+/// Filters as the API has them.
+pub fn properties(filters: &[Filter]) -> Value {
     filters.iter().map(property).collect()
 }
 

@@ -60,8 +60,48 @@ impl Range {
         let preset = PRESETS.iter().find(|(preset, _)| *preset == from);
         match (&self.to, preset) {
             (None, Some((_, name))) => (*name).to_owned(),
-            (None, None) => format!("since {from}"),
+            (None, None) => span(from).unwrap_or_else(|| format!("since {from}")),
             (Some(to), _) => format!("{from} to {to}"),
+        }
+    }
+}
+
+/// What a span such as `-27d` is called; `None` for a date.
+fn span(from: &str) -> Option<String> {
+    let (count, unit) = from.strip_prefix('-')?.split_at_checked(from.len().checked_sub(2)?)?;
+    let count: u32 = count.parse().ok()?;
+    let units = [
+        ("h", "hour"),
+        ("d", "day"),
+        ("w", "week"),
+        ("m", "month"),
+        ("q", "quarter"),
+        ("y", "year"),
+    ];
+    let (_, name) = units.into_iter().find(|(own, _)| *own == unit)?;
+    Some(if count == 1 { format!("last {name}") } else { format!("last {count} {name}s") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Range;
+
+    #[test]
+    fn spans_are_called_as_people_do() {
+        for (from, to, expected) in [
+            ("-7d", None, "last 7 days"),
+            ("-27d", None, "last 27 days"),
+            ("-1w", None, "last week"),
+            ("-3q", None, "last 3 quarters"),
+            ("-5", None, "since -5"),
+            ("-", None, "since -"),
+            ("-1dStart", None, "since -1dStart"),
+            ("-1ä", None, "since -1ä"),
+            ("2026-01-01", None, "since 2026-01-01"),
+            ("-27d", Some("-1d"), "-27d to -1d"),
+        ] {
+            let range = Range { from: Some(from.to_owned()), to: to.map(str::to_owned) };
+            assert_eq!(range.text(), expected);
         }
     }
 }

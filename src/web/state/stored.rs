@@ -4,6 +4,7 @@
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::web::state::filters::Filter;
 use crate::web::state::insight::DISPLAYS;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
@@ -46,6 +47,21 @@ pub fn question(query: &Value) -> Option<Question> {
     add(&mut printer, &query, kind);
     let question = Question::parse(kind, &printer.finish()).ok()?;
     (plain(&node(&question)) == plain(&query)).then_some(question)
+}
+
+/// Filters as the API has them, as the rows of a form; `None` if rows cannot say them.
+pub fn filters_of(properties: &Value) -> Option<Vec<Filter>> {
+    let is_empty = match properties {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(group) => group.is_empty(),
+        _ => false,
+    };
+    if is_empty {
+        return Some(Vec::new());
+    }
+    let query = serde_json::json!({"kind": Kind::Trends.query(), "properties": properties});
+    question(&query).map(|question| question.filters)
 }
 
 /// What a query asks without its filters, as far as an address can say it: enough to name what its answer has. `None`

@@ -118,3 +118,35 @@ fn pages_work_in_a_browser_and_are_accessible() {
     let looks = of_kind(&said, "seen").next().and_then(|seen| seen["looks"].as_u64());
     assert_eq!(looks, Some(2 * (PAGES.len() as u64 + 2)));
 }
+
+#[test]
+fn the_box_of_sql_completes_and_remembers() {
+    let tools = tools();
+    let server = TestServer::start();
+    server.capture(&json!([{"event": "it's <b>", "distinct_id": "a",
+        "properties": {"plan": "pro", "$set": {"odd 'name'": 1}}}]));
+    let mut command = Command::new(tools.join("nodejs/bin/node"));
+    command.arg(drivers::source("sql.mjs")).arg(tools.join("posthog-js/node_modules"));
+    command.args([server.url().as_str(), KEY]);
+    let output = command.output().expect("sql.mjs starts");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = drivers::lines(&output.stdout);
+    assert!(output.status.success(), "{errors} {said:?}");
+    let complaints: Vec<String> = of_kind(&said, "complaint").map(ToString::to_string).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let steps: Vec<&str> =
+        of_kind(&said, "step").filter_map(|step| step["what"].as_str()).collect();
+    let expected = [
+        "functions",
+        "columns",
+        "properties",
+        "events",
+        "text",
+        "lines",
+        "rows",
+        "history",
+        "again",
+        "forgotten",
+    ];
+    assert_eq!(steps, expected);
+}

@@ -3,7 +3,7 @@
 
 pub(super) mod arrange;
 pub(super) mod boards;
-mod load;
+pub(super) mod load;
 pub(super) mod saved;
 
 use chrono_tz::Tz;
@@ -17,8 +17,10 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::clock::UnixMicros;
 use crate::error::Kind as Fault;
 use crate::event::json;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::csv;
 use crate::http::request::Request;
@@ -34,7 +36,10 @@ use crate::http::routes::pages::visit::file;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::query::insight;
+use crate::insights::interval::Interval;
 use crate::insights::node::Node;
+use crate::insights::selection::Selection;
+use crate::insights::selection::buckets;
 use crate::metadata::accounts::Project;
 use crate::metadata::documents;
 use crate::web::insight::form::form;
@@ -54,6 +59,7 @@ use crate::web::state::parameters::Wrong;
 use crate::web::state::point::Point;
 use crate::web::state::series::Event;
 use crate::web::state::series::Series;
+use crate::web::state::sql::Span;
 
 /// Persons of a page.
 const PERSONS: usize = 100;
@@ -191,7 +197,9 @@ fn answered(
         };
         section(&html! {
             (inner)
-            @if let Some(dashboards) = saving { (shown::form(project.id.0, &question, &dashboards)) }
+            @if let Some(dashboards) = saving {
+                (shown::form(project.id.0, &question, &dashboards, auth::grants(&asker.key, "dashboard:write")))
+            }
         })
     })
 }
@@ -219,8 +227,33 @@ async fn computed(
         at: answer.at.to_datetime().with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string(),
         timezone: project.timezone.clone(),
         server,
+        span: span(project, query, answer.at),
+        files: files(app),
     };
     Ok((results, made))
+}
+
+/// The directory of the files of events, from the root on, since other programs are started elsewhere.
+fn files(app: &App) -> String {
+    let own = app.config.storage.data_dir.join("tables/events");
+    std::path::absolute(&own).unwrap_or(own).display().to_string()
+}
+
+/// The time that counts for a query with a range of dates, as of a moment; `None` for one that it cannot be told of.
+fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
+    let node = Node::new(Some(query), "").ok()?;
+    let (selection, interval) = (Selection::parse(&node).ok()?, Interval::parse(&node).ok()?);
+    let owner = insight::settings(project);
+    let range = selection.dates.range_at(at, &owner, interval).ok()?;
+    // All of the time has too many intervals, and nothing before its begin.
+    let bounds = buckets(&range, interval, &owner).map(|buckets| buckets.bounds());
+    let (from, to) = bounds.unwrap_or((range.from, range.to));
+    Some(Span {
+        from: from.to_rfc3339(),
+        to: to.to_rfc3339(),
+        zone: owner.timezone,
+        is_monday_first: owner.is_monday_first,
+    })
 }
 
 /// The answer as a file.

@@ -12,7 +12,11 @@ use crate::web::parts::items;
 /// `GET onboarding`.
 pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking) = (visit.project(), visit.asking.clone());
-    let now = shown::snippets(&asking.server, &asking.asker.project.token);
+    let now = shown::snippets(
+        &asking.server,
+        &asking.asker.project.token,
+        asking.app.config.http.static_dir.is_some(),
+    );
     let page = Page::new("Add events", html! {});
     let page = match asking.may("query:read") {
         true => page.then(async move {

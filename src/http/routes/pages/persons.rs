@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 use hyper::Method;
+use hyper::StatusCode;
 use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::http::response::Problem;
+use crate::http::routes::pages::origins;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -23,6 +25,9 @@ use crate::web::state::curl;
 
 /// Persons of a page.
 const PERSONS: usize = 100;
+
+/// Longest title of a page, in characters.
+const TITLE_MAX_CHARS: usize = 120;
 
 /// Events of a timeline.
 const EVENTS: &str = "200";
@@ -42,7 +47,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     }
     let link = |format: &str| format!("?{}", query(&[("search", &wanted), ("format", format)]));
     let now = html! {
-        (parts::search(project, "persons", "Name, email address or id", &wanted))
+        (parts::search(project, "persons", "Part of an email address, or an id", &wanted))
         div class="actions" {
             a class="button small" href=(link("csv")) { "CSV" }
             a class="button small" href=(link("json")) { "JSON" }
@@ -66,7 +71,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
                 (parts::pager(offset, PERSONS, has_next, |offset| {
                     format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
                 }))
-                (parts::source(project, None, &curl))
+                (parts::source(project, Some(&shown::sql(&wanted)), &curl))
             }
         })
     })))
@@ -81,9 +86,15 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let person = match by_id {
         Some(person) => person,
         None if uuid::Uuid::try_parse(id).is_ok() => {
-            asking.get(&format!("persons/{}/", parts::part(id)), &[]).await?
+            match asking.get(&format!("persons/{}/", parts::part(id)), &[]).await {
+                // SDKs in browsers make uuids of their own.
+                Err(problem) if problem.status() == StatusCode::NOT_FOUND => {
+                    return visitor(&asking, id).await;
+                }
+                found => found?,
+            }
         }
-        None => return Err(Problem::not_found("No person has this distinct id.")),
+        None => return visitor(&asking, id).await,
     };
     let cohorts = match asking.may("cohort:read") {
         true => asking
@@ -105,18 +116,39 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         page = page.then(async move { flags(&asking, &distinct_id).await });
     }
     if asking.may("query:read") {
+        let uuid = text(&person, "uuid").to_owned();
+        let (own, other) = (asking.clone(), uuid.clone());
         page = page.then(async move {
-            let uuid = text(&person, "uuid");
-            let events = asking.get("events/", &[("person_id", uuid), ("limit", EVENTS)]).await?;
-            let events = items(&events, "results");
-            let properties = person.get("properties").unwrap_or(&Value::Null);
-            Ok(html! {
-                (shown::origins(project, asking.zone, properties, events))
-                (shown::timeline(project, asking.zone, events))
-            })
+            let events = own.get("events/", &[("person_id", &other), ("limit", EVENTS)]).await?;
+            Ok(shown::timeline(project, own.zone, items(&events, "results")))
+        });
+        page = page.then(async move {
+            let Some(properties) = person.get("properties").and_then(Value::as_object) else {
+                return Ok(html! {});
+            };
+            let found = origins::find(&asking, &uuid, properties).await?;
+            Ok(shown::origins(project, asking.zone, &found))
         });
     }
     Ok(Sent::Page(page))
+}
+
+/// What an id did that has no person: SDKs in browsers make one only when somebody is identified.
+async fn visitor(asking: &Asking, id: &str) -> Result<Sent, Problem> {
+    let missing = || Problem::not_found("No person has this distinct id.");
+    if !asking.may("query:read") {
+        return Err(missing());
+    }
+    let found = asking.get("events/", &[("distinct_id", id), ("limit", EVENTS)]).await?;
+    let events = items(&found, "results");
+    if events.is_empty() {
+        return Err(missing());
+    }
+    let now = html! {
+        (shown::nobody())
+        (shown::timeline(asking.project(), asking.zone, events))
+    };
+    Ok(Sent::Page(Page::new(parts::clipped(id, TITLE_MAX_CHARS), now)))
 }
 
 /// `POST person/:id/delete`, where the id is the uuid.

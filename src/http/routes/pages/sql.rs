@@ -3,18 +3,25 @@
 use bytes::Bytes;
 use hyper::Method;
 use maud::html;
+use serde_json::Value;
 use serde_json::json;
 
 use crate::http::response::Problem;
+use crate::http::routes::pages::insights::load::suggestions;
+use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::file;
 use crate::web::pages::sql as shown;
+use crate::web::pages::sql::Words;
 
 /// Tables and columns that the page lists.
 const TABLES: &str = "SELECT table_name, column_name, data_type FROM information_schema.columns \
                       WHERE table_schema <> 'information_schema' ORDER BY table_name, ordinal_position LIMIT 500";
+
+/// Functions that the box completes.
+const FUNCTIONS: &str = "SELECT DISTINCT routine_name FROM information_schema.routines ORDER BY routine_name LIMIT 1000";
 
 /// `GET sql?q=`: runs the query; with `format` as a file, with `explain` its plan.
 pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
@@ -28,9 +35,10 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
     }
     let is_explained = !visit.parameter("explain").is_empty();
     let tables = asking.sql(TABLES).await.ok();
+    let words = words(&asking, tables.as_ref()).await;
     let now = html! {
         div class="pair" {
-            div { (shown::form(project, &sql)) }
+            div { (shown::form(project, &sql, &words)) }
             @if let Some(tables) = &tables { (shown::tables(tables)) }
         }
     };
@@ -51,6 +59,21 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
             (shown::source(project, &asking.server, &sql))
         })
     })))
+}
+
+/// What the box completes; what the key may not see is left out.
+async fn words(asking: &Asking, tables: Option<&Value>) -> Words {
+    let functions = asking.sql(FUNCTIONS).await.unwrap_or_default();
+    let mut all = tables.map(|tables| shown::names(tables, &[0, 1])).unwrap_or_default();
+    all.extend(shown::names(&functions, &[0]));
+    let (app, project) = (&asking.app, &asking.asker.project);
+    let known = suggestions(app, project).await.unwrap_or_default();
+    let may = |scope: &str| asking.may(scope);
+    Words {
+        all,
+        properties: if may("property_definition:read") { known.properties } else { Vec::new() },
+        events: if may("event_definition:read") { known.events } else { Vec::new() },
+    }
 }
 
 fn extension(format: &str) -> &'static str {

@@ -12,6 +12,7 @@ use crate::http::routes::pages::insights::boards;
 use crate::http::routes::pages::insights::boards::Placed;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
+use crate::http::routes::pages::insights::load::suggestions;
 use crate::http::routes::pages::insights::saved::document_of;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
@@ -30,8 +31,12 @@ use crate::web::insight::dashboard::HEIGHT;
 use crate::web::insight::dashboard::Tile;
 use crate::web::insight::links;
 use crate::web::parts;
+use crate::web::state::filters;
+use crate::web::state::node::properties;
 use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Wrong;
 use crate::web::state::range::Range;
+use crate::web::state::stored::filters_of;
 
 /// What can be done with a dashboard.
 const OF_BOARDS: [&str; 9] =
@@ -59,8 +64,12 @@ pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, P
     });
     let filters = document.fields.get("filters").cloned().unwrap_or_default();
     let date = |name: &str| filters.get(name).and_then(Value::as_str).map(str::to_owned);
+    let rows = filters_of(filters.get("properties").unwrap_or(&Value::Null));
+    let known = suggestions(app, &asking.asker.project).await?;
     let board = Board {
         project: project.0,
+        filters: rows.as_deref(),
+        known: &known,
         own: &own,
         is_pinned: document.fields.get("pinned") == Some(&Value::Bool(true)),
         range: &Range { from: date("date_from"), to: date("date_to") },
@@ -81,7 +90,7 @@ pub(in crate::http::routes::pages) async fn change(mut visit: Visit) -> Result<S
     let tile: i64 = form.number("tile").map_err(|error| wrong(&error))?.unwrap_or_default();
     let edit = format!("{}/edit", links::dashboard(asking.project(), document.id));
     let (body, next) = match what {
-        "save" => (board_fields(&document, &form), edit),
+        "save" => (board_fields(&document, &mut form).map_err(|error| wrong(&error))?, edit),
         "delete" => {
             let is_with = !form.get("with_insights").is_empty();
             let body = json!({"deleted": true, "delete_insights": is_with});
@@ -106,8 +115,8 @@ pub(in crate::http::routes::pages) async fn change(mut visit: Visit) -> Result<S
     Ok(Sent::Other(see_other(&next)?))
 }
 
-/// What a form says of a dashboard itself. Filters beside the dates stay.
-fn board_fields(document: &Document, form: &Parameters) -> Value {
+/// What a form says of a dashboard itself. Filters that it has no fields for stay.
+fn board_fields(document: &Document, form: &mut Parameters) -> Result<Value, Wrong> {
     let filters = document.fields.get("filters").and_then(Value::as_object);
     let mut filters = filters.cloned().unwrap_or_default();
     for (field, name) in [("date_from", "from"), ("date_to", "to")] {
@@ -116,10 +125,17 @@ fn board_fields(document: &Document, form: &Parameters) -> Value {
             date => _ = filters.insert(field.to_owned(), json!(date)),
         }
     }
-    json!({
+    let rows = filters::parse(form, "")?;
+    if !form.get(shown::HAS_FILTERS).is_empty() || !form.get(shown::WITHOUT_FILTERS).is_empty() {
+        match rows.is_empty() {
+            true => _ = filters.remove("properties"),
+            false => _ = filters.insert("properties".to_owned(), properties(&rows)),
+        }
+    }
+    Ok(json!({
         "name": form.get("name"), "description": form.get("description"),
         "pinned": !form.get("pinned").is_empty(), "filters": filters,
-    })
+    }))
 }
 
 /// Moves a tile by one place, or changes its width.

@@ -24,7 +24,10 @@ pub(super) const LISTED: usize = 500;
 const SECONDS_CHARS: usize = 19;
 
 /// What the fields of a form suggest.
-pub(super) async fn suggestions(app: &App, project: &Project) -> Result<Suggestions, Problem> {
+pub(in crate::http::routes::pages) async fn suggestions(
+    app: &App,
+    project: &Project,
+) -> Result<Suggestions, Problem> {
     let events = app.metadata.definitions(project.id, "", SUGGESTED).await.map_err(problem)?;
     let properties = app.metadata.property_definitions(project.id, None, SUGGESTED);
     let properties = properties.await.map_err(problem)?;

@@ -1,5 +1,6 @@
 //! Saved insights: their list, one of them, and saving one; changing one is in `arrange`.
 
+use hyper::Method;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
@@ -39,6 +40,7 @@ use crate::web::insight::result;
 use crate::web::insight::saved as shown;
 use crate::web::pages::sql;
 use crate::web::parts::failed;
+use crate::web::parts::integer;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::node::node;
@@ -140,7 +142,8 @@ async fn unsaid(asking: &Asking, asked: Option<Asked>) -> Markup {
 
 /// `POST insights`: saves a question under a name.
 pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, Problem> {
-    let (app, asker) = (&visit.asking.app, &visit.asking.asker);
+    let asking = visit.asking.clone();
+    let (app, asker) = (&asking.app, &asking.asker);
     let mut form = read_form(visit.request).await?;
     let mut read = || {
         let names = Kind::ALL.map(Kind::name);
@@ -148,11 +151,16 @@ pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, P
         let kind = Kind::ALL.into_iter().find(|own| Some(own.name()) == kind);
         let question = form.take("question")?.unwrap_or_default();
         let question = Question::parse(kind.unwrap_or(Kind::Trends), &question)?;
-        let (name, board) = (form.take("name")?.unwrap_or_default(), form.number("dashboard")?);
-        Ok((with_usual(question), name, board))
+        let name = form.take("name")?.unwrap_or_default();
+        let is_new = form.get("dashboard") == shown::NEW_DASHBOARD;
+        let board: Option<i64> = if is_new { None } else { form.number("dashboard")? };
+        Ok((with_usual(question), name, (board, is_new)))
     };
-    let (question, name, board) = read().map_err(|error| wrong(&error))?;
-    let board: Option<i64> = board;
+    let (question, name, (board, is_new)) = read().map_err(|error| wrong(&error))?;
+    let board = match is_new {
+        true => Some(new_board(&asking, &name).await?),
+        false => board,
+    };
     let fields = json!({
         "name": name, "query": {"kind": "InsightVizNode", "source": node(&question)}, "saved": true,
         "dashboards": Vec::from_iter(board),
@@ -164,6 +172,12 @@ pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, P
         None => links::saved(project, &document),
     };
     Ok(Sent::Other(see_other(&address)?))
+}
+
+/// Makes a dashboard for an insight, and calls it so; its id.
+async fn new_board(asking: &Asking, name: &str) -> Result<i64, Problem> {
+    let made = asking.send(Method::POST, "dashboards/", &json!({"name": name})).await?;
+    integer(&made, "id").ok_or_else(|| Problem::not_found("There is no such dashboard."))
 }
 
 /// Saves a document, as the API does; its short id, or its id where it has none.

@@ -1,0 +1,156 @@
+//! Which event set each property of a person: [`find`]. Two passes over the person's events: one over the different values
+//! of `$set` and `$set_once`, one over what the server sets of the browser.
+
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+use chrono::FixedOffset;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::event::auto_set::AUTO_SET;
+use crate::event::json;
+use crate::http::response::Problem;
+use crate::http::routes::pages::visit::Asking;
+use crate::web::parts::items;
+use crate::web::parts::plain;
+use crate::web::parts::text;
+
+/// Most different values of `$set` and `$set_once` that are looked at, the newest ones.
+const SETS_MAX: usize = 2000;
+
+/// Most properties that the server sets itself whose events are looked for.
+const AUTO_SET_MAX: usize = 60;
+
+/// Longest value of such a property, in bytes.
+const VALUE_MAX_BYTES: usize = 1000;
+
+/// The events that gave the properties of a person the values that they have, by property: each with `id`, `event` and
+/// `timestamp`. Of what is set always it is the newest event, of what is set once the oldest. `uuid` is the person's.
+///
+/// # Errors
+///
+/// The events cannot be read.
+pub(super) async fn find(
+    asking: &Asking,
+    uuid: &str,
+    properties: &Map<String, Value>,
+) -> Result<Vec<(String, Value)>, Problem> {
+    let mut found: BTreeMap<&str, Value> = BTreeMap::new();
+    let sets = asking.sql(&sets_sql(uuid)).await?;
+    let sets: Vec<Set> = items(&sets, "results").iter().filter_map(Set::of).collect();
+    for (name, value) in properties {
+        // The newest come first.
+        let always = sets.iter().find(|set| set.always.get(name) == Some(value));
+        let once = sets.iter().filter(|set| set.once.get(name) == Some(value));
+        let once = once.min_by_key(|set| moment(&set.first)).map(|set| &set.first);
+        if let Some(event) = always.map(|set| &set.last).or(once) {
+            found.insert(name, event.clone());
+        }
+    }
+    let wanted = wanted(properties);
+    if !wanted.is_empty() {
+        let answer = asking.sql(&auto_set_sql(uuid, &wanted)).await?;
+        let row = items(&answer, "results").first().and_then(Value::as_array);
+        for (own, cell) in wanted.iter().zip(row.into_iter().flatten()) {
+            let Some(event) = cell.as_str().and_then(event_of) else { continue };
+            let before = found.get(own.name).map(moment);
+            let is_it = before.is_none_or(|before| match own.is_first {
+                true => moment(&event) < before,
+                false => moment(&event) > before,
+            });
+            if is_it {
+                found.insert(own.name, event);
+            }
+        }
+    }
+    Ok(found.into_iter().map(|(name, event)| (name.to_owned(), event)).collect())
+}
+
+/// A value of `$set` and one of `$set_once`, and the first and the last event that had both.
+struct Set {
+    always: Value,
+    once: Value,
+    first: Value,
+    last: Value,
+}
+
+impl Set {
+    fn of(row: &Value) -> Option<Self> {
+        let cell = |at: usize| row.get(at).and_then(Value::as_str);
+        let object = |at: usize| cell(at).and_then(|own| json::restore(own.as_bytes()).ok());
+        Some(Self {
+            always: object(0).unwrap_or_default(),
+            once: object(1).unwrap_or_default(),
+            first: event_of(cell(2)?)?,
+            last: event_of(cell(3)?)?,
+        })
+    }
+}
+
+/// A property that the server sets: the name of the person's, that of the event's, the value, and whether it is that of the
+/// first event.
+struct Wanted<'p> {
+    name: &'p str,
+    of: &'p str,
+    value: String,
+    is_first: bool,
+}
+
+fn wanted(properties: &Map<String, Value>) -> Vec<Wanted<'static>> {
+    let value = |name: &str| {
+        let value = properties.get(name).filter(|value| !value.is_null()).map(plain)?;
+        (value.len() <= VALUE_MAX_BYTES).then_some(value)
+    };
+    let both = AUTO_SET.iter().flat_map(|(own, initial)| {
+        let always = value(own).map(|value| Wanted { name: own, of: own, value, is_first: false });
+        let first =
+            value(initial).map(|value| Wanted { name: initial, of: own, value, is_first: true });
+        [always, first]
+    });
+    both.flatten().take(AUTO_SET_MAX).collect()
+}
+
+/// The events that make or change a person, as the text that [`event_of`] reads, with their time and properties.
+fn events_of(uuid: &str) -> String {
+    format!(
+        "SELECT concat(uuid, ' ', CAST(timestamp AS VARCHAR), ' ', event) AS own, timestamp AS t, properties AS p \
+         FROM events WHERE person_id = {} AND coalesce(properties ->> '$process_person_profile', '') <> 'false'",
+        literal(uuid)
+    )
+}
+
+fn sets_sql(uuid: &str) -> String {
+    format!(
+        "SELECT always, once, first_value(own ORDER BY t) AS first_own, last_value(own ORDER BY t) AS last_own FROM (\
+         SELECT own, t, json_get_json(p, '$set') AS always, json_get_json(p, '$set_once') AS once FROM ({})) \
+         WHERE always IS NOT NULL OR once IS NOT NULL GROUP BY always, once ORDER BY max(t) DESC LIMIT {SETS_MAX}",
+        events_of(uuid)
+    )
+}
+
+fn auto_set_sql(uuid: &str, wanted: &[Wanted<'_>]) -> String {
+    let column = |(own, at): (&Wanted<'_>, usize)| {
+        let which = if own.is_first { "first_value" } else { "last_value" };
+        let (of, value) = (literal(own.of), literal(&own.value));
+        format!("{which}(own ORDER BY t) FILTER (WHERE (p ->> {of}) = {value}) AS n{at}")
+    };
+    let columns: Vec<String> = wanted.iter().zip(0..).map(column).collect();
+    format!("SELECT {} FROM ({})", columns.join(", "), events_of(uuid))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// The event that a text names: its uuid, its time and its name, which may have spaces.
+fn event_of(own: &str) -> Option<Value> {
+    let mut parts = own.splitn(3, ' ');
+    let (uuid, time, name) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(json!({"id": uuid, "timestamp": time, "event": name}))
+}
+
+fn moment(event: &Value) -> Option<DateTime<FixedOffset>> {
+    DateTime::parse_from_rfc3339(text(event, "timestamp")).ok()
+}
