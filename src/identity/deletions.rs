@@ -200,7 +200,8 @@ impl Deletions {
         if part.ids == 0 {
             return next;
         }
-        while let Some(smaller) = next.parts.pop_if(|last| last.ids <= part.ids) {
+        // Each part that stays is at least twice as large as the next.
+        while let Some(smaller) = next.parts.pop_if(|last| last.ids / 2 < part.ids) {
             for (project, limits) in &smaller.projects {
                 for (id, limit) in limits {
                     part.add(*project, id.clone(), *limit);
@@ -245,7 +246,7 @@ mod tests {
             }
             prop_assert_eq!(deletions.requests(), marks.len());
             prop_assert_eq!(deletions.is_empty(), marks.is_empty());
-            prop_assert!(deletions.parts.len() < 8);
+            prop_assert!(deletions.parts.is_sorted_by(|larger, part| larger.ids / 2 >= part.ids));
             for project in 1..3 {
                 for id in ["a", "b", "c", "d", "e", "f"] {
                     let limit = limits.get(&(project, id.to_owned())).copied().unwrap_or(0);
