@@ -388,7 +388,7 @@ impl Buckets {
                     let found = buckets.bucket_of(UnixMicros(time));
                     at = found.and_then(|found| i32::try_from(found).ok());
                     (from, to) = match found.and_then(|found| buckets.bounds_of(found)) {
-                        Some((first, last)) => (first.0, last.0),
+                        Some((first, last)) => (first.0, last.0.min(buckets.bounds.1)),
                         None => (i64::MAX, i64::MIN),
                     };
                 }

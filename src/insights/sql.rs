@@ -12,7 +12,6 @@ use crate::insights::node::NodeError;
 use crate::insights::saved::values_of_variables;
 use crate::insights::selection::Selection;
 use crate::query::engine::Engine;
-use crate::query::error::QueryError;
 use crate::query::placeholders::filled;
 use crate::query::view::View;
 
@@ -22,17 +21,6 @@ pub struct SqlQuery {
     /// The statement.
     pub text: String,
     filters: Option<Selection>,
-}
-
-/// Why a node is no SQL.
-#[derive(Debug, thiserror::Error)]
-pub enum SqlError {
-    /// A field is wrong.
-    #[error(transparent)]
-    Node(#[from] NodeError),
-    /// A placeholder is wrong.
-    #[error(transparent)]
-    Query(#[from] QueryError),
 }
 
 impl SqlQuery {
@@ -46,7 +34,7 @@ impl SqlQuery {
     /// # Errors
     ///
     /// A field is malformed, or a placeholder has no value.
-    pub fn parse(node: &Value) -> Result<Self, SqlError> {
+    pub fn parse(node: &Value) -> Result<Self, InsightError> {
         let text = node.get("query").and_then(Value::as_str).filter(|text| !text.trim().is_empty());
         let fields = Node::new(Some(node), "")?;
         let text = text.ok_or_else(|| fields.refuse("query", "This field is required."))?;

@@ -21,8 +21,8 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::refresh::client_query_id;
+use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
-use crate::insights::sql::SqlError;
 use crate::insights::sql::SqlQuery;
 use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
@@ -141,11 +141,10 @@ pub(in crate::http::routes) fn sql_of(node: &Value) -> Result<SqlQuery, Problem>
         return Err(refused("query", "invalid_input", detail));
     }
     SqlQuery::parse(sql).map_err(|error| match error {
-        SqlError::Node(error) if error.field == "query" => {
+        InsightError::Node(error) if error.field == "query" => {
             refused("query__query", "required", error.detail)
         }
-        SqlError::Node(error) => insight::invalid(&error),
-        SqlError::Query(error) => problem(error),
+        error => insight::problem(error),
     })
 }
 

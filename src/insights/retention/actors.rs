@@ -118,12 +118,7 @@ impl Retention {
             }
             Breakdown::Properties { limit, .. } if value == OTHER => {
                 let tables = self.counted(context, intervals, None).await?;
-                let shown = tables
-                    .largest(*limit)
-                    .0
-                    .into_iter()
-                    .map(|own| shown_value(own).into_owned())
-                    .collect();
+                let shown = tables.largest(*limit).0.into_iter().map(str::to_owned).collect();
                 Ok((OfValue::Others(shown), None))
             }
             Breakdown::Properties { .. } => Ok((OfValue::One(value), None)),

@@ -195,7 +195,7 @@ pub(in crate::http::routes) fn settings(project: &Project) -> ProjectSettings {
 }
 
 /// The response to a refused node. Nested names are joined as in all errors.
-pub(super) fn invalid(error: &NodeError) -> Problem {
+fn invalid(error: &NodeError) -> Problem {
     let name = format!("query__{}", error.field.replace('.', "__"));
     refused(name, "invalid_input", error.detail.clone())
 }
