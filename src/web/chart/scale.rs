@@ -21,7 +21,9 @@ impl Scale {
         let (low, high) = values
             .filter(|value| value.is_finite())
             .fold(bounds, |(low, high), value| (low.min(value), high.max(value)));
-        let ticks = ticks(low, high, TICKS);
+        // The round number above the largest ones is beyond all numbers.
+        let ticks = ticks(low, high, TICKS).into_iter().map(|tick| tick.clamp(f64::MIN, f64::MAX));
+        let ticks: Vec<f64> = ticks.collect();
         let low = ticks.first().copied().unwrap_or(0.0);
         let high = ticks.last().copied().unwrap_or(1.0);
         Self { ticks, low, high, height_px: f64::from(height_px) }
