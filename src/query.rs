@@ -6,6 +6,7 @@
 //! here: JSON shapes, HTTP, product rules.
 
 pub mod admission;
+mod asked;
 mod cast_names;
 mod clickhouse;
 pub mod column_files;
@@ -28,6 +29,7 @@ mod footers;
 mod guard;
 pub mod histories;
 pub mod interner;
+mod item_names;
 mod json;
 pub mod matches;
 pub mod merge;

@@ -9,10 +9,14 @@ use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::CaseWhen;
 use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+
+use crate::query::asked::asked;
+use crate::query::item_names::ItemNames;
 
 /// Whether a statement was refused for two columns of one name.
 pub(super) fn is_needed(error: &DataFusionError) -> bool {
@@ -30,19 +34,28 @@ pub(super) fn is_needed(error: &DataFusionError) -> bool {
 
 /// Puts the type of each cast into its name.
 pub(super) fn rewrite(statement: &mut Statement) {
-    match statement {
-        Statement::Statement(statement) => {
-            let _: ControlFlow<()> = VisitMut::visit(statement, &mut Casts);
-        }
-        Statement::Explain(explain) => rewrite(&mut explain.statement),
-        _ => {}
+    if let Some(query) = asked(statement) {
+        let _ = VisitMut::visit(query, &mut Casts::default());
     }
 }
 
-struct Casts;
+#[derive(Default)]
+struct Casts {
+    names: ItemNames,
+}
 
 impl VisitorMut for Casts {
     type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.names.enter(select);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.names.leave(select);
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
         let Expr::Cast { data_type, .. } = expression else { return ControlFlow::Continue(()) };
@@ -73,18 +86,33 @@ mod tests {
     #[tokio::test]
     async fn two_casts_of_one_column_can_be_planned() {
         let state = SessionContext::new().state();
-        for (sql, can_be) in [
-            ("SELECT sum(a), sum(a::double) FROM (SELECT 1 AS a)", true),
-            ("SELECT min(a::double) + 1, min(a::bigint) + 2 FROM (SELECT 1 AS a)", true),
-            ("SELECT a::double, try_cast(a AS bigint) FROM (SELECT 1 AS a)", true),
-            ("SELECT a::double, a::double FROM (SELECT 1 AS a)", false),
+        for (sql, columns) in [
+            (
+                "SELECT sum(a), sum(a::double) FROM (SELECT 1 AS a) AS t",
+                Some(["sum(t.a)", "sum(a::DOUBLE)"]),
+            ),
+            (
+                "SELECT min(a::double) + 1, min(a::bigint) + 2 FROM (SELECT 1 AS a)",
+                Some(["min(a::DOUBLE) + 1", "min(a::BIGINT) + 2"]),
+            ),
+            (
+                "SELECT a::double, try_cast(a AS bigint) FROM (SELECT 1 AS a)",
+                Some(["a::DOUBLE", "TRY_CAST(a AS BIGINT)"]),
+            ),
+            ("SELECT a AS b, a AS b FROM (SELECT 1 AS a)", None),
         ] {
             let mut statement = state.sql_to_statement(sql, &Default::default()).unwrap();
             let refused = state.statement_to_plan(statement.clone()).await.unwrap_err();
             assert!(is_needed(&refused), "{sql}: {refused}");
             rewrite(&mut statement);
-            let planned = state.statement_to_plan(statement).await;
-            assert_eq!(planned.is_ok(), can_be, "{sql}: {planned:?}");
+            let planned = state.statement_to_plan(statement).await.ok();
+            let names = planned.as_ref().map(|plan| plan.schema().field_names());
+            let last = |name: &String| {
+                name.rsplit_once(").").map_or_else(|| name.clone(), |(_, own)| own.to_owned())
+            };
+            let names: Option<Vec<String>> = names.map(|names| names.iter().map(last).collect());
+            let columns = columns.map(|columns| columns.map(str::to_owned).to_vec());
+            assert_eq!(names, columns, "{sql}");
         }
         let statement = state.sql_to_statement("SELECT b FROM t", &Default::default()).unwrap();
         assert!(!is_needed(&state.statement_to_plan(statement).await.unwrap_err()));

@@ -1,7 +1,6 @@
 //! Functions of ClickHouse that HogQL has, in SQL that DataFusion plans: [`rewrite`]. Each is a template, in which a
 //! placeholder stands for an argument. An argument stands in a template once, so that no nesting multiplies it.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
@@ -12,22 +11,22 @@ use datafusion::sql::sqlparser::ast::Function;
 use datafusion::sql::sqlparser::ast::FunctionArg;
 use datafusion::sql::sqlparser::ast::FunctionArgExpr;
 use datafusion::sql::sqlparser::ast::FunctionArguments;
-use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::query::asked::asked;
 use crate::query::complexity;
 use crate::query::error::QueryError;
+use crate::query::item_names::ItemNames;
 use crate::query::quantile;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.
-const TEMPLATES: [(&str, usize, &str); 80] = [
+const TEMPLATES: [(&str, usize, &str); 76] = [
     // Aggregates.
     ("countIf", 1, "count(*) FILTER (WHERE $1)"),
     ("countIf", 2, "count($1) FILTER (WHERE $2)"),
@@ -44,18 +43,6 @@ const TEMPLATES: [(&str, usize, &str); 80] = [
     ("argMax", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
     ("groupArray", 1, "array_agg($1)"),
     ("groupUniqArray", 1, "array_agg(DISTINCT $1)"),
-    ("quantile", 1, "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)), make_array(0.5))[1]"),
-    (
-        "quantileIf",
-        2,
-        "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)) FILTER (WHERE $2), make_array(0.5))[1]",
-    ),
-    ("median", 1, "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)), make_array(0.5))[1]"),
-    (
-        "medianIf",
-        2,
-        "quantiles_of_list(array_agg(try_cast($1 AS DOUBLE)) FILTER (WHERE $2), make_array(0.5))[1]",
-    ),
     ("stddevPop", 1, "stddev_pop($1)"),
     ("stddevSamp", 1, "stddev_samp($1)"),
     ("varPop", 1, "var_pop($1)"),
@@ -143,6 +130,16 @@ const INTEGERS: [&str; 10] = [
 ];
 const FLOATS: [&str; 5] = ["toFloat", "toFloat32", "toFloat64", "toFloatOrNull", "toDecimal"];
 
+/// Functions that give the value at one level, the median unless it is sent, and the number of their arguments.
+const QUANTILE: [(&str, usize); 4] =
+    [("quantile", 1), ("quantileIf", 2), ("median", 1), ("medianIf", 2)];
+
+/// The same that give a list of the values at several levels.
+const QUANTILES: [(&str, usize); 2] = [("quantiles", 1), ("quantilesIf", 2)];
+
+/// The level of the median.
+const MEDIAN: f64 = 0.5;
+
 /// Most levels of `quantiles`.
 const LEVELS_MAX: usize = 100;
 
@@ -156,18 +153,13 @@ const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "y
 ///
 /// One has other arguments than it takes, or the statement becomes too long.
 pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
-    match statement {
-        Statement::Statement(statement) => {
-            let mut functions = Functions { zone, is_changed: false, written: Vec::new() };
-            if let ControlFlow::Break(error) = VisitMut::visit(statement, &mut functions) {
-                return Err(error);
-            }
-            match functions.is_changed.then(|| complexity::check(&statement.to_string())) {
-                Some(Err(QueryError::Invalid(why))) => Err(DataFusionError::Plan(why)),
-                _ => Ok(()),
-            }
-        }
-        Statement::Explain(explain) => rewrite(&mut explain.statement, zone),
+    let Some(query) = asked(statement) else { return Ok(()) };
+    let mut functions = Functions { zone, is_changed: false, names: ItemNames::default() };
+    if let ControlFlow::Break(error) = VisitMut::visit(query, &mut functions) {
+        return Err(error);
+    }
+    match functions.is_changed.then(|| complexity::check(&query.to_string())) {
+        Some(Err(QueryError::Invalid(why))) => Err(DataFusionError::Plan(why)),
         _ => Ok(()),
     }
 }
@@ -175,20 +167,19 @@ pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
 struct Functions<'r> {
     zone: &'r str,
     is_changed: bool,
-    /// Of each SELECT that is being visited, its expressions without names as they were sent.
-    written: Vec<Vec<Option<String>>>,
+    names: ItemNames,
 }
 
 impl VisitorMut for Functions<'_> {
     type Break = DataFusionError;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        self.written.push(select.projection.iter().map(unnamed).collect());
+        self.names.enter(select);
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        name_items(select, self.written.pop().unwrap_or_default());
+        self.names.leave(select);
         ControlFlow::Continue(())
     }
 
@@ -220,7 +211,9 @@ impl Functions<'_> {
         let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
             return Ok(None);
         };
-        let template = match parameters(name, &call.parameters)? {
+        let sent = parameters(name, &call.parameters)?;
+        let usual = || is_quantile(name).then(|| vec![MEDIAN]);
+        let template = match sent.or_else(usual) {
             Some(parameters) => parametric(name, &parameters, &arguments)?,
             None => match template(name, &arguments)? {
                 Some(template) => template,
@@ -237,31 +230,6 @@ impl Functions<'_> {
             _ => return Err(DataFusionError::Plan(format!("{name} takes no OVER"))),
         }
         Ok(Some(written))
-    }
-}
-
-/// The text of an expression without a name.
-fn unnamed(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::UnnamedExpr(expression) => Some(expression.to_string()),
-        _ => None,
-    }
-}
-
-/// Gives the expressions that are others now the names that they have in ClickHouse: the texts that were sent. One that
-/// was sent before gets its number as well, as DataFusion wants names to differ.
-fn name_items(select: &mut Select, written: Vec<Option<String>>) {
-    let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    for (item, written) in select.projection.iter_mut().zip(written) {
-        let (SelectItem::UnnamedExpr(expression), Some(text)) = (&*item, written) else { continue };
-        let time = times.entry(text.clone()).or_default();
-        *time += 1;
-        if *time == 1 && expression.to_string() == text {
-            continue;
-        }
-        let name = if *time == 1 { text } else { format!("{text} ({time})") };
-        let (expr, alias) = (expression.clone(), Ident::with_quote('"', name));
-        *item = SelectItem::ExprWithAlias { expr, alias };
     }
 }
 
@@ -292,17 +260,13 @@ fn parameters(name: &str, sent: &FunctionArguments) -> Result<Option<Vec<f64>>> 
 /// The template of an aggregate that takes parameters in parentheses of their own.
 fn parametric(name: &str, parameters: &[f64], arguments: &[Expr]) -> Result<String> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
-    for (own, width, levels) in [
-        ("quantile", 1, 1),
-        ("quantileIf", 2, 1),
-        ("quantiles", 1, LEVELS_MAX),
-        ("quantilesIf", 2, LEVELS_MAX),
-    ] {
+    for (own, width) in QUANTILE.into_iter().chain(QUANTILES) {
         if is(own) {
+            let is_one = is_quantile(name);
             check_width(name, arguments, width)?;
-            check_levels(name, parameters, levels)?;
+            check_levels(name, parameters, if is_one { 1 } else { LEVELS_MAX })?;
             let lists = quantiles(parameters, width);
-            return Ok(if levels == 1 { format!("{lists}[1]") } else { lists });
+            return Ok(if is_one { format!("{lists}[1]") } else { lists });
         }
     }
     let most = match parameters {
@@ -329,7 +293,7 @@ fn check_width(name: &str, arguments: &[Expr], width: usize) -> Result<()> {
     if sent == width {
         return Ok(());
     }
-    let why = format!("{name} takes {width} arguments in its second parentheses, and has {sent}");
+    let why = format!("{name} takes {width} arguments, and has {sent}");
     Err(DataFusionError::Plan(why))
 }
 
@@ -341,7 +305,11 @@ fn quantiles(levels: &[f64], width: usize) -> String {
     };
     // With a fraction: a number without one would be of another type.
     let levels: Vec<String> = levels.iter().map(|level| format!("{level:?}")).collect();
-    format!("quantiles_of_list({gathered}, make_array({}))", levels.join(", "))
+    format!("{}({gathered}, make_array({}))", quantile::NAME, levels.join(", "))
+}
+
+fn is_quantile(name: &str) -> bool {
+    QUANTILE.iter().any(|(own, _)| own.eq_ignore_ascii_case(name))
 }
 
 /// Levels are from 0 to 1, and at most `most`.

@@ -18,6 +18,8 @@ use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
+use crate::query::asked::asked;
+
 /// The function whose call stands for `{filters}`.
 pub(super) const MARKER: &str = "filters_of_the_query";
 
@@ -32,15 +34,10 @@ const EVENTS: &str = "events";
 ///
 /// A marker stands elsewhere than in the WHERE of a SELECT from events, alone or beside AND.
 pub(super) fn rewrite(statement: &mut Statement, is_filtered: bool) -> Result<()> {
-    match statement {
-        Statement::Statement(statement) => {
-            match VisitMut::visit(statement, &mut Markers { is_filtered }) {
-                ControlFlow::Break(error) => Err(error),
-                ControlFlow::Continue(()) => Ok(()),
-            }
-        }
-        Statement::Explain(explain) => rewrite(&mut explain.statement, is_filtered),
-        _ => Ok(()),
+    let Some(query) = asked(statement) else { return Ok(()) };
+    match VisitMut::visit(query, &mut Markers { is_filtered }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
     }
 }
 

@@ -28,6 +28,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::parser::ParserError;
 
+use crate::query::asked::asked;
 use crate::query::property_access;
 use crate::query::property_access::OF_PERSONS;
 
@@ -52,13 +53,10 @@ const COLUMNS: [(&str, &str); 5] = [
 ///
 /// A bug: what is put there is no SQL.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
-    match statement {
-        Statement::Statement(statement) => match VisitMut::visit(statement, &mut Queries) {
-            ControlFlow::Break(error) => Err(DataFusionError::Internal(error.to_string())),
-            ControlFlow::Continue(()) => Ok(()),
-        },
-        Statement::Explain(explain) => rewrite(&mut explain.statement),
-        _ => Ok(()),
+    let Some(query) = asked(statement) else { return Ok(()) };
+    match VisitMut::visit(query, &mut Queries) {
+        ControlFlow::Break(error) => Err(DataFusionError::Internal(error.to_string())),
+        ControlFlow::Continue(()) => Ok(()),
     }
 }
 

@@ -42,6 +42,7 @@ use datafusion::sql::sqlparser::ast::VisitorMut;
 
 use crate::event::schema::PROMOTED;
 use crate::event::schema::promoted_column_name;
+use crate::query::asked::asked;
 
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";
@@ -55,14 +56,9 @@ const AS_TEXT: &str = "json_as_text";
 /// Brings every access to a property to the form with brackets, and names the columns of an answer by the last key.
 /// A statement that has a table or an alias called `properties` is left as it is.
 pub(super) fn rewrite(statement: &mut Statement) {
-    match statement {
-        Statement::Statement(statement)
-            if Visit::visit(&**statement, &mut HasTable).is_continue() =>
-        {
-            let _ = VisitMut::visit(statement, &mut Rewriter);
-        }
-        Statement::Explain(explain) => rewrite(&mut explain.statement),
-        _ => {}
+    let query = asked(statement);
+    if let Some(query) = query.filter(|query| Visit::visit(&**query, &mut HasTable).is_continue()) {
+        let _ = VisitMut::visit(query, &mut Rewriter);
     }
 }
 

@@ -10,16 +10,13 @@ use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
+use crate::query::asked::asked;
 use crate::query::event_sessions;
 
 /// Makes a column of each placeholder that has the name of a property of sessions.
 pub(super) fn rewrite(statement: &mut Statement) {
-    match statement {
-        Statement::Statement(statement) => {
-            let _ = VisitMut::visit(statement, &mut Names);
-        }
-        Statement::Explain(explain) => rewrite(&mut explain.statement),
-        _ => {}
+    if let Some(query) = asked(statement) {
+        let _ = VisitMut::visit(query, &mut Names);
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::items;
+use crate::web::parts::literal;
 use crate::web::parts::page;
 use crate::web::parts::query;
 use crate::web::parts::text;
@@ -174,7 +175,6 @@ pub fn one(project: i64, zone: Tz, event: &Value) -> Markup {
 
 /// How to ask for the same list elsewhere.
 pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> Markup {
-    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let mut conditions = Vec::new();
     if !wanted.event.is_empty() {
         conditions.push(format!("event = {}", literal(&wanted.event)));

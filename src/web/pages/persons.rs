@@ -13,6 +13,7 @@ use crate::web::parts::clipped;
 use crate::web::parts::integer;
 use crate::web::parts::is_true;
 use crate::web::parts::items;
+use crate::web::parts::literal;
 use crate::web::parts::page;
 use crate::web::parts::text;
 
@@ -62,7 +63,6 @@ pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Mark
 
 /// The SQL that finds the persons of a list.
 pub fn sql(wanted: &str) -> String {
-    let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let condition = match wanted {
         "" => String::new(),
         text => {

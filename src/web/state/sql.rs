@@ -1,6 +1,7 @@
 //! The SQL that asks the same as an insight: [`of`] for the page of SQL, [`of_files`] for DuckDB over the files. Where no
 //! SQL of a few lines gives the same numbers, there is a reason instead.
 
+use crate::web::parts::literal;
 use crate::web::state::filters::Filter;
 use crate::web::state::insight::Options;
 use crate::web::state::insight::Question;
@@ -65,11 +66,6 @@ pub fn of_files(
     (table, project): (&str, i64),
 ) -> Result<String, Reason> {
     Writer { question, span, place: Place::Files(table, project) }.text()
-}
-
-/// A text as a literal.
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 struct Writer<'a> {

@@ -17,6 +17,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::app::EVENTS_PLACE;
 use crate::clock::UnixMicros;
 use crate::error::Kind as Fault;
 use crate::event::json;
@@ -235,7 +236,7 @@ async fn computed(
 
 /// The directory of the files of events, from the root on, since other programs are started elsewhere.
 fn files(app: &App) -> String {
-    let own = app.config.storage.data_dir.join("tables/events");
+    let own = app.config.storage.data_dir.join(EVENTS_PLACE);
     std::path::absolute(&own).unwrap_or(own).display().to_string()
 }
 

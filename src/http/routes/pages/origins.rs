@@ -14,6 +14,7 @@ use crate::event::json;
 use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Asking;
 use crate::web::parts::items;
+use crate::web::parts::literal;
 use crate::web::parts::plain;
 use crate::web::parts::text;
 
@@ -138,10 +139,6 @@ fn auto_set_sql(uuid: &str, wanted: &[Wanted<'_>]) -> String {
     };
     let columns: Vec<String> = wanted.iter().zip(0..).map(column).collect();
     format!("SELECT {} FROM ({})", columns.join(", "), events_of(uuid))
-}
-
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// The event that a text names: its uuid, its time and its name, which may have spaces.
