@@ -104,11 +104,19 @@ fn command(
 }
 
 /// Runs a driver to its end; returns its output. It must not fail.
-fn drive(who: &str, mut command: Command) -> Vec<Value> {
+pub(super) fn drive(who: &str, mut command: Command) -> Vec<Value> {
     let output = command.output().unwrap_or_else(|error| panic!("{who} does not start: {error}"));
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.is_empty(), "{who}: {}\n{stderr}", output.status);
     lines(&output.stdout)
+}
+
+/// What a driver says, which has no complaint.
+pub(super) fn drive_without_complaint(who: &str, command: Command) -> Vec<Value> {
+    let said = drive(who, command);
+    let complaints: Vec<String> = of_kind(&said, "complaint").map(ToString::to_string).collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    said
 }
 
 /// Lines of JSON.

@@ -62,12 +62,7 @@ fn go(settings: &[(&str, &Path)]) {
     command.arg(drivers::source("journey.mjs")).arg(tools.join("posthog-js/node_modules"));
     command.arg(link.expect("a link"));
     command.args(std::env::var_os("WEIR_TEST_PICTURES"));
-    let output = command.output().expect("journey.mjs starts");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = drivers::lines(&output.stdout);
-    assert!(output.status.success(), "{errors} {said:?}");
-    let complaints: Vec<String> = of_kind(&said, "complaint").map(ToString::to_string).collect();
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let said = drivers::drive_without_complaint("journey.mjs", command);
     let steps = of_kind(&said, "step").map(|step| (step["what"].as_str(), step["millis"].as_u64()));
     let steps: Vec<_> = steps.collect();
     assert_eq!(steps.len(), STEPS.len(), "{steps:?}");

@@ -104,10 +104,7 @@ fn pages_work_in_a_browser_and_are_accessible() {
     command.arg(drivers::source("pages.mjs"));
     command.args([tools.join("posthog-js/node_modules"), tools.join("axe/node_modules")]);
     command.args([server.url().as_str(), KEY]).args(PAGES);
-    let output = command.output().expect("pages.mjs starts");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = drivers::lines(&output.stdout);
-    assert!(output.status.success(), "{errors} {said:?}");
+    let said = drivers::drive("pages.mjs", command);
     let steps: Vec<&str> =
         of_kind(&said, "step").filter_map(|step| step["what"].as_str()).collect();
     assert_eq!(steps, ["sign in", "reach", "flag", "dashboard", "shared", "keys"]);
@@ -128,12 +125,7 @@ fn the_box_of_sql_completes_and_remembers() {
     let mut command = Command::new(tools.join("nodejs/bin/node"));
     command.arg(drivers::source("sql.mjs")).arg(tools.join("posthog-js/node_modules"));
     command.args([server.url().as_str(), KEY]);
-    let output = command.output().expect("sql.mjs starts");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let said = drivers::lines(&output.stdout);
-    assert!(output.status.success(), "{errors} {said:?}");
-    let complaints: Vec<String> = of_kind(&said, "complaint").map(ToString::to_string).collect();
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let said = drivers::drive_without_complaint("sql.mjs", command);
     let steps: Vec<&str> =
         of_kind(&said, "step").filter_map(|step| step["what"].as_str()).collect();
     let expected = [
