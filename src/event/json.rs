@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::Deserializer;
 use serde::de::DeserializeSeed;
 use serde::de::Error as _;
+use serde::de::IgnoredAny;
 use serde::de::MapAccess;
 use serde::de::SeqAccess;
 use serde::de::Visitor;
@@ -111,6 +112,19 @@ pub fn read_within<T: FromJson>(depth_max: usize, text: &[u8]) -> Result<T, Erro
     let value = Levels(depth_max).deserialize(&mut parser)?;
     parser.end()?;
     of_kind(value)
+}
+
+/// The members of a client's JSON object that have one of these keys. The others are skipped, which takes a part of
+/// the time that reading them takes; of one key the last value counts.
+///
+/// # Errors
+///
+/// The text is not a JSON object, or one of the values is nested more than [`DEPTH_MAX`] deep.
+pub fn read_members(text: &[u8], keys: &[Box<str>]) -> Result<Map<String, Value>, Error> {
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    let members = parser.deserialize_map(Members(keys))?;
+    parser.end()?;
+    Ok(members)
 }
 
 /// Parses stored JSON of any depth.
@@ -265,6 +279,55 @@ impl<'de> Visitor<'de> for Levels {
     }
 }
 
+/// Reads the members of an object with these keys.
+struct Members<'k>(&'k [Box<str>]);
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON object")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut sent: M) -> Result<Self::Value, M::Error> {
+        let mut members = Map::new();
+        while let Some(key) = sent.next_key_seed(OneOf(self.0))? {
+            match key {
+                Some(key) => {
+                    members.insert(key, sent.next_value_seed(Levels(DEPTH_MAX - 1))?);
+                }
+                None => {
+                    sent.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(members)
+    }
+}
+
+/// Reads a key if it is one of these, without a copy of the others.
+struct OneOf<'k>(&'k [Box<str>]);
+
+impl<'de> DeserializeSeed<'de> for OneOf<'_> {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for OneOf<'_> {
+    type Value = Option<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().any(|own| **own == *key).then(|| key.to_owned()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
@@ -276,6 +339,7 @@ mod tests {
     use super::Plain;
     use super::STORED_DEPTH_MAX;
     use super::read;
+    use super::read_members;
     use super::read_within;
     use super::restore;
 
@@ -371,6 +435,31 @@ mod tests {
             assert!(read::<Value>(text.as_bytes()).is_err(), "{text}");
             assert!(restore::<Value>(text.as_bytes()).is_err(), "{text}");
         }
+    }
+
+    /// Goal: members are those of the whole object, whatever stands beside them.
+    #[test]
+    fn members_are_those_of_the_object() {
+        let keys: Vec<Box<str>> = ["a", "b", "é"].map(Box::from).into();
+        for text in [
+            "{}",
+            r#"{"a": 1, "c": {"a": 2, "b": [1, {"a": 3}]}, "b": {"c": [null]}}"#,
+            r#"{"a": 1, "\u0061": 2, "\u00e9": "x"}"#,
+            r#"{"c": "\ud83d\ude00", "d": 1e300, "b": null}"#,
+            r#"{"ab": 1, "": 2}"#,
+        ] {
+            let mut expected = read::<Map<String, Value>>(text.as_bytes()).unwrap();
+            expected.retain(|key, _| keys.iter().any(|own| **own == **key));
+            assert_eq!(read_members(text.as_bytes(), &keys).unwrap(), expected, "{text}");
+        }
+        for text in ["", "[]", "1", "{", "{} {}", r#"{"a": }"#, r#"{"c": [}"#] {
+            assert!(read_members(text.as_bytes(), &keys).is_err(), "{text}");
+        }
+        // Only what is read has to be within the limit.
+        let (deep, deeper) = (nested(DEPTH_MAX - 1), nested(DEPTH_MAX + 1));
+        let whole = read_members(format!("{{\"a\": {deep}, \"c\": {deeper}}}").as_bytes(), &keys);
+        assert_eq!(depth(&whole.unwrap()["a"]), DEPTH_MAX - 1);
+        assert!(read_members(format!("{{\"a\": {deeper}}}").as_bytes(), &keys).is_err());
     }
 
     #[test]

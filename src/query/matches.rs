@@ -94,6 +94,7 @@ pub struct Subjects {
 pub(super) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
     let matches = Matches {
         needles: needles(&tree),
+        properties: Wanted::of(&tree),
         columns: columns(&tree),
         answers: is_of_persons(&tree).then(Mutex::default),
         asks_for_ids: tree.filters().into_iter().any(asks_for_ids),
@@ -162,10 +163,43 @@ fn columns(tree: &Tree) -> Vec<&'static str> {
     if columns.is_empty() { vec![PERSON] } else { columns }
 }
 
+/// The properties of events that filters look at.
+struct Wanted {
+    keys: Vec<Box<str>>,
+    /// Finds each of the keys; `None` if one of them cannot be searched for.
+    finders: Option<Vec<KeyFinder>>,
+}
+
+impl Wanted {
+    fn of(tree: &Tree) -> Self {
+        let mut keys: Vec<Box<str>> = Vec::new();
+        for filter in tree.filters() {
+            if let Filter::Property { scope: Scope::Event, predicate } = filter
+                && !keys.contains(&predicate.key)
+            {
+                keys.push(predicate.key.clone());
+            }
+        }
+        let finders = keys.iter().map(|key| KeyFinder::new(key)).collect();
+        Self { keys, finders }
+    }
+
+    /// Those of an event, by the JSON text of all.
+    fn read(&self, text: &str) -> Map<String, Value> {
+        let may_have = |finder: &KeyFinder| finder.may_be_in(text.as_bytes());
+        let has_none = self.finders.as_ref().is_some_and(|finders| !finders.iter().any(may_have));
+        match has_none {
+            true => Map::new(),
+            false => json::read_members(text.as_bytes(), &self.keys).unwrap_or_default(),
+        }
+    }
+}
+
 struct Matches {
     tree: Tree,
     subjects: Arc<Subjects>,
     needles: Vec<KeyFinder>,
+    properties: Wanted,
     /// Names of the columns of a row.
     columns: Vec<&'static str>,
     asks_for_ids: bool,
@@ -212,7 +246,7 @@ struct Subject {
 struct Row<'r> {
     columns: &'r [ArrayRef],
     at: usize,
-    /// Its properties, read.
+    /// Those of its properties that filters look at.
     event: Map<String, Value>,
     person: Option<&'r Subject>,
     known: &'r Known,
@@ -283,7 +317,7 @@ impl Matches {
             for index in &groups {
                 self.look_up_group(&mut known, *index, self.group_key(columns, at, *index))?;
             }
-            let event = json::read(text.as_bytes()).unwrap_or_default();
+            let event = self.properties.read(text);
             let person = known.persons.get(person).and_then(Option::as_ref);
             let row = Row { columns, at, event, person, known: &known };
             kept.push(self.tree.holds(&mut |filter| self.holds(filter, &row)));
