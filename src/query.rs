@@ -6,6 +6,7 @@
 //! here: JSON shapes, HTTP, product rules.
 
 pub mod admission;
+mod arrow_precedence;
 mod asked;
 mod cast_names;
 mod clickhouse;
@@ -16,6 +17,7 @@ pub mod condition;
 mod damage;
 pub mod definitions;
 mod deleted;
+mod distinct_persons;
 pub mod engine;
 pub mod error;
 pub mod event_property;
@@ -42,6 +44,7 @@ pub mod person_numbers;
 pub mod persons;
 pub mod placeholders;
 mod property_access;
+mod property_ranges;
 mod pruning;
 pub mod quantile;
 mod row_filter;

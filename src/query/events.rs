@@ -69,6 +69,12 @@ pub fn store_url() -> Result<ObjectStoreUrl> {
 /// The number of the person that an event belongs to today; see [`PersonNumbers`].
 pub const PERSON_NUMBER: &str = "person_number";
 
+/// The name of a project's events below the view on them, where persons are as they were stored.
+pub(super) const OWN_EVENTS: &str = "own_events";
+
+/// The function that gives the person of an event as of today.
+pub(super) const RESOLVE_PERSON: &str = "resolve_person";
+
 /// One project's events as SQL sees them, and the same with a column [`PERSON_NUMBER`].
 #[derive(Clone, Debug)]
 pub(super) struct EventTables {
@@ -118,7 +124,7 @@ pub(super) fn tables(
         })
         .collect();
     let events = provider_as_source(Arc::new(events));
-    let scan = LogicalPlanBuilder::scan("own_events", events, None)?;
+    let scan = LogicalPlanBuilder::scan(OWN_EVENTS, events, None)?;
     let table = |shown: Vec<Expr>| {
         let plan = scan.clone().project(shown)?.build()?;
         Ok::<_, DataFusionError>(Arc::new(ViewTable::new(plan, None)))
@@ -306,7 +312,7 @@ fn resolve_person(project: ProjectId, overrides: Arc<Overrides>, arguments: Vec<
     };
     let takes = vec![DataType::Utf8View; arguments.len()];
     let (gives, volatility) = (DataType::Utf8View, Volatility::Immutable);
-    create_udf("resolve_person", takes, gives, volatility, Arc::new(invoke)).call(arguments)
+    create_udf(RESOLVE_PERSON, takes, gives, volatility, Arc::new(invoke)).call(arguments)
 }
 
 struct ResolvePerson {

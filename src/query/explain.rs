@@ -11,6 +11,7 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::lit;
 
 use crate::query::admission::Caller;
+use crate::query::distinct_persons;
 use crate::query::error::QueryError;
 use crate::query::guard::Running;
 
@@ -55,7 +56,8 @@ pub(super) fn permitted(
     refuse_inside(&explain.plan)?;
     running.set_planning(true);
     state.config_mut().options_mut().extensions.insert(running);
-    let optimized = state.optimize(&explain.plan)?;
+    let plan = distinct_persons::of_numbers(explain.plan.as_ref().clone(), &state)?;
+    let optimized = state.optimize(&plan)?;
     let row = vec![lit(LOGICAL_PLAN), lit(optimized.display_indent().to_string())];
     let columns = explain.schema.fields().iter().zip(["column1", "column2"]);
     let columns =

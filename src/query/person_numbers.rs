@@ -61,13 +61,25 @@ impl PersonNumbers {
         overrides: Arc<Overrides>,
         pool: &Arc<dyn MemoryPool>,
     ) -> Self {
+        let memory = MemoryConsumer::new("numbers of persons").register(pool);
+        Self::with(project, overrides, memory)
+    }
+
+    fn with(project: ProjectId, overrides: Arc<Overrides>, memory: MemoryReservation) -> Self {
         let known = Known {
             stored: HashTable::new(),
             numbers: HashTable::new(),
             persons: Vec::new(),
-            memory: MemoryConsumer::new("numbers of persons").register(pool),
+            memory,
         };
         Self { project, overrides, hasher: RandomState::default(), known: RwLock::new(known) }
+    }
+
+    /// None yet, of the same view and with memory of the same pool.
+    pub(super) fn anew(&self) -> Self {
+        let (project, overrides) = (self.project, Arc::clone(&self.overrides));
+        let memory = self.known.read().memory.new_empty();
+        Self::with(project, overrides, memory)
     }
 
     /// The person with a number.

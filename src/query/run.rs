@@ -27,6 +27,7 @@ use tokio::time::timeout;
 
 use crate::query::admission::Permit;
 use crate::query::admission::Work;
+use crate::query::distinct_persons;
 use crate::query::engine::Engine;
 use crate::query::engine::Shared;
 use crate::query::error::QueryError;
@@ -222,7 +223,7 @@ async fn attempt(
     if effort == Effort::Sparing {
         state = sparing(state, &shared.spilling);
     }
-    let planning = physical(state, plan, running);
+    let planning = physical((state, plan), effort, running);
     let (plan, context) = shared.planners.plan(&shared.runtime, limit, planning).await?;
     let mut batches = execute_stream(plan, context)?;
     while let Some(batch) = batches.next().await {
@@ -238,12 +239,16 @@ async fn attempt(
 
 /// The plan that runs, and what it runs with.
 async fn physical(
-    mut state: SessionState,
-    plan: LogicalPlan,
+    (mut state, mut plan): (SessionState, LogicalPlan),
+    effort: Effort,
     running: Running,
 ) -> Result<(Arc<dyn ExecutionPlan>, Arc<TaskContext>), DataFusionError> {
     let rows_max = state.config().batch_size();
     running.set_planning(true);
+    // Texts can be spilled, the table of numbers cannot.
+    if effort == Effort::Fast {
+        plan = distinct_persons::of_numbers(plan, &state)?;
+    }
     let plan = state.optimize(&plan)?;
     let rows = guard::batch_rows(&plan, rows_max)?;
     *state.config_mut() = state.config().clone().with_batch_size(rows);

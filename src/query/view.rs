@@ -27,6 +27,7 @@ use datafusion::prelude::ident;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::query::arrow_precedence;
 use crate::query::cast_names;
 use crate::query::clickhouse;
 use crate::query::definitions;
@@ -42,6 +43,7 @@ use crate::query::person_access;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
 use crate::query::property_access;
+use crate::query::property_ranges;
 use crate::query::session_names;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
@@ -175,6 +177,8 @@ impl View {
         session_names::rewrite(&mut statement);
         filtered::rewrite(&mut statement, self.is_filtered)?;
         clickhouse::rewrite(&mut statement, &self.zone)?;
+        arrow_precedence::rewrite(&mut statement);
+        property_ranges::rewrite(&mut statement);
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
         let plan = match state.statement_to_plan(statement.clone()).await {

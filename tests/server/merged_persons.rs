@@ -196,8 +196,32 @@ fn sql_reads_persons_as_merged_beside_any_property() {
             "SELECT count(DISTINCT person_id) AS n FROM events WHERE event = 'visit' GROUP BY properties.plan",
             "SELECT count(DISTINCT person_id) AS n FROM events WHERE event = 'visit' GROUP BY properties['$browser'], properties.plan",
             "SELECT count(*) AS n FROM (SELECT DISTINCT person_id, properties.plan FROM events WHERE event = 'visit' LIMIT 100)",
+            "SELECT count(DISTINCT person_id) FILTER (WHERE event = 'visit') AS n FROM events",
+            "WITH v AS (SELECT person_id AS who FROM events WHERE event = 'visit' ORDER BY timestamp LIMIT 99) SELECT count(DISTINCT who) AS n FROM v",
+            "SELECT count(DISTINCT a.person_id) AS n FROM events a LEFT JOIN events b ON a.person_id = b.person_id WHERE a.event = 'visit'",
+            "SELECT max(n) AS n FROM (SELECT count(DISTINCT person_id) AS n, count(DISTINCT distinct_id) AS ids FROM events WHERE event = 'visit' HAVING count(DISTINCT person_id) < 4)",
+            "SELECT uniqIf(person_id, event = 'visit') AS n FROM events",
         ] {
             assert_eq!(server.count(sql), 3, "{state}: {sql}");
+        }
+    });
+}
+
+/// Goal: hash tables of distinct persons hold numbers, and of anything else what it is.
+#[test]
+fn distinct_persons_are_counted_by_their_numbers() {
+    let mut server = start();
+    in_each_state(&mut server, |server, state| {
+        for (sql, expected) in [
+            ("SELECT count(DISTINCT person_id) AS n FROM events", true),
+            ("SELECT event, count(DISTINCT e.person_id) AS n FROM events e GROUP BY 1", true),
+            ("SELECT count(DISTINCT distinct_id) AS n FROM events", false),
+            ("SELECT count(DISTINCT lower(person_id)) AS n FROM events", false),
+            ("SELECT count(DISTINCT person_id) AS n FROM person_distinct_ids", false),
+        ] {
+            let plan = server.query(&format!("EXPLAIN {sql}"));
+            let plan: String = plan.iter().map(Value::to_string).collect();
+            assert_eq!(plan.contains("number_of_person"), expected, "{state}: {sql}: {plan}");
         }
     });
 }
