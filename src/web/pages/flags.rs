@@ -124,7 +124,7 @@ pub fn test_form(distinct_id: &str) -> Markup {
 /// The trace of an evaluation.
 pub fn trace(answer: &Value) -> Markup {
     html! {
-        section id="result" class="card" {
+        section id="result" {
             p { (parts::flag_value(answer.get("result").unwrap_or(&Value::Null))) " " (text(answer, "reason_description")) }
             ol {
                 @for condition in items(answer, "conditions") {

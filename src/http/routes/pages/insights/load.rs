@@ -45,7 +45,7 @@ pub(in crate::http::routes::pages) async fn suggestions(
 }
 
 /// The saved documents of a kind, newest first.
-pub(super) async fn saved_of(
+pub(in crate::http::routes::pages) async fn saved_of(
     app: &App,
     project: ProjectId,
     kind: Kind,
