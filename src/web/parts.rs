@@ -91,11 +91,18 @@ pub fn person(project: i64, distinct_id: &str) -> String {
 /// A moment (RFC 3339) in a time zone; another text as it is.
 pub fn time(moment: &str, zone: Tz) -> Markup {
     match DateTime::parse_from_rfc3339(moment) {
-        Ok(time) => {
-            let shown = time.with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string();
-            html! { time datetime=(moment) title=(format!("{moment} ({zone})")) { (shown) } }
+        Ok(_) => {
+            html! { time datetime=(moment) title=(format!("{moment} ({zone})")) { (local(moment, zone)) } }
         }
         Err(_) => html! { (clipped(moment, CELL_MAX_CHARS)) },
+    }
+}
+
+/// The same as a text.
+pub fn local(moment: &str, zone: Tz) -> String {
+    match DateTime::parse_from_rfc3339(moment) {
+        Ok(time) => time.with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => clipped(moment, CELL_MAX_CHARS),
     }
 }
 

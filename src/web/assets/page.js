@@ -16,6 +16,9 @@
     if (question && !confirm(question)) event.preventDefault();
   });
 
+  // On narrow screens the pages are a line, in which the current one may be out of sight.
+  document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // What waits for something looks again, and leaves the rest of the page as it is.
   const again = async () => {
     const waiting = document.querySelector("[data-again]");

@@ -1,5 +1,6 @@
 //! Who is behind a mark of a chart: [`list`].
 
+use chrono_tz::Tz;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
@@ -28,6 +29,8 @@ const IDS_SHOWN: usize = 3;
 pub struct Persons<'a> {
     /// The project.
     pub project: i64,
+    /// The zone of the project, in which times are shown.
+    pub zone: Tz,
     /// The address of this server.
     pub server: &'a str,
     /// What was asked.
@@ -121,16 +124,15 @@ fn rows(own: &Persons<'_>) -> Table {
         let more = ids.len().saturating_sub(IDS_SHOWN);
         let shown = if more > 0 { format!("{shown} and {more} more") } else { shown };
         let value = person.get("value_at_data_point").and_then(Value::as_f64);
-        let created = text("created_at").unwrap_or_default();
-        let created: String = created.chars().take(19).collect();
+        let created = parts::local(text("created_at").unwrap_or_default(), own.zone);
         vec![
             Cell { text: name.to_owned(), link, ..Cell::default() },
             Cell::text(shown),
             Cell::number_if(value, Unit::Count, None),
-            Cell::text(created.replace('T', " ")),
+            Cell::text(created),
         ]
     };
-    let head = ["Person", "Distinct ids", "Value", "First seen (UTC)"];
+    let head = ["Person", "Distinct ids", "Value", "First seen"];
     Table {
         caption: "Persons".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),

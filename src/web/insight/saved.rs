@@ -31,7 +31,7 @@ pub struct Saved {
     pub description: String,
     /// Its query; null for dashboards.
     pub query: Value,
-    /// When it was saved last, in UTC.
+    /// When it was saved last, in the zone of the project.
     pub updated_at: String,
     /// Who made it.
     pub by: String,
@@ -101,7 +101,7 @@ pub fn list(project: i64, insights: &[Saved]) -> Markup {
             Cell::text(own.updated_at.clone()),
         ]
     };
-    let head = ["Name", "Kind", "By", "Saved (UTC)"];
+    let head = ["Name", "Kind", "By", "Saved"];
     let rows = Table {
         caption: "Saved insights".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),

@@ -175,6 +175,7 @@ fn persons_are_named_and_linked() {
     ];
     let persons = Persons {
         project: 1,
+        zone: chrono_tz::Tz::UTC,
         server: "http://x",
         question: &question,
         point: &point,

@@ -47,7 +47,7 @@ pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volu
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Events" {
             table {
-                thead { tr { th scope="col" { "Event" } th scope="col" { "Description" } th scope="col" class="number" { "30 days" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
+                thead { tr { th scope="col" { "Event" } th scope="col" class="number" { "30 days" } th scope="col" { "Description" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
                 tbody {
                     @for definition in definitions {
                         @let name = text(definition, "name");
@@ -59,8 +59,8 @@ pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volu
                                     div class="quiet" { "Like " b { (clipped(other, NAME_MAX_CHARS)) } ": one of them may be a slip." }
                                 }
                             }
-                            td { (clipped(text(definition, "description"), 300)) }
                             td class="number" { (volume(volumes.iter().find(|own| own.name == name))) }
+                            td { (clipped(text(definition, "description"), 300)) }
                             td class="short" { (parts::time(text(definition, "created_at"), zone)) }
                             td class="short" { (parts::time(text(definition, "last_seen_at"), zone)) }
                         }

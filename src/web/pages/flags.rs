@@ -45,7 +45,10 @@ pub fn list(project: i64, zone: Tz, flags: &[Value], is_limited: bool) -> Markup
                             }
                             td { (state(flag)) }
                             td { (rollout(flag)) }
-                            td class="short" { (parts::time(text(flag, "last_called_at"), zone)) }
+                            td class="short" {
+                                @if text(flag, "last_called_at").is_empty() { span class="quiet" { "never" } }
+                                @else { (parts::time(text(flag, "last_called_at"), zone)) }
+                            }
                         }
                     }
                 }

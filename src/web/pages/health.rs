@@ -50,7 +50,7 @@ pub fn figures(figures: &Figures) -> Markup {
             None => div class="note" { span class="badge good" { "Ready" } " Events are taken." },
             Some(reason) => div class="problem" role="alert" { "Events are not taken at the moment: " (reason) "." },
         }
-        div class="cards" {
+        div class="cards few" {
             @for (name, count) in &figures.counts {
                 div class="card" {
                     div class="figure" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) }

@@ -165,7 +165,7 @@ pub async fn delete(mut visit: Visit) -> Result<Sent, Problem> {
     };
     let place = match sent.get("what") {
         "person" => "persons".to_owned(),
-        _ => format!("data-management/deletions?person={}", parts::part(visit.id())),
+        _ => format!("data-management/deletions?{}", query(&[("person", visit.id())])),
     };
     Ok(Sent::Other(see_other(&parts::page(visit.project(), &place))?))
 }

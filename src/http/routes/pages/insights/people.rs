@@ -101,6 +101,7 @@ pub(in crate::http::routes::pages) async fn persons(visit: Visit) -> Result<Sent
         let next = found.has_more.then(|| found.part.offset.saturating_add(found.people.len()));
         section(&list(&Persons {
             project: asking.project(),
+            zone: asking.zone,
             server: &asking.server,
             question: &question,
             point: &point,
