@@ -95,6 +95,9 @@ const PLACES_REFRESH: Duration = Duration::from_secs(60);
 /// Directory of the events table in the data directory, for messages that name its files.
 pub const EVENTS_PLACE: &str = "tables/events";
 
+/// Directory of the copy of the persons in the data directory.
+pub const PERSONS_PLACE: &str = "tables/persons";
+
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
@@ -375,6 +378,15 @@ impl App {
     /// The same engines, with the query limits that all links to a project share.
     pub fn for_links(&self, project: ProjectId) -> Self {
         Self { engine: self.engine.on_behalf_of(Caller::Links(project)), ..self.clone() }
+    }
+
+    /// The same engines, whose answers about a project are of one state; see [`Engine::holding`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Engine::view`].
+    pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
+        Ok(Self { engine: self.engine.holding(project).await?, ..self.clone() })
     }
 
     /// The project with this id, for commands of the operator.

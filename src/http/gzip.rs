@@ -34,7 +34,25 @@ type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>;
 
 /// Compresses `response` while it is sent, if `Accept-Encoding` of the client allows gzip and the body
 /// is a text of at least 1 KiB.
-pub fn compressed(accept_encoding: Option<&str>, mut response: Response) -> Response {
+pub fn compressed(accept_encoding: Option<&str>, response: Response) -> Response {
+    packed(accept_encoding, response, Sent::Full)
+}
+
+/// The same, where each piece can be read as soon as it is sent: a page is shown while its parts are computed.
+pub fn compressed_promptly(accept_encoding: Option<&str>, response: Response) -> Response {
+    packed(accept_encoding, response, Sent::Promptly)
+}
+
+/// When compressed bytes are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    /// When there are enough of them.
+    Full,
+    /// At the end of each piece.
+    Promptly,
+}
+
+fn packed(accept_encoding: Option<&str>, mut response: Response, sent: Sent) -> Response {
     let is_small = response.body.left().is_some_and(|left| left < BODY_MIN_BYTES);
     if is_small || !is_text(&response.headers) {
         return response;
@@ -48,7 +66,7 @@ pub fn compressed(accept_encoding: Option<&str>, mut response: Response) -> Resp
         Body::Full(bytes) => stream::iter([Ok(bytes)]).boxed(),
         Body::Stream { pieces, .. } => pieces,
     };
-    response.body = Body::Stream { pieces: Box::pin(gzip(pieces)), left: None };
+    response.body = Body::Stream { pieces: Box::pin(gzip(pieces, sent)), left: None };
     response
 }
 
@@ -87,11 +105,12 @@ struct Rest {
     piece: Bytes,
     /// `None` at the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
+    sent: Sent,
 }
 
-fn gzip(pieces: Pieces) -> impl Stream<Item = Result<Bytes, StreamError>> + Send {
+fn gzip(pieces: Pieces, sent: Sent) -> impl Stream<Item = Result<Bytes, StreamError>> + Send {
     let encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
-    let rest = Rest { pieces, piece: Bytes::new(), encoder };
+    let rest = Rest { pieces, piece: Bytes::new(), encoder, sent };
     stream::try_unfold(rest, async |mut rest: Rest| {
         while let Some(mut encoder) = rest.encoder.take() {
             if rest.piece.is_empty() {
@@ -102,6 +121,9 @@ fn gzip(pieces: Pieces) -> impl Stream<Item = Result<Bytes, StreamError>> + Send
             }
             let part = rest.piece.split_to(rest.piece.len().min(PIECE_BYTES));
             encoder.write_all(&part)?;
+            if rest.sent == Sent::Promptly && rest.piece.is_empty() {
+                encoder.flush()?;
+            }
             let made = std::mem::take(encoder.get_mut());
             rest.encoder = Some(encoder);
             if !made.is_empty() {
@@ -115,15 +137,18 @@ fn gzip(pieces: Pieces) -> impl Stream<Item = Result<Bytes, StreamError>> + Send
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::io::Write;
 
     use bytes::Bytes;
     use flate2::read::MultiGzDecoder;
+    use futures::StreamExt;
     use futures::TryStreamExt;
     use hyper::StatusCode;
     use hyper::header::HeaderValue;
     use serde_json::json;
 
     use super::compressed;
+    use super::compressed_promptly;
     use super::takes_gzip;
     use crate::http::response::Body;
     use crate::http::response::Response;
@@ -195,6 +220,23 @@ mod tests {
             let answer = compressed(Some("gzip"), answer);
             assert!(answer.headers.get("content-encoding").is_none(), "{answer:?}");
             assert!(answer.headers.get("vary").is_none(), "{answer:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_of_pages_can_be_read_before_the_next_one_comes() {
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        let pieces = ["<p>one</p>", "<p>two</p>"].map(|text| Ok(Bytes::from(text.repeat(200))));
+        let answer = Response::stream(StatusCode::OK, html, futures::stream::iter(pieces));
+        let Body::Stream { mut pieces, .. } = compressed_promptly(Some("gzip"), answer).body else {
+            panic!("a stream")
+        };
+        let mut decoder = flate2::write::GzDecoder::new(Vec::new());
+        for expected in ["<p>one</p>", "<p>two</p>"] {
+            decoder.write_all(&pieces.next().await.unwrap().unwrap()).unwrap();
+            decoder.flush().unwrap();
+            let read = String::from_utf8(std::mem::take(decoder.get_mut())).unwrap();
+            assert_eq!(read, expected.repeat(200));
         }
     }
 

@@ -100,7 +100,7 @@ impl Filters {
         let in_cohort = memberships(Arc::clone(&cohorts), project, now);
         let subjects = Subjects {
             project,
-            view: engine.identities().view(),
+            view: engine.persons(project),
             in_cohort: Some(Box::new(in_cohort)),
             now,
             exact,

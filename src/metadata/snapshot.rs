@@ -201,6 +201,14 @@ impl Snapshot {
         self.flag_settings(project).map_or(Matching::Legacy, |settings| settings.matching)
     }
 
+    /// The flags of a project as if one of them were another: that with the same id, or one more.
+    pub fn flag_set_with(&self, project: ProjectId, other: &Stored<'_>) -> FlagSet {
+        let own = self.flag_set(project).map(|set| set.entries()).unwrap_or_default();
+        let others = own.iter().filter(|entry| entry.id != other.id).cloned();
+        let other = Stored { matching: self.matching(project), ..*other };
+        FlagSet::new(others.chain([Arc::new(Entry::read(&other))]))
+    }
+
     /// Reads the whole store.
     pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
         let mut snapshot = Self::default();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use datafusion::dataframe::DataFrame;
@@ -46,6 +47,7 @@ use crate::query::session;
 use crate::query::spill;
 use crate::query::usage;
 use crate::query::usage::Usage;
+use crate::query::view::State;
 use crate::query::view::View;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
@@ -58,6 +60,19 @@ const PIECES_QUEUE: usize = 4;
 pub struct Engine {
     pub(super) shared: Arc<Shared>,
     caller: Caller,
+    held: Option<Arc<Held>>,
+}
+
+/// One state of a project, for several questions that belong together. It keeps files and rows that were replaced
+/// since then, so it counts no longer than one question may take.
+struct Held {
+    project: ProjectId,
+    state: State,
+    /// The newest change of the project before the state was taken.
+    latest: u64,
+    at: UnixMicros,
+    /// By the monotonic clock.
+    ends: Duration,
 }
 
 pub(super) struct Shared {
@@ -145,12 +160,36 @@ impl Engine {
             clock,
             metrics,
         };
-        Ok(Self { shared: Arc::new(shared), caller: Caller::Operator })
+        Ok(Self { shared: Arc::new(shared), caller: Caller::Operator, held: None })
     }
 
     /// The same engine for the queries of `caller`.
     pub fn on_behalf_of(&self, caller: Caller) -> Self {
-        Self { shared: Arc::clone(&self.shared), caller }
+        Self { shared: Arc::clone(&self.shared), caller, held: self.held.clone() }
+    }
+
+    /// The same engine, whose views of `project` show the state as of now, as long as one query may take: what comes
+    /// in between several questions makes no difference between their answers. Reads of lists ([`Engine::read`]) are
+    /// not bound to it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Engine::view`].
+    pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
+        let Shared { settings, sources, clock, .. } = &*self.shared;
+        // Both before the state: what comes in between makes it look older than it is.
+        let (latest, at) = (self.latest_of(project), clock.now());
+        self.wait().await?;
+        let state = State::of(sources);
+        let ends = clock.monotonic().saturating_add(settings.query_timeout);
+        let held = Some(Arc::new(Held { project, state, latest, at, ends }));
+        Ok(Self { shared: Arc::clone(&self.shared), caller: self.caller, held })
+    }
+
+    /// The state that counts for a project, if one is held.
+    fn held(&self, project: ProjectId) -> Option<&Held> {
+        let held = self.held.as_deref().filter(|held| held.project == project);
+        held.filter(|held| self.shared.clock.monotonic() < held.ends)
     }
 
     /// The tables of `project` as of every event acknowledged before this call.
@@ -161,8 +200,11 @@ impl Engine {
     /// of queries.
     pub async fn view(&self, project: ProjectId) -> Result<View, QueryError> {
         let Shared { sources, base, .. } = &*self.shared;
+        if let Some(held) = self.held(project) {
+            return View::of(base, sources, project, held.state.clone());
+        }
         self.wait().await?;
-        View::of(base, sources, project)
+        View::of(base, sources, project, State::of(sources))
     }
 
     /// Answers one SQL question about `project`, written as `format`.
@@ -359,15 +401,27 @@ impl Engine {
     /// The newest change of a project's events, persons and groups: as long as it stays the same, so do these. 0
     /// without one since the start. [`Engine::wait`] waits for every change that this has told.
     pub fn latest_of(&self, project: ProjectId) -> u64 {
+        if let Some(held) = self.held(project) {
+            return held.latest;
+        }
         match &self.shared.sources.progress {
             Progress::Live { latest, .. } => latest.of(project.0).0,
             Progress::Still => 0,
         }
     }
 
-    /// The time of the server's clock.
+    /// The time of the server's clock; that of the state, while one is held.
     pub fn now(&self) -> UnixMicros {
-        self.shared.clock.now()
+        let held = self.held.as_ref().and_then(|held| self.held(held.project));
+        held.map_or_else(|| self.shared.clock.now(), |held| held.at)
+    }
+
+    /// Persons and groups of a project, as its views show them.
+    pub fn persons(&self, project: ProjectId) -> Arc<IdentityView> {
+        match self.held(project) {
+            Some(held) => Arc::clone(&held.state.persons),
+            None => Arc::new(self.identities().view()),
+        }
     }
 
     /// The metadata store. Call [`Engine::wait`] before a look-up of definitions.

@@ -81,7 +81,7 @@ pub struct Subjects {
     /// The project of the rows.
     pub project: ProjectId,
     /// Persons and groups.
-    pub view: View,
+    pub view: Arc<View>,
     /// Answers for cohorts; without it nobody is in one.
     pub in_cohort: Option<InCohort>,
     /// What relative dates are relative to.
@@ -362,7 +362,7 @@ impl Matches {
                 predicate.matches_value(value, now)
             }
             Filter::Cohort { id, membership } => {
-                let (view, in_cohort) = (&self.subjects.view, self.subjects.in_cohort.as_ref());
+                let (view, in_cohort) = (&*self.subjects.view, self.subjects.in_cohort.as_ref());
                 let person = in_cohort.zip(row.person);
                 let is_in = person.is_some_and(|(is_in, own)| is_in(view, *id, &own.person));
                 is_in == (*membership == Membership::In)

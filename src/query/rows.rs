@@ -1,4 +1,4 @@
-//! Answers as text: JSON rows, CSV, tables. Knows record batches, not what they mean.
+//! Answers as text or a file: JSON rows, CSV, tables, Parquet, Arrow. Knows record batches, not what they mean.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,6 +21,7 @@ use arrow::datatypes::Field;
 use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimeUnit;
 use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
 use arrow::json;
 use arrow::json::StructMode;
 use arrow::util::display::ArrayFormatter;
@@ -47,6 +48,8 @@ pub enum Format {
     Csv,
     /// A Parquet file.
     Parquet,
+    /// A stream of Arrow IPC, which keeps the types as they are.
+    Arrow,
     /// One JSON object: the names of the columns, their types, at most so many rows as lists, and whether
     /// there are more.
     #[value(skip)]
@@ -97,7 +100,7 @@ impl Size {
                 let width = self.widest.iter().fold(0, |sum: usize, own| sum.saturating_add(*own));
                 self.rows.saturating_mul(width).saturating_mul(TABLE_COPIES)
             }
-            Format::Json | Format::Csv | Format::Parquet | Format::Columns { .. } => self.bytes,
+            _ => self.bytes,
         }
     }
 }
@@ -272,6 +275,11 @@ pub fn write(
             }
             writer.close()?;
             Ok(())
+        }
+        Format::Arrow => {
+            let mut writer = StreamWriter::try_new(out, schema)?;
+            batches.iter().try_for_each(|batch| writer.write(batch))?;
+            writer.finish()
         }
         Format::Columns { rows_max, more_from } => {
             write_columns(schema, batches, (rows_max, more_from), out)

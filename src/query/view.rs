@@ -27,6 +27,9 @@ use datafusion::prelude::ident;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::schema::column;
+use crate::identity::deletions::Deletions;
+use crate::identity::overrides::Overrides;
+use crate::identity::view::View as IdentityView;
 use crate::query::arrow_precedence;
 use crate::query::cast_names;
 use crate::query::clickhouse;
@@ -50,6 +53,26 @@ use crate::storage::delta::stats::Value;
 use crate::storage::exact::ExactColumns;
 use crate::storage::store::Snapshot;
 
+/// One state of the stores, of all projects.
+#[derive(Clone)]
+pub(super) struct State {
+    pub(super) persons: Arc<IdentityView>,
+    overrides: Arc<Overrides>,
+    deletions: Arc<Deletions>,
+    events: Snapshot,
+}
+
+impl State {
+    /// That of now.
+    pub(super) fn of(sources: &Sources) -> Self {
+        let Sources { store, identities, .. } = sources;
+        let persons = Arc::new(identities.view());
+        // Deletions before events: they may be no newer.
+        let (overrides, deletions) = (Arc::new(identities.overrides()), identities.deletions());
+        Self { persons, overrides, deletions, events: store.snapshot() }
+    }
+}
+
 /// What one reader sees, and the planner over it.
 pub struct View {
     context: SessionContext,
@@ -69,7 +92,7 @@ impl std::fmt::Debug for View {
 }
 
 impl View {
-    /// The tables of `project` as of now.
+    /// The tables of `project` as of a state. Definitions are those of now.
     ///
     /// # Errors
     ///
@@ -78,12 +101,11 @@ impl View {
         base: &SessionState,
         sources: &Sources,
         project: ProjectId,
+        state: State,
     ) -> Result<Self, QueryError> {
-        let Sources { store, identities, metadata, .. } = sources;
-        let tables_of_persons = persons::tables(&Arc::new(identities.view()), project);
-        // Deletions first: they may be no newer than the events.
-        let (overrides, deletions) = (Arc::new(identities.overrides()), identities.deletions());
-        let snapshot = store.snapshot();
+        let Sources { store, metadata, .. } = sources;
+        let State { persons, overrides, deletions, events: snapshot } = state;
+        let tables_of_persons = persons::tables(&persons, project);
         let pool = &base.runtime_env().memory_pool;
         let persons = Arc::new(PersonNumbers::new(project, Arc::clone(&overrides), pool));
         let owner = (project, &persons);
@@ -242,7 +264,7 @@ fn exact(events: &Snapshot) -> ExactColumns {
 }
 
 /// The bounds of a file's times; without statistics, all times.
-fn times_of(file: &DataFile) -> (UnixMicros, UnixMicros) {
+pub(super) fn times_of(file: &DataFile) -> (UnixMicros, UnixMicros) {
     let stats = file.stats.columns.get("timestamp");
     let time = |value: Option<&Value>| match value {
         Some(Value::Timestamp(time)) => Some(*time),

@@ -176,6 +176,7 @@ impl Frame {
         let of = match self.path.split('/').next().unwrap_or_default() {
             "person" => "persons",
             "events" => "activity/explore",
+            "data-management" if self.path == "data-management/deletions" => "health",
             "data-management" => "data-management/events",
             _ => return PAGES.iter().map(|(_, path, _)| *path).find(begins),
         };
@@ -195,6 +196,8 @@ pub fn keys(theme: Theme) -> Markup {
                 (row("Ctrl Enter", "Sends the form of a field"))
                 @for (title, _, key) in PAGES.iter().filter(|(_, path, _)| !path.is_empty()) { (row(&format!("g {key}"), title)) }
                 (row("← →", "On a chart: the point before and after"))
+                (row("j k", "On a list: the row after and before"))
+                (row("e", "Goes to the files of a page"))
             }
         }
     };

@@ -8,6 +8,7 @@ pub mod dashboard;
 pub mod form;
 mod funnel;
 pub mod links;
+pub mod next;
 mod paths;
 pub mod persons;
 pub mod result;

@@ -2,6 +2,7 @@
 
 pub mod cohort_form;
 pub mod definitions;
+pub mod deletions;
 pub mod events;
 pub mod flag_form;
 pub mod flags;
@@ -12,6 +13,7 @@ pub mod persons;
 pub mod settings;
 pub mod sign_in;
 pub mod sql;
+pub mod sql_chart;
 
 #[cfg(test)]
 mod tests;

@@ -91,11 +91,18 @@ pub fn person(project: i64, distinct_id: &str) -> String {
 /// A moment (RFC 3339) in a time zone; another text as it is.
 pub fn time(moment: &str, zone: Tz) -> Markup {
     match DateTime::parse_from_rfc3339(moment) {
-        Ok(time) => {
-            let shown = time.with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string();
-            html! { time datetime=(moment) title=(format!("{moment} ({zone})")) { (shown) } }
+        Ok(_) => {
+            html! { time datetime=(moment) title=(format!("{moment} ({zone})")) { (local(moment, zone)) } }
         }
         Err(_) => html! { (clipped(moment, CELL_MAX_CHARS)) },
+    }
+}
+
+/// The same as a text.
+pub fn local(moment: &str, zone: Tz) -> String {
+    match DateTime::parse_from_rfc3339(moment) {
+        Ok(time) => time.with_timezone(&zone).format("%Y-%m-%d %H:%M:%S").to_string(),
+        Err(_) => clipped(moment, CELL_MAX_CHARS),
     }
 }
 
@@ -130,18 +137,50 @@ pub fn code(id: &str, text: &str) -> Markup {
     }
 }
 
-/// How to ask the same by other means: SQL, if there is some, and a command.
-pub fn source(project: i64, sql: Option<&str>, curl: &str) -> Markup {
+/// Formats of files: what addresses call them, and what readers do.
+pub const FILES: [(&str, &str); 4] =
+    [("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"), ("arrow", "Arrow")];
+
+/// Links to what a page shows as a file of each format; `link` makes the address of one.
+pub fn files(link: impl Fn(&str) -> String) -> Markup {
+    html! {
+        span class="files" {
+            "As a file: "
+            @for (format, title) in FILES {
+                a href=(link(format)) data-file=(format) { (title) } " "
+            }
+        }
+    }
+}
+
+/// How to ask the same by other means.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Elsewhere<'t> {
+    /// SQL for the page of SQL, if there is some.
+    pub sql: Option<&'t str>,
+    /// SQL for DuckDB over the files, if there is some.
+    pub duckdb: Option<&'t str>,
+    /// A command that asks the API.
+    pub curl: &'t str,
+}
+
+/// How to ask the same by other means: each text with a button that copies it.
+pub fn source(project: i64, own: &Elsewhere<'_>) -> Markup {
     html! {
         details class="source" {
             summary { "Ask the same elsewhere" }
             div {
-                @if let Some(sql) = sql {
+                @if let Some(sql) = own.sql {
                     h3 { "As SQL " a href=(format!("{}?{}", page(project, "sql"), query(&[("q", sql)]))) { "Open" } }
                     (code("as-sql", sql))
                 }
+                @if let Some(sql) = own.duckdb {
+                    h3 { "In DuckDB" }
+                    p { "It reads the files of this server, which have what came in a moment ago a little later." }
+                    (code("as-duckdb", sql))
+                }
                 h3 { "With a personal API key" }
-                (code("as-curl", curl))
+                (code("as-curl", own.curl))
             }
         }
     }

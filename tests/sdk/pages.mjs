@@ -2,7 +2,9 @@
 //
 //     step       a part of the journey that worked: what
 //     violation  a finding of axe of serious or critical impact: page, theme, rule, nodes
-//     overflow   a page that is wider than a narrow window: page, width
+//     overflow   a page that is wider than its window: page, width, window
+//     lost       a place in a page that the keyboard reaches and the eye does not find: page, node
+//     dead       a page that says less without JavaScript: page
 //     complaint  a message of the console, an error, or a request to another server: text
 //     hit        a page on which a text of somebody ran as a script: page
 //     seen       at the end, how many looks at pages were taken: looks
@@ -22,7 +24,10 @@ const { chromium } = createRequire(`${modules}/`)('playwright-core')
 const axe = readFileSync(join(axeModules, 'axe-core/axe.min.js'), 'utf8')
 
 const DEADLINE_MILLIS = 60_000
-const NARROW_PX = 320
+// A narrow window, and one of 1280 pixels at 200 %.
+const WINDOWS_PX = [320, 640]
+// Presses of Tab on a page.
+const TABS = 30
 
 const browser = await chromium.launch({
   executablePath: '/usr/bin/chromium',
@@ -48,7 +53,8 @@ let looks = 0
 
 // What axe says of the page as it is.
 const check = async (path, theme) => {
-  await page.emulateMedia({ colorScheme: theme, reducedMotion: 'reduce' })
+  const [colorScheme, forcedColors] = theme === 'forced' ? ['light', 'active'] : [theme, 'none']
+  await page.emulateMedia({ colorScheme, forcedColors, reducedMotion: 'reduce' })
   await page.evaluate(axe)
   const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }))
   for (const { id, impact, nodes } of found.violations) {
@@ -121,18 +127,57 @@ await page.keyboard.press('f')
 await page.waitForURL(/feature_flags$/)
 step('keys')
 
-// ---- every page, in both themes, and narrow
+// The places that the keyboard reaches: each is in the window, and marked.
+const tab = async (path) => {
+  for (let at = 0; at < TABS; at += 1) {
+    await page.keyboard.press('Tab')
+    const lost = await page.evaluate(() => {
+      const own = document.activeElement
+      if (!own || own === document.body) return null
+      const box = own.getBoundingClientRect()
+      const style = getComputedStyle(own)
+      const isMarked = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0
+      const isSeen = box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth
+      // The button that Enter presses is no place of its own.
+      return isMarked && isSeen ? null : own.outerHTML.slice(0, 200)
+    })
+    if (lost) return say('lost', { page: path, node: lost })
+  }
+}
+
+// ---- every page, in three themes, narrow, at 200 %, by keyboard, and without scripts
+
+const silent = await browser.newContext({ javaScriptEnabled: false, storageState: await context.storageState() })
+const still = await silent.newPage()
+still.setDefaultTimeout(DEADLINE_MILLIS)
 
 const own = new URL(link).pathname
 for (const path of [...paths, own, '/help/keys']) {
   await page.goto(address(path))
   await check(path, 'light')
   await check(path, 'dark')
-  await page.setViewportSize({ width: NARROW_PX, height: 800 })
-  const width = await page.evaluate(() => document.documentElement.scrollWidth)
-  if (width > NARROW_PX) say('overflow', { page: path, width })
+  await check(path, 'forced')
+  await page.emulateMedia({ colorScheme: 'light', forcedColors: 'none' })
+  for (const window of WINDOWS_PX) {
+    await page.setViewportSize({ width: window, height: 800 })
+    const width = await page.evaluate(() => document.documentElement.scrollWidth)
+    if (width > window) say('overflow', { page: path, width, window })
+  }
   await page.setViewportSize({ width: 1400, height: 900 })
+  await tab(path)
+  // What scripts alone can do is hidden without them; all else is the same text.
+  await still.goto(address(path))
+  const heading = await still.textContent('h1')
+  const text = await still.evaluate(() => document.querySelector('main').innerText.length).catch(() => 0)
+  if (!heading || text === 0) say('dead', { page: path })
   if (await page.evaluate(() => window.__hit)) say('hit', { page: path })
 }
+
+// ---- a question without scripts
+
+await still.goto(address('insights/trends'))
+await still.fill('input[name=a]', 'seen')
+await still.click('form.question button.main, form.question button')
+if ((await still.locator('#result svg.chart-plot').count()) > 0) step('without scripts')
 say('seen', { looks })
 await browser.close()

@@ -66,6 +66,7 @@ mod nested_json;
 mod operations;
 mod oracle;
 mod owner;
+mod page_files;
 mod page_sql;
 mod pages;
 mod paths;

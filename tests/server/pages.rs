@@ -445,7 +445,7 @@ fn answers_come_as_files_too_and_numbers_are_those_of_the_api() {
         (format!("{sql}&format=json"), "application/x-ndjson", "{\"n\":7}"),
         (format!("{sql}&format=parquet"), "application/vnd.apache.parquet", "PAR1"),
         ("/project/1/activity/explore?format=csv&event=seen".to_owned(), "text/csv", ""),
-        ("/project/1/persons?format=json".to_owned(), "application/json", "{\"count\":7"),
+        ("/project/1/persons?format=json".to_owned(), "application/json", "[{"),
     ] {
         let file = get(&server, KEY, &path);
         assert_eq!(file.status, 200, "{path}: {file}");

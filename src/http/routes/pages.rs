@@ -4,7 +4,9 @@
 pub mod cohort_editor;
 pub mod cohorts;
 pub mod definitions;
+pub mod deletions;
 pub mod events;
+mod files;
 pub mod flag_editor;
 pub mod flags;
 pub mod health;
@@ -41,6 +43,7 @@ use crate::http::auth::Principal;
 use crate::http::cors::OWN_ORIGIN;
 use crate::http::cors::RESOURCE_POLICY;
 use crate::http::gzip::compressed;
+use crate::http::gzip::compressed_promptly;
 use crate::http::gzip::takes_gzip;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -277,7 +280,8 @@ fn framed(frame: &Frame, page: Page, encoding: Option<&HeaderValue>) -> Response
     let pieces = stream::iter([piece(head)])
         .chain(later.map(move |own| piece(own.0)))
         .chain(stream::iter([piece(tail)]));
-    Response::stream(page.status, HTML, pieces)
+    let response = Response::stream(page.status, HTML, pieces);
+    compressed_promptly(encoding.and_then(|value| value.to_str().ok()), response)
 }
 
 /// A refusal outside of projects.

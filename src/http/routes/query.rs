@@ -31,11 +31,12 @@ use crate::query::paging::page_of;
 use crate::query::rows::Format;
 
 /// Formats of a response; the first is the default.
-const FORMATS: [(&str, Format); 4] = [
+const FORMATS: [(&str, Format); 5] = [
     ("json", Format::Json),
     ("csv", Format::Csv),
     ("table", Format::Table),
     ("parquet", Format::Parquet),
+    ("arrow", Format::Arrow),
 ];
 
 /// Most characters of an unknown kind of query that an error repeats.
@@ -156,14 +157,19 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let Some(format) = format else { return answer_node(app, project, query).await };
     let body = app.engine.sql(project.id, &query.text, format).await.map_err(problem)?;
-    let content_type = match format {
+    Ok(Response::bytes(StatusCode::OK, media_type(format), body))
+}
+
+/// The media type of an answer.
+pub(in crate::http::routes) fn media_type(format: Format) -> HeaderValue {
+    HeaderValue::from_static(match format {
         Format::Json => "application/x-ndjson",
         Format::Columns { .. } => "application/json",
         Format::Csv => "text/csv; charset=utf-8",
         Format::Table => "text/plain; charset=utf-8",
         Format::Parquet => "application/vnd.apache.parquet",
-    };
-    Ok(Response::bytes(StatusCode::OK, HeaderValue::from_static(content_type), body))
+        Format::Arrow => "application/vnd.apache.arrow.stream",
+    })
 }
 
 /// The response to a node; see [`rows`].

@@ -16,6 +16,9 @@
     if (question && !confirm(question)) event.preventDefault();
   });
 
+  // On narrow screens the pages are a line, in which the current one may be out of sight.
+  document.querySelector(".side nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // What waits for something looks again, and leaves the rest of the page as it is.
   const again = async () => {
     const waiting = document.querySelector("[data-again]");
@@ -51,6 +54,13 @@
     dialog.showModal();
   };
 
+  // `j` and `k` go through the rows of a list, `e` to its files.
+  const row = (step) => {
+    const links = [...document.querySelectorAll("main tbody tr")].map((own) => own.querySelector("a")).filter(Boolean);
+    const at = links.findIndex((own) => own.closest("tr").contains(document.activeElement));
+    links[at < 0 ? (step > 0 ? 0 : links.length - 1) : at + step]?.focus();
+  };
+
   // `/` goes to the first field of a search, `g` and a letter to a page, Ctrl+Enter sends a text.
   let after = "";
   document.addEventListener("keydown", (event) => {
@@ -68,6 +78,8 @@
       }
     }
     if (event.key === "?") keys();
+    if (event.key === "j" || event.key === "k") row(event.key === "j" ? 1 : -1);
+    if (event.key === "e" && after !== "g") document.querySelector("[data-file]")?.focus();
     if (after === "g") {
       const link = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
       if (link) link.click();

@@ -27,11 +27,14 @@
         credentials: "same-origin",
       });
       if (!answer.ok && answer.status !== 400) return location.assign(address);
-      const text = await answer.text();
-      const parsed = new DOMParser().parseFromString(text, "text/html").getElementById(part);
+      const whole = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const parsed = whole.getElementById(part);
       if (!parsed) return location.assign(address);
       place.replaceChildren(...parsed.childNodes);
       place.removeAttribute("aria-busy");
+      // Links to other kinds of insights keep what is asked.
+      const kinds = whole.getElementById("kinds");
+      if (kinds) document.getElementById("kinds")?.replaceWith(kinds);
       // The server may have made the address shorter.
       if (push) history.pushState({ part }, "", answer.url || address);
     } catch (error) {

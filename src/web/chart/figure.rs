@@ -61,6 +61,14 @@ pub fn duration(seconds: f64) -> String {
     format!("{sign}{count}\u{202f}{name}{rest}")
 }
 
+/// A duration that may be shorter than a second, in one unit then.
+pub fn span(seconds: f64) -> String {
+    match seconds.abs() {
+        short if short < 1.0 => format!("{}\u{202f}ms", plain(seconds * 1000.0)),
+        _ => duration(seconds),
+    }
+}
+
 /// Digits with commas between thousands.
 pub fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -153,6 +161,7 @@ mod tests {
     use super::change;
     use super::duration;
     use super::short;
+    use super::span;
     use super::text;
     use crate::web::chart::series::Unit;
 
@@ -195,6 +204,15 @@ mod tests {
             (-61.0, "−1 min 1 s"),
         ] {
             assert_eq!(duration(seconds).replace('\u{202f}', " "), expected);
+        }
+    }
+
+    #[test]
+    fn short_spans_are_in_milliseconds() {
+        for (seconds, expected) in
+            [(0.0, "0 ms"), (0.0123, "12.3 ms"), (1.5, "1.5 s"), (61.0, "1 min 1 s")]
+        {
+            assert_eq!(span(seconds).replace('\u{202f}', " "), expected);
         }
     }
 

@@ -38,7 +38,7 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
             Cell::text(own.updated_at.clone()),
         ]
     };
-    let head = ["Name", "Description", "By", "Changed (UTC)"];
+    let head = ["Name", "Description", "By", "Changed"];
     let rows = Table {
         caption: "Dashboards".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),

@@ -47,18 +47,34 @@ pub struct Links<'q> {
     /// The query, where the question is a sketch of it.
     pub query: Option<&'q Value>,
     persons: String,
+    /// The address that has the answer as a file, with its query or a `?` at its end.
+    files: Option<String>,
 }
 
 impl<'q> Links<'q> {
     /// Those of the answer to a question.
     pub fn new(project: i64, question: &'q Question) -> Self {
         let persons = format!("{}/persons?{}", kind(project, question.kind()), question.print());
-        Self { project, question, query: None, persons }
+        let own = self::question(project, question);
+        let separator = if own.ends_with('?') { "" } else { "&" };
+        let files = Some(format!("{own}{separator}"));
+        Self { project, question, query: None, persons, files }
     }
 
     /// None, since no address can say the query, or whoever reads the answer may see nothing else.
     pub fn without(project: i64, question: &'q Question, query: &'q Value) -> Self {
-        Self { project, question, query: Some(query), persons: String::new() }
+        Self { project, question, query: Some(query), persons: String::new(), files: None }
+    }
+
+    /// The same, where the saved insight with this id has the answer as a file.
+    #[must_use]
+    pub fn with_files_of(self, short_id: &str) -> Self {
+        Self { files: Some(format!("{}?", saved(self.project, short_id))), ..self }
+    }
+
+    /// Whether there are files.
+    pub fn has_files(&self) -> bool {
+        self.files.is_some()
     }
 
     /// Whether what was asked has an address.
@@ -85,7 +101,6 @@ impl<'q> Links<'q> {
 
     /// The same question as a file of a format.
     pub fn download(&self, format: &str) -> String {
-        let separator = if self.question.print().is_empty() { "" } else { "&" };
-        format!("{}{separator}format={format}", question(self.project, self.question))
+        format!("{}format={format}", self.files.as_deref().unwrap_or("?"))
     }
 }

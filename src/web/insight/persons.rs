@@ -1,8 +1,10 @@
 //! Who is behind a mark of a chart: [`list`].
 
+use chrono_tz::Tz;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::web::chart::series::Unit;
 use crate::web::chart::table::Cell;
@@ -10,6 +12,8 @@ use crate::web::chart::table::Table;
 use crate::web::chart::table::table;
 use crate::web::insight::links;
 use crate::web::parts;
+use crate::web::parts::Elsewhere;
+use crate::web::state::curl;
 use crate::web::state::insight::Question;
 use crate::web::state::parameters::Printer;
 use crate::web::state::point::Point;
@@ -25,6 +29,10 @@ const IDS_SHOWN: usize = 3;
 pub struct Persons<'a> {
     /// The project.
     pub project: i64,
+    /// The zone of the project, in which times are shown.
+    pub zone: Tz,
+    /// The address of this server.
+    pub server: &'a str,
     /// What was asked.
     pub question: &'a Question,
     /// The mark.
@@ -35,6 +43,8 @@ pub struct Persons<'a> {
     pub offset: usize,
     /// The offset of the next page, if there is one.
     pub next: Option<usize>,
+    /// Whether they may become a cohort.
+    pub can_save: bool,
 }
 
 /// The list, with a link back to the chart.
@@ -53,13 +63,30 @@ pub fn list(own: &Persons<'_>) -> Markup {
         } @else {
             p { (counted(own)) }
             (table(&rows(own)))
+            @if own.can_save {
+                form class="save" method="post" action=(address(own, 0)) {
+                    label { "Keep all of them as a cohort " input name="name" required maxlength="400" placeholder=(own.point.text(own.question)); }
+                    button { "Make cohort" }
+                }
+            }
         }
-        nav class="pager" aria-label="Parts of the list" {
-            @if own.offset > 0 { a href=(address(own, 0)) { "First" } }
-            " "
-            @if let Some(next) = own.next { a href=(address(own, next)) rel="next" { "Next" } }
+        @if own.offset > 0 || own.next.is_some() {
+            nav class="pager" aria-label="Parts of the list" {
+                @if own.offset > 0 { a href=(address(own, 0)) { "First" } }
+                @if let Some(next) = own.next { a href=(address(own, next)) rel="next" { "Next" } }
+            }
+        }
+        footer class="source" {
+            p { (parts::files(|format| format!("{}&format={format}", address(own, own.offset)))) }
+            (parts::source(project, &Elsewhere { curl: &command(own), ..Elsewhere::default() }))
         }
     }
+}
+
+/// The command that asks the API for the same persons.
+fn command(own: &Persons<'_>) -> String {
+    let query = json!({"kind": "ActorsQuery", "source": own.point.node(own.question), "offset": own.offset});
+    curl::command(own.server, own.project, &query)
 }
 
 fn counted(own: &Persons<'_>) -> String {
@@ -97,16 +124,15 @@ fn rows(own: &Persons<'_>) -> Table {
         let more = ids.len().saturating_sub(IDS_SHOWN);
         let shown = if more > 0 { format!("{shown} and {more} more") } else { shown };
         let value = person.get("value_at_data_point").and_then(Value::as_f64);
-        let created = text("created_at").unwrap_or_default();
-        let created: String = created.chars().take(19).collect();
+        let created = parts::local(text("created_at").unwrap_or_default(), own.zone);
         vec![
             Cell { text: name.to_owned(), link, ..Cell::default() },
             Cell::text(shown),
             Cell::number_if(value, Unit::Count, None),
-            Cell::text(created.replace('T', " ")),
+            Cell::text(created),
         ]
     };
-    let head = ["Person", "Distinct ids", "Value", "First seen (UTC)"];
+    let head = ["Person", "Distinct ids", "Value", "First seen"];
     Table {
         caption: "Persons".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),

@@ -12,6 +12,7 @@ use crate::web::insight::paths;
 use crate::web::insight::retention;
 use crate::web::insight::trends;
 use crate::web::parts;
+use crate::web::parts::Elsewhere;
 use crate::web::parts::code;
 use crate::web::parts::page;
 use crate::web::parts::query;
@@ -78,13 +79,11 @@ fn source(links: &Links<'_>, made: &Made) -> Markup {
             p {
                 "As of " (made.at) ", " (made.timezone) " · "
                 @if made.is_cached { "kept answer: nothing came in since" } @else { "computed in " (made.millis) " ms" }
-                @if links.has_address() {
-                    " · " a href=(links.download("csv")) { "CSV" } " · " a href=(links.download("json")) { "JSON" }
-                }
+                @if links.has_files() { " · " (parts::files(|format| links.download(format))) }
             }
             @match &made.span {
                 Some(span) if links.has_address() => (elsewhere(links, (made, span), &curl)),
-                _ => (parts::source(links.project, None, &curl)),
+                _ => (parts::source(links.project, &Elsewhere { curl: &curl, ..Elsewhere::default() })),
             }
         }
     }

@@ -31,7 +31,7 @@ pub struct Saved {
     pub description: String,
     /// Its query; null for dashboards.
     pub query: Value,
-    /// When it was saved last, in UTC.
+    /// When it was saved last, in the zone of the project.
     pub updated_at: String,
     /// Who made it.
     pub by: String,
@@ -64,13 +64,20 @@ impl Saved {
     }
 }
 
-/// The kinds of insights as links.
-pub fn kinds(project: i64, current: Option<Kind>) -> Markup {
+/// The id of the kinds as links.
+const KINDS: &str = "kinds";
+
+/// The kinds of insights as links, which keep what a question is about.
+pub fn kinds(project: i64, current: Option<Kind>, question: Option<&Question>) -> Markup {
+    let link = |kind: Kind| match question.map(|question| question.of_kind(kind)) {
+        Some(other) if !other.print().is_empty() => links::question(project, &other),
+        _ => links::kind(project, kind),
+    };
     html! {
-        nav class="tabs" aria-label="Kinds of insights" {
+        nav class="tabs" id=(KINDS) aria-label="Kinds of insights" {
             @for kind in Kind::ALL {
                 @let is_current = (Some(kind) == current).then_some("page");
-                a href=(links::kind(project, kind)) aria-current=[is_current] { (kind.title()) }
+                a href=(link(kind)) aria-current=[is_current] { (kind.title()) }
             }
             a href=(links::insights(project)) aria-current=[current.is_none().then_some("page")] { "Saved" }
         }
@@ -94,14 +101,14 @@ pub fn list(project: i64, insights: &[Saved]) -> Markup {
             Cell::text(own.updated_at.clone()),
         ]
     };
-    let head = ["Name", "Kind", "By", "Saved (UTC)"];
+    let head = ["Name", "Kind", "By", "Saved"];
     let rows = Table {
         caption: "Saved insights".to_owned(),
         head: head.iter().map(|name| (*name).to_owned()).collect(),
         rows: favourites_first(insights).into_iter().map(row).collect(),
     };
     html! {
-        (kinds(project, None))
+        (kinds(project, None, None))
         @if insights.is_empty() {
             div class="empty" {
                 h2 { "No insight is saved yet" }

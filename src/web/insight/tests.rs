@@ -175,11 +175,14 @@ fn persons_are_named_and_linked() {
     ];
     let persons = Persons {
         project: 1,
+        zone: chrono_tz::Tz::UTC,
+        server: "http://x",
         question: &question,
         point: &point,
         people: &people,
         offset: 100,
         next: Some(200),
+        can_save: true,
     };
     let text = list(&persons).0;
     assert!(!text.contains("<script"), "{text}");

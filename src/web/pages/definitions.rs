@@ -5,6 +5,9 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::web::chart::figure;
+use crate::web::chart::series::Unit;
+use crate::web::chart::spark::spark;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::is_true;
@@ -27,29 +30,103 @@ pub fn tabs(project: i64, current: &str) -> Markup {
     }
 }
 
-/// Names of events.
-pub fn events(project: i64, zone: Tz, definitions: &[Value]) -> Markup {
+/// How often an event came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Volume {
+    /// The event.
+    pub name: String,
+    /// Events of each of the last days, today last.
+    pub days: Vec<f64>,
+}
+
+/// Names of events, with how often each came within the last days.
+pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volume]) -> Markup {
     if definitions.is_empty() {
         return none();
     }
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Events" {
             table {
-                thead { tr { th scope="col" { "Event" } th scope="col" { "Description" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
+                thead { tr { th scope="col" { "Event" } th scope="col" class="number" { "30 days" } th scope="col" { "Description" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
                 tbody {
                     @for definition in definitions {
                         @let name = text(definition, "name");
                         tr {
                             th scope="row" {
-                                a href=(format!("{}?{}", page(project, "activity/explore"), query(&[("event", name)]))) { (clipped(name, NAME_MAX_CHARS)) }
+                                a href=(page(project, &format!("data-management/events/{}", parts::part(text(definition, "id"))))) { (clipped(name, NAME_MAX_CHARS)) }
                                 (marks(definition))
+                                @if let Some(other) = like(definition, definitions) {
+                                    div class="quiet" { "Like " b { (clipped(other, NAME_MAX_CHARS)) } ": one of them may be a slip." }
+                                }
                             }
+                            td class="number" { (volume(volumes.iter().find(|own| own.name == name))) }
                             td { (clipped(text(definition, "description"), 300)) }
                             td class="short" { (parts::time(text(definition, "created_at"), zone)) }
                             td class="short" { (parts::time(text(definition, "last_seen_at"), zone)) }
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+fn volume(own: Option<&Volume>) -> Markup {
+    let days = own.map(|own| own.days.as_slice()).unwrap_or_default();
+    let sum: f64 = days.iter().sum();
+    html! {
+        @if sum > 0.0 { (figure::text(sum, Unit::Count)) " " (spark(days, "Events by day")) }
+        @else { span class="quiet" { "none" } }
+    }
+}
+
+/// Another name that differs in nothing but its case and what is between the words.
+fn like<'d>(definition: &Value, all: &'d [Value]) -> Option<&'d str> {
+    let bare = |name: &str| -> String {
+        name.chars().filter(|own| own.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    };
+    let name = text(definition, "name");
+    let own = bare(name);
+    let mut others = all.iter().map(|other| text(other, "name")).filter(|other| *other != name);
+    others.find(|other| !own.is_empty() && bare(other) == own)
+}
+
+/// One event: what is known of it, and the form that describes it.
+pub fn event(
+    (project, zone): (i64, Tz),
+    definition: &Value,
+    own: &Volume,
+    can_write: bool,
+) -> Markup {
+    let name = text(definition, "name");
+    let link = |path: &str, parameter: &str| {
+        format!("{}?{}", page(project, path), query(&[(parameter, name)]))
+    };
+    let tags: Vec<String> = items(definition, "tags").iter().map(parts::plain).collect();
+    html! {
+        p class="back" { a href=(page(project, "data-management/events")) { "← Events" } }
+        div class="actions above" {
+            a class="button" href=(link("insights/trends", "a")) { "Count it by day" }
+            a class="button" href=(link("activity/explore", "event")) { "Its newest events" }
+        }
+        div class="card" {
+            dl class="facts" {
+                dt { "Last 30 days" } dd { (volume(Some(own))) }
+                dt { "First seen" } dd { (parts::time(text(definition, "created_at"), zone)) }
+                dt { "Last seen" } dd { (parts::time(text(definition, "last_seen_at"), zone)) }
+                @if !can_write {
+                    dt { "Description" } dd { (text(definition, "description")) }
+                    dt { "Tags" } dd { (tags.join(", ")) }
+                }
+            }
+        }
+        @if can_write {
+            form class="card stack" method="post" {
+                label class="full" { "Description" textarea name="description" rows="3" maxlength="4000" { (text(definition, "description")) } }
+                label { "Tags, separated by commas" input class="wide" name="tags" value=(tags.join(", ")) maxlength="1000"; }
+                label class="check" { input type="checkbox" name="verified" value="1" checked[is_true(definition, "verified")]; "Verified: it means what it says" }
+                label class="check" { input type="checkbox" name="hidden" value="1" checked[is_true(definition, "hidden")]; "Hidden from lists of choices" }
+                button class="main" { "Save" }
             }
         }
     }
@@ -76,6 +153,17 @@ pub fn properties(definitions: &[Value]) -> Markup {
             }
         }
     }
+}
+
+/// The SQL that lists the same names; `table` has them.
+pub fn sql(table: &str, wanted: &str) -> String {
+    let condition = match wanted {
+        "" => String::new(),
+        text => {
+            format!("\nWHERE strpos(lower(name), {}) > 0", parts::literal(&text.to_lowercase()))
+        }
+    };
+    format!("SELECT *\nFROM {table}{condition}\nORDER BY name\nLIMIT 100")
 }
 
 fn marks(definition: &Value) -> Markup {

@@ -1,11 +1,14 @@
 //! Events: the list, one of them, and the live view.
 
+use chrono::DateTime;
 use chrono_tz::Tz;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::web::chart::figure::duration;
 use crate::web::parts;
+use crate::web::parts::Elsewhere;
 use crate::web::parts::clipped;
 use crate::web::parts::items;
 use crate::web::parts::literal;
@@ -13,6 +16,7 @@ use crate::web::parts::page;
 use crate::web::parts::query;
 use crate::web::parts::text;
 use crate::web::state::curl;
+use crate::web::state::sql::path_in_file;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -173,9 +177,82 @@ pub fn one(project: i64, zone: Tz, event: &Value) -> Markup {
     }
 }
 
-/// How to ask for the same list elsewhere.
-pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> Markup {
-    let mut conditions = Vec::new();
+/// What became of an event.
+#[derive(Clone, Debug, Default)]
+pub struct Journey {
+    /// When the server had it (RFC 3339); empty if it is not known.
+    pub received_at: String,
+    /// The uuid of its person.
+    pub person_id: String,
+    /// Kinds of warnings about it.
+    pub warnings: Vec<String>,
+    /// Whether its row is in memory and in the log.
+    pub in_memory: bool,
+    /// The files that have its row, by their paths in the table.
+    pub files: Vec<String>,
+    /// The directory of the table in that of the data.
+    pub table: &'static str,
+}
+
+/// The steps of an event through the server.
+pub fn journey((project, zone): (i64, Tz), event: &Value, own: &Journey) -> Markup {
+    let name = clipped(text(event, "event"), NAME_MAX_CHARS);
+    html! {
+        h2 id="journey" { "Its journey" }
+        ol class="card steps" {
+            @if !own.received_at.is_empty() {
+                li { b { "Received" } " at " (parts::time(&own.received_at, zone)) (late(event, &own.received_at)) "." }
+            }
+            li { b { "Kept" } ": it was no copy of another event, and its project takes it."
+                @for warning in &own.warnings { " " span class="badge warn" { (clipped(warning, NAME_MAX_CHARS)) } } }
+            li {
+                @if has_person(event) {
+                    b { "Belongs" } " to the person "
+                    a href=(parts::person(project, text(event, "distinct_id"))) { (clipped(text(event, "distinct_id"), NAME_MAX_CHARS)) }
+                    " " span class="quiet" { (own.person_id) } "."
+                } @else { b { "Belongs" } " to a visitor, who is no person yet." }
+            }
+            li { b { "Counted" } " as " a href=(format!("{}?{}", page(project, "data-management/events"), query(&[("search", &name)]))) { (name) } "." }
+            li {
+                @if own.in_memory { b { "In the log" } ", which is on disk, and in memory; the next flush writes it to a Parquet file." }
+                @else if own.files.is_empty() { b { "Between the log and a file" } ": look again in a moment." }
+                @else { b { "Stored" } " in " @for path in &own.files { code { (own.table) "/" (path) } " " } }
+            }
+        }
+    }
+}
+
+/// How long before it was received an event happened, if that is worth telling.
+fn late(event: &Value, received_at: &str) -> Markup {
+    let moment = |text: &str| DateTime::parse_from_rfc3339(text).ok();
+    let between = moment(received_at).zip(moment(text(event, "timestamp")));
+    let seconds = between.map_or(0.0, |(received, own)| (received - own).as_seconds_f64());
+    html! {
+        @if seconds >= 1.0 { ", " (duration(seconds)) " after it happened" }
+        @else if seconds <= -1.0 { ", " (duration(-seconds)) " before the time that it has" }
+    }
+}
+
+/// The SQL that lists the same events.
+pub fn sql(wanted: &Wanted, limit: &str) -> String {
+    let property = |key: &str| Some(format!("properties[{}]", literal(key)));
+    list_of("events", Vec::new(), wanted, (&property, limit)).unwrap_or_default()
+}
+
+/// The same for DuckDB: `table` is the directory of the events. There is none where a property is called as no path in
+/// JSON is.
+fn sql_of_files(project: i64, table: &str, wanted: &Wanted) -> Option<String> {
+    let own = vec![format!("project_id = {project}")];
+    list_of(&format!("delta_scan({})", literal(table)), own, wanted, (&path_in_file, "100"))
+}
+
+/// A list of the events in a table that fulfil all conditions.
+fn list_of(
+    table: &str,
+    mut conditions: Vec<String>,
+    wanted: &Wanted,
+    (property, limit): (&dyn Fn(&str) -> Option<String>, &str),
+) -> Option<String> {
     if !wanted.event.is_empty() {
         conditions.push(format!("event = {}", literal(&wanted.event)));
     }
@@ -183,11 +260,8 @@ pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> M
         conditions.push(format!("distinct_id = {}", literal(&wanted.distinct_id)));
     }
     if !wanted.property.0.is_empty() {
-        conditions.push(format!(
-            "properties[{}] = {}",
-            literal(&wanted.property.0),
-            literal(&wanted.property.1)
-        ));
+        let own = property(&wanted.property.0)?;
+        conditions.push(format!("{own} = {}", literal(&wanted.property.1)));
     }
     if let Some(span) = wanted.after.strip_prefix('-') {
         let (count, unit) = span.split_at(span.len().saturating_sub(1));
@@ -201,11 +275,21 @@ pub fn source(project: i64, server: &str, wanted: &Wanted, api_query: &str) -> M
     } else {
         format!("\nWHERE {}", conditions.join(" AND "))
     };
-    let sql = format!(
-        "SELECT timestamp, event, distinct_id, properties\nFROM events{limits}\nORDER BY timestamp DESC\nLIMIT 100"
-    );
+    Some(format!(
+        "SELECT timestamp, event, distinct_id, properties\nFROM {table}{limits}\nORDER BY timestamp DESC\nLIMIT {limit}"
+    ))
+}
+
+/// How to ask for the same list elsewhere; `table` is the directory of the events.
+pub fn source(
+    (project, server, table): (i64, &str, &str),
+    wanted: &Wanted,
+    api_query: &str,
+) -> Markup {
+    let sql = sql(wanted, "100");
+    let duckdb = sql_of_files(project, table, wanted);
     let curl = curl::get(server, project, &format!("events/?{api_query}"));
-    parts::source(project, Some(&sql), &curl)
+    parts::source(project, &Elsewhere { sql: Some(&sql), duckdb: duckdb.as_deref(), curl: &curl })
 }
 
 /// The events of an answer.

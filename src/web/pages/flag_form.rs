@@ -6,6 +6,7 @@ use maud::html;
 use serde_json::Value;
 
 use crate::web::insight::form::fields::select;
+use crate::web::pages::flags::trace;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::integer;
@@ -39,6 +40,10 @@ pub struct Known {
     pub problem: Option<String>,
     /// How many each condition is about, of how many; `Err` says why it is not known.
     pub reach: Vec<Result<(i64, i64), String>>,
+    /// The distinct id that it was tried with.
+    pub tried: String,
+    /// What that would get, as the API tells it; `Err` says why it is not known.
+    pub trial: Option<Result<Value, String>>,
 }
 
 /// The form; `address` takes it, `back` leads away from it.
@@ -61,6 +66,7 @@ pub fn form(address: &str, back: &str, draft: &Draft, known: &Known) -> Markup {
                 button name="do" value="reach" title="Counts without the part in percent" { "How many are these?" }
             }
             (variants(draft))
+            (trying(known))
             p class="actions" { button class="main" name="do" value="save" { "Save" } a href=(back) { "Leave as it is" } }
             datalist id="variant-keys" { @for own in &draft.variants { option value=(own.key) {} } }
             (lists(known))
@@ -187,6 +193,24 @@ fn filter(
                     span class="unseen" { "Value" }
                     input name=(name("value")) maxlength=(VALUE_MAX_CHARS) autocomplete="off" placeholder=(if values.is_empty() { "value" } else { "or" });
                 }
+            }
+        }
+    }
+}
+
+/// Who would get what, before anything is saved.
+fn trying(known: &Known) -> Markup {
+    html! {
+        h2 { "Try it before you save" }
+        div class="card" {
+            div class="fields" {
+                label { "Distinct id" input class="wide" name="try_id" value=(known.tried) maxlength=(KEY_MAX_CHARS) autocomplete="off"; }
+                button name="do" value="try" formnovalidate { "Try" }
+            }
+            @match &known.trial {
+                Some(Ok(answer)) => (trace(answer)),
+                Some(Err(problem)) => (parts::failed(problem)),
+                None => p class="quiet" { "Shows for one person which condition would decide, and why. Nobody gets anything by it." },
             }
         }
     }

@@ -45,7 +45,10 @@ pub fn list(project: i64, zone: Tz, flags: &[Value], is_limited: bool) -> Markup
                             }
                             td { (state(flag)) }
                             td { (rollout(flag)) }
-                            td class="short" { (parts::time(text(flag, "last_called_at"), zone)) }
+                            td class="short" {
+                                @if text(flag, "last_called_at").is_empty() { span class="quiet" { "never" } }
+                                @else { (parts::time(text(flag, "last_called_at"), zone)) }
+                            }
                         }
                     }
                 }
@@ -124,7 +127,7 @@ pub fn test_form(distinct_id: &str) -> Markup {
 /// The trace of an evaluation.
 pub fn trace(answer: &Value) -> Markup {
     html! {
-        section id="result" class="card" {
+        section id="result" {
             p { (parts::flag_value(answer.get("result").unwrap_or(&Value::Null))) " " (text(answer, "reason_description")) }
             ol {
                 @for condition in items(answer, "conditions") {

@@ -5,6 +5,7 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::web::chart::figure;
 use crate::web::parts;
 use crate::web::parts::integer;
 use crate::web::parts::items;
@@ -38,6 +39,8 @@ pub struct Figures {
     pub uses: Vec<Use>,
     /// Refused requests since the start: route, status, count.
     pub refused: Vec<(String, u16, u64)>,
+    /// The endpoints that took most time since the start: requests, and seconds of all of them together.
+    pub times: Vec<(String, u64, f64)>,
 }
 
 /// The page.
@@ -47,19 +50,43 @@ pub fn figures(figures: &Figures) -> Markup {
             None => div class="note" { span class="badge good" { "Ready" } " Events are taken." },
             Some(reason) => div class="problem" role="alert" { "Events are not taken at the moment: " (reason) "." },
         }
-        div class="cards" {
+        div class="cards few" {
             @for (name, count) in &figures.counts {
                 div class="card" {
                     div class="figure" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) }
-                    p class="quiet" { (name) }
+                    p class="quiet" {
+                        @if name.contains("deleted") { a href="data-management/deletions" { (name) } } @else { (name) }
+                    }
                 }
             }
         }
         h2 { "Memory and disk" }
         div class="cards" { @for own in &figures.uses { (meter(own)) } }
+        @if !figures.times.is_empty() { (times(&figures.times)) }
         h2 { "Refused requests since the start" }
         @if figures.refused.is_empty() { p class="quiet" { "None." } } @else {
             (refused(&figures.refused))
+        }
+    }
+}
+
+/// Where time goes, from the head of a request to the last byte of its answer.
+fn times(rows: &[(String, u64, f64)]) -> Markup {
+    let count = |count: u64| parts::number(i64::try_from(count).unwrap_or(i64::MAX));
+    html! {
+        h2 { "What took most time since the start" }
+        div class="scroll" tabindex="0" role="region" aria-label="Times of requests" {
+            table {
+                thead { tr { th scope="col" { "Endpoint" } th scope="col" class="number" { "Requests" } th scope="col" class="number" { "Each, on average" } th scope="col" class="number" { "Together" } } }
+                tbody {
+                    @for (route, requests, seconds) in rows {
+                        tr { th scope="row" { code { (route) } }
+                            td class="number" { (count(*requests)) }
+                            td class="number" { (figure::span(seconds / (*requests).max(1) as f64)) }
+                            td class="number" { (figure::span(*seconds)) } }
+                    }
+                }
+            }
         }
     }
 }

@@ -41,6 +41,11 @@ const SNIPPETS: &[(&str, &str, &str)] = &[
         "npm install posthog-node\n\nimport { PostHog } from 'posthog-node'\nconst client = new PostHog('TOKEN', { host: 'SERVER' })\nclient.capture({ distinctId: 'me', event: 'hello' })\nawait client.shutdown()",
     ),
     (
+        "rust",
+        "Rust",
+        "cargo add posthog-rs\n\nlet mut options = posthog_rs::ClientOptionsBuilder::default();\noptions.api_key(\"TOKEN\".into()).host(\"SERVER\");\nlet client = posthog_rs::client(options.build()?).await;\nclient.capture(posthog_rs::Event::new(\"hello\", \"me\"));\nclient.shutdown().await;",
+    ),
+    (
         "go",
         "Go",
         "go get github.com/posthog/posthog-go\n\nclient, _ := posthog.NewWithConfig(\"TOKEN\", posthog.Config{Endpoint: \"SERVER\"})\ndefer client.Close()\nclient.Enqueue(posthog.Capture{DistinctId: \"me\", Event: \"hello\"})",
@@ -70,12 +75,17 @@ pub fn snippets(server: &str, token: &str, has_sdk: bool) -> Markup {
     }
 }
 
-/// What is there while no event is. The page asks again by itself, every second.
-pub fn waiting(project: i64) -> Markup {
+/// What is there while no event is. The page asks again by itself, every second. `can_send` offers to send one.
+pub fn waiting(project: i64, can_send: bool) -> Markup {
     html! {
         div class="card" id=(ARRIVAL) data-again="1" {
             p class="waiting" role="status" { "Waiting for the first event." }
-            p { a class="button" href=(page(project, "onboarding")) { "Look again" } }
+            div class="actions" {
+                a class="button" href=(page(project, "onboarding")) { "Look again" }
+                @if can_send {
+                    form method="post" action=(page(project, "onboarding")) { button { "Send a test event" } }
+                }
+            }
         }
     }
 }

@@ -62,7 +62,7 @@ pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Mark
 }
 
 /// The SQL that finds the persons of a list.
-pub fn sql(wanted: &str) -> String {
+pub fn sql(wanted: &str, limit: &str) -> String {
     let condition = match wanted {
         "" => String::new(),
         text => {
@@ -73,7 +73,41 @@ pub fn sql(wanted: &str) -> String {
             )
         }
     };
-    format!("SELECT *\nFROM persons{condition}\nORDER BY created_at DESC\nLIMIT 100")
+    format!("SELECT *\nFROM persons{condition}\nORDER BY created_at DESC\nLIMIT {limit}")
+}
+
+/// The same for DuckDB: `table` is the directory of the copy of the persons.
+pub fn sql_of_files(project: i64, table: &str, wanted: &str) -> String {
+    let condition = match wanted {
+        "" => String::new(),
+        text => {
+            let (lower, own) = (literal(&text.to_lowercase()), literal(text));
+            format!(
+                "\n  AND (contains(lower(properties ->> 'email'), {lower}) OR uuid = {lower}\n    \
+                 OR list_contains(from_json(distinct_ids, '[\"VARCHAR\"]'), {own}))"
+            )
+        }
+    };
+    let table = literal(table);
+    format!(
+        "SELECT *\nFROM delta_scan({table})\nWHERE project_id = {project}{condition}\nORDER BY created_at DESC\nLIMIT 100"
+    )
+}
+
+/// The SQL that finds the groups of a list.
+pub fn sql_of_groups(index: i64, wanted: &str) -> String {
+    let condition = match wanted {
+        "" => String::new(),
+        text => {
+            let lower = literal(&text.to_lowercase());
+            format!(
+                "\n  AND (strpos(lower(key), {lower}) > 0 OR strpos(lower(json_get_str(properties, 'name')), {lower}) > 0)"
+            )
+        }
+    };
+    format!(
+        "SELECT *\nFROM groups\nWHERE group_type_index = {index}{condition}\nORDER BY created_at DESC\nLIMIT 100"
+    )
 }
 
 /// The id by which a page of a person is addressed: a distinct id, or the uuid.
@@ -227,8 +261,16 @@ pub fn timeline(project: i64, zone: Tz, events: &[Value]) -> Markup {
     }
 }
 
-/// The flags of a person: an object of keys, each with a value and why.
-pub fn flags(project: i64, found: &Value, known: &[(String, i64)]) -> Markup {
+/// The flags of a person: an object of keys, each with a value and why. `told` has rows of a key, the value that a client
+/// was told last, and when.
+pub fn flags(
+    (project, zone): (i64, Tz),
+    found: &Value,
+    known: &[(String, i64)],
+    told: &[Value],
+) -> Markup {
+    let told_of =
+        |key: &str| told.iter().find(|row| row.get(0).and_then(Value::as_str) == Some(key));
     let Some(flags) = found.as_object().filter(|flags| !flags.is_empty()) else {
         return html! { h2 { "Feature flags" } p class="quiet" { "This project has no feature flags." } };
     };
@@ -236,7 +278,7 @@ pub fn flags(project: i64, found: &Value, known: &[(String, i64)]) -> Markup {
         h2 { "Feature flags, now" }
         div class="scroll" tabindex="0" role="region" aria-label="Feature flags" {
             table {
-                thead { tr { th scope="col" { "Flag" } th scope="col" { "Value" } th scope="col" { "Why" } } }
+                thead { tr { th scope="col" { "Flag" } th scope="col" { "Value now" } th scope="col" { "Why" } th scope="col" { "Told last" } } }
                 tbody {
                     @for (key, flag) in flags {
                         @let value = flag.get("value").unwrap_or(&Value::Null);
@@ -251,11 +293,22 @@ pub fn flags(project: i64, found: &Value, known: &[(String, i64)]) -> Markup {
                             td { (parts::flag_value(value)) }
                             td { (text(reason, "reason").replace('_', " "))
                                 @if let Some(index) = integer(reason, "condition_index") { ", condition " (index + 1) } }
+                            td { @if let Some(row) = told_of(key) { (told_value(row, value, zone)) } @else { span class="quiet" { "never" } } }
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// What a client was told, marked where it is another value now.
+fn told_value(row: &Value, now: &Value, zone: Tz) -> Markup {
+    let cell = |at: usize| row.get(at).map(parts::plain).unwrap_or_default();
+    let (value, is_same) = (cell(1), cell(1) == parts::plain(now));
+    html! {
+        span class=(if is_same { "badge good" } else { "badge warn" }) { (clipped(&value, NAME_MAX_CHARS)) }
+        " " span class="quiet" { (parts::time(&cell(2), zone)) }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::web::parts::clipped;
 use crate::web::parts::integer;
 use crate::web::parts::is_true;
 use crate::web::parts::items;
+use crate::web::parts::literal;
 use crate::web::parts::page;
 use crate::web::parts::text;
 
@@ -50,9 +51,33 @@ pub fn project(id: i64, project: &Value, zones: &[&str], can_write: bool) -> Mar
                         "Store events without the addresses of their clients" }
                     button class="main" { "Save" }
                 }
+                form method="post" action=(page(id, "settings/token")) data-confirm="SDKs that send with the token of now are refused from then on. Make another one?" {
+                    button class="small danger" { "Another token" }
+                }
             } @else {
                 dl class="facts" { dt { "Name" } dd { (text(project, "name")) } dt { "Time zone" } dd { (zone) } }
             }
+        }
+    }
+}
+
+/// How other programs read the events: `table` is their directory.
+pub fn files(project: i64, table: &str) -> Markup {
+    let own = literal(table);
+    let duckdb = format!(
+        "INSTALL delta; LOAD delta;\nSELECT event, count(*) AS events\nFROM delta_scan({own})\nWHERE project_id = {project}\nGROUP BY event ORDER BY events DESC;"
+    );
+    let quoted = Value::from(table);
+    let polars = format!(
+        "import polars as pl\n\nevents = pl.scan_delta({quoted}).filter(pl.col(\"project_id\") == {project})\nprint(events.group_by(\"event\").len().collect())"
+    );
+    html! {
+        div class="card" id="files" {
+            h2 { "Files" }
+            p { "All events are Parquet files in a Delta table. Programs on this machine read them without asking the server, in "
+                code { (table) } "." }
+            h3 { "DuckDB" } (parts::code("files-duckdb", &duckdb))
+            h3 { "Polars" } (parts::code("files-polars", &polars))
         }
     }
 }

@@ -5,7 +5,10 @@ use maud::html;
 use serde_json::Value;
 
 use crate::web::assets;
+use crate::web::pages::sql_chart;
+use crate::web::pages::sql_chart::KINDS;
 use crate::web::parts;
+use crate::web::parts::Elsewhere;
 use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::query;
@@ -43,7 +46,7 @@ pub struct Words {
 }
 
 /// The box, what it was asked before in this browser, and examples.
-pub fn form(project: i64, sql: &str, words: &Words) -> Markup {
+pub fn form(project: i64, sql: &str, chart: &str, words: &Words) -> Markup {
     let address = page(project, "sql");
     html! {
         form class="stack" method="get" action=(address) {
@@ -54,6 +57,7 @@ pub fn form(project: i64, sql: &str, words: &Words) -> Markup {
             @for (id, own) in [("sql-words", &words.all), ("sql-properties", &words.properties), ("sql-events", &words.events)] {
                 datalist id=(id) { @for word in own { option value=(word) {} } }
             }
+            @if is_chart(chart) { input type="hidden" name="chart" value=(chart); }
             div class="actions" {
                 button class="main" { "Run" }
                 button name="explain" value="1" title="Shows the plan instead of running it" { "Explain" }
@@ -122,21 +126,32 @@ pub fn tables(rows: &Value) -> Markup {
     }
 }
 
-/// The result of a query.
-pub fn result(project: i64, sql: &str, answer: &Value, millis: u128) -> Markup {
+fn is_chart(kind: &str) -> bool {
+    KINDS.iter().any(|(own, _)| *own == kind)
+}
+
+/// The result of a query, and above it a chart if one of a kind is asked for.
+pub fn result((project, sql, chart): (i64, &str, &str), answer: &Value, millis: u128) -> Markup {
     let rows = items(answer, "results");
-    let link = |format: &str| {
-        format!("{}?{}", page(project, "sql"), query(&[("q", sql), ("format", format)]))
+    let with = |name: &str, value: &str| {
+        format!("{}?{}", page(project, "sql"), query(&[("q", sql), (name, value)]))
     };
+    let chart = Some(chart).filter(|kind| is_chart(kind));
     html! {
         section id="result" aria-label="Result" {
-            div class="actions" {
-                span class="quiet" { (parts::number(length(rows))) " rows in " (millis) " ms" }
-                a class="button small" href=(link("csv")) { "CSV" }
-                a class="button small" href=(link("json")) { "JSON" }
-                a class="button small" href=(link("parquet")) { "Parquet" }
+            div class="actions above" {
+                span class="quiet" { (counted(rows.len())) " in " (millis) " ms" }
+                @if !rows.is_empty() {
+                    nav class="tabs small" aria-label="Ways to show the rows" {
+                        a href=(with("chart", "")) aria-current=[chart.is_none().then_some("page")] { "Table" }
+                        @for (kind, title) in KINDS {
+                            a href=(with("chart", kind)) aria-current=[(chart == Some(kind)).then_some("page")] { (title) }
+                        }
+                    }
+                }
+                (parts::files(|format| with("format", format)))
             }
-            br;
+            @if let Some(kind) = chart.filter(|_| !rows.is_empty()) { (sql_chart::chart(answer, kind)) }
             (grid(answer))
         }
     }
@@ -205,11 +220,14 @@ pub fn plan(answer: &Value) -> Markup {
 pub fn source(project: i64, server: &str, sql: &str) -> Markup {
     let body = serde_json::json!({"query": sql, "format": "csv"});
     let curl = curl::post(server, project, "query/", &body);
-    parts::source(project, None, &curl)
+    parts::source(project, &Elsewhere { curl: &curl, ..Elsewhere::default() })
 }
 
-fn length(rows: &[Value]) -> i64 {
-    i64::try_from(rows.len()).unwrap_or(i64::MAX)
+fn counted(rows: usize) -> String {
+    match rows {
+        1 => "1 row".to_owned(),
+        rows => format!("{} rows", parts::number(i64::try_from(rows).unwrap_or(i64::MAX))),
+    }
 }
 
 /// The message of a failed query.

@@ -21,6 +21,8 @@ fn known() -> Known {
         properties: vec![HOSTILE.to_owned()],
         problem: Some(HOSTILE.to_owned()),
         reach: vec![Ok((1, 2)), Err(HOSTILE.to_owned())],
+        tried: HOSTILE.to_owned(),
+        trial: Some(Ok(json!({"result": HOSTILE, "reason_description": HOSTILE}))),
     }
 }
 

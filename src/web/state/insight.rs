@@ -7,6 +7,7 @@ use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Printer;
 use crate::web::state::parameters::Wrong;
 use crate::web::state::range::Range;
+use crate::web::state::series::Event;
 use crate::web::state::series::LETTERS;
 use crate::web::state::series::Series;
 
@@ -248,6 +249,24 @@ impl Question {
             group: None,
             series: Vec::new(),
             options: Options::new(kind),
+        }
+    }
+
+    /// A question of another kind about the same: the time, the events and the conditions.
+    #[must_use]
+    pub fn of_kind(&self, kind: Kind) -> Self {
+        let series = self.series.iter().filter(|series| series.event != Event::All);
+        let series = series.take(kind.series_max()).map(|series| Series {
+            name: series.name.clone(),
+            filters: series.filters.clone(),
+            ..Series::of(series.event.clone())
+        });
+        Self {
+            range: self.range.clone(),
+            filters: self.filters.clone(),
+            is_without_tests: self.is_without_tests,
+            series: series.collect(),
+            ..Self::new(kind)
         }
     }
 

@@ -68,6 +68,15 @@ pub fn of_files(
     Writer { question, span, place: Place::Files(table, project) }.text()
 }
 
+/// `FROM` and `WHERE` of the events of a series.
+///
+/// # Errors
+///
+/// No SQL of a few lines finds them, and why.
+pub fn source(question: &Question, series: &Series, span: &Span) -> Result<String, Reason> {
+    Writer { question, span, place: Place::Server }.source(series)
+}
+
 struct Writer<'a> {
     question: &'a Question,
     span: &'a Span,
@@ -268,11 +277,15 @@ impl Writer<'_> {
     }
 }
 
-/// A property in the JSON text of a file.
 fn in_file(key: &str) -> Result<String, Reason> {
+    path_in_file(key).ok_or(OF_FILTERS)
+}
+
+/// A property in the JSON text of a file, for DuckDB; `None` for a name that no path in JSON has.
+pub fn path_in_file(key: &str) -> Option<String> {
     match key.contains(['"', '\\']) {
-        true => Err(OF_FILTERS),
-        false => Ok(format!("(properties ->> {})", literal(&format!("$.\"{key}\"")))),
+        true => None,
+        false => Some(format!("(properties ->> {})", literal(&format!("$.\"{key}\"")))),
     }
 }
 

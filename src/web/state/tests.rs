@@ -202,6 +202,14 @@ proptest! {
     }
 
     #[test]
+    fn questions_keep_what_they_are_about(question in question(), kind in select(Kind::ALL.to_vec())) {
+        let other = question.of_kind(kind);
+        prop_assert_eq!(other.kind(), kind);
+        prop_assert_eq!(Question::parse(kind, &other.print()), Ok(other.clone()));
+        prop_assert_eq!((&other.range, &other.filters), (&question.range, &question.filters));
+    }
+
+    #[test]
     fn any_text_is_a_question_or_an_error(text in any::<String>(), kind in select(Kind::ALL.to_vec())) {
         if let Ok(question) = Question::parse(kind, &text) {
             prop_assert_eq!(Question::parse(kind, &question.print()), Ok(question));

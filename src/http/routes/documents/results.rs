@@ -183,18 +183,29 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds to the bodies of insights their results. Returns for each of them why it has none, where it cannot be
-    /// computed: `{"type", "message"}`.
+    /// Adds to the bodies of insights their results, of one state of the data where they are computed at once. Returns for
+    /// each of them why it has none, where it cannot be computed: `{"type", "message"}`.
     pub(super) async fn add_all(
         &self,
         insights: Vec<(&Document, &mut Value)>,
         asked: &Asked,
     ) -> Vec<Option<Value>> {
+        let is_at_once = asked.refresh != Refresh::ForceCache && !asked.refresh.is_later();
+        let held = match is_at_once && insights.len() > 1 {
+            // Without it each of them says what is wrong.
+            true => self.app.holding(self.settings.project).await.ok(),
+            false => None,
+        };
+        let reader = Reader {
+            app: held.as_ref().unwrap_or(self.app),
+            settings: self.settings.clone(),
+            by: self.by,
+        };
         let kept = Asked { refresh: Refresh::ForceCache, frame: asked.frame.clone() };
         let mut finding = Vec::with_capacity(insights.len());
         for (at, (insight, _)) in insights.iter().enumerate() {
             let asked = if at < COMPUTED_MAX { asked } else { &kept };
-            finding.push(self.find(insight, asked));
+            finding.push(reader.find(insight, asked));
         }
         let is_left_out = |at: usize, one: &Found| {
             let insight = insights.get(at).map(|(insight, _)| *insight);
@@ -263,7 +274,7 @@ impl<'a> Reader<'a> {
             Some(Question::Sql(sql)) => Ok(Some(Prepared::Sql(sql))),
             Some(Question::Insight(node)) => {
                 let insight = Insight::parse(&node).map_err(named)?;
-                let key = Key::of(&node, &self.settings, self.app.clock.now());
+                let key = Key::of(&node, &self.settings, self.app.engine.now());
                 Ok(Some(Prepared::Insight(key, node, Box::new(insight))))
             }
         }
@@ -297,7 +308,7 @@ impl<'a> Reader<'a> {
     }
 
     async fn rows(&self, sql: &SqlQuery) -> Result<Found, Problem> {
-        let at = self.app.clock.now();
+        let at = self.app.engine.now();
         let (text, _) = query::rows(self.app, &self.settings, sql).await?;
         let mut answer: Map<String, Value> = read(&text)?;
         let mut part = |name: &str| answer.remove(name).unwrap_or_default();

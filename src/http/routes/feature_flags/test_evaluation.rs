@@ -5,6 +5,8 @@
 //! events had set by then. Properties that no event of the person sets have their current value, and so
 //! do flags, cohorts and groups, because no log contains their past values.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
@@ -16,6 +18,8 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::event::json;
+use crate::flags::definition::Stored;
+use crate::flags::set::FlagSet;
 use crate::flags::set::Selection;
 use crate::http::auth;
 use crate::http::auth::Principal;
@@ -32,6 +36,9 @@ use crate::identity::person::Person;
 use crate::ingest::normalize::property_replay;
 use crate::ingest::normalize::property_replay::PropertyReplay;
 use crate::insights::events::history;
+
+/// The id of a flag that is not saved yet; those that are have numbers from 1 on.
+const NEW: i64 = 0;
 
 /// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
 pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -58,6 +65,60 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
     let Some(flags) = snapshot.flag_set(project).cloned() else {
         return Err(Problem::not_found("Not found."));
     };
+    let asked = Asked {
+        flags,
+        id: flag.id.0,
+        key: flag.key.clone(),
+        filters: flag.filters.clone(),
+        distinct_id,
+        plain,
+        as_of,
+    };
+    Ok(Response::json(StatusCode::OK, &explained(app, project, asked).await?))
+}
+
+/// The same of a flag that is not saved: `body` has the fields of one. `id` is that of the flag which it would change.
+pub(in crate::http::routes) async fn of_draft(
+    app: &App,
+    asker: &Principal,
+    (id, body): (Option<i64>, &Value),
+    distinct_id: &str,
+) -> Result<Value, Problem> {
+    auth::require(&asker.key, "person:read")?;
+    let project = asker.project.id;
+    let of = |name: &str| body.get(name).cloned().unwrap_or_default();
+    let (id, key, filters) = (id.unwrap_or(NEW), plain_text(&of("key")), of("filters"));
+    let stored = Stored {
+        active: of("active") == Value::Bool(true),
+        continuity: of("ensure_experience_continuity") == Value::Bool(true),
+        ..Stored::new(id, &key, &filters)
+    };
+    let flags = Arc::new(app.metadata.snapshot().flag_set_with(project, &stored));
+    let (distinct_id, plain) = (distinct_id.to_owned(), Plain::about(Map::new()));
+    let asked = Asked { flags, id, key, filters, distinct_id, plain, as_of: None };
+    explained(app, project, asked).await
+}
+
+fn plain_text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// What is explained.
+struct Asked {
+    /// The flags of the project.
+    flags: Arc<FlagSet>,
+    id: i64,
+    key: String,
+    filters: Value,
+    distinct_id: String,
+    plain: Plain,
+    as_of: Option<UnixMicros>,
+}
+
+/// The value of a flag for a person, and why.
+async fn explained(app: &App, project: ProjectId, asked: Asked) -> Result<Value, Problem> {
+    let Asked { flags, id, key, filters, distinct_id, plain, as_of } = asked;
+    let snapshot = app.metadata.snapshot();
     let question = plain.question(project, &distinct_id);
     let mut known = app.evaluator.load(&snapshot, &question).await?;
     if let (Some(as_of), Some(person)) = (as_of, known.person()) {
@@ -70,12 +131,12 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
         let question = plain.question(project, &distinct_id);
         known.evaluate(&snapshot, &question, now, |subject, cohorts| {
             let answers = flags.evaluate(subject, &Selection::default(), cohorts);
-            let found = answers.flags.iter().find(|answer| answer.id == flag.id.0);
+            let found = answers.flags.iter().find(|answer| answer.id == id);
             let result = found.map(|answer| &answer.result);
             let verdict = result.and_then(|result| result.as_ref().ok());
             let failure = result.and_then(|result| result.as_ref().err());
             json!({
-                "flag_key": flag.key,
+                "flag_key": key,
                 "result": verdict.map_or(Value::Bool(false), value),
                 "reason": match (verdict, failure) {
                     (Some(verdict), _) => verdict.reason.code(),
@@ -91,13 +152,12 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
                 "payload": verdict.and_then(|verdict| verdict.payload),
                 "person_properties": properties,
                 "evaluation_distinct_id": distinct_id,
-                "conditions": flags.trace(&answers, &flag.key, &flag.filters, subject, cohorts),
+                "conditions": flags.trace(&answers, &key, &filters, subject, cohorts),
             })
         })
     };
     // Without a cost limit: users send this request and wait only for it.
-    let body = app.evaluator.run(u64::MAX, evaluation).await?;
-    Ok(Response::json(StatusCode::OK, &body))
+    Ok(app.evaluator.run(u64::MAX, evaluation).await?)
 }
 
 async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Result<String, Problem> {

@@ -4,6 +4,7 @@ use maud::html;
 use serde_json::Value;
 
 use crate::http::response::Problem;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
@@ -20,7 +21,8 @@ const ROWS: usize = 100;
 /// `GET groups?index=`.
 pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
     let (asking, search, offset) = (&visit.asking, visit.parameter("search"), visit.offset());
-    let index = visit.parameter("index").parse::<i64>().unwrap_or(0).clamp(0, 4);
+    let sent = [visit.parameter("index"), visit.parameter("group_type_index")];
+    let index = sent.iter().find_map(|own| own.parse::<i64>().ok()).unwrap_or(0).clamp(0, 4);
     let types = asking.get("groups_types/", &[]).await?;
     let types = types.as_array().cloned().unwrap_or_default();
     let (number, limit, skipped) = (index.to_string(), ROWS.to_string(), offset.to_string());
@@ -30,6 +32,10 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
         ("limit", &limit),
         ("offset", &skipped),
     ];
+    let own = [("group_type_index", &*number), ("search", &*search)];
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(asking, ("groups/", &own), ("groups", format)).await;
+    }
     let found = match types.is_empty() {
         true => Value::Null,
         false => asking.get("groups/", &wanted).await?,
@@ -41,6 +47,9 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
         (parts::pager(offset, ROWS, has_next, |offset| {
             format!("?{}", query(&[("index", &number), ("search", &search), ("offset", &offset.to_string())]))
         }))
+        @if !items(&found, "results").is_empty() {
+            (files::below(asking, ("groups/", &own), Some(&shown::sql_of_groups(index, &search))))
+        }
     };
     Ok(Sent::Page(Page::new("Groups", content)))
 }
@@ -63,6 +72,9 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
 /// `GET cohorts`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (offset, limit) = (visit.offset(), ROWS.to_string());
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&visit.asking, ("cohorts/", &[]), ("cohorts", format)).await;
+    }
     let found =
         visit.asking.get("cohorts/", &[("limit", &limit), ("offset", &offset.to_string())]).await?;
     let has_next = found.get("next").is_some_and(Value::is_string);
@@ -72,6 +84,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         }
         (shown::cohorts(visit.project(), visit.asking.zone, items(&found, "results")))
         (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
+        @if !items(&found, "results").is_empty() { (files::below(&visit.asking, ("cohorts/", &[]), None)) }
     };
     Ok(Sent::Page(Page::new("Cohorts", content)))
 }
@@ -80,6 +93,10 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
 pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking, offset) = (visit.project(), visit.asking.clone(), visit.offset());
     let path = format!("cohorts/{}/", parts::part(visit.id()));
+    if let Some(format) = files::wanted(&visit)? {
+        let members = format!("{path}persons/");
+        return files::of_list(&asking, (&members, &[]), ("members", format)).await;
+    }
     let cohort = asking.get(&path, &[]).await?;
     let now = html! {
         @if asking.may("cohort:write") { (actions(project, &cohort)) }
@@ -108,6 +125,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
                 h2 { "Persons" }
                 (shown::list(project, asking.zone, items(&found, "results"), true))
                 (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
+                (files::below(&asking, (&format!("{path}persons/"), &[]), None))
             })
         });
     }

@@ -1,25 +1,29 @@
 //! Pages of events: the list, and one of them.
 
-use bytes::Bytes;
-use hyper::Method;
+use chrono::DateTime;
+use maud::Markup;
 use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::app::EVENTS_PLACE;
+use crate::clock::UnixMicros;
 use crate::http::response::Problem;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::file;
+use crate::http::routes::query;
+use crate::query::places::Sought;
 use crate::web::pages::events as shown;
+use crate::web::pages::events::Journey;
 use crate::web::pages::events::Wanted;
 use crate::web::parts;
 use crate::web::parts::page;
 
-/// Events of a page, and of a file.
+/// Events of a page.
 const EVENTS: usize = 100;
-const FILE_EVENTS: &str = "10000";
 
 /// Names of events that a form offers.
 const NAMES: &str = "200";
@@ -76,27 +80,27 @@ pub(super) async fn names(asking: &Asking) -> Vec<String> {
 /// `GET activity/explore`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking, wanted) = (visit.project(), visit.asking.clone(), wanted(&visit));
-    let (offset, format) = (visit.offset(), visit.parameter("format"));
+    let offset = visit.offset();
     let own = parameters(&wanted);
     let api: Vec<(&str, &str)> = own.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    if format == "csv" || format == "json" {
-        let query =
-            parts::query(&[&api[..], &[("limit", FILE_EVENTS), ("format", &format)]].concat());
-        let path = format!("events/?{query}");
-        let response = asking.response(Method::GET, &path, Bytes::new()).await?;
-        return Ok(Sent::Other(file(response, &format!("events.{format}"))));
+    if let Some(format) = files::wanted(&visit)? {
+        let named = ("events", format);
+        // Columns of SQL keep their types.
+        if format == "parquet" || format == "arrow" {
+            return files::of_sql(&asking, &shown::sql(&wanted, files::ROWS), named).await;
+        }
+        return files::of_list(&asking, ("events/", &api), named).await;
     }
     let names = names(&asking).await;
     let now = html! {
         (shown::form(project, "activity/explore", &wanted, &names))
-        div class="actions" {
-            a class="button small" href=(format!("?{}", wanted.query(&[("format", "csv")]))) { "CSV" }
-            a class="button small" href=(format!("?{}", wanted.query(&[("format", "json")]))) { "JSON" }
+        div class="actions above" {
             a class="button small" href=(format!("{}?{}", page(project, "activity/live"), wanted.query(&[]))) { "Live" }
+            (parts::files(|format| format!("?{}", wanted.query(&[("format", format)]))))
         }
-        br;
     };
     let api_query = parts::query(&api);
+    let table = files::directory(&asking.app, EVENTS_PLACE);
     Ok(Sent::Page(Page::new("Events", now).then(async move {
         let found = load(&asking, &wanted, (EVENTS, offset)).await?;
         let events = shown::of(&found);
@@ -111,7 +115,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
                         format!("?{}", wanted.query(&[("offset", &offset.to_string())]))
                     }))
                 }
-                (shown::source(project, &asking.server, &wanted, &api_query))
+                (shown::source((project, &asking.server, &table), &wanted, &api_query))
             }
         })
     })))
@@ -122,5 +126,56 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
     let event = asking.get(&format!("events/{}/", parts::part(visit.id())), &[]).await?;
     let title = parts::clipped(parts::text(&event, "event"), 120);
-    Ok(Sent::Page(Page::new(title, shown::one(visit.project(), asking.zone, &event))))
+    let page = Page::new(title, shown::one(visit.project(), asking.zone, &event));
+    let asking = asking.clone();
+    Ok(Sent::Page(page.then(async move { journey(&asking, &event).await })))
+}
+
+/// What became of an event since it was received: its person, its warnings, and where its row is now.
+async fn journey(asking: &Asking, event: &Value) -> Result<Markup, Problem> {
+    let id = parts::text(event, "id");
+    let own = parts::literal(id);
+    let sql = format!("SELECT received_at, person_id FROM events WHERE uuid = {own} LIMIT 1");
+    let found = asking.sql(&sql).await?;
+    let row = parts::items(&found, "results").first();
+    let cell = |at: usize| row.and_then(|row| row.get(at)).map(parts::plain).unwrap_or_default();
+    let warnings = match asking.may("ingestion_warning:read") {
+        true => asking.get("ingestion_warnings/", &[]).await?,
+        false => Value::Null,
+    };
+    let at = DateTime::parse_from_rfc3339(parts::text(event, "timestamp")).ok();
+    let places = match at {
+        Some(at) => {
+            let sought = Sought::Event(id, UnixMicros(at.timestamp_micros()));
+            let found = asking.app.engine.places(asking.asker.project.id, sought).await;
+            Some(found.map_err(query::problem)?)
+        }
+        None => None,
+    };
+    let (in_memory, files) = places.map_or((false, Vec::new()), |own| {
+        (own.in_memory > 0, own.files.into_iter().map(|(path, _)| path).collect())
+    });
+    Ok(shown::journey(
+        (asking.project(), asking.zone),
+        event,
+        &Journey {
+            received_at: cell(0),
+            person_id: cell(1),
+            warnings: about(&warnings, id),
+            in_memory,
+            files,
+            table: EVENTS_PLACE,
+        },
+    ))
+}
+
+/// The kinds of warnings about an event.
+fn about(warnings: &Value, id: &str) -> Vec<String> {
+    let is_about = |warning: &&Value| {
+        let samples = parts::items(warning, "warnings").iter();
+        let mut details = samples.filter_map(|sample| sample.get("details"));
+        details.any(|details| parts::text(details, "eventUuid") == id)
+    };
+    let own = parts::items(warnings, "results").iter().filter(is_about);
+    own.map(|warning| parts::text(warning, "type").replace('_', " ")).collect()
 }

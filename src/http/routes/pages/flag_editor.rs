@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::http::response::Problem;
+use crate::http::routes::feature_flags::test_evaluation::of_draft;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -30,7 +31,7 @@ use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Wrong;
 
 /// What the buttons of the form do.
-const BUTTONS: [&str; 4] = ["save", "condition", "rows", "reach"];
+const BUTTONS: [&str; 5] = ["save", "condition", "rows", "reach", "try"];
 
 /// Cohorts and properties that fields suggest.
 const SUGGESTED: &str = "200";
@@ -119,6 +120,7 @@ pub(super) async fn known(asking: &Asking) -> Known {
 async fn edited(mut visit: Visit, flag: Option<Value>) -> Result<Sent, Problem> {
     let mut sent = form(visit.take_request()?).await?;
     let what = sent.choice("do", &BUTTONS).map_err(|error| wrong(&error))?.unwrap_or("save");
+    let tried = sent.take("try_id").map_err(|error| wrong(&error))?.unwrap_or_default();
     let mut draft = Draft::take(&mut sent).map_err(|error| wrong(&error))?;
     let asking = &visit.asking;
     let mut known = known(asking).await;
@@ -127,6 +129,7 @@ async fn edited(mut visit: Visit, flag: Option<Value>) -> Result<Sent, Problem> 
             draft.conditions.push(Condition { rollout: "100".to_owned(), ..Condition::default() });
         }
         "reach" => known.reach = reach(asking, &draft).await,
+        "try" => known.trial = Some(trial(asking, flag.as_ref(), &draft, &tried).await),
         "rows" => {}
         _ => match saved(asking, flag.as_ref(), &draft).await {
             Ok(saved) => {
@@ -141,7 +144,22 @@ async fn edited(mut visit: Visit, flag: Option<Value>) -> Result<Sent, Problem> 
             }
         },
     }
+    known.tried = tried;
     Ok(Sent::Page(whole(&visit, flag.as_ref(), &draft, &known)))
+}
+
+/// What a distinct id would get, were the draft saved, and why.
+async fn trial(
+    asking: &Asking,
+    flag: Option<&Value>,
+    draft: &Draft,
+    distinct_id: &str,
+) -> Result<Value, String> {
+    let stored = flag.and_then(|flag| flag.get("filters")).cloned().unwrap_or_default();
+    let id = flag.and_then(|flag| integer(flag, "id"));
+    let body = draft.body(&stored).map_err(|error| error.to_string())?;
+    let found = of_draft(&asking.app, &asking.asker, (id, &body), distinct_id).await;
+    found.map_err(|problem| problem.detail().to_owned())
 }
 
 async fn saved(asking: &Asking, flag: Option<&Value>, draft: &Draft) -> Result<Value, Problem> {

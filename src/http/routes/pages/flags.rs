@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::http::response::Problem;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
@@ -28,6 +29,10 @@ const CHANGES: &str = "20";
 /// `GET feature_flags`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (wanted, offset, limit) = (visit.parameter("search"), visit.offset(), FLAGS.to_string());
+    let own = [("search", &*wanted)];
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&visit.asking, ("feature_flags/", &own), ("flags", format)).await;
+    }
     let asked = [("search", &*wanted), ("limit", &limit), ("offset", &offset.to_string())];
     let found = visit.asking.get("feature_flags/", &asked).await?;
     let has_next = found.get("next").is_some_and(Value::is_string);
@@ -41,6 +46,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         (parts::pager(offset, FLAGS, has_next, |offset| {
             format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
         }))
+        @if !flags.is_empty() { (files::below(&visit.asking, ("feature_flags/", &own), None)) }
     };
     Ok(Sent::Page(Page::new("Feature flags", content)))
 }
@@ -65,7 +71,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             (content)
             (shown::test_form(&distinct_id))
             @match &trace {
-                Some(Ok(trace)) => (shown::trace(trace)),
+                Some(Ok(trace)) => div class="card" { (shown::trace(trace)) },
                 Some(Err(problem)) => (parts::failed(problem.detail())),
                 None => {},
             }
@@ -106,12 +112,18 @@ pub async fn switch(visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET early_access_features`.
 pub async fn early_access(visit: Visit) -> Result<Sent, Problem> {
-    let found = visit.asking.get("early_access_feature/", &[("limit", &FLAGS.to_string())]).await?;
+    let path = ("early_access_feature/", [].as_slice());
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&visit.asking, path, ("features", format)).await;
+    }
+    let found = visit.asking.get(path.0, &[("limit", &FLAGS.to_string())]).await?;
+    let features = items(&found, "results");
     let content = html! {
         @if visit.asking.may("early_access_feature:write") {
             p class="actions" { a class="button main" href=(page(visit.project(), "early_access_features/new")) { "New feature" } }
         }
-        (shown::early_access(visit.project(), items(&found, "results")))
+        (shown::early_access(visit.project(), features))
+        @if !features.is_empty() { (files::below(&visit.asking, path, None)) }
     };
     Ok(Sent::Page(Page::new("Early access features", content)))
 }

@@ -15,6 +15,12 @@ use crate::web::pages::health::Use;
 /// Most rows of refused requests.
 const REFUSED_MAX: usize = 50;
 
+/// The stream of the live view.
+const STREAM: &str = "activity/live/rows";
+
+/// Most endpoints whose times are told.
+const TIMES_MAX: usize = 12;
+
 /// Names in metrics of the routes that take events.
 const CAPTURE: [&str; 3] = ["capture", "capture_v1", "otel"];
 
@@ -34,7 +40,7 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
 fn figures(app: &App) -> Figures {
     let (metrics, config) = (&app.metrics, &app.config);
     let gauge = |value: i64| u64::try_from(value).unwrap_or_default();
-    let table = TableLabels { table: "events" };
+    let (table, text) = (TableLabels { table: "events" }, metrics.render());
     Figures {
         unready: app.pipeline.readiness().err().map(|error| error.to_string()),
         counts: vec![
@@ -67,8 +73,32 @@ fn figures(app: &App) -> Figures {
                 limit_bytes: config.query.person_columns_disk_max_bytes.as_u64(),
             },
         ],
-        refused: refused(&metrics.render()),
+        refused: refused(&text),
+        times: times(&text),
     }
+}
+
+/// The endpoints that took most time since the start, from the text of the metrics: the endpoint, its requests, and the
+/// seconds of all of them together.
+fn times(text: &str) -> Vec<(String, u64, f64)> {
+    let of = |line: &str, name: &str| {
+        let rest = line.strip_prefix("weir_http_request_duration_seconds_")?.strip_prefix(name)?;
+        let (route, value) = rest.strip_prefix("{route=\"")?.split_once("\"} ")?;
+        Some((route.to_owned(), value.trim().parse::<f64>().ok()?))
+    };
+    let mut found: Vec<(String, u64, f64)> = Vec::new();
+    let counts: Vec<(String, f64)> = text.lines().filter_map(|line| of(line, "count")).collect();
+    let sums = text.lines().filter_map(|line| of(line, "sum"));
+    // Streams last as long as somebody looks.
+    for (route, seconds) in sums.filter(|(route, _)| route != STREAM) {
+        let count = counts.iter().find(|(own, _)| *own == route).map_or(0.0, |(_, count)| *count);
+        // Counts of requests are whole and small.
+        let count = format!("{count:.0}").parse().unwrap_or(0);
+        found.push((route, count, seconds));
+    }
+    found.sort_by(|a, b| b.2.total_cmp(&a.2));
+    found.truncate(TIMES_MAX);
+    found
 }
 
 /// Why events were not stored since the start of the server: those that were dropped, by reason, and refused requests
@@ -103,8 +133,10 @@ fn refused(text: &str) -> Vec<(String, u16, u64)> {
 #[cfg(test)]
 mod tests {
     use super::refused;
+    use super::times;
     use crate::telemetry::metrics::Metrics;
     use crate::telemetry::metrics::RequestLabels;
+    use crate::telemetry::metrics::RouteLabels;
 
     #[test]
     fn refused_requests_are_read_from_the_metrics() {
@@ -116,5 +148,15 @@ mod tests {
         }
         let expected = [("P/query/".to_owned(), 503, 5), ("capture".to_owned(), 401, 2)];
         assert_eq!(refused(&metrics.render()), expected);
+    }
+
+    #[test]
+    fn times_are_read_from_the_metrics() {
+        let metrics = Metrics::new();
+        for (route, seconds) in [("capture", 0.25), ("P/query/", 2.0), ("capture", 0.25)] {
+            metrics.http_request_seconds.get_or_create(&RouteLabels { route }).observe(seconds);
+        }
+        let expected = [("P/query/".to_owned(), 1, 2.0), ("capture".to_owned(), 2, 0.5)];
+        assert_eq!(times(&metrics.render()), expected);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::Days;
 use chrono::NaiveTime;
 use chrono_tz::Tz;
+use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
@@ -15,17 +16,21 @@ use crate::event::json;
 use crate::event::time::at_wall;
 use crate::http::auth;
 use crate::http::response::Problem;
+use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::query;
 use crate::metadata::accounts::Project;
+use crate::metadata::documents::Kind;
 use crate::query::rows::Format;
+use crate::web::insight::links;
 use crate::web::pages::events as shown_events;
 use crate::web::pages::health;
 use crate::web::pages::home as shown;
 use crate::web::pages::home::Summary;
+use crate::web::parts::clipped;
 use crate::web::parts::items;
 use crate::web::parts::page;
 
@@ -38,6 +43,9 @@ const DAYS: u64 = 14;
 /// How long a week is by the clocks of most zones in most weeks.
 const WEEK_MICROS: i64 = 7 * 24 * 60 * 60 * 1_000_000;
 
+/// Most pinned dashboards and favourite insights.
+const FAVOURITES_MAX: usize = 20;
+
 /// Newest events.
 const EVENTS: &str = "8";
 
@@ -45,7 +53,7 @@ const EVENTS: &str = "8";
 pub async fn home(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking) = (visit.project(), visit.asking.clone());
     let own: Vec<Arc<Project>> = visible(&asking);
-    let newest = asking.clone();
+    let (newest, pinned) = (asking.clone(), asking.clone());
     let warned = asking.clone();
     let page = Page::new("Home", html! {}).then(async move {
         let mut cards = Vec::new();
@@ -54,6 +62,7 @@ pub async fn home(visit: Visit) -> Result<Sent, Problem> {
         }
         Ok(html! { div class="cards" { @for card in cards { (card) } } })
     });
+    let page = page.then(async move { favourites(&pinned).await });
     let page = page.then(async move {
         let found = newest.get("events/", &[("limit", EVENTS)]).await?;
         let events = items(&found, "results");
@@ -72,6 +81,30 @@ pub async fn home(visit: Visit) -> Result<Sent, Problem> {
         let found = warned.get("ingestion_warnings/", &[]).await?;
         Ok(html! { @if !items(&found, "results").is_empty() { (health::warnings(warned.zone, &found)) } })
     })))
+}
+
+/// Dashboards that are pinned, and favourite insights.
+async fn favourites(asking: &Asking) -> Result<Markup, Problem> {
+    let (app, id, project) = (&asking.app, asking.asker.project.id, asking.project());
+    let mut found: Vec<(String, String)> = Vec::new();
+    if asking.may("dashboard:read") {
+        let all = saved_of(app, id, Kind::Dashboard).await?;
+        let own = all.iter().filter(|own| own.is_favourite);
+        found.extend(own.map(|own| (links::dashboard(project, own.id), own.title())));
+    }
+    if asking.may("insight:read") {
+        let all = saved_of(app, id, Kind::Insight).await?;
+        let own = all.iter().filter(|own| own.is_favourite);
+        found.extend(own.map(|own| (links::saved(project, &own.short_id), own.title())));
+    }
+    found.truncate(FAVOURITES_MAX);
+    Ok(html! {
+        @if !found.is_empty() {
+            nav class="actions above" aria-label="Pinned" {
+                @for (address, title) in &found { a class="button small" href=(address) { "★ " bdi { (clipped(title, 60)) } } }
+            }
+        }
+    })
 }
 
 fn page_of(project: i64) -> String {

@@ -1,9 +1,11 @@
-//! Pages of insights: a question as a form, its answer as a chart, who is behind a mark, and what was saved. Answers
+//! Pages of insights: a question as a form, its answer as a chart, who is behind a mark ([`people`]), and what was saved. Answers
 //! come from the functions of `POST query/`, with what these keep.
 
 pub(super) mod arrange;
 pub(super) mod boards;
 pub(super) mod load;
+mod next;
+pub(super) mod people;
 pub(super) mod saved;
 
 use chrono_tz::Tz;
@@ -23,10 +25,10 @@ use crate::error::Kind as Fault;
 use crate::event::json;
 use crate::http::auth;
 use crate::http::auth::Principal;
-use crate::http::csv;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
 use crate::http::routes::pages::visit::Later;
@@ -35,7 +37,6 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::file;
 use crate::http::routes::pages::visit::see_other;
-use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::query::insight;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
@@ -46,24 +47,19 @@ use crate::metadata::documents;
 use crate::web::insight::form::form;
 use crate::web::insight::links;
 use crate::web::insight::links::Links;
-use crate::web::insight::persons::Persons;
-use crate::web::insight::persons::list;
 use crate::web::insight::result;
 use crate::web::insight::result::Made;
 use crate::web::insight::saved as shown;
+use crate::web::parts::FILES;
 use crate::web::parts::failed;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::node::node;
 use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Wrong;
-use crate::web::state::point::Point;
 use crate::web::state::series::Event;
 use crate::web::state::series::Series;
 use crate::web::state::sql::Span;
-
-/// Persons of a page.
-const PERSONS: usize = 100;
 
 /// The element that holds an answer.
 const RESULT: &str = "result";
@@ -80,7 +76,7 @@ struct Asked {
 impl Asked {
     fn read(kind: Kind, query: &str) -> Result<Self, Wrong> {
         let mut parameters = Parameters::parse(query)?;
-        let file = parameters.choice("format", &["csv", "json"])?;
+        let file = parameters.choice("format", &FILES.map(|(format, _)| format))?;
         let question = Question::take(kind, &mut parameters)?;
         parameters.finish()?;
         Ok(Self { question: with_usual(question), file })
@@ -116,7 +112,7 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
         Err(error) => return Ok(Sent::Page(refused(app, asker, kind, &error).await?)),
     };
     if let Some(kind) = file {
-        return Ok(Sent::Other(download(app, &asker.project, &question, kind).await?));
+        return download(app, &asker.project, &question, kind).await;
     }
     // Forms send what says nothing, too; an address that is sent to others is as short as it can be.
     let short = question.print();
@@ -125,12 +121,15 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
         return Ok(Sent::Other(see_other(&address)?));
     }
     if is_part(request) {
-        return Ok(part(StatusCode::OK, &answered(app, asker, question, server, true).await));
+        // What is asked now is kept by the links to other kinds, too.
+        let kinds = shown::kinds(asker.project.id.0, Some(kind), Some(&question));
+        let answer = answered(app, asker, question, server, true).await;
+        return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
     }
     let known = suggestions(app, &asker.project).await?;
     let project = asker.project.id.0;
     let now = html! {
-        (shown::kinds(project, Some(kind)))
+        (shown::kinds(project, Some(kind), Some(&question)))
         (form(project, &question, &known))
     };
     let mut page = Page::new(kind.title(), now);
@@ -159,7 +158,7 @@ async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Res
     let known = suggestions(app, &asker.project).await?;
     let project = asker.project.id.0;
     let now = html! {
-        (shown::kinds(project, Some(kind)))
+        (shown::kinds(project, Some(kind), None))
         (form(project, &Question::new(kind), &known))
         (refusal(error))
     };
@@ -229,15 +228,9 @@ async fn computed(
         timezone: project.timezone.clone(),
         server,
         span: span(project, query, answer.at),
-        files: files(app),
+        files: files::directory(app, EVENTS_PLACE),
     };
     Ok((results, made))
-}
-
-/// The directory of the files of events, from the root on, since other programs are started elsewhere.
-fn files(app: &App) -> String {
-    let own = app.config.storage.data_dir.join(EVENTS_PLACE);
-    std::path::absolute(&own).unwrap_or(own).display().to_string()
 }
 
 /// The time that counts for a query with a range of dates, as of a moment; `None` for one that it cannot be told of.
@@ -262,57 +255,25 @@ async fn download(
     app: &App,
     project: &Project,
     question: &Question,
-    kind: &str,
-) -> Result<Response, Problem> {
-    let (results, _) = computed(app, project, &node(question), String::new()).await?;
-    let response = match kind {
-        "csv" => {
-            let shown = result::shown(&results, &Links::new(project.id.0, question));
-            csv::of_table(&shown.table)
-        }
-        _ => Response::json(StatusCode::OK, &json!({"query": node(question), "results": results})),
-    };
-    Ok(file(response, &format!("{}.{kind}", question.kind().name())))
+    format: &str,
+) -> Result<Sent, Problem> {
+    let query = node(question);
+    let (results, _) = computed(app, project, &query, String::new()).await?;
+    let links = Links::new(project.id.0, question);
+    downloaded((&query, &results), &links, format)
 }
 
-/// `GET insights/:kind/persons`: who is behind a mark.
-pub(super) async fn persons(visit: Visit) -> Result<Sent, Problem> {
-    let asker = &visit.asking.asker;
-    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == visit.id());
-    let kind = kind.ok_or_else(|| Problem::not_found("There is no such kind of insight."))?;
-    let read = || {
-        let mut parameters = Parameters::parse(visit.request.query_string())?;
-        let offset = parameters.number("offset")?.unwrap_or(0_usize);
-        let point = Point::take(&mut parameters)?;
-        let question = with_usual(Question::take(kind, &mut parameters)?);
-        parameters.finish()?;
-        Ok((question, point, offset))
-    };
-    let (question, point, offset) = read().map_err(|error| wrong(&error))?;
-    let title = format!("Persons: {}", point.text(&question));
-    let mut page = Page::new(title, html! { (shown::kinds(asker.project.id.0, Some(kind))) });
-    let (app, project) = (visit.asking.app.clone(), asker.project.clone());
-    page.later.push(Box::pin(async move {
-        let source = point.node(&question);
-        let cell = point.cell.filter(|_| kind == Kind::Retention).map(usize::from);
-        let part = json!({"limit": PERSONS, "offset": offset});
-        let outer = match Node::new(Some(&part), "") {
-            Ok(outer) => outer,
-            Err(error) => return section(&html! { (error) }),
-        };
-        let found = match insight::people_of(&app, &project, (&outer, &source), cell).await {
-            Ok(found) => found,
-            Err(problem) => return section(&failed(problem.detail())),
-        };
-        let next = found.has_more.then(|| found.part.offset.saturating_add(found.people.len()));
-        section(&list(&Persons {
-            project: project.id.0,
-            question: &question,
-            point: &point,
-            people: &found.people,
-            offset: found.part.offset,
-            next,
-        }))
-    }));
-    Ok(Sent::Page(page))
+/// An answer as a file: the numbers of its table; as JSON what the API answers.
+pub(super) fn downloaded(
+    (query, results): (&Value, &Value),
+    links: &Links<'_>,
+    format: &str,
+) -> Result<Sent, Problem> {
+    let name = links.question.kind().name();
+    if format == "json" {
+        let body = json!({"query": query, "results": results});
+        let response = Response::json(StatusCode::OK, &body);
+        return Ok(Sent::Other(file(response, &format!("{name}.json"))));
+    }
+    files::of_table(&result::shown(results, links).table, (name, format))
 }

@@ -1,13 +1,19 @@
 //! The page that shows how to send events, and whether one has come.
 
+use bytes::Bytes;
+use hyper::Method;
 use maud::html;
+use serde_json::json;
 
 use crate::http::response::Problem;
+use crate::http::routes::capture;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::see_other;
 use crate::web::pages::onboarding as shown;
 use crate::web::parts::items;
+use crate::web::parts::page;
 
 /// `GET onboarding`.
 pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {
@@ -23,10 +29,26 @@ pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {
             let found = asking.get("events/", &[("limit", "1")]).await?;
             Ok(match items(&found, "results").first() {
                 Some(event) => shown::arrived(project, asking.zone, event),
-                None => shown::waiting(project),
+                None => shown::waiting(project, asking.may("project:write")),
             })
         }),
         false => page,
     };
     Ok(Sent::Page(Page { end: now, ..page }))
+}
+
+/// `POST onboarding`: sends an event as an SDK does, through all that an event goes through.
+pub async fn send_test(visit: Visit) -> Result<Sent, Problem> {
+    let (project, asking) = (visit.project(), &visit.asking);
+    let event = json!({
+        "api_key": asking.asker.project.token,
+        "event": "test event",
+        "distinct_id": asking.asker.user.email,
+        "properties": {"$lib": "weir", "$process_person_profile": false},
+    });
+    let body = Bytes::from(event.to_string());
+    let request = visit.request.derived(Method::POST, "/i/v0/e/", body);
+    let request = request.ok_or_else(|| Problem::not_found("Not found."))?;
+    capture::capture(&asking.app, capture::Kind::Modern, request).await?;
+    Ok(Sent::Other(see_other(&page(project, "onboarding"))?))
 }

@@ -1,23 +1,24 @@
 //! Pages of persons: the list, and one of them.
 
-use bytes::Bytes;
 use hyper::Method;
 use hyper::StatusCode;
 use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::app::PERSONS_PLACE;
 use crate::http::response::Problem;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::origins;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::file;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
 use crate::web::pages::persons as shown;
 use crate::web::parts;
+use crate::web::parts::Elsewhere;
 use crate::web::parts::items;
 use crate::web::parts::query;
 use crate::web::parts::text;
@@ -36,23 +37,18 @@ const EVENTS: &str = "200";
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (project, asking, wanted) =
         (visit.project(), visit.asking.clone(), visit.parameter("search"));
-    let (offset, format) = (visit.offset(), visit.parameter("format"));
-    if format == "csv" || format == "json" {
-        let path = format!(
-            "persons/?{}",
-            query(&[("search", &wanted), ("format", &format), ("limit", "10000")])
-        );
-        let response = asking.response(Method::GET, &path, Bytes::new()).await?;
-        return Ok(Sent::Other(file(response, &format!("persons.{format}"))));
+    let offset = visit.offset();
+    if let Some(format) = files::wanted(&visit)? {
+        let named = ("persons", format);
+        // Columns of SQL keep their types.
+        if format == "parquet" || format == "arrow" {
+            return files::of_sql(&asking, &shown::sql(&wanted, files::ROWS), named).await;
+        }
+        return files::of_list(&asking, ("persons/", &[("search", &wanted)]), named).await;
     }
-    let link = |format: &str| format!("?{}", query(&[("search", &wanted), ("format", format)]));
     let now = html! {
         (parts::search(project, "persons", "Part of an email address, or an id", &wanted))
-        div class="actions" {
-            a class="button small" href=(link("csv")) { "CSV" }
-            a class="button small" href=(link("json")) { "JSON" }
-        }
-        br;
+        div class="actions above" { (parts::files(|format| files::link(&[("search", &wanted)], format))) }
     };
     Ok(Sent::Page(Page::new("Persons", now).then(async move {
         let (limit, skipped) = (PERSONS.to_string(), offset.to_string());
@@ -64,6 +60,8 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         let has_next = found.get("next").is_some_and(Value::is_string);
         let api_query = query(&[("search", &wanted)]);
         let curl = curl::get(&asking.server, project, &format!("persons/?{api_query}"));
+        let sql = shown::sql(&wanted, &limit);
+        let duckdb = shown::sql_of_files(project, &files::directory(&asking.app, PERSONS_PLACE), &wanted);
         Ok(html! {
             section id="result" {
                 @if count > 0 { p class="quiet" { (parts::number(count)) " persons" } }
@@ -71,7 +69,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
                 (parts::pager(offset, PERSONS, has_next, |offset| {
                     format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
                 }))
-                (parts::source(project, Some(&shown::sql(&wanted)), &curl))
+                (parts::source(project, &Elsewhere { sql: Some(&sql), duckdb: Some(&duckdb), curl: &curl }))
             }
         })
     })))
@@ -113,7 +111,8 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let mut page = Page::new(shown::name(&person), now);
     if let Some(distinct_id) = distinct_id.filter(|_| asking.may("feature_flag:read")) {
         let asking = asking.clone();
-        page = page.then(async move { flags(&asking, &distinct_id).await });
+        let uuid = text(&person, "uuid").to_owned();
+        page = page.then(async move { flags(&asking, &distinct_id, &uuid).await });
     }
     if asking.may("query:read") {
         let uuid = text(&person, "uuid").to_owned();
@@ -164,7 +163,11 @@ pub async fn delete(mut visit: Visit) -> Result<Sent, Problem> {
             visit.asking.send(Method::DELETE, &path, &body).await?
         }
     };
-    Ok(Sent::Other(see_other(&parts::page(visit.project(), "persons"))?))
+    let place = match sent.get("what") {
+        "person" => "persons".to_owned(),
+        _ => format!("data-management/deletions?{}", query(&[("person", visit.id())])),
+    };
+    Ok(Sent::Other(see_other(&parts::page(visit.project(), &place))?))
 }
 
 /// `POST person/:id/split`, where the id is the uuid: the ids that are sent leave the person.
@@ -178,7 +181,7 @@ pub async fn split(mut visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Other(see_other(&own)?))
 }
 
-async fn flags(asking: &Asking, distinct_id: &str) -> Result<maud::Markup, Problem> {
+async fn flags(asking: &Asking, distinct_id: &str, uuid: &str) -> Result<maud::Markup, Problem> {
     let found =
         asking.get("feature_flags/evaluation_reasons/", &[("distinct_id", distinct_id)]).await?;
     let flags = asking.app.metadata.snapshot();
@@ -187,5 +190,19 @@ async fn flags(asking: &Asking, distinct_id: &str) -> Result<maud::Markup, Probl
         .iter()
         .map(|flag| (flag.key.clone(), flag.id.0))
         .collect();
-    Ok(shown::flags(asking.project(), &found, &known))
+    let told = match asking.may("query:read") {
+        true => asking.sql(&told_sql(uuid)).await?,
+        false => Value::Null,
+    };
+    Ok(shown::flags((asking.project(), asking.zone), &found, &known, items(&told, "results")))
+}
+
+/// The value of each flag that a client of a person was told last, as SDKs report it: rows of key, value, time.
+fn told_sql(uuid: &str) -> String {
+    let (key, value) = ("properties['$feature_flag']", "properties['$feature_flag_response']");
+    format!(
+        "SELECT {key} AS flag, last_value({value} ORDER BY timestamp) AS value, max(timestamp) AS at FROM events \
+         WHERE event = '$feature_flag_called' AND person_id = {} GROUP BY {key} LIMIT 1000",
+        parts::literal(uuid)
+    )
 }

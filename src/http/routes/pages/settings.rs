@@ -6,9 +6,11 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::app::EVENTS_PLACE;
 use crate::error::Kind;
 use crate::http::auth::CURRENT;
 use crate::http::response::Problem;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -51,6 +53,7 @@ async fn whole(asking: &Asking, session: Option<i64>, made: Option<&str>) -> Res
     };
     let content = html! {
         (shown::project(id, &project, &zones, asking.may("project:write")))
+        (shown::files(id, &files::directory(&asking.app, EVENTS_PLACE)))
         @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), made, asking.may("personal_api_key:write"))) }
         (shown::sessions(id, zone, &sessions))
         @if let Some(members) = &members { (shown::members(zone, &rows(members))) }
@@ -81,6 +84,12 @@ pub async fn change_project(visit: Visit) -> Result<Sent, Problem> {
     });
     asking.send(Method::PATCH, "", &body).await?;
     back(&asking, "")
+}
+
+/// `POST settings/token`: SDKs need another token from now on.
+pub async fn reset_token(visit: Visit) -> Result<Sent, Problem> {
+    visit.asking.send(Method::PATCH, "reset_token/", &json!({})).await?;
+    back(&visit.asking, "")
 }
 
 /// `POST settings/keys`.

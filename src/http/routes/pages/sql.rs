@@ -1,18 +1,15 @@
 //! The SQL page.
 
-use bytes::Bytes;
-use hyper::Method;
 use maud::html;
 use serde_json::Value;
-use serde_json::json;
 
 use crate::http::response::Problem;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::insights::load::suggestions;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::file;
 use crate::web::pages::sql as shown;
 use crate::web::pages::sql::Words;
 
@@ -25,20 +22,18 @@ const FUNCTIONS: &str = "SELECT DISTINCT routine_name FROM information_schema.ro
 
 /// `GET sql?q=`: runs the query; with `format` as a file, with `explain` its plan.
 pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
-    let (project, sql, format) = (visit.project(), visit.parameter("q"), visit.parameter("format"));
-    let sql = sql.replace('\r', "");
+    let (project, sql) = (visit.project(), visit.parameter("q").replace('\r', ""));
     let asking = visit.asking.clone();
-    if !format.is_empty() && !sql.trim().is_empty() {
-        let body = Bytes::from(json!({"query": sql, "format": format}).to_string());
-        let response = asking.response(Method::POST, "query/", body).await?;
-        return Ok(Sent::Other(file(response, &format!("query.{}", extension(&format)))));
+    if let Some(format) = files::wanted(&visit)?.filter(|_| !sql.trim().is_empty()) {
+        return files::of_sql(&asking, &sql, ("query", format)).await;
     }
+    let kind = visit.parameter("chart");
     let is_explained = !visit.parameter("explain").is_empty();
     let tables = asking.sql(TABLES).await.ok();
     let words = words(&asking, tables.as_ref()).await;
     let now = html! {
         div class="pair" {
-            div { (shown::form(project, &sql, &words)) }
+            div { (shown::form(project, &sql, &kind, &words)) }
             @if let Some(tables) = &tables { (shown::tables(tables)) }
         }
     };
@@ -55,7 +50,7 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
         };
         let millis = asking.app.clock.monotonic().saturating_sub(begun).as_millis();
         Ok(html! {
-            @if is_explained { (shown::plan(&answer)) } @else { (shown::result(project, &sql, &answer, millis)) }
+            @if is_explained { (shown::plan(&answer)) } @else { (shown::result((project, &sql, &kind), &answer, millis)) }
             (shown::source(project, &asking.server, &sql))
         })
     })))
@@ -73,14 +68,5 @@ async fn words(asking: &Asking, tables: Option<&Value>) -> Words {
         all,
         properties: if may("property_definition:read") { known.properties } else { Vec::new() },
         events: if may("event_definition:read") { known.events } else { Vec::new() },
-    }
-}
-
-fn extension(format: &str) -> &'static str {
-    match format {
-        "csv" => "csv",
-        "json" => "jsonl",
-        "parquet" => "parquet",
-        _ => "txt",
     }
 }

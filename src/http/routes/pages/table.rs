@@ -8,6 +8,7 @@ use crate::http::call::decode;
 use crate::http::routes::pages::cohort_editor;
 use crate::http::routes::pages::cohorts;
 use crate::http::routes::pages::definitions;
+use crate::http::routes::pages::deletions;
 use crate::http::routes::pages::events;
 use crate::http::routes::pages::flag_editor;
 use crate::http::routes::pages::flags;
@@ -16,6 +17,7 @@ use crate::http::routes::pages::home;
 use crate::http::routes::pages::insights;
 use crate::http::routes::pages::insights::arrange;
 use crate::http::routes::pages::insights::boards;
+use crate::http::routes::pages::insights::people;
 use crate::http::routes::pages::insights::saved;
 use crate::http::routes::pages::live;
 use crate::http::routes::pages::onboarding;
@@ -38,6 +40,7 @@ macro_rules! run {
 pub const PAGES: &[Line] = &[
     at("GET",  "home",                          "query:read",           run!(home::home)),
     at("GET",  "onboarding",                    "project:read",         run!(onboarding::onboarding)),
+    at("POST", "onboarding",                    "project:write",        run!(onboarding::send_test)),
     at("GET",  "activity/live",                 "query:read",           run!(live::live)),
     at("GET",  "activity/live/rows",            "query:read",           run!(live::rows)),
     at("GET",  "insights",                      "insight:read",         run!(saved::list)),
@@ -45,7 +48,8 @@ pub const PAGES: &[Line] = &[
     at("GET",  "insights/:kind",                "insight:read",         run!(insights::show)),
     at("POST", "insights/:kind",                "insight:write",        run!(arrange::change_insight)),
     at("POST", "insights/:kind/share",          "sharing_configuration:write", run!(arrange::share_insight)),
-    at("GET",  "insights/:kind/persons",        "person:read",          run!(insights::persons)),
+    at("GET",  "insights/:kind/persons",        "person:read",          run!(people::persons)),
+    at("POST", "insights/:kind/persons",        "cohort:write",         run!(people::save)),
     at("GET",  "dashboard",                     "dashboard:read",       run!(boards::list)),
     at("POST", "dashboard",                     "dashboard:write",      run!(boards::make)),
     at("GET",  "dashboard/:id",                 "dashboard:read",       run!(boards::one)),
@@ -85,11 +89,15 @@ pub const PAGES: &[Line] = &[
     at("GET",  "early_access_features/:id",     "early_access_feature:read", run!(cohort_editor::feature)),
     at("POST", "early_access_features/:id",     "early_access_feature:write", run!(cohort_editor::change_feature)),
     at("GET",  "data-management/events",        "event_definition:read", run!(definitions::events)),
+    at("GET",  "data-management/events/:id",    "event_definition:read", run!(definitions::event)),
+    at("POST", "data-management/events/:id",    "event_definition:write", run!(definitions::change_event)),
     at("GET",  "data-management/properties",    "property_definition:read", run!(definitions::properties)),
+    at("GET",  "data-management/deletions",     "person:read",          run!(deletions::list)),
     at("GET",  "sql",                           "query:read",           run!(sql::sql)),
     at("GET",  "health",                        "project:read",         run!(health::health)),
     at("GET",  "settings",                      "project:read",         run!(settings::settings)),
     at("POST", "settings/project",              "project:write",        run!(settings::change_project)),
+    at("POST", "settings/token",                "project:write",        run!(settings::reset_token)),
     at("POST", "settings/keys",                 "personal_api_key:write", run!(settings::create_key)),
     at("POST", "settings/keys/revoke",          "personal_api_key:write", run!(settings::revoke_key)),
     at("POST", "settings/sessions/end",         "personal_api_key:write", run!(settings::end_session)),

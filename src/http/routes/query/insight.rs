@@ -128,7 +128,7 @@ pub(super) async fn answer(
     }
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let settings = settings(&asker.project);
-    let key = Key::of(node, &settings, app.clock.now());
+    let key = Key::of(node, &settings, app.engine.now());
     if refresh.takes_kept()
         && let Some(answer) = kept(app, (&key, &insight), &settings)?
     {
@@ -153,7 +153,7 @@ pub(in crate::http::routes) async fn kept_or_computed(
 ) -> Result<(Arc<Answer>, bool), Problem> {
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let settings = settings(project);
-    let key = Key::of(node, &settings, app.clock.now());
+    let key = Key::of(node, &settings, app.engine.now());
     match kept(app, (&key, &insight), &settings)? {
         Some(answer) => Ok((answer, true)),
         None => Ok((computed(app, (&key, node, &insight), &settings).await?, false)),

@@ -94,6 +94,8 @@ pub(super) struct Node {
     engine: Engine,
     /// Records that are logged and not yet applied to the identity store.
     pub(super) waiting: Vec<Record>,
+    /// A state of before that is held, and the events that each project had then.
+    held: Vec<(Engine, ProjectId, Vec<Uuid>)>,
 }
 
 pub(super) struct Bench {
@@ -143,7 +145,12 @@ impl Bench {
         let engine = Engine::new(settings, sources, runtime, self.clock.clone(), metrics);
         let engine = engine.expect("an engine");
         let (flushed, derived) = (store.flushed_through(), identities.applied_sequence());
-        let mut node = Node { files: Files { store, identities }, engine, waiting: Vec::new() };
+        let mut node = Node {
+            files: Files { store, identities },
+            engine,
+            waiting: Vec::new(),
+            held: Vec::new(),
+        };
         for entry in log {
             if entry.record.sequence > flushed.0 {
                 node.insert(entry);
@@ -159,14 +166,16 @@ impl Bench {
     pub(super) fn check(&self, node: &mut Node, model: &Model, context: &str) {
         node.derive();
         for project in PROJECTS {
-            let sql = "SELECT uuid FROM events";
-            let answer = self.runtime.block_on(node.engine.sql(project, sql, Format::Csv));
-            let answer = String::from_utf8(answer.expect("an answer").to_vec()).expect("UTF-8");
-            let mut uuids: Vec<Uuid> =
-                answer.lines().skip(1).map(|line| line.parse().expect("a uuid")).collect();
-            uuids.sort_unstable();
             let expected: Vec<Uuid> = model.events_of(project).into_iter().collect();
-            assert_eq!(uuids, expected, "{context}");
+            assert_eq!(self.events(&node.engine, project), expected, "{context}");
+        }
+        // What happened since makes no difference to a state that is held; then the next one is.
+        let before = std::mem::take(&mut node.held);
+        for (engine, project, expected) in &before {
+            assert_eq!(self.events(engine, *project), *expected, "{context}: held");
+        }
+        if before.is_empty() {
+            node.held = PROJECTS.map(|project| self.holding(node, project)).into();
         }
         let mut requests = 0;
         for project in PROJECTS {
@@ -177,6 +186,22 @@ impl Bench {
             node.files.identities.view().scan_deletions(project, visit).expect("scans");
         }
         assert_eq!(requests, model.requests, "{context}: no request is lost or there twice");
+    }
+
+    fn events(&self, engine: &Engine, project: ProjectId) -> Vec<Uuid> {
+        let sql = "SELECT uuid FROM events";
+        let answer = self.runtime.block_on(engine.sql(project, sql, Format::Csv));
+        let answer = String::from_utf8(answer.expect("an answer").to_vec()).expect("UTF-8");
+        let mut uuids: Vec<Uuid> =
+            answer.lines().skip(1).map(|line| line.parse().expect("a uuid")).collect();
+        uuids.sort_unstable();
+        uuids
+    }
+
+    fn holding(&self, node: &Node, project: ProjectId) -> (Engine, ProjectId, Vec<Uuid>) {
+        let held = self.runtime.block_on(node.engine.holding(project)).expect("holds");
+        let events = self.events(&held, project);
+        (held, project, events)
     }
 
     /// An erasure pass over the files; `None` if it was interrupted.

@@ -1,11 +1,14 @@
-//! Dashboards: their list, one with its tiles, and making one; changing one is in `arrange`. Tiles are sent in the order in which their answers are
-//! ready, over one state of the data as far as nothing comes in between.
+//! Dashboards: their list, one with its tiles, and making one; changing one is in `arrange`. Tiles are sent in the
+//! order in which their answers are ready, and all are of one state of the data.
+
+use std::sync::Arc;
 
 use maud::Markup;
 use maud::html;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
+use tokio::sync::OnceCell;
 
 use crate::app::App;
 use crate::error::Kind as Fault;
@@ -30,6 +33,7 @@ use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::http::routes::store::problem;
 use crate::insights::sql::SqlQuery;
+use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::web::insight::dashboard;
@@ -102,11 +106,15 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
         (dashboard::begin(&shapes))
     };
     let mut page = Page::new(own.title(), now);
+    let held = Arc::new(OnceCell::new());
     for (number, placed) in placed.into_iter().enumerate() {
-        let asking = visit.asking.clone();
+        let (asking, held) = (visit.asking.clone(), Arc::clone(&held));
         page.later.push(Box::pin(async move {
             let inner = match placed.question {
-                Some(question) => shown(&asking, question).await,
+                Some(question) => match held_of(&held, &asking).await {
+                    Ok(app) => shown(&asking, app, question).await,
+                    Err(problem) => failed(problem.detail()),
+                },
                 None => html! {},
             };
             let shape = (&placed.tile, number, placed.is_wide);
@@ -115,6 +123,13 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
     }
     page.end = dashboard::end();
     Ok(Sent::Page(page))
+}
+
+/// The engines with the state that all tiles are of. The first tile that asks takes it, after the head of the page.
+async fn held_of<'c>(held: &'c OnceCell<App>, asking: &Asking) -> Result<&'c App, Problem> {
+    let project = asking.asker.project.id;
+    let take = || async { asking.app.holding(project).await.map_err(query::problem) };
+    held.get_or_try_init(take).await
 }
 
 /// The filters of a range of dates.
@@ -178,17 +193,17 @@ pub(super) async fn placed(
 }
 
 /// The answer of a tile.
-async fn shown(asking: &Asking, question: Result<Option<Question>, Problem>) -> Markup {
+async fn shown(asking: &Asking, app: &App, question: Result<Option<Question>, Problem>) -> Markup {
+    let project = &asking.asker.project;
     match question {
         Err(problem) => failed(problem.detail()),
         Ok(None) => html! { p class="quiet" { "This insight asks nothing." } },
-        Ok(Some(Question::Sql(sql))) => match rows(asking, &sql).await {
+        Ok(Some(Question::Sql(sql))) => match rows(app, project, &sql).await {
             Ok(answer) => sql::grid(&answer),
             Err(problem) => failed(problem.detail()),
         },
         Ok(Some(Question::Insight(node))) => {
             let (exact, sketch) = (stored::question(&node), stored::sketch(&node));
-            let (app, project) = (&asking.app, &asking.asker.project);
             let computed = computed(app, project, &node, asking.server.clone()).await;
             let (results, _) = match computed {
                 Ok(computed) => computed,
@@ -211,8 +226,7 @@ async fn shown(asking: &Asking, question: Result<Option<Question>, Problem>) -> 
 }
 
 /// The rows of an insight that is SQL, as the API answers them.
-pub(super) async fn rows(asking: &Asking, sql: &SqlQuery) -> Result<Value, Problem> {
-    let (text, _) =
-        query::rows(&asking.app, &insight::settings(&asking.asker.project), sql).await?;
+pub(super) async fn rows(app: &App, project: &Project, sql: &SqlQuery) -> Result<Value, Problem> {
+    let (text, _) = query::rows(app, &insight::settings(project), sql).await?;
     json::restore(&text).map_err(|error| Problem::of(Fault::Internal, &error))
 }

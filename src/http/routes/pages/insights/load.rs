@@ -1,5 +1,6 @@
 //! What pages of insights need to know of a project.
 
+use chrono_tz::Tz;
 use serde_json::Value;
 
 use crate::app::App;
@@ -13,15 +14,13 @@ use crate::metadata::documents::Kind;
 use crate::metadata::snapshot::Snapshot;
 use crate::web::insight::form::fields::Suggestions;
 use crate::web::insight::saved::Saved;
+use crate::web::parts;
 
 /// Most names of events, and of properties, that fields suggest.
 const SUGGESTED: u32 = 500;
 
 /// Most saved documents that one page lists.
 pub(super) const LISTED: usize = 500;
-
-/// Characters of a time without its fraction and zone.
-const SECONDS_CHARS: usize = 19;
 
 /// What the fields of a form suggest.
 pub(in crate::http::routes::pages) async fn suggestions(
@@ -45,7 +44,7 @@ pub(in crate::http::routes::pages) async fn suggestions(
 }
 
 /// The saved documents of a kind, newest first.
-pub(super) async fn saved_of(
+pub(in crate::http::routes::pages) async fn saved_of(
     app: &App,
     project: ProjectId,
     kind: Kind,
@@ -63,7 +62,7 @@ pub(super) async fn saved_of(
 /// A document as lists show it.
 pub(super) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
     let by = document.created_by.and_then(|id| snapshot.user(id));
-    let updated: String = document.updated_at.to_rfc3339().chars().take(SECONDS_CHARS).collect();
+    let zone = snapshot.project(document.project).and_then(|own| own.timezone.parse().ok());
     let name = [document.text("name"), document.text("derived_name")];
     Saved {
         id: document.id,
@@ -71,7 +70,7 @@ pub(super) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
         name: name.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned(),
         description: document.text("description").to_owned(),
         query: query_of(&document.fields).ok().flatten().unwrap_or_default(),
-        updated_at: updated.replace('T', " "),
+        updated_at: parts::local(&document.updated_at.to_rfc3339(), zone.unwrap_or(Tz::UTC)),
         by: by.map_or(String::new(), |user| user.email.clone()),
         is_favourite: ["favorited", "pinned"]
             .iter()

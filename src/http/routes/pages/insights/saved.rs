@@ -14,10 +14,12 @@ use crate::http::routes::documents;
 use crate::http::routes::documents::results::Frame;
 use crate::http::routes::documents::results::Question as Asked;
 use crate::http::routes::documents::results::question_of;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::insights::answered;
 use crate::http::routes::pages::insights::arrange::link_of;
 use crate::http::routes::pages::insights::boards::rows;
 use crate::http::routes::pages::insights::computed;
+use crate::http::routes::pages::insights::downloaded;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
@@ -30,6 +32,7 @@ use crate::http::routes::pages::visit::form as read_form;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::store::problem;
+use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind as Stored;
 use crate::web::insight::arrange::insight as settings;
@@ -38,7 +41,9 @@ use crate::web::insight::links;
 use crate::web::insight::links::Links;
 use crate::web::insight::result;
 use crate::web::insight::saved as shown;
+use crate::web::insight::saved::Saved;
 use crate::web::pages::sql;
+use crate::web::parts;
 use crate::web::parts::failed;
 use crate::web::parts::integer;
 use crate::web::state::insight::Kind;
@@ -79,13 +84,16 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
         _ => None,
     };
     let kind = question.as_ref().map(Question::kind);
+    if let Some(format) = files::wanted(visit)? {
+        return as_file(app, project, asked, (&own, format)).await;
+    }
     let share = link_of(asking, &document).await?;
     let settings = match asking.may("insight:write") {
         true => settings(project.id.0, &own, share.as_ref()),
         false => html! { @if let Some(share) = share { (share) } },
     };
     let mut now = html! {
-        (shown::kinds(project.id.0, kind.or_else(|| own.kind())))
+        (shown::kinds(project.id.0, kind.or_else(|| own.kind()), question.as_ref()))
         @if !own.description.is_empty() { p { (own.description) } }
     };
     if let Some(question) = question {
@@ -97,13 +105,13 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
         return Ok(Sent::Page(page));
     }
     let mut page = Page::new(own.title(), now);
-    let (asking, query) = (asking.clone(), own.query);
+    let asking = asking.clone();
     page.later.push(Box::pin(async move {
         html! {
-            (unsaid(&asking, asked).await)
+            (unsaid(&asking, asked, &own.short_id).await)
             details class="source" {
                 summary { "What it asks" }
-                pre tabindex="0" { code { (serde_json::to_string_pretty(&query).unwrap_or_default()) } }
+                pre tabindex="0" { code { (serde_json::to_string_pretty(&own.query).unwrap_or_default()) } }
             }
         }
     }));
@@ -111,13 +119,44 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     Ok(Sent::Page(page))
 }
 
+/// The answer to a saved insight as a file.
+async fn as_file(
+    app: &App,
+    project: &Project,
+    asked: Option<Asked>,
+    (own, format): (&Saved, &'static str),
+) -> Result<Sent, Problem> {
+    let none = || Problem::not_found("This insight has no numbers.");
+    match asked.ok_or_else(none)? {
+        Asked::Sql(sql) => {
+            let answer = rows(app, project, &sql).await?;
+            files::of_answer(&answer, ("query", format))
+        }
+        Asked::Insight(node) => {
+            let exact = stored::question(&node).map(with_usual);
+            let sketch = exact.or_else(|| stored::sketch(&node)).ok_or_else(none)?;
+            let (results, _) = computed(app, project, &node, String::new()).await?;
+            let links = Links::without(project.id.0, &sketch, &node).with_files_of(&own.short_id);
+            downloaded((&node, &results), &links, format)
+        }
+    }
+}
+
 /// The answer to what no address can say.
-async fn unsaid(asking: &Asking, asked: Option<Asked>) -> Markup {
+async fn unsaid(asking: &Asking, asked: Option<Asked>, short_id: &str) -> Markup {
     let (app, project) = (&asking.app, &asking.asker.project);
     match asked {
         None => html! { div class="empty" { h2 { "This insight asks nothing" } } },
-        Some(Asked::Sql(sql)) => match rows(asking, &sql).await {
-            Ok(answer) => sql::grid(&answer),
+        Some(Asked::Sql(sql)) => match rows(app, project, &sql).await {
+            Ok(answer) => {
+                let link = |format: &str| {
+                    format!("{}?format={format}", links::saved(project.id.0, short_id))
+                };
+                html! {
+                    (sql::grid(&answer))
+                    p class="source" { (parts::files(link)) }
+                }
+            }
             Err(problem) => failed(problem.detail()),
         },
         Some(Asked::Insight(node)) => {
@@ -131,7 +170,8 @@ async fn unsaid(asking: &Asking, asked: Option<Asked>) -> Markup {
             };
             match computed(app, project, &node, asking.server.clone()).await {
                 Ok((results, made)) => {
-                    let links = Links::without(project.id.0, &sketch, &node);
+                    let links =
+                        Links::without(project.id.0, &sketch, &node).with_files_of(short_id);
                     result::whole(&results, &links, &made)
                 }
                 Err(problem) => failed(problem.detail()),

@@ -1,0 +1,57 @@
+//! The page of deletions: what was asked for, what became of it, and where there still is something of a person.
+
+use maud::html;
+use serde_json::Value;
+
+use crate::app::EVENTS_PLACE;
+use crate::http::response::Problem;
+use crate::http::routes::pages::files;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::query;
+use crate::query::places::Sought;
+use crate::web::pages::deletions as shown;
+use crate::web::pages::deletions::Proof;
+use crate::web::parts;
+use crate::web::parts::items;
+
+/// Requests of a page.
+const ROWS: usize = 100;
+
+/// `GET data-management/deletions?person=`: with the uuid of a person the files are looked through.
+pub async fn list(visit: Visit) -> Result<Sent, Problem> {
+    let (project, asking, offset) = (visit.project(), visit.asking.clone(), visit.offset());
+    let person = visit.parameter("person");
+    let path = ("persons/deletion_status/", [].as_slice());
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&asking, path, ("deletions", format)).await;
+    }
+    let (limit, skipped) = (ROWS.to_string(), offset.to_string());
+    let found = asking.get(path.0, &[("limit", &limit), ("offset", &skipped)]).await?;
+    let has_next = found.get("next").is_some_and(Value::is_string);
+    let requests = items(&found, "results");
+    let now = html! {
+        (shown::list(project, asking.zone, requests))
+        (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
+        @if !requests.is_empty() { (files::below(&asking, path, None)) }
+    };
+    let page = Page::new("Deletions", now);
+    let Ok(uuid) = uuid::Uuid::try_parse(&person) else { return Ok(Sent::Page(page)) };
+    Ok(Sent::Page(page.then(async move {
+        let person = uuid.to_string();
+        let sought = Sought::Person(&person);
+        let places = asking.app.engine.places(asking.asker.project.id, sought).await;
+        let places = places.map_err(query::problem)?;
+        Ok(shown::proof(
+            project,
+            &Proof {
+                in_memory: places.in_memory,
+                files: places.files,
+                looked_into: places.looked_into,
+                table: files::directory(&asking.app, EVENTS_PLACE),
+                person,
+            },
+        ))
+    })))
+}

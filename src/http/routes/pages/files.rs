@@ -1,0 +1,181 @@
+//! What a page shows as a file: CSV and JSON for people, Parquet and Arrow for programs. A file has more rows than a
+//! page, up to the limits of the API.
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::StatusCode;
+use maud::Markup;
+use maud::html;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::http::call::Rendering;
+use crate::http::csv;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::file;
+use crate::http::routes::query::media_type;
+use crate::query::rows::Format;
+use crate::query::value_rows;
+use crate::web::chart::table::Cell;
+use crate::web::chart::table::Table;
+use crate::web::parts;
+use crate::web::parts::Elsewhere;
+use crate::web::parts::FILES;
+use crate::web::parts::items;
+use crate::web::state::curl;
+
+/// Rows of a file.
+pub(super) const ROWS: &str = "10000";
+
+/// The format of the file that is asked for, if one is.
+pub(super) fn wanted(visit: &Visit) -> Result<Option<&'static str>, Problem> {
+    let sent = visit.parameter("format");
+    if sent.is_empty() {
+        return Ok(None);
+    }
+    let known = FILES.iter().map(|(format, _)| *format);
+    match known.clone().find(|format| *format == sent) {
+        Some(format) => Ok(Some(format)),
+        None => {
+            let known: Vec<&str> = known.collect();
+            let detail = format!("There is no file of this format; there is {}.", known.join(", "));
+            Err(Problem::new(Kind::Invalid, "invalid_input", detail))
+        }
+    }
+}
+
+/// All rows of a list of the API, without its pages. `path` is within the project.
+pub(super) async fn of_list(
+    asking: &Asking,
+    (path, query): (&str, &[(&str, &str)]),
+    (name, format): (&str, &str),
+) -> Result<Sent, Problem> {
+    let query = [query, &[("limit", ROWS)]].concat();
+    let found = asking.get(path, &query).await?;
+    let rows = found.as_array().map_or_else(|| items(&found, "results"), Vec::as_slice);
+    of_objects(rows, (name, format))
+}
+
+/// Objects, each a row.
+pub(super) fn of_objects(rows: &[Value], (name, format): (&str, &str)) -> Result<Sent, Problem> {
+    let response = match format {
+        "json" => csv::render(StatusCode::OK, Rendering::Json, &rows),
+        "csv" => csv::render(StatusCode::OK, Rendering::Csv, &rows),
+        format => {
+            let objects: Vec<&Map<String, Value>> =
+                rows.iter().filter_map(Value::as_object).collect();
+            let mut names: Vec<String> = Vec::new();
+            for name in objects.iter().flat_map(|row| row.keys()) {
+                if !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+            let cell = |row: &Map<String, Value>, name: &String| {
+                row.get(name).cloned().unwrap_or_default()
+            };
+            let row = |row: &&Map<String, Value>| -> Vec<Value> {
+                names.iter().map(|name| cell(row, name)).collect()
+            };
+            let rows: Vec<Vec<Value>> = objects.iter().map(row).collect();
+            binary(format, &names, &rows)?
+        }
+    };
+    Ok(named(response, name, format))
+}
+
+/// The rows of SQL, whose columns keep their types.
+pub(super) async fn of_sql(
+    asking: &Asking,
+    sql: &str,
+    (name, format): (&str, &str),
+) -> Result<Sent, Problem> {
+    let body = Bytes::from(json!({"query": sql, "format": format}).to_string());
+    let response = asking.response(Method::POST, "query/", body).await?;
+    // One object a line.
+    let format = if format == "json" { "jsonl" } else { format };
+    Ok(named(response, name, format))
+}
+
+/// A table that a page draws: all of its rows, numbers in full.
+pub(super) fn of_table(table: &Table, (name, format): (&str, &str)) -> Result<Sent, Problem> {
+    let rows = || -> Vec<Vec<Value>> {
+        table.rows.iter().map(|row| row.iter().map(value).collect()).collect()
+    };
+    let response = match format {
+        "csv" => csv::of_table(table),
+        "json" => {
+            let body = json!({"columns": table.head, "results": rows()});
+            Response::json(StatusCode::OK, &body)
+        }
+        format => binary(format, &table.head, &rows())?,
+    };
+    Ok(named(response, name, format))
+}
+
+/// The rows of SQL as a page has them: `columns`, and lists in `results`.
+pub(super) fn of_answer(answer: &Value, (name, format): (&str, &str)) -> Result<Sent, Problem> {
+    let names = items(answer, "columns").iter().map(parts::plain).collect();
+    let cell = |value: &Value| Cell {
+        raw: value.as_number().map(ToString::to_string),
+        ..Cell::text(parts::plain(value))
+    };
+    let row = |row: &Value| row.as_array().into_iter().flatten().map(cell).collect();
+    let rows = items(answer, "results").iter().map(row).collect();
+    of_table(&Table { caption: String::new(), head: names, rows }, (name, format))
+}
+
+/// What a cell is in a file.
+fn value(cell: &Cell) -> Value {
+    let Some(raw) = &cell.raw else { return Value::from(cell.text.as_str()) };
+    match (raw.parse::<i64>(), raw.parse::<f64>()) {
+        (Ok(whole), _) => Value::from(whole),
+        (_, Ok(number)) => Value::from(number),
+        _ => Value::Null,
+    }
+}
+
+fn binary(format: &str, names: &[String], rows: &[Vec<Value>]) -> Result<Response, Problem> {
+    let format = if format == "arrow" { Format::Arrow } else { Format::Parquet };
+    let file = value_rows::written(format, names, rows);
+    let file = file.map_err(|error| Problem::of(Kind::Internal, &error))?;
+    Ok(Response::bytes(StatusCode::OK, media_type(format), file))
+}
+
+fn named(response: Response, name: &str, format: &str) -> Sent {
+    Sent::Other(file(response, &format!("{name}.{format}")))
+}
+
+/// The directory of a table of the server, from the root on, since other programs are started elsewhere.
+pub(super) fn directory(app: &App, place: &str) -> String {
+    let own = app.config.storage.data_dir.join(place);
+    std::path::absolute(&own).unwrap_or(own).display().to_string()
+}
+
+/// What stands under a list of the API: files of it, and how to ask for it elsewhere. `query` is what its page is limited to.
+pub(super) fn below(
+    asking: &Asking,
+    (path, query): (&str, &[(&str, &str)]),
+    sql: Option<&str>,
+) -> Markup {
+    let own = parts::query(query);
+    let path = if own.is_empty() { path.to_owned() } else { format!("{path}?{own}") };
+    let curl = curl::get(&asking.server, asking.project(), &path);
+    html! {
+        footer class="source" {
+            p { (parts::files(|format| link(query, format))) }
+            (parts::source(asking.project(), &Elsewhere { sql, curl: &curl, ..Elsewhere::default() }))
+        }
+    }
+}
+
+/// The address of the same page as a file of a format.
+pub(super) fn link(query: &[(&str, &str)], format: &str) -> String {
+    format!("?{}", parts::query(&[query, &[("format", format)]].concat()))
+}

@@ -1,0 +1,143 @@
+//! Who is behind a mark of a chart: as a page, as a file, and as a cohort that is made of them.
+
+use hyper::Method;
+use maud::html;
+use serde_json::json;
+
+use crate::http::response::Problem;
+use crate::http::routes::pages::files;
+use crate::http::routes::pages::insights::next;
+use crate::http::routes::pages::insights::section;
+use crate::http::routes::pages::insights::with_usual;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Page;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::wrong;
+use crate::http::routes::query::insight;
+use crate::http::routes::query::insight::People;
+use crate::insights::node::Node;
+use crate::web::insight::persons::Persons;
+use crate::web::insight::persons::list;
+use crate::web::insight::saved as shown;
+use crate::web::parts;
+use crate::web::parts::FILES;
+use crate::web::parts::failed;
+use crate::web::parts::integer;
+use crate::web::parts::text;
+use crate::web::state::insight::Kind;
+use crate::web::state::insight::Question;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::point::Point;
+
+/// Persons of a page.
+const PERSONS: usize = 100;
+
+/// Persons of a file, and of each look-up for a cohort.
+pub(super) const FILE_PERSONS: usize = 1000;
+
+/// Most persons of a cohort that is made here.
+const COHORT_PERSONS_MAX: usize = 10_000;
+
+/// What an address asks: a question, a mark of its answer, and how it is shown.
+struct Asked {
+    question: Question,
+    point: Point,
+    offset: usize,
+    file: Option<&'static str>,
+}
+
+impl Asked {
+    fn of(visit: &Visit) -> Result<Self, Problem> {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == visit.id());
+        let kind = kind.ok_or_else(|| Problem::not_found("There is no such kind of insight."))?;
+        let read = || {
+            let mut parameters = Parameters::parse(visit.request.query_string())?;
+            let offset = parameters.number("offset")?.unwrap_or(0_usize);
+            let file = parameters.choice("format", &FILES.map(|(format, _)| format))?;
+            let point = Point::take(&mut parameters)?;
+            let question = with_usual(Question::take(kind, &mut parameters)?);
+            parameters.finish()?;
+            Ok(Self { question, point, offset, file })
+        };
+        read().map_err(|error| wrong(&error))
+    }
+}
+
+/// So many of the persons behind a mark, from an offset on.
+pub(super) async fn behind(
+    asking: &Asking,
+    (question, point): (&Question, &Point),
+    (limit, offset): (usize, usize),
+) -> Result<People, Problem> {
+    let source = point.node(question);
+    let is_of_row = question.kind() == Kind::Retention;
+    let cell = point.cell.filter(|_| is_of_row).map(usize::from);
+    let part = json!({"limit": limit, "offset": offset});
+    let outer = Node::new(Some(&part), "").map_err(|error| insight::problem(error.into()))?;
+    insight::people_of(&asking.app, &asking.asker.project, (&outer, &source), cell).await
+}
+
+/// `GET insights/:kind/persons`: who is behind a mark.
+pub(in crate::http::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Problem> {
+    let Asked { question, point, offset, file } = Asked::of(&visit)?;
+    let asking = visit.asking.clone();
+    if let Some(format) = file {
+        let found = behind(&asking, (&question, &point), (FILE_PERSONS, offset)).await?;
+        return files::of_objects(&found.people, ("persons", format));
+    }
+    let title = format!("Persons: {}", point.text(&question));
+    let kinds = shown::kinds(asking.project(), Some(question.kind()), Some(&question));
+    let mut page = Page::new(title, html! { (kinds) });
+    let has_next = asking.may("query:read") && question.kind() == Kind::Funnel && offset == 0;
+    let next = has_next.then(|| (asking.clone(), question.clone(), point.clone()));
+    page.later.push(Box::pin(async move {
+        let found = match behind(&asking, (&question, &point), (PERSONS, offset)).await {
+            Ok(found) => found,
+            Err(problem) => return section(&failed(problem.detail())),
+        };
+        let next = found.has_more.then(|| found.part.offset.saturating_add(found.people.len()));
+        section(&list(&Persons {
+            project: asking.project(),
+            zone: asking.zone,
+            server: &asking.server,
+            question: &question,
+            point: &point,
+            people: &found.people,
+            offset: found.part.offset,
+            next,
+            can_save: asking.may("cohort:write"),
+        }))
+    }));
+    if let Some((asking, question, point)) = next {
+        page = page.then(async move { next::events(&asking, &question, &point).await });
+    }
+    Ok(Sent::Page(page))
+}
+
+/// `POST insights/:kind/persons`: makes a cohort of those who are behind a mark now.
+pub(in crate::http::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Problem> {
+    let Asked { question, point, .. } = Asked::of(&visit)?;
+    let sent = form(visit.take_request()?).await?;
+    let asking = &visit.asking;
+    let mut persons: Vec<String> = Vec::new();
+    loop {
+        let part = (FILE_PERSONS, persons.len());
+        let found = behind(asking, (&question, &point), part).await?;
+        persons.extend(found.people.iter().map(|person| text(person, "uuid").to_owned()));
+        if !found.has_more || found.people.is_empty() || persons.len() >= COHORT_PERSONS_MAX {
+            break;
+        }
+    }
+    let of =
+        parts::clipped(&format!("{}: {}", question.kind().title(), point.text(&question)), 400);
+    let name = Some(sent.get("name")).filter(|name| !name.trim().is_empty()).unwrap_or(&of);
+    let body = json!({
+        "name": name, "description": of, "is_static": true, "_create_static_person_ids": persons,
+    });
+    let made = asking.send(Method::POST, "cohorts/", &body).await?;
+    let own = format!("cohorts/{}", integer(&made, "id").unwrap_or_default());
+    Ok(Sent::Other(see_other(&parts::page(asking.project(), &own))?))
+}

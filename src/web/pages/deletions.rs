@@ -1,0 +1,97 @@
+//! Deletions: requests with what became of them, and the proof that nothing is left.
+
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+
+use crate::web::parts;
+use crate::web::parts::literal;
+use crate::web::parts::page;
+use crate::web::parts::query;
+use crate::web::parts::text;
+
+/// What was found of a person.
+#[derive(Clone, Debug, Default)]
+pub struct Proof {
+    /// The uuid.
+    pub person: String,
+    /// Rows in memory.
+    pub in_memory: usize,
+    /// Files with rows, and how many.
+    pub files: Vec<(String, usize)>,
+    /// Live files that were looked into.
+    pub looked_into: usize,
+    /// The directory of the events.
+    pub table: String,
+}
+
+/// The requests, as the API lists them.
+pub fn list(project: i64, zone: Tz, requests: &[Value]) -> Markup {
+    let proof = |person: &str| {
+        let own = query(&[("person", person)]);
+        format!("{}?{own}#proof", page(project, "data-management/deletions"))
+    };
+    html! {
+        p class="quiet" {
+            "A deletion counts at once: no answer has the events any more. The files that have them are written again without \
+             them, and the request is done when no live file, no memory and no part of the log that a start reads has one."
+        }
+        @if requests.is_empty() {
+            div class="empty" {
+                h2 { "Nothing was deleted" }
+                p { "The page of a person deletes it, its events, or both, and leads here." }
+            }
+        } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Deletions" {
+                table {
+                    thead { tr { th scope="col" { "Person" } th scope="col" { "Asked for" } th scope="col" { "State" } th scope="col" { "Nothing left since" } th scope="col" { "Proof" } } }
+                    tbody {
+                        @for request in requests {
+                            @let person = text(request, "person_uuid");
+                            tr {
+                                th scope="row" { code { (person) } }
+                                td class="short" { (parts::time(text(request, "created_at"), zone)) }
+                                td { @if text(request, "status") == "completed" { span class="badge good" { "done" } } @else { span class="badge warn" { "in files still" } } }
+                                td class="short" { (parts::time(text(request, "delete_verified_at"), zone)) }
+                                td { a href=(proof(person)) { "Look through the files" } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the files have of a person now.
+pub fn proof(project: i64, own: &Proof) -> Markup {
+    let rows: usize = own.files.iter().map(|(_, rows)| rows).sum();
+    let sql = format!(
+        "SELECT count(*)\nFROM delta_scan({})\nWHERE project_id = {project}\n  AND person_id = {}",
+        literal(&own.table),
+        literal(&own.person)
+    );
+    html! {
+        section class="card" id="proof" {
+            h2 { "What is left of " code { (own.person) } }
+            @if rows == 0 && own.in_memory == 0 {
+                p { span class="badge good" { "nothing" } " Just now " b { (counted(own.looked_into)) }
+                    " and the memory were looked through: none has an event that came in as one of this person." }
+            } @else {
+                p { span class="badge warn" { "something" } " " (counted(own.looked_into)) " and the memory were looked through. "
+                    "In memory and in the log: " (own.in_memory) ". In files: " (rows) "." }
+                @if !own.files.is_empty() {
+                    ul class="plain" { @for (path, rows) in &own.files { li { code { (path) } " " span class="quiet" { (rows) " rows" } } } }
+                    p class="quiet" { "After a deletion these rows are in no answer, and leave the files with the next rewriting." }
+                }
+            }
+            h3 { "The same in DuckDB" }
+            (parts::code("as-duckdb", &sql))
+        }
+    }
+}
+
+fn counted(files: usize) -> String {
+    if files == 1 { "1 live file".to_owned() } else { format!("{files} live files") }
+}
