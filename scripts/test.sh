@@ -15,6 +15,8 @@ command -v cc >/dev/null && command -v make >/dev/null || missing+=(build-essent
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3 python3-venv)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+[ -n "$(find /usr/lib/postgresql -name initdb 2>/dev/null)" ] || missing+=(postgresql)
+command -v psql >/dev/null || missing+=(postgresql-client)
 # Without it, Debian's Node trusts no certificate.
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 if [ ${#missing[@]} -gt 0 ]; then
@@ -44,5 +46,21 @@ RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver \
     CLIPPY_ARGS="-Dwarnings__CLIPPY_HACKERY__-Copt-level=0__CLIPPY_HACKERY__-Cdebuginfo=0" \
     cargo build --release --locked --all-targets
 
+# One PostgreSQL server for all tests; some start another one, which they stop.
+step PostgreSQL
+place=$(mktemp -d)
+chmod 755 "$place"
+trap 'scripts/postgres.sh remove "$place/server"; rm -rf "$place"' EXIT
+WEIR_TEST_POSTGRES=$(scripts/postgres.sh start "$place/server")
+export WEIR_TEST_POSTGRES
+
 step tests
 cargo test --release --locked --no-fail-fast
+
+# Once more with the metadata in PostgreSQL: all tests of the store, and those of the server that use it most.
+step tests on PostgreSQL
+export WEIR_TEST_METADATA=postgres
+cargo test --release --locked --no-fail-fast --lib metadata::
+cargo test --release --locked --no-fail-fast --test server -- accounts:: activity:: cohorts:: dashboards:: definitions:: \
+    documents:: early_access:: event_definitions:: feature_flags:: flag_management:: flag_rights:: flags:: groups:: \
+    isolation:: local_evaluation:: property_definitions:: rights:: saved_insights:: scheduled_changes:: sessions:: sharing::

@@ -62,6 +62,7 @@ use crate::maintenance::usage;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::error::MetadataError;
+use crate::metadata::postgres::Access;
 use crate::query::admission::Caller;
 use crate::query::column_files::ColumnFiles;
 use crate::query::engine::Engine;
@@ -251,6 +252,7 @@ impl App {
             stale_max: config.storage.deletion_interval,
         };
         let (opened, columns) = ((clock, metrics), Some(columns));
+        let policy = (policy, Access::Write);
         let app = Self::compose(config, tasks.clone(), runtimes, opened, columns, policy).await?;
         if let Some(places) = &app.places {
             refresh_places(&tasks, &app.cpu, places.clone());
@@ -275,7 +277,8 @@ impl App {
     ) -> Result<Self, OpenError> {
         config.storage.data_dir = copy.path().to_path_buf();
         config.ingest.ingestion_warnings_max_age = NEVER;
-        let (opened, policy) = ((clock, Arc::new(Metrics::new())), MetadataPolicy::Require);
+        let opened = (clock, Arc::new(Metrics::new()));
+        let policy = (MetadataPolicy::Require, Access::Read);
         let app = Self::compose(config, tasks.clone(), runtimes, opened, None, policy).await?;
         app.maintenance.start_flushes(&tasks)?;
         Ok(app)
@@ -288,7 +291,7 @@ impl App {
         runtimes: Runtimes,
         (clock, metrics): (Clock, Arc<Metrics>),
         columns: Option<ColumnFiles>,
-        policy: MetadataPolicy,
+        (policy, access): (MetadataPolicy, Access),
     ) -> Result<Self, OpenError> {
         let data_dir = config.storage.data_dir.clone();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
@@ -301,7 +304,9 @@ impl App {
         note_lost_persons(&identities, &wal, &metrics)?;
         read_overrides(&tasks, identities.clone())?;
         let (clock_and_metrics, has_events) = ((&clock, &*metrics), has_events(&store, &wal));
-        let metadata = open_metadata(&data_dir, clock_and_metrics, has_events, policy).await?;
+        let place = (&*data_dir, &config.metadata, access);
+        let metadata = open_metadata(place, clock_and_metrics, has_events, policy).await?;
+        metadata.name_log(store.app_id()).await?;
         note_lost_rows(&store, &wal, &metrics).await?;
         let cpu = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
         let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;

@@ -6,6 +6,7 @@ pub mod inspect;
 pub mod keys;
 pub mod load;
 pub mod login;
+pub mod migrate;
 pub mod query;
 pub mod serve;
 mod server;
@@ -55,6 +56,8 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Print a link that signs in to the page, once
     Login(login::LoginArgs),
+    /// Move the metadata of a data directory to PostgreSQL
+    Migrate(migrate::MigrateArgs),
 }
 
 /// Runs the command in `arguments` (program name first). Sets the umask of the process, so that all files it
@@ -94,6 +97,7 @@ pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::R
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),
         Command::Login(args) => login::run(args, clock),
+        Command::Migrate(args) => migrate::run(args, clock),
     }
 }
 

@@ -9,6 +9,7 @@
 mod bounds;
 pub mod http;
 pub mod ingest;
+pub mod metadata;
 pub mod networks;
 pub mod query;
 pub mod storage;
@@ -30,6 +31,9 @@ pub struct Config {
     /// Log, memtable, tables.
     #[command(flatten, next_help_heading = "Storage")]
     pub storage: storage::StorageConfig,
+    /// Where the metadata are.
+    #[command(flatten, next_help_heading = "Metadata")]
+    pub metadata: metadata::MetadataConfig,
     /// Limits of queries.
     #[command(flatten, next_help_heading = "Query")]
     pub query: query::QueryConfig,
@@ -178,8 +182,16 @@ mod tests {
     use super::variable;
 
     /// Settings without a range.
-    const UNBOUNDED: [&str; 7] =
-        ["listen", "public-url", "trusted-proxies", "static-dir", "geoip-file", "data-dir", "log"];
+    const UNBOUNDED: [&str; 8] = [
+        "listen",
+        "public-url",
+        "trusted-proxies",
+        "static-dir",
+        "geoip-file",
+        "data-dir",
+        "metadata-url",
+        "log",
+    ];
 
     fn command() -> clap::Command {
         Config::augment_args(clap::Command::new("weir"))

@@ -145,6 +145,10 @@
 //! | No project sees anything of another, by no endpoint of the table, and by no error of a query. | `tests/server/isolation.rs`, `tests/server/row_isolation.rs` |
 //! | No key may more than its scopes, at no endpoint of the table. | `tests/server/errors.rs` |
 //! | No page shows more than its visitor may see, and nothing of what was sent is markup or script in it. | `tests/server/pages.rs`, `tests/server/insight_pages.rs` |
+//! | Every statement on metadata is taken by SQLite and by PostgreSQL. | `metadata/tests/statements.rs` |
+//! | Servers that share a PostgreSQL database lose no edit and no entry of the log of changes. | `metadata/tests/servers.rs` |
+//! | While PostgreSQL is away, events are taken, flags evaluated and SQL answered; it passes by itself. | `metadata/tests/outage.rs`, `tests/server/postgres.rs` |
+//! | A store moves to PostgreSQL whole and once. | `metadata/tests/transfer.rs`, `tests/server/postgres.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | An early access feature and the enrolment in its flag change together. | `metadata/tests/early_access.rs`, `tests/server/early_access.rs` |
 //! | There is no change of a flag, a feature, a cohort, a definition, a document or a role without an entry in the log of changes: it is written in the same transaction. | `metadata/tests/rights.rs`, `tests/server/flag_management.rs`, `tests/server/activity.rs` |
@@ -191,7 +195,7 @@
 //! | function for SQL | its class in `query/guard/functions.rs` |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |
-//! | stored thing of the operator | a new migration in `schemas/metadata`, a file in `metadata` |
+//! | stored thing of the operator | a new migration in `schemas/metadata`, in SQL that both databases take; a file in `metadata` |
 //! | background job | a decision in `storage`, its loop in [`maintenance`] |
 //! | setting | `config/`, with its range, and the table of the README |
 //! | metric | [`telemetry::metrics`] |

@@ -25,27 +25,32 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
-use sqlx::Sqlite;
-use sqlx::SqliteConnection;
-use sqlx::Transaction;
 use tokio::sync::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::clock::UnixMicros;
+use crate::config::metadata::MetadataConfig;
+use crate::config::metadata::MetadataUrl;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
-use crate::metadata::disk::Db;
+use crate::metadata::connection::Conn;
+use crate::metadata::db::Db;
+use crate::metadata::db::Transaction;
 use crate::metadata::error::MetadataError;
+use crate::metadata::postgres::Access;
 use crate::metadata::snapshot::Snapshot;
 
 pub mod accounts;
 pub mod activity;
 pub mod annotations;
 pub mod bootstrap;
+mod codes;
 pub mod cohorts;
+mod connection;
 pub mod dashboards;
+mod db;
 pub mod definition_bulk;
 pub mod definition_quota;
 pub mod definitions;
@@ -63,17 +68,21 @@ pub mod flags;
 pub mod group_types;
 pub mod hash_keys;
 pub mod members;
+pub mod postgres;
 pub mod properties;
 pub mod property_edits;
+mod reach;
 pub mod record_times;
 pub mod roles;
 pub mod schedules;
 pub mod secrets;
 pub mod sessions;
 pub mod snapshot;
+mod sql;
 mod tags;
 #[cfg(test)]
 mod tests;
+mod transfer;
 pub mod violation;
 pub mod warnings;
 
@@ -94,8 +103,7 @@ struct Shared {
     gate: Arc<Mutex<()>>,
     /// Set from before a commit until its snapshot is published.
     is_behind: AtomicBool,
-    /// SQLite's `data_version` of the writing connection at the last full load. It changes when
-    /// another process (`weir keys`) commits, and not by commits of this process.
+    /// The version of the data ([`db`]) that the snapshot has.
     data_version: AtomicI64,
     /// Hash keys that wait for the gate; the first request that passes it writes them all. Bounded
     /// by the number of running requests.
@@ -103,6 +111,8 @@ struct Shared {
     /// Number of definitions that were deleted or renamed. When it changes, caches of written
     /// definitions are invalid.
     forgotten: AtomicU64,
+    /// The name of the log of this server. Empty until it is set.
+    log: ArcSwap<String>,
     /// Number of published snapshots.
     published: watch::Sender<u64>,
 }
@@ -116,8 +126,32 @@ impl Metadata {
     /// [`MetadataError::Open`], [`MetadataError::Damaged`], [`MetadataError::Migrate`] (also if a newer version of the program
     /// wrote the file), [`MetadataError::Corrupt`]. All of them are permanent.
     pub async fn open(path: &Path, clock: Clock) -> Result<Self, MetadataError> {
+        let metadata = Self::on(disk::open(path).await?, clock);
+        metadata.refresh().await.map_err(|error| disk::named_if_damaged(path, error))?;
+        Ok(metadata)
+    }
+
+    /// Opens the store in the PostgreSQL database `url`, and applies the migrations that it lacks, unless it
+    /// is to be read only.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Connect`] if PostgreSQL cannot be reached within `metadata-timeout`,
+    /// [`MetadataError::Unfit`], [`MetadataError::Migrate`], [`MetadataError::Corrupt`].
+    pub async fn connect(
+        settings: &MetadataConfig,
+        url: &MetadataUrl,
+        clock: Clock,
+        access: Access,
+    ) -> Result<Self, MetadataError> {
+        let metadata = Self::on(postgres::open(settings, url, access).await?, clock);
+        metadata.refresh().await?;
+        Ok(metadata)
+    }
+
+    fn on(db: Db, clock: Clock) -> Self {
         let shared = Shared {
-            db: Db::open(path).await?,
+            db,
             clock,
             current: ArcSwap::from_pointee(Snapshot::default()),
             gate: Arc::new(Mutex::new(())),
@@ -125,11 +159,10 @@ impl Metadata {
             data_version: AtomicI64::new(0),
             waiting: parking_lot::Mutex::default(),
             forgotten: AtomicU64::new(0),
+            log: ArcSwap::default(),
             published: watch::Sender::new(0),
         };
-        let metadata = Self { shared: Arc::new(shared) };
-        metadata.refresh().await.map_err(|error| disk::named_if_damaged(path, error))?;
-        Ok(metadata)
+        Self { shared: Arc::new(shared) }
     }
 
     /// Runs SQLite's integrity check on the file `path` and returns its findings, at most
@@ -152,16 +185,23 @@ impl Metadata {
         self.shared.published.subscribe()
     }
 
-    /// Reloads the snapshot if another process wrote, such as `weir keys` when it revokes a key.
-    /// Costs one pragma if there is nothing new. To be called about once a second.
+    /// Reloads the snapshot if another process wrote, such as `weir keys` when it revokes a key, or another
+    /// server on the same PostgreSQL. Costs one short statement if there is nothing new. To be called about
+    /// once a second: it also finds out that PostgreSQL is back after it was away.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`]; the snapshot stays as it was.
     pub async fn refresh(&self) -> Result<(), MetadataError> {
-        // `begin` does all the work; there is nothing to commit.
-        self.begin().await?.tx.rollback().await?;
-        Ok(())
+        if let Some(version) = self.shared.db.probe().await?
+            && self.shared.is_current(version)
+        {
+            return Ok(());
+        }
+        let _gate = Arc::clone(&self.shared.gate).lock_owned().await;
+        let mut tx = self.shared.db.frozen().await?;
+        self.shared.reload(&mut tx).await?;
+        tx.rollback().await
     }
 
     /// The number of definitions deleted or renamed since the start. When it changes, definitions
@@ -187,21 +227,31 @@ impl Metadata {
     async fn begin(&self) -> Result<Write, MetadataError> {
         let gate = Arc::clone(&self.shared.gate).lock_owned().await;
         let mut tx = self.shared.db.begin().await?;
-        let version = disk::data_version(&mut tx).await?;
-        let is_stale = self.shared.is_behind.load(Ordering::Acquire)
-            || self.shared.data_version.load(Ordering::Acquire) != version;
-        if is_stale {
-            let fresh = Snapshot::load(&mut tx).await?;
-            self.shared.publish(fresh);
-            self.shared.data_version.store(version, Ordering::Release);
-            self.shared.is_behind.store(false, Ordering::Release);
-        }
+        self.shared.reload(&mut tx).await?;
         let base = self.shared.current.load_full();
         Ok(Write { tx, base, shared: Arc::clone(&self.shared), _gate: gate })
     }
 }
 
 impl Shared {
+    /// Whether the snapshot is that of `version` of the data.
+    fn is_current(&self, version: i64) -> bool {
+        !self.is_behind.load(Ordering::Acquire)
+            && self.data_version.load(Ordering::Acquire) == version
+    }
+
+    /// Publishes the state that `tx` sees, unless the snapshot is that. The gate has to be held.
+    async fn reload(&self, tx: &mut Transaction) -> Result<(), MetadataError> {
+        if self.is_current(tx.version) {
+            return Ok(());
+        }
+        let fresh = Snapshot::load(tx.connection()).await?;
+        self.publish(fresh);
+        self.data_version.store(tx.version, Ordering::Release);
+        self.is_behind.store(false, Ordering::Release);
+        Ok(())
+    }
+
     fn publish(&self, next: Snapshot) {
         self.current.store(Arc::new(next));
         self.published.send_modify(|count| *count = count.wrapping_add(1));
@@ -210,7 +260,7 @@ impl Shared {
 
 /// A transaction in progress. Dropping it rolls it back.
 struct Write {
-    tx: Transaction<'static, Sqlite>,
+    tx: Transaction,
     /// The state at the start of the transaction: up to date until it commits.
     base: Arc<Snapshot>,
     shared: Arc<Shared>,
@@ -219,8 +269,8 @@ struct Write {
 
 impl Write {
     /// The connection inside the transaction.
-    fn connection(&mut self) -> &mut SqliteConnection {
-        &mut self.tx
+    fn connection(&mut self) -> &mut Conn {
+        self.tx.connection()
     }
 
     /// A user who was not removed. Every write in the name of a user must call this: the user may
@@ -233,8 +283,9 @@ impl Write {
     /// Commits, then publishes `next`.
     async fn commit(self, next: Snapshot) -> Result<(), MetadataError> {
         self.shared.is_behind.store(true, Ordering::Release);
-        self.tx.commit().await?;
+        let version = self.tx.commit_seen().await?;
         self.shared.publish(next);
+        self.shared.data_version.store(version, Ordering::Release);
         self.shared.is_behind.store(false, Ordering::Release);
         Ok(())
     }
@@ -244,6 +295,13 @@ impl Write {
         let mut next = self.base.as_ref().clone();
         change(&mut next);
         self.commit(next).await
+    }
+
+    /// Commits changes of which there is no snapshot; the next write or refresh loads one.
+    async fn commit_unknown(self) -> Result<(), MetadataError> {
+        self.shared.is_behind.store(true, Ordering::Release);
+        self.tx.commit_seen().await?;
+        Ok(())
     }
 
     /// Commits changes that no snapshot contains.

@@ -25,7 +25,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("flags", "clock error event"),
     ("identity", "clock error event"),
     ("storage", "clock config error"),
-    ("metadata", "clock error event flags"),
+    ("metadata", "clock config error event flags"),
     ("ingest", "clock config error event geoip identity metadata storage tasks telemetry wire"),
     ("query", "clock config error event flags identity metadata storage telemetry"),
     ("evaluation", "clock error event flags identity metadata query tasks"),

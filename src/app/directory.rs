@@ -3,7 +3,7 @@
 //!
 //! | part | without it |
 //! |---|---|
-//! | `metadata.db` | with events in the directory: no start; [`MetadataPolicy::Recreate`] creates a new store |
+//! | `metadata.db`, unless the metadata are in PostgreSQL | with events in the directory: no start; [`MetadataPolicy::Recreate`] creates a new store |
 //! | `metadata.db-wal` | its last changes are lost, which is logged and counted |
 //! | `tables/events/_delta_log` | with data files: no start, since a new table would remove them |
 //! | `node-id` | restored from the table's transactions; no start if they contain several nodes |
@@ -22,8 +22,11 @@ use uuid::Uuid;
 
 use crate::app::OpenError;
 use crate::clock::Clock;
+use crate::config::metadata::MetadataConfig;
+use crate::config::metadata::MetadataUrl;
 use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
+use crate::metadata::postgres::Access;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::TableVersion;
 use crate::storage::disk::Disk;
@@ -48,14 +51,74 @@ pub enum MetadataPolicy {
     Recreate,
 }
 
+/// The metadata store of a data directory, for a command: in PostgreSQL, if the settings say so, or the file,
+/// which must exist.
+///
+/// # Errors
+///
+/// It cannot be opened; the message is for the operator.
+pub async fn metadata_of(
+    data_dir: &Path,
+    (settings, access): (&MetadataConfig, Access),
+    clock: Clock,
+) -> Result<Metadata, OpenError> {
+    if let Some(url) = &settings.metadata_url {
+        return Ok(Metadata::connect(settings, url, clock, access).await?);
+    }
+    let path = data_dir.join("metadata.db");
+    if !path.is_file() {
+        let problem = "is missing: start the server once first, restore the file from a backup, or set \
+             WEIR_METADATA_URL if the metadata are in PostgreSQL";
+        return Err(OpenError::Incomplete { path, problem: problem.to_owned() });
+    }
+    Ok(Metadata::open(&path, clock).await?)
+}
+
+/// Moves the metadata of a data directory, which the caller has locked, from its file to an empty PostgreSQL
+/// database. Returns the number of rows, and the new path of the file.
+///
+/// # Errors
+///
+/// The file cannot be read, or the database not be filled; nothing has changed then. Or the file cannot be
+/// renamed.
+pub async fn move_metadata(
+    data_dir: &Path,
+    (settings, url): (&MetadataConfig, &MetadataUrl),
+    clock: Clock,
+) -> Result<(u64, PathBuf), OpenError> {
+    let path = data_dir.join("metadata.db");
+    if is_empty(&path)? {
+        return Err(OpenError::Incomplete { path, problem: "is missing or empty".to_owned() });
+    }
+    let target = Metadata::connect(settings, url, clock.clone(), Access::Write).await?;
+    let source = Metadata::open(&path, clock.clone()).await?;
+    let taken = target.take_over(&source).await;
+    source.close().await;
+    target.close().await;
+    let rows = taken?;
+    let aside = set_aside(&path, "moved", &clock).map_err(OpenError::io(&path))?;
+    Ok((rows, aside))
+}
+
 /// Opens the metadata store. `has_events` is true if the directory was in use before.
 pub(super) async fn open_metadata(
-    data_dir: &Path,
+    (data_dir, settings, access): (&Path, &MetadataConfig, Access),
     (clock, metrics): (&Clock, &Metrics),
     has_events: bool,
     policy: MetadataPolicy,
 ) -> Result<Metadata, OpenError> {
     let path = data_dir.join("metadata.db");
+    if let Some(url) = &settings.metadata_url {
+        let metadata = Metadata::connect(settings, url, clock.clone(), access).await?;
+        let is_unused = metadata.snapshot().projects().len() == 0;
+        return match check_beside(&path, url, (has_events, is_unused), policy) {
+            Ok(()) => Ok(metadata),
+            Err(error) => {
+                metadata.close().await;
+                Err(error)
+            }
+        };
+    }
     if has_lost_wal(&path) {
         metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
         // The relative path: a command reads a copy, which is removed afterwards.
@@ -78,11 +141,39 @@ pub(super) async fn open_metadata(
             Err(OpenError::Incomplete { .. } | OpenError::Metadata(MetadataError::Damaged { .. })),
             MetadataPolicy::Recreate,
         ) => {
-            set_aside(&path, clock).map_err(OpenError::io(&path))?;
+            set_aside(&path, "replaced", clock).map_err(OpenError::io(&path))?;
             Ok(Metadata::open(&path, clock.clone()).await?)
         }
         (opened, _) => opened,
     }
+}
+
+/// Whether a PostgreSQL database without a project is one to start with: not beside metadata in a file, which
+/// are to be moved, nor beside events, whose projects it would have to have.
+fn check_beside(
+    path: &Path,
+    url: &MetadataUrl,
+    (has_events, is_unused): (bool, bool),
+    policy: MetadataPolicy,
+) -> Result<(), OpenError> {
+    let problem = match (is_unused, policy) {
+        (true, MetadataPolicy::Require) if !is_empty(path)? => format!(
+            "has metadata, and {url} has none. Move them there with weir migrate --metadata-url, or move \
+             the file away"
+        ),
+        (true, MetadataPolicy::Require) if has_events => format!(
+            "is not there, and {url} has no project, but the directory has events. Correct --metadata-url \
+             (WEIR_METADATA_URL), restore the database from a backup, or start with --recreate-metadata: \
+             a new store gets new keys and a project with id 1"
+        ),
+        (false, MetadataPolicy::Recreate) if has_events => {
+            format!(
+                "is not used, and {url} can be read, so it is not recreated: start without --recreate-metadata"
+            )
+        }
+        _ => return Ok(()),
+    };
+    Err(OpenError::Incomplete { path: path.to_path_buf(), problem })
 }
 
 /// Whether the last transactions of the store `path` are lost, because its `-wal` file was removed. SQLite
@@ -130,17 +221,17 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Renames the files of a store to `.replaced-<time>`, so that an operator can find them.
-fn set_aside(path: &Path, clock: &Clock) -> io::Result<()> {
+/// Renames the files of a store to `.<why>-<time>`, so that an operator can find them. Returns the new path.
+fn set_aside(path: &Path, why: &str, clock: &Clock) -> io::Result<PathBuf> {
     let seconds = clock.now().0.div_euclid(1_000_000);
     for suffix in ["", "-wal", "-shm"] {
-        let aside = beside(path, &format!(".replaced-{seconds}{suffix}"));
+        let aside = beside(path, &format!(".{why}-{seconds}{suffix}"));
         match std::fs::rename(beside(path, suffix), aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             renamed => renamed?,
         }
     }
-    Ok(())
+    Ok(beside(path, &format!(".{why}-{seconds}")))
 }
 
 /// Fails if there are data files but no table log that contains them.
@@ -321,7 +412,7 @@ mod tests {
         for name in ["metadata.db", "metadata.db-wal"] {
             std::fs::write(directory.path().join(name), name).unwrap();
         }
-        set_aside(&path, &Clock::system()).unwrap();
+        set_aside(&path, "replaced", &Clock::system()).unwrap();
         let names = std::fs::read_dir(directory.path()).unwrap();
         let mut names: Vec<String> =
             names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

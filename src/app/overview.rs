@@ -10,10 +10,13 @@ use crate::app::App;
 use crate::app::OpenError;
 use crate::app::copy::WorkingCopy;
 use crate::app::directory::has_lost_wal;
+use crate::app::directory::metadata_of;
 use crate::clock::Clock;
+use crate::config::metadata::MetadataConfig;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
+use crate::metadata::postgres::Access;
 use crate::storage::disk::OsDisk;
 use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Sequence;
@@ -107,15 +110,10 @@ impl Overview {
     pub async fn of_copy(
         copy: &WorkingCopy,
         flushed: Option<Sequence>,
-        clock: Clock,
+        (settings, clock): (&MetadataConfig, Clock),
     ) -> Result<Self, OpenError> {
-        let path = copy.path().join("metadata.db");
-        // Opening would create an empty store.
-        if !path.is_file() {
-            return Err(OpenError::Incomplete { path, problem: "is missing".to_owned() });
-        }
-        let has_lost_changes = has_lost_wal(&path);
-        let metadata = Metadata::open(&path, clock).await?;
+        let has_lost_changes = has_lost_wal(&copy.path().join("metadata.db"));
+        let metadata = metadata_of(copy.path(), (settings, Access::Read), clock).await?;
         let identities =
             Identities::open(&copy.path().join("identity"), Limits::within(CACHES_BYTES))?;
         let settings =

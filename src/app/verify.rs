@@ -26,6 +26,8 @@ use crate::app::directory::has_lost_wal;
 use crate::app::events_spec;
 use crate::app::persons_spec;
 use crate::clock::Clock;
+use crate::config::metadata::MetadataConfig;
+use crate::config::metadata::MetadataUrl;
 use crate::identity;
 use crate::metadata::Metadata;
 use crate::storage::checksums::CheckedStore;
@@ -76,15 +78,18 @@ type Say<'a> = dyn FnMut(Line) -> io::Result<()> + 'a;
 pub fn verify(
     data_dir: &Path,
     directory_use: Use,
-    (runtime, clock): (&Handle, &Clock),
+    (runtime, clock, settings): (&Handle, &Clock, &MetadataConfig),
     say: &mut Say<'_>,
 ) -> Result<(), OpenError> {
-    let mut findings = Findings { data_dir, say };
+    let elsewhere = settings.metadata_url.as_ref();
+    let mut findings = Findings { data_dir, elsewhere, say };
     findings.all(directory_use, (runtime, clock)).map_err(OpenError::io(data_dir))
 }
 
 struct Findings<'a, 's> {
     data_dir: &'a Path,
+    /// The database of the metadata, if that is not the file.
+    elsewhere: Option<&'a MetadataUrl>,
     say: &'a mut Say<'s>,
 }
 
@@ -253,6 +258,9 @@ impl Findings<'_, '_> {
     }
 
     fn metadata(&mut self, runtime: &Handle) -> io::Result<()> {
+        if let Some(url) = self.elsewhere {
+            return self.skipped(format!("metadata: they are in {url}"));
+        }
         let path = self.data_dir.join("metadata.db");
         // Before the store is opened, which creates an empty file.
         if has_lost_wal(&path) {

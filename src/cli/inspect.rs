@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use crate::app::events_spec;
 use crate::cli::inspect::parts::Parts;
 use crate::clock::Clock;
+use crate::config::metadata::MetadataConfig;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::disk::OsDisk;
@@ -27,6 +28,9 @@ pub struct InspectArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
+    /// Where the metadata are.
+    #[command(flatten)]
+    pub metadata: MetadataConfig,
     /// Print the live files of the events table, one path per line, for tools that cannot read Delta
     #[arg(long)]
     pub files: bool,
@@ -46,7 +50,7 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
         bail!("there is no directory {}", data_dir.display());
     }
     if args.verify {
-        return verify::run(&data_dir, &clock);
+        return verify::run(&data_dir, &args.metadata, &clock);
     }
     let mut out = std::io::stdout().lock();
     let runtime = Runtime::new()?;
@@ -60,7 +64,7 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let parts = Parts::look(&data_dir, &runtime, &clock)?;
+    let parts = Parts::look(&data_dir, &args.metadata, &runtime, &clock)?;
     parts.write(&mut out)?;
     match parts.failures() {
         0 => Ok(()),

@@ -1,18 +1,21 @@
-//! `weir keys`: lists, creates and revokes personal API keys of a data directory. A running server picks up
+//! `weir keys`: lists, creates and revokes personal API keys of a data directory, or of a PostgreSQL database. A running server picks up
 //! changes within one second.
 
 use std::io::Write;
+use std::path::Path;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use anyhow::bail;
 
+use crate::app::directory::metadata_of;
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::clock::Clock;
+use crate::config::metadata::MetadataConfig;
 use crate::http::routes::personal_api_keys::is_scope;
-use crate::metadata::Metadata;
 use crate::metadata::accounts::KeyId;
+use crate::metadata::postgres::Access;
 use crate::metadata::secrets::Seed;
 
 /// Options of `weir keys`.
@@ -21,6 +24,9 @@ pub struct KeysArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data", global = true)]
     pub data_dir: PathBuf,
+    /// Where the metadata are.
+    #[command(flatten)]
+    pub metadata: MetadataConfig,
     /// The action
     #[command(subcommand)]
     pub action: Action,
@@ -53,24 +59,13 @@ pub enum Action {
 /// The error message for the user.
 pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let path = args.data_dir.join("metadata.db");
-    if !path.is_file() {
-        bail!(
-            "there is no file {}: start the server once first, or restore the file from a backup",
-            path.display()
-        );
-    }
-    // Held to the end: a process that copied the files meanwhile would get an inconsistent store. A running
-    // server is no conflict: server and command see each other's changes.
-    let name = args.data_dir.display();
-    let holder = DirectoryLock::take(&args.data_dir);
-    let holder = holder.with_context(|| format!("cannot lock {name}"))?;
-    if matches!(holder, Holder::Unknown) {
-        bail!("{name} is in use by a command that reads it, or a server that starts; try again");
-    }
+    let holder = match args.metadata.metadata_url {
+        Some(_) => None,
+        None => Some(hold(&args.data_dir)?),
+    };
     let mut out = std::io::stdout().lock();
     runtime.block_on(async {
-        let metadata = Metadata::open(&path, clock).await?;
+        let metadata = metadata_of(&args.data_dir, (&args.metadata, Access::Write), clock).await?;
         match args.action {
             Action::List => {
                 for key in metadata.list_keys() {
@@ -104,4 +99,18 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
     })?;
     drop(holder);
     Ok(())
+}
+
+/// Locks the directory. To be held to the end: a process that copied the files meanwhile would get an
+/// inconsistent store. A running server is no conflict: server and command see each other's changes.
+fn hold(data_dir: &Path) -> anyhow::Result<Holder> {
+    let name = data_dir.display();
+    if !data_dir.is_dir() {
+        bail!("there is no directory {name}: start the server once first");
+    }
+    let holder = DirectoryLock::take(data_dir).with_context(|| format!("cannot lock {name}"))?;
+    if matches!(holder, Holder::Unknown) {
+        bail!("{name} is in use by a command that reads it, or a server that starts; try again");
+    }
+    Ok(holder)
 }

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::bail;
 
+use crate::app::directory::metadata_of;
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::clock::Clock;
-use crate::metadata::Metadata;
+use crate::config::metadata::MetadataConfig;
+use crate::metadata::postgres::Access;
 use crate::metadata::secrets::Seed;
 
 /// Options of `weir login`.
@@ -18,6 +20,9 @@ pub struct LoginArgs {
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
+    /// Where the metadata are.
+    #[command(flatten)]
+    pub metadata: MetadataConfig,
     /// Address under which browsers reach the server [default: the address that the server listens on]
     #[arg(long, env = "WEIR_PUBLIC_URL")]
     pub public_url: Option<String>,
@@ -39,10 +44,9 @@ pub fn run(args: LoginArgs, clock: Clock) -> anyhow::Result<()> {
     let Holder::Server(server) = DirectoryLock::share(&args.data_dir)? else {
         bail!("no server runs on {name}: start it with weir serve, then sign in");
     };
-    let path = args.data_dir.join("metadata.db");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let link = runtime.block_on(async {
-        let metadata = Metadata::open(&path, clock).await?;
+        let metadata = metadata_of(&args.data_dir, (&args.metadata, Access::Write), clock).await?;
         let snapshot = metadata.snapshot();
         let wanted = |email: &str| args.email.as_deref().is_none_or(|wanted| wanted == email);
         let mut users = snapshot.users().filter(|user| !user.is_removed && wanted(&user.email));

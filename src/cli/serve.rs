@@ -41,7 +41,7 @@ use crate::tasks::Tasks;
 use crate::telemetry::logs;
 use crate::telemetry::metrics::Metrics;
 
-/// Time between reloads of the metadata, which `weir keys` may have changed.
+/// Time between looks whether another process, such as `weir keys` or another server, has changed the metadata.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);
 
 /// Longest time at shutdown for accepted requests to get into the log.
@@ -263,13 +263,29 @@ fn stop_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Reloads the metadata periodically, for keys that another process created or revoked.
+/// Reloads the metadata periodically, for what another process changed. Logs the beginning and the end of
+/// failures, not each of them.
 fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("refresh-metadata", async move {
+        let mut has_failed = false;
         while shutdown.pause(METADATA_REFRESH).await == crate::tasks::Pause::Elapsed {
-            if let Err(error) = metadata.refresh().await {
-                tracing::warn!(%error, "cannot read changes of the metadata; keys that `weir keys` created or revoked do not take effect yet");
+            match metadata.refresh().await {
+                Err(error) if !has_failed => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(
+                        error,
+                        "cannot read changes of the metadata: events are taken and flags are evaluated with the \
+                         last ones, and changes are refused until this succeeds"
+                    );
+                    has_failed = true;
+                }
+                Err(_) => {}
+                Ok(()) => {
+                    if std::mem::take(&mut has_failed) {
+                        tracing::info!("the metadata can be read again");
+                    }
+                }
             }
         }
     });

@@ -11,16 +11,16 @@
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sqlx::QueryBuilder;
-use sqlx::Sqlite;
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
+use crate::metadata::sql::Builder;
 
 mod operations;
 
@@ -267,15 +267,12 @@ pub(super) fn fields(object: Value) -> Map<String, Value> {
 
 impl Asked {
     /// Selects `columns` of the entries of `project` that match, unordered.
-    fn select(&self, columns: &'static str, project: ProjectId) -> QueryBuilder<Sqlite> {
-        let mut select = QueryBuilder::new("SELECT ");
+    fn select(&self, columns: &'static str, project: ProjectId) -> Builder {
+        let mut select = Builder::new("SELECT ");
         select.push(columns).push(" FROM activity WHERE project_id = ").push_bind(project.0);
         if !self.scopes.is_empty() {
-            let mut scopes = select.push(" AND scope IN (").separated(", ");
-            for scope in &self.scopes {
-                scopes.push_bind(scope.name());
-            }
-            select.push(")");
+            let scopes = self.scopes.iter().map(|scope| scope.name());
+            select.push(" AND scope IN ").push_list(scopes);
         }
         if let Some(item) = self.item.as_deref().filter(|item| !item.is_empty()) {
             select.push(" AND item = ").push_bind(item);
@@ -287,13 +284,13 @@ impl Asked {
     }
 }
 
-async fn next_position(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
+async fn next_position(connection: &mut Conn) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(position), 0) + 1 FROM activity").await
 }
 
 /// Inserts an entry; false if there is one with its id.
 async fn insert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     position: i64,
     made: &Elsewhere,
     trigger: Option<Value>,
@@ -306,7 +303,7 @@ async fn insert(
     if let (Some(trigger), Value::Object(detail)) = (trigger, &mut detail) {
         detail.insert("trigger".to_owned(), trigger);
     }
-    let done = sqlx::query(
+    let done = sql::query(
         "INSERT INTO activity
          (position, id, project_id, user_id, scope, item, activity, detail, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -323,7 +320,7 @@ async fn insert(
     .bind(made.at.0)
     .execute(connection)
     .await?;
-    Ok(done.rows_affected() > 0)
+    Ok(done > 0)
 }
 
 #[derive(sqlx::FromRow)]

@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::definitions::EventDefinition;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 use crate::metadata::violation::Violation;
 
 /// The annotations of one definition.
@@ -143,9 +144,9 @@ impl Metadata {
         project: ProjectId,
     ) -> Result<HashMap<Uuid, Notes>, MetadataError> {
         let rows: Vec<NotesRow> =
-            sqlx::query_as("SELECT * FROM definition_notes WHERE project_id = $1")
+            sql::query_as("SELECT * FROM definition_notes WHERE project_id = $1")
                 .bind(project.0)
-                .fetch_all(self.shared.db.readers())
+                .fetch_all(&mut self.shared.db.reader().await?)
                 .await?;
         rows.into_iter().map(NotesRow::read).collect()
     }
@@ -161,25 +162,22 @@ impl Metadata {
         &self,
         project: ProjectId,
     ) -> Result<BTreeMap<String, String>, MetadataError> {
-        let rows: Vec<(String, String)> = sqlx::query_as(
+        let rows: Vec<(String, String)> = sql::query_as(
             "SELECT d.name, n.primary_property FROM definition_notes n
              JOIN event_definitions d ON d.id = n.definition
              WHERE n.project_id = $1 AND n.primary_property IS NOT NULL",
         )
         .bind(project.0)
-        .fetch_all(self.shared.db.readers())
+        .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         Ok(rows.into_iter().collect())
     }
 }
 
 /// The annotations of one definition.
-pub(super) async fn of(
-    connection: &mut SqliteConnection,
-    definition: Uuid,
-) -> Result<Notes, MetadataError> {
+pub(super) async fn of(connection: &mut Conn, definition: Uuid) -> Result<Notes, MetadataError> {
     let row: Option<NotesRow> =
-        sqlx::query_as("SELECT * FROM definition_notes WHERE definition = $1")
+        sql::query_as("SELECT * FROM definition_notes WHERE definition = $1")
             .bind(definition.to_string())
             .fetch_optional(connection)
             .await?;
@@ -188,12 +186,12 @@ pub(super) async fn of(
 
 /// Writes the annotations of one definition.
 pub(super) async fn put(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     definition: Uuid,
     notes: &Notes,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO definition_notes
          (definition, project_id, description, owner, verified, verified_at, verified_by, hidden,
           updated_at, updated_by, default_columns, primary_property)
@@ -221,11 +219,8 @@ pub(super) async fn put(
 }
 
 /// Removes the annotations of a deleted definition.
-pub(super) async fn forget(
-    connection: &mut SqliteConnection,
-    definition: Uuid,
-) -> Result<(), MetadataError> {
-    sqlx::query("DELETE FROM definition_notes WHERE definition = $1")
+pub(super) async fn forget(connection: &mut Conn, definition: Uuid) -> Result<(), MetadataError> {
+    sql::query("DELETE FROM definition_notes WHERE definition = $1")
         .bind(definition.to_string())
         .execute(connection)
         .await?;

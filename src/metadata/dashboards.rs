@@ -5,11 +5,11 @@
 
 use serde_json::Map;
 use serde_json::Value;
-use sqlx::SqliteConnection;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::metadata::documents::rows;
@@ -22,7 +22,7 @@ const ENRICHED: &str = "is_enriched";
 
 /// Creates the usage dashboard of the flag with this key.
 pub(super) async fn add(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     (project, user): (ProjectId, UserId),
     key: &str,
     now: UnixMicros,
@@ -45,7 +45,7 @@ pub(super) async fn add(
 
 /// Renames the usage dashboard of a flag after the flag's new key.
 pub(super) async fn rename(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     (project, dashboard): (ProjectId, i64),
     key: &str,
 ) -> Result<(), MetadataError> {
@@ -54,7 +54,7 @@ pub(super) async fn rename(
 
 /// Sets a field of a dashboard, if it is there.
 async fn set(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     (project, dashboard): (ProjectId, i64),
     (name, value): (&str, Value),
 ) -> Result<(), MetadataError> {

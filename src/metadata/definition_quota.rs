@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
-use sqlx::SqliteConnection;
-
 use crate::event::id::ProjectId;
+use crate::metadata::connection::Conn;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 /// Kinds of definitions, each with its own quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ impl Room {
     /// The remaining quota.
     pub(super) async fn of(
         &mut self,
-        connection: &mut SqliteConnection,
+        connection: &mut Conn,
         bounded: Bounded,
         project: ProjectId,
     ) -> Result<u32, MetadataError> {
@@ -80,7 +80,7 @@ impl Room {
         if let Some(left) = self.left.get(&key) {
             return Ok(*left);
         }
-        let count = sqlx::query_scalar(bounded.count).bind(project.0).bind(i64::from(bounded.max));
+        let count = sql::query_scalar(bounded.count).bind(project.0).bind(i64::from(bounded.max));
         let count: i64 = count.fetch_one(connection).await?;
         let left = bounded.max.saturating_sub(u32::try_from(count).unwrap_or(bounded.max));
         self.left.insert(key, left);
@@ -90,7 +90,7 @@ impl Room {
     /// Takes one from the remaining quota; false if it is used up.
     pub(super) async fn take(
         &mut self,
-        connection: &mut SqliteConnection,
+        connection: &mut Conn,
         bounded: Bounded,
         project: ProjectId,
     ) -> Result<bool, MetadataError> {

@@ -7,7 +7,6 @@
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
@@ -25,6 +24,7 @@ use crate::metadata::annotations;
 use crate::metadata::annotations::Edit;
 use crate::metadata::annotations::Notes;
 use crate::metadata::annotations::NotesPatch;
+use crate::metadata::connection::Conn;
 use crate::metadata::definition_quota::Bounded;
 use crate::metadata::definition_quota::Limit;
 use crate::metadata::definition_quota::OverQuota;
@@ -38,6 +38,7 @@ use crate::metadata::properties::PairSeen;
 use crate::metadata::properties::PropertySeen;
 use crate::metadata::record_times;
 use crate::metadata::record_times::RecordTime;
+use crate::metadata::sql;
 use crate::metadata::tags::normal_tags;
 use crate::metadata::violation::Violation;
 
@@ -160,6 +161,7 @@ impl Metadata {
     /// known names, the type for keys without one, the last call of flags. Definitions over
     /// [`EVENT_DEFINITIONS_MAX`] or the quotas of properties are rejected; the first rejected one
     /// of each project and kind is returned. All or nothing, in one transaction; idempotent.
+    /// Writes nothing to a store that was opened to be read.
     ///
     /// # Errors
     ///
@@ -168,7 +170,7 @@ impl Metadata {
         &self,
         seen: &Sightings,
     ) -> Result<Vec<OverQuota>, MetadataError> {
-        if seen.is_empty() {
+        if seen.is_empty() || self.shared.db.is_read_only() {
             return Ok(Vec::new());
         }
         let mut write = self.begin().await?;
@@ -179,7 +181,8 @@ impl Metadata {
         properties::upsert(write.connection(), &seen.properties, &mut quota).await?;
         properties::insert_pairs(write.connection(), &seen.pairs, &mut quota).await?;
         flag_calls::upsert(write.connection(), &seen.flags).await?;
-        record_times::insert(write.connection(), &seen.times).await?;
+        let log = self.shared.log.load_full();
+        record_times::insert(write.connection(), &log, &seen.times).await?;
         write.commit_unseen().await?;
         Ok(quota.beyond())
     }
@@ -196,14 +199,14 @@ impl Metadata {
         after: &str,
         limit: u32,
     ) -> Result<Vec<EventDefinition>, MetadataError> {
-        let rows: Vec<DefinitionRow> = sqlx::query_as(
+        let rows: Vec<DefinitionRow> = sql::query_as(
             "SELECT * FROM event_definitions WHERE project_id = $1 AND name > $2
              ORDER BY name LIMIT $3",
         )
         .bind(project.0)
         .bind(after)
         .bind(i64::from(limit))
-        .fetch_all(self.shared.db.readers())
+        .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         rows.into_iter().map(EventDefinition::try_from).collect()
     }
@@ -218,7 +221,7 @@ impl Metadata {
         project: ProjectId,
         id: Uuid,
     ) -> Result<(EventDefinition, Notes), MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         let definition = by_id(&mut connection, project, id).await?;
         let notes = annotations::of(&mut connection, id).await?;
         Ok((definition, notes))
@@ -234,7 +237,7 @@ impl Metadata {
         project: ProjectId,
         name: &str,
     ) -> Result<(EventDefinition, Notes), MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         let found = find_by_name(&mut connection, project, name).await?;
         let definition = found.ok_or(MetadataError::NotFound("event definition"))?;
         let notes = annotations::of(&mut connection, definition.id).await?;
@@ -330,7 +333,7 @@ impl Metadata {
     ) -> Result<EventDefinition, MetadataError> {
         let mut write = self.begin().await?;
         let definition = by_id(write.connection(), project, id).await?;
-        sqlx::query("DELETE FROM event_definitions WHERE id = $1 AND project_id = $2")
+        sql::query("DELETE FROM event_definitions WHERE id = $1 AND project_id = $2")
             .bind(id.to_string())
             .bind(project.0)
             .execute(write.connection())
@@ -404,11 +407,11 @@ const EVENTS: Bounded = Bounded {
 };
 
 async fn upsert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     seen: &DefinitionSeen,
     quota: &mut Room,
 ) -> Result<(), MetadataError> {
-    let updated = sqlx::query(
+    let updated = sql::query(
         "UPDATE event_definitions
          SET last_seen_at = CASE WHEN last_seen_at > $1 THEN last_seen_at ELSE $1 END
          WHERE project_id = $2 AND name = $3",
@@ -418,7 +421,7 @@ async fn upsert(
     .bind(&seen.name)
     .execute(&mut *connection)
     .await?;
-    if updated.rows_affected() > 0 {
+    if updated > 0 {
         return Ok(());
     }
     if quota.take(connection, EVENTS, seen.project).await? {
@@ -433,14 +436,14 @@ async fn upsert(
 
 /// Adds a definition of a name that has none, and returns its id.
 async fn insert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     name: &str,
     (created_at, last_seen_at): (UnixMicros, Option<UnixMicros>),
 ) -> Result<Uuid, MetadataError> {
     for id in ids(project, name).take(ID_ATTEMPTS) {
         // Inserts nothing if another definition has the id.
-        let inserted = sqlx::query(
+        let inserted = sql::query(
             "INSERT INTO event_definitions
              (id, project_id, name, created_at, last_seen_at, tags, post_to_slack)
              VALUES ($1, $2, $3, $4, $5, '[]', FALSE)
@@ -453,7 +456,7 @@ async fn insert(
         .bind(last_seen_at.map(|at| at.0))
         .execute(&mut *connection)
         .await?;
-        if inserted.rows_affected() > 0 {
+        if inserted > 0 {
             return Ok(id);
         }
     }
@@ -461,11 +464,8 @@ async fn insert(
     Err(MetadataError::Corrupt { table: "event_definitions", problem })
 }
 
-async fn update(
-    connection: &mut SqliteConnection,
-    definition: &EventDefinition,
-) -> Result<(), MetadataError> {
-    sqlx::query(
+async fn update(connection: &mut Conn, definition: &EventDefinition) -> Result<(), MetadataError> {
+    sql::query(
         "UPDATE event_definitions
          SET name = $1, created_at = $2, last_seen_at = $3, tags = $4, post_to_slack = $5
          WHERE id = $6 AND project_id = $7",
@@ -489,12 +489,12 @@ fn name_is_taken(error: MetadataError) -> MetadataError {
 }
 
 async fn find_by_name(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     name: &str,
 ) -> Result<Option<EventDefinition>, MetadataError> {
     let row: Option<DefinitionRow> =
-        sqlx::query_as("SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2")
+        sql::query_as("SELECT * FROM event_definitions WHERE project_id = $1 AND name = $2")
             .bind(project.0)
             .bind(name)
             .fetch_optional(connection)
@@ -503,12 +503,12 @@ async fn find_by_name(
 }
 
 pub(super) async fn by_id(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     id: Uuid,
 ) -> Result<EventDefinition, MetadataError> {
     let row: Option<DefinitionRow> =
-        sqlx::query_as("SELECT * FROM event_definitions WHERE id = $1 AND project_id = $2")
+        sql::query_as("SELECT * FROM event_definitions WHERE id = $1 AND project_id = $2")
             .bind(id.to_string())
             .bind(project.0)
             .fetch_optional(connection)

@@ -1,24 +1,17 @@
-//! The SQLite database: how it is opened, its migrations, and the classes of its errors.
+//! The SQLite database: how it is opened and checked, and the classes of its errors; the migrations,
+//! which PostgreSQL has as well, and how columns are read.
 //!
 //! SQLite through sqlx, in WAL mode with `synchronous=FULL`: a commit is durable when it returns,
 //! because an acknowledged management write must survive a power cut as an event does. (`NORMAL`
 //! syncs at checkpoints only.) One connection writes, a few read.
-//!
-//! # Why transactions start with `BEGIN IMMEDIATE`
-//!
-//! A deferred transaction that reads first and writes later fails with `SQLITE_BUSY` at once if
-//! another process wrote in between, whatever the busy time-out. Taking the write lock at the start
-//! waits instead, and makes "look, then insert" safe; on PostgreSQL the unique indices do that.
 
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::ConnectOptions;
-use sqlx::Sqlite;
-use sqlx::SqliteConnection;
 use sqlx::SqlitePool;
-use sqlx::Transaction;
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::sqlite::SqliteJournalMode;
 use sqlx::sqlite::SqlitePoolOptions;
@@ -27,7 +20,10 @@ use uuid::Uuid;
 
 use crate::event::json;
 use crate::event::json::FromJson;
+use crate::metadata::connection::Conn;
+use crate::metadata::db::Db;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql::query_scalar;
 use crate::metadata::violation::Violation;
 
 /// How long a statement waits for a lock that another process holds. Writes of the server take
@@ -45,56 +41,35 @@ const READERS: u32 = 4;
 /// ones are checked by `weir inspect --verify` only.
 const CHECKED_MAX_BYTES: u64 = 256 << 20;
 
-/// The connections.
-#[derive(Debug)]
-pub(super) struct Db {
-    writer: SqlitePool,
-    readers: SqlitePool,
-}
+/// The migrations, in SQL that both databases take.
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("./schemas/metadata");
 
-impl Db {
-    /// Opens or creates the file and applies the migrations.
-    pub(super) async fn open(path: &Path) -> Result<Self, MetadataError> {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(BUSY_TIMEOUT)
-            .disable_statement_logging();
-        // The writing connection lives as long as the store: its `data_version` is comparable only
-        // with its own earlier values.
-        let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
-        let writer = pool(1)
-            .connect_with(options.clone().create_if_missing(true))
-            .await
-            .map_err(|source| MetadataError::Open { path: path.to_path_buf(), source })
-            .map_err(|error| named_if_damaged(path, error))?;
-        let prepare = async {
-            if bytes <= CHECKED_MAX_BYTES {
-                check(path, &writer).await?;
-            }
-            Ok(sqlx::migrate!("./schemas/metadata").run(&writer).await?)
-        };
-        prepare.await.map_err(|error| named_if_damaged(path, error))?;
-        let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
-        Ok(Self { writer, readers })
-    }
-
-    /// Starts a transaction that holds the write lock.
-    pub(super) async fn begin(&self) -> Result<Transaction<'static, Sqlite>, MetadataError> {
-        Ok(self.writer.begin_with("BEGIN IMMEDIATE").await?)
-    }
-
-    /// Connections that see the last commit and cannot write.
-    pub(super) fn readers(&self) -> &SqlitePool {
-        &self.readers
-    }
-
-    pub(super) async fn close(&self) {
-        self.readers.close().await;
-        self.writer.close().await;
-    }
+/// Opens or creates the file and applies the migrations.
+pub(super) async fn open(path: &Path) -> Result<Db, MetadataError> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .disable_statement_logging();
+    // The writing connection lives as long as the store: its `data_version` is comparable only
+    // with its own earlier values.
+    let bytes = std::fs::metadata(path).map_or(0, |file| file.len());
+    let writer = pool(1)
+        .connect_with(options.clone().create_if_missing(true))
+        .await
+        .map_err(|source| MetadataError::Open { path: path.to_path_buf(), source })
+        .map_err(|error| named_if_damaged(path, error))?;
+    let prepare = async {
+        if bytes <= CHECKED_MAX_BYTES {
+            check(path, &writer).await?;
+        }
+        Ok(MIGRATIONS.run(&writer).await?)
+    };
+    prepare.await.map_err(|error| named_if_damaged(path, error))?;
+    let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
+    Ok(Db::Sqlite { writer, readers })
 }
 
 fn pool(connections: u32) -> SqlitePoolOptions {
@@ -105,11 +80,6 @@ fn pool(connections: u32) -> SqlitePoolOptions {
         .idle_timeout(None)
         .max_lifetime(None)
         .test_before_acquire(false)
-}
-
-/// A number that changes when another connection commits.
-pub(super) async fn data_version(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
-    Ok(sqlx::query_scalar("PRAGMA data_version").fetch_one(connection).await?)
 }
 
 /// Checks that the tables and indexes of the file `path` are consistent. SQLite has no checksums: a
@@ -173,13 +143,12 @@ pub(super) fn unless_taken(
 /// Runs `sql`, which computes the id for a new row as the largest one plus one.
 ///
 /// Safe because the transaction holds the write lock from its start, so no two inserts see the same
-/// maximum. Two nodes on one PostgreSQL need a sequence here; until then this keeps the ids small,
-/// dense and the same on every replay of the same calls.
+/// maximum. It keeps the ids small, dense and the same on every replay of the same calls.
 pub(super) async fn next_id(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     sql: &'static str,
 ) -> Result<i64, MetadataError> {
-    Ok(sqlx::query_scalar(sql).fetch_one(connection).await?)
+    Ok(query_scalar(sql).fetch_one(connection).await?)
 }
 
 /// Reads a UUID column of `table`.

@@ -13,6 +13,7 @@ use crate::metadata::activity::Forgotten;
 use crate::metadata::cohorts;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 /// The cohorts of a project after members were removed.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ impl Write {
         persons: &[&Forgotten],
     ) -> Result<Left, MetadataError> {
         for distinct_id in persons.iter().flat_map(|person| &person.distinct_ids) {
-            sqlx::query("DELETE FROM hash_keys WHERE project_id = $1 AND distinct_id = $2")
+            sql::query("DELETE FROM hash_keys WHERE project_id = $1 AND distinct_id = $2")
                 .bind(project.0)
                 .bind(distinct_id)
                 .execute(self.connection())
@@ -74,7 +75,7 @@ impl Write {
         uuids: &BTreeSet<Uuid>,
     ) -> Result<(), MetadataError> {
         for uuid in uuids {
-            sqlx::query(
+            sql::query(
                 "DELETE FROM cohort_members WHERE person = $2 AND cohort_id IN
                  (SELECT id FROM cohorts WHERE project_id = $1 AND is_static AND deleted)",
             )

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::metadata::codes;
 use crate::metadata::violation::Violation;
 
 /// Why an operation failed. Nothing is stored after an error.
@@ -34,6 +35,34 @@ pub enum MetadataError {
     /// The tables are not those of this program, or the migrations failed.
     #[error("cannot bring the metadata store to the schema of this version")]
     Migrate(#[from] sqlx::migrate::MigrateError),
+    /// PostgreSQL cannot be reached, or refuses the connection.
+    #[error("cannot connect to the metadata store {place} (--metadata-url, WEIR_METADATA_URL)")]
+    Connect {
+        /// Its address, without the password.
+        place: String,
+        /// The error of the connection.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The PostgreSQL database cannot hold the store.
+    #[error("the metadata store {place} {problem}")]
+    Unfit {
+        /// Its address, without the password.
+        place: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The store was opened to be read only.
+    #[error("the metadata store was opened to be read only")]
+    ReadOnly,
+    /// The database that was to take over another store has one already.
+    #[error(
+        "there are rows in the table {0} already: only an empty database can take over a store"
+    )]
+    NotEmpty(String),
+    /// PostgreSQL is away, as an earlier operation found.
+    #[error("the metadata store cannot be reached at the moment")]
+    Away,
     /// The database failed to execute a statement.
     #[error("the metadata store failed")]
     Database(#[from] sqlx::Error),
@@ -98,15 +127,20 @@ impl MetadataError {
     /// The class of the error for the receiver.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Open { .. } | Self::Damaged { .. } | Self::Migrate(_) | Self::NotKept => {
-                Kind::Unavailable
-            }
-            Self::Database(error) => class(error),
+            Self::Open { .. }
+            | Self::Damaged { .. }
+            | Self::Connect { .. }
+            | Self::Unfit { .. }
+            | Self::Away
+            | Self::ReadOnly
+            | Self::Migrate(_)
+            | Self::NotKept => Kind::Unavailable,
+            Self::Database(error) => codes::class(error),
             Self::Corrupt { .. } => Kind::Internal,
             Self::Rejected(_) | Self::Setting { .. } | Self::OtherToken { .. } => Kind::Invalid,
             Self::NotFound(_) => Kind::NotFound,
             Self::Forbidden(_) => Kind::Forbidden,
-            Self::Taken(_) | Self::Conflict(_) => Kind::Conflict,
+            Self::Taken(_) | Self::Conflict(_) | Self::NotEmpty(_) => Kind::Conflict,
         }
     }
 }
@@ -114,27 +148,5 @@ impl MetadataError {
 impl From<Violation> for MetadataError {
     fn from(violation: Violation) -> Self {
         Self::Rejected(violation)
-    }
-}
-
-/// The class of a database error. Codes: <https://www.sqlite.org/rescode.html>.
-fn class(error: &sqlx::Error) -> Kind {
-    match error {
-        sqlx::Error::PoolTimedOut => Kind::Overloaded,
-        sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Io(_) => {
-            Kind::Unavailable
-        }
-        sqlx::Error::Database(error) => {
-            let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
-            // The low byte is the primary code; the rest details it.
-            match code & 0xff {
-                // SQLITE_BUSY, SQLITE_LOCKED.
-                5 | 6 => Kind::Overloaded,
-                // SQLITE_PERM, _READONLY, _IOERR, _CORRUPT, _FULL, _CANTOPEN, _NOTADB.
-                3 | 8 | 10 | 11 | 13 | 14 | 26 => Kind::Unavailable,
-                _ => Kind::Internal,
-            }
-        }
-        _ => Kind::Internal,
     }
 }

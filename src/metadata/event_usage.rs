@@ -8,6 +8,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 /// Days that are stored and counted, today included (PostHog's figure).
 pub const USAGE_DAYS: i64 = 30;
@@ -47,10 +48,10 @@ impl Metadata {
         }
         let mut write = self.begin().await?;
         for usage in usage {
-            sqlx::query(
+            sql::query(
                 "INSERT INTO event_usage (definition, day, count)
                  SELECT id, $3, $4 FROM event_definitions WHERE project_id = $1 AND name = $2
-                 ON CONFLICT (definition, day) DO UPDATE SET count = count + excluded.count",
+                 ON CONFLICT (definition, day) DO UPDATE SET count = event_usage.count + excluded.count",
             )
             .bind(usage.project.0)
             .bind(&usage.event)
@@ -60,7 +61,7 @@ impl Metadata {
             .await?;
         }
         let oldest = EventUsage::day_of(self.now()).saturating_sub(USAGE_DAYS);
-        sqlx::query("DELETE FROM event_usage WHERE day <= $1")
+        sql::query("DELETE FROM event_usage WHERE day <= $1")
             .bind(oldest)
             .execute(write.connection())
             .await?;
@@ -76,10 +77,10 @@ impl Metadata {
         let oldest = EventUsage::day_of(self.now()).saturating_sub(USAGE_DAYS);
         let select = "SELECT CAST(COALESCE(SUM(count), 0) AS BIGINT) FROM event_usage
              WHERE definition = $1 AND day > $2";
-        let count: i64 = sqlx::query_scalar(select)
+        let count: i64 = sql::query_scalar(select)
             .bind(definition.to_string())
             .bind(oldest)
-            .fetch_one(self.shared.db.readers())
+            .fetch_one(&mut self.shared.db.reader().await?)
             .await?;
         Ok(u64::try_from(count).unwrap_or(0))
     }

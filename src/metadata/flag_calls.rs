@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use sqlx::SqliteConnection;
-
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
+use crate::metadata::connection::Conn;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
+use crate::metadata::sql;
 
 /// An SDK reported a call of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +33,8 @@ impl Metadata {
         project: ProjectId,
     ) -> Result<HashMap<FlagId, UnixMicros>, MetadataError> {
         let select = "SELECT flag_id, last_called_at FROM flag_calls WHERE project_id = $1";
-        let select = sqlx::query_as(select).bind(project.0);
-        let rows: Vec<(i64, i64)> = select.fetch_all(self.shared.db.readers()).await?;
+        let select = sql::query_as(select).bind(project.0);
+        let rows: Vec<(i64, i64)> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
         Ok(rows.into_iter().map(|(flag, at)| (FlagId(flag), UnixMicros(at))).collect())
     }
 
@@ -45,19 +45,19 @@ impl Metadata {
     /// [`MetadataError::Database`].
     pub async fn flag_called(&self, flag: FlagId) -> Result<Option<UnixMicros>, MetadataError> {
         let select = "SELECT last_called_at FROM flag_calls WHERE flag_id = $1";
-        let select = sqlx::query_scalar(select).bind(flag.0);
-        let at: Option<i64> = select.fetch_optional(self.shared.db.readers()).await?;
+        let select = sql::query_scalar(select).bind(flag.0);
+        let at: Option<i64> = select.fetch_optional(&mut self.shared.db.reader().await?).await?;
         Ok(at.map(UnixMicros))
     }
 }
 
 /// Stores calls; ignores keys without a flag, and times before the stored one.
 pub(super) async fn upsert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     calls: &[FlagCalled],
 ) -> Result<(), MetadataError> {
     for call in calls {
-        sqlx::query(
+        sql::query(
             "INSERT INTO flag_calls (flag_id, project_id, last_called_at)
              SELECT id, project_id, $3 FROM feature_flags
              WHERE project_id = $1 AND key = $2 AND NOT deleted

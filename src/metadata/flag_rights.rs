@@ -5,16 +5,17 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::members::Level;
+use crate::metadata::sql;
 
 mod operations;
 
@@ -67,10 +68,10 @@ pub(super) struct FlagRights {
 
 impl FlagRights {
     /// Reads the rights as of a transaction.
-    pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
+    pub(super) async fn load(connection: &mut Conn) -> Result<Self, MetadataError> {
         let select = "SELECT organization FROM resource_access
              WHERE resource = $1 AND access_level < $2";
-        let select = sqlx::query_scalar(select).bind(FEATURE_FLAGS).bind(CAN_EDIT);
+        let select = sql::query_scalar(select).bind(FEATURE_FLAGS).bind(CAN_EDIT);
         let organizations: Vec<String> = select.fetch_all(&mut *connection).await?;
         if organizations.is_empty() {
             return Ok(Self::default());
@@ -79,10 +80,10 @@ impl FlagRights {
         let select = "SELECT user_id FROM role_members JOIN roles ON roles.id = role
              WHERE feature_flags_access_level >= $1";
         let editors: Vec<i64> =
-            sqlx::query_scalar(select).bind(CAN_EDIT).fetch_all(&mut *connection).await?;
+            sql::query_scalar(select).bind(CAN_EDIT).fetch_all(&mut *connection).await?;
         let select = "SELECT user_id, flag_id FROM role_members
              JOIN flag_role_access ON flag_role_access.role = role_members.role";
-        let pairs: Vec<(i64, i64)> = sqlx::query_as(select).fetch_all(connection).await?;
+        let pairs: Vec<(i64, i64)> = sql::query_as(select).fetch_all(connection).await?;
         let mut granted: BTreeMap<UserId, BTreeSet<FlagId>> = BTreeMap::new();
         for (user, flag) in pairs {
             granted.entry(UserId(user)).or_default().insert(FlagId(flag));
@@ -109,7 +110,7 @@ impl FlagRights {
 
 /// The default level of the members of an organization.
 pub(super) async fn default_level(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     organization: Uuid,
 ) -> Result<i64, MetadataError> {
     Ok(set_level(connection, organization).await?.unwrap_or(CAN_EDIT))
@@ -117,11 +118,11 @@ pub(super) async fn default_level(
 
 /// The default level that an organization has set, if any.
 async fn set_level(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     organization: Uuid,
 ) -> Result<Option<i64>, MetadataError> {
     let select = "SELECT access_level FROM resource_access
          WHERE organization = $1 AND resource = $2";
-    let select = sqlx::query_scalar(select).bind(organization.to_string()).bind(FEATURE_FLAGS);
+    let select = sql::query_scalar(select).bind(organization.to_string()).bind(FEATURE_FLAGS);
     Ok(select.fetch_optional(connection).await?)
 }

@@ -4,13 +4,14 @@
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sqlx::SqliteConnection;
 
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
 use crate::metadata::activity;
+use crate::metadata::connection::Conn;
 use crate::metadata::error::MetadataError;
 use crate::metadata::secrets::KeyHash;
+use crate::metadata::sql;
 
 mod operations;
 
@@ -60,11 +61,8 @@ impl FlagSettings {
 }
 
 /// Reads the settings of all projects that have some.
-pub(super) async fn all(
-    connection: &mut SqliteConnection,
-) -> Result<Vec<FlagSettings>, MetadataError> {
-    let rows: Vec<Row> =
-        sqlx::query_as("SELECT * FROM flag_settings").fetch_all(connection).await?;
+pub(super) async fn all(connection: &mut Conn) -> Result<Vec<FlagSettings>, MetadataError> {
+    let rows: Vec<Row> = sql::query_as("SELECT * FROM flag_settings").fetch_all(connection).await?;
     let settings = rows.into_iter().map(|row| {
         let secret = row.secret_key_sha256.as_deref();
         let corrupt = || MetadataError::Corrupt {

@@ -251,7 +251,7 @@ impl Metadata {
         if let Some(flag) = self.snapshot().flags(project).iter().find(|flag| flag.id == id) {
             return Ok(Arc::clone(flag));
         }
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         let flag = rows::by_id(&mut connection, project, id).await?;
         flag.map(Arc::new).ok_or(MetadataError::NotFound("flag"))
     }

@@ -17,6 +17,7 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 /// Display names of the groups of a type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
@@ -67,7 +68,7 @@ impl Metadata {
             }
             let position = i64::try_from(known.len()).unwrap_or(i64::MAX);
             let insert = "INSERT INTO group_types (project_id, position, name) VALUES ($1, $2, $3)";
-            sqlx::query(insert)
+            sql::query(insert)
                 .bind(project.0)
                 .bind(position)
                 .bind(name)
@@ -95,8 +96,8 @@ impl Metadata {
         }
         let select =
             "SELECT name, name_singular, name_plural FROM group_types WHERE project_id = $1";
-        let rows = sqlx::query_as(select).bind(project.0).fetch_all(self.shared.db.readers());
-        let rows: Vec<Row> = rows.await?;
+        let select = sql::query_as(select).bind(project.0);
+        let rows: Vec<Row> = select.fetch_all(&mut self.shared.db.reader().await?).await?;
         Ok(rows.into_iter().map(|row| (row.name, row.called)).collect())
     }
 
@@ -119,7 +120,7 @@ impl Metadata {
             let select = "SELECT name_singular, name_plural FROM group_types
                           WHERE project_id = $1 AND position = $2";
             let position = i64::from(patch.position);
-            let stored = sqlx::query_as(select).bind(project.0).bind(position);
+            let stored = sql::query_as(select).bind(project.0).bind(position);
             let before: Called = stored.fetch_one(write.connection()).await?;
             let mut called = before.clone();
             if let Some(singular) = &patch.name_singular {
@@ -133,7 +134,7 @@ impl Metadata {
             }
             let update = "UPDATE group_types SET name_singular = $3, name_plural = $4
                           WHERE project_id = $1 AND position = $2";
-            sqlx::query(update)
+            sql::query(update)
                 .bind(project.0)
                 .bind(position)
                 .bind(&called.name_singular)

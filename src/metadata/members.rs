@@ -8,6 +8,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 mod operations;
 
@@ -85,10 +86,10 @@ type OrganizationRow = (String, String, i64);
 
 /// Reads all organizations.
 pub(super) async fn organizations(
-    connection: &mut sqlx::SqliteConnection,
+    connection: &mut crate::metadata::connection::Conn,
 ) -> Result<Vec<Arc<Organization>>, MetadataError> {
     let rows: Vec<OrganizationRow> =
-        sqlx::query_as("SELECT id, name, created_at FROM organizations")
+        sql::query_as("SELECT id, name, created_at FROM organizations")
             .fetch_all(connection)
             .await?;
     let organization = |(id, name, created_at): OrganizationRow| {

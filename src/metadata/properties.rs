@@ -6,19 +6,20 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::QueryBuilder;
-use sqlx::Sqlite;
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
+use crate::metadata::connection::Conn;
 use crate::metadata::definition_quota::Bounded;
 use crate::metadata::definition_quota::Limit;
 use crate::metadata::definition_quota::OverQuota;
 use crate::metadata::definition_quota::Room;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
+use crate::metadata::sql::Bind;
+use crate::metadata::sql::Builder;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
 const PROPERTY_NAMESPACE: Uuid = Uuid::from_u128(0x3b7a_9c42_81d5_4e0f_a6c8_5d14_f2e9_7b06);
@@ -184,7 +185,7 @@ impl Metadata {
         limit: u32,
     ) -> Result<Vec<PropertyDefinition>, MetadataError> {
         let (kind, index) = after.map_or((0, -1), |after| after.kind.columns());
-        let rows: Vec<PropertyRow> = sqlx::query_as(
+        let rows: Vec<PropertyRow> = sql::query_as(
             "SELECT id, kind, group_type_index, name, property_type, tags
              FROM property_definitions
              WHERE project_id = $1 AND (kind, group_type_index, name) > ($2, $3, $4)
@@ -195,7 +196,7 @@ impl Metadata {
         .bind(index)
         .bind(after.map_or("", |after| &after.name))
         .bind(i64::from(limit))
-        .fetch_all(self.shared.db.readers())
+        .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         rows.into_iter().map(read).collect()
     }
@@ -213,7 +214,7 @@ impl Metadata {
     ) -> Result<Vec<(String, String)>, MetadataError> {
         let (event, property) =
             after.map_or(("", ""), |(event, property)| (event.as_str(), property.as_str()));
-        let rows = sqlx::query_as(
+        let rows = sql::query_as(
             "SELECT event, property FROM event_properties
              WHERE project_id = $1 AND (event, property) > ($2, $3)
              ORDER BY event, property LIMIT $4",
@@ -222,7 +223,7 @@ impl Metadata {
         .bind(event)
         .bind(property)
         .bind(i64::from(limit))
-        .fetch_all(self.shared.db.readers())
+        .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         Ok(rows)
     }
@@ -276,7 +277,7 @@ fn unique(seen: &[PropertySeen]) -> Vec<&PropertySeen> {
 
 /// The properties within the quota; known ones are checked only if the quota is nearly used up.
 async fn within_quota<'s>(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     seen: Vec<&'s PropertySeen>,
     quota: &mut Room,
 ) -> Result<Vec<&'s PropertySeen>, MetadataError> {
@@ -301,64 +302,60 @@ async fn within_quota<'s>(
     Ok(kept)
 }
 
-async fn exists(
-    connection: &mut SqliteConnection,
-    seen: &PropertySeen,
-) -> Result<bool, MetadataError> {
+async fn exists(connection: &mut Conn, seen: &PropertySeen) -> Result<bool, MetadataError> {
     let (kind, index) = seen.kind.columns();
-    let select = "SELECT 1 FROM property_definitions
+    let select = "SELECT TRUE FROM property_definitions
          WHERE project_id = $1 AND kind = $2 AND group_type_index = $3 AND name = $4";
-    let select = sqlx::query_scalar(select).bind(seen.project.0).bind(kind).bind(index);
-    let found: Option<i64> = select.bind(&seen.name).fetch_optional(connection).await?;
+    let select = sql::query_scalar(select).bind(seen.project.0).bind(kind).bind(index);
+    let found: Option<bool> = select.bind(&seen.name).fetch_optional(connection).await?;
     Ok(found.is_some())
 }
 
-async fn is_paired(
-    connection: &mut SqliteConnection,
-    pair: &PairSeen,
-) -> Result<bool, MetadataError> {
-    let select = "SELECT 1 FROM event_properties
+async fn is_paired(connection: &mut Conn, pair: &PairSeen) -> Result<bool, MetadataError> {
+    let select = "SELECT TRUE FROM event_properties
          WHERE project_id = $1 AND event = $2 AND property = $3";
-    let select = sqlx::query_scalar(select).bind(pair.project.0);
+    let select = sql::query_scalar(select).bind(pair.project.0);
     let select = select.bind(&pair.event).bind(&pair.property);
-    let found: Option<i64> = select.fetch_optional(connection).await?;
+    let found: Option<bool> = select.fetch_optional(connection).await?;
     Ok(found.is_some())
 }
 
 /// Adds definitions, and types to those that have none.
 pub(super) async fn upsert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     seen: &[PropertySeen],
     quota: &mut Room,
 ) -> Result<(), MetadataError> {
     for rows in within_quota(connection, unique(seen), quota).await?.chunks(INSERT_ROWS) {
-        let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
+        let mut insert = Builder::new(
             "INSERT INTO property_definitions
              (id, project_id, kind, group_type_index, name, property_type) ",
         );
-        insert.push_values(rows, |mut row, seen| {
+        insert.push_values(rows.iter().map(|seen| {
             let (kind, index) = seen.kind.columns();
-            row.push_bind(id(seen).to_string())
-                .push_bind(seen.project.0)
-                .push_bind(kind)
-                .push_bind(index)
-                .push_bind(&seen.name)
-                .push_bind(seen.value_type.map(ValueType::name));
-        });
+            [
+                Bind::from(id(seen).to_string()),
+                seen.project.0.into(),
+                kind.into(),
+                index.into(),
+                (&seen.name).into(),
+                seen.value_type.map(ValueType::name).into(),
+            ]
+        }));
         insert.push(
             " ON CONFLICT (project_id, kind, group_type_index, name)
              DO UPDATE SET property_type = excluded.property_type
              WHERE property_definitions.property_type IS NULL
              AND excluded.property_type IS NOT NULL",
         );
-        insert.build().persistent(false).execute(&mut *connection).await?;
+        insert.build().execute(&mut *connection).await?;
     }
     Ok(())
 }
 
 /// Adds pairs of event and property.
 pub(super) async fn insert_pairs(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     seen: &[PairSeen],
     quota: &mut Room,
 ) -> Result<(), MetadataError> {
@@ -375,13 +372,13 @@ pub(super) async fn insert_pairs(
         }
     }
     for rows in kept.chunks(INSERT_ROWS) {
-        let mut insert: QueryBuilder<Sqlite> =
-            QueryBuilder::new("INSERT INTO event_properties (project_id, event, property) ");
-        insert.push_values(rows, |mut row, seen| {
-            row.push_bind(seen.project.0).push_bind(&seen.event).push_bind(&seen.property);
-        });
+        let mut insert =
+            Builder::new("INSERT INTO event_properties (project_id, event, property) ");
+        insert.push_values(rows.iter().map(|seen| {
+            [Bind::from(seen.project.0), (&seen.event).into(), (&seen.property).into()]
+        }));
         insert.push(" ON CONFLICT DO NOTHING");
-        insert.build().persistent(false).execute(&mut *connection).await?;
+        insert.build().execute(&mut *connection).await?;
     }
     Ok(())
 }

@@ -5,8 +5,6 @@ use std::collections::HashSet;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sqlx::QueryBuilder;
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
@@ -21,12 +19,15 @@ use crate::metadata::annotations;
 use crate::metadata::annotations::Edit;
 use crate::metadata::annotations::Notes;
 use crate::metadata::annotations::NotesPatch;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
 use crate::metadata::properties;
 use crate::metadata::properties::PropertyDefinition;
 use crate::metadata::properties::PropertyRow;
 use crate::metadata::properties::ValueType;
+use crate::metadata::sql;
+use crate::metadata::sql::Builder;
 use crate::metadata::tags::normal_tags;
 
 /// Changes to a property definition; `None` leaves a field as it is.
@@ -51,7 +52,7 @@ impl Metadata {
         project: ProjectId,
         id: Uuid,
     ) -> Result<(PropertyDefinition, Notes), MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         by_id(&mut connection, project, id).await
     }
 
@@ -75,7 +76,7 @@ impl Metadata {
         let value_type = patch.value_type.unwrap_or(stored.value_type);
         let tags = patch.tags.map_or(stored.tags, normal_tags);
         let definition = PropertyDefinition { value_type, tags, ..stored };
-        sqlx::query("UPDATE property_definitions SET property_type = $1, tags = $2 WHERE id = $3")
+        sql::query("UPDATE property_definitions SET property_type = $1, tags = $2 WHERE id = $3")
             .bind(value_type.map(ValueType::name))
             .bind(disk::to_json(&definition.tags))
             .bind(id.to_string())
@@ -109,7 +110,7 @@ impl Metadata {
     ) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
         let (definition, _) = by_id(write.connection(), project, id).await?;
-        sqlx::query("DELETE FROM property_definitions WHERE id = $1")
+        sql::query("DELETE FROM property_definitions WHERE id = $1")
             .bind(id.to_string())
             .execute(write.connection())
             .await?;
@@ -131,16 +132,11 @@ impl Metadata {
         names: &[String],
         key: &str,
     ) -> Result<HashSet<String>, MetadataError> {
-        let mut select =
-            QueryBuilder::new("SELECT event FROM event_properties WHERE project_id = ");
+        let mut select = Builder::new("SELECT event FROM event_properties WHERE project_id = ");
         select.push_bind(project.0).push(" AND property = ").push_bind(key);
-        let mut listed = select.push(" AND event IN (").separated(", ");
-        for name in names {
-            listed.push_bind(name);
-        }
-        select.push(")");
-        let seen = select.build_query_scalar().persistent(false);
-        let seen: Vec<String> = seen.fetch_all(self.shared.db.readers()).await?;
+        select.push(" AND event IN ").push_list(names);
+        let seen: Vec<String> =
+            select.build_scalar().fetch_all(&mut self.shared.db.reader().await?).await?;
         Ok(seen.into_iter().collect())
     }
 }
@@ -162,11 +158,11 @@ fn change(definition: &PropertyDefinition, verb: Verb, fields: Vec<Value>) -> Ch
 }
 
 async fn by_id(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     id: Uuid,
 ) -> Result<(PropertyDefinition, Notes), MetadataError> {
-    let row: Option<PropertyRow> = sqlx::query_as(
+    let row: Option<PropertyRow> = sql::query_as(
         "SELECT id, kind, group_type_index, name, property_type, tags FROM property_definitions
          WHERE id = $1 AND project_id = $2",
     )

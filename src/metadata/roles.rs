@@ -7,7 +7,6 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
@@ -21,6 +20,7 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flag_rights;
@@ -28,6 +28,7 @@ use crate::metadata::flag_rights::CAN_EDIT;
 use crate::metadata::flag_rights::CAN_VIEW;
 pub use crate::metadata::roles::accesses::RoleAccess;
 use crate::metadata::secrets::Seed;
+use crate::metadata::sql;
 use crate::metadata::violation::Violation;
 
 mod accesses;
@@ -111,7 +112,7 @@ impl Metadata {
             created_by: Some(by.0),
             created_at: self.now().0,
         };
-        sqlx::query(
+        sql::query(
             "INSERT INTO roles
              (id, organization, name, feature_flags_access_level, created_by, created_at)
              VALUES ($1, $2, $3, $4, $5, $6)",
@@ -149,7 +150,7 @@ impl Metadata {
         role.name = name.unwrap_or(role.name);
         role.feature_flags_access_level = level.unwrap_or(role.feature_flags_access_level);
         check(&role.name, role.feature_flags_access_level)?;
-        sqlx::query("UPDATE roles SET name = $1, feature_flags_access_level = $2 WHERE id = $3")
+        sql::query("UPDATE roles SET name = $1, feature_flags_access_level = $2 WHERE id = $3")
             .bind(&role.name)
             .bind(role.feature_flags_access_level)
             .bind(&role.id)
@@ -174,7 +175,7 @@ impl Metadata {
         let role = write.role(by, id).await?;
         write.revoke_all(by, &role).await?;
         for sql in ["DELETE FROM role_members WHERE role = $1", "DELETE FROM roles WHERE id = $1"] {
-            sqlx::query(sql).bind(&role.id).execute(write.connection()).await?;
+            sql::query(sql).bind(&role.id).execute(write.connection()).await?;
         }
         write.log_everywhere(by, role.change(Verb::Deleted, Vec::new())).await?;
         write.commit_rights().await
@@ -187,8 +188,8 @@ impl Metadata {
     /// [`MetadataError::Database`].
     pub async fn roles(&self, organization: Uuid) -> Result<Vec<Role>, MetadataError> {
         let select = "SELECT * FROM roles WHERE organization = $1 ORDER BY created_at, id";
-        let select = sqlx::query_as(select).bind(organization.to_string());
-        Ok(select.fetch_all(self.shared.db.readers()).await?)
+        let select = sql::query_as(select).bind(organization.to_string());
+        Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
     /// A role of an organization.
@@ -197,7 +198,7 @@ impl Metadata {
     ///
     /// [`MetadataError::NotFound`] without such a role in the organization.
     pub async fn role(&self, organization: Uuid, id: &str) -> Result<Role, MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         by_id(&mut connection, organization, id).await
     }
 
@@ -208,7 +209,7 @@ impl Metadata {
     /// [`MetadataError::Database`].
     pub async fn role_members(&self, role: &str) -> Result<Vec<RoleMember>, MetadataError> {
         let select = "SELECT * FROM role_members WHERE role = $1 ORDER BY joined_at, id";
-        Ok(sqlx::query_as(select).bind(role).fetch_all(self.shared.db.readers()).await?)
+        Ok(sql::query_as(select).bind(role).fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
     /// Gives a role to a user of the same organization, in the name of `by`.
@@ -238,7 +239,7 @@ impl Metadata {
             joined_at: now,
             updated_at: now,
         };
-        sqlx::query(
+        sql::query(
             "INSERT INTO role_members (id, role, user_id, joined_at, updated_at)
              VALUES ($1, $2, $3, $4, $5)",
         )
@@ -272,7 +273,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         let role = write.role(by, role).await?;
         let delete = "DELETE FROM role_members WHERE role = $1 AND id = $2 RETURNING user_id";
-        let delete = sqlx::query_scalar(delete).bind(&role.id).bind(id.to_lowercase());
+        let delete = sql::query_scalar(delete).bind(&role.id).bind(id.to_lowercase());
         let user: Option<i64> = delete.fetch_optional(write.connection()).await?;
         let user = user.ok_or(MetadataError::NotFound("membership"))?;
         if let Some(user) = write.base.user(UserId(user)).cloned() {
@@ -297,10 +298,10 @@ impl Write {
     ) -> Result<(), MetadataError> {
         let select = "SELECT roles.* FROM roles JOIN role_members ON role_members.role = roles.id
              WHERE user_id = $1 ORDER BY roles.created_at, roles.id";
-        let select = sqlx::query_as(select).bind(user.id.0);
+        let select = sql::query_as(select).bind(user.id.0);
         let roles: Vec<Role> = select.fetch_all(self.connection()).await?;
         let delete = "DELETE FROM role_members WHERE user_id = $1";
-        sqlx::query(delete).bind(user.id.0).execute(self.connection()).await?;
+        sql::query(delete).bind(user.id.0).execute(self.connection()).await?;
         for role in roles {
             self.log_everywhere(by, membership_change(&role, user, false)).await?;
         }
@@ -308,13 +309,9 @@ impl Write {
     }
 }
 
-async fn by_id(
-    connection: &mut SqliteConnection,
-    organization: Uuid,
-    id: &str,
-) -> Result<Role, MetadataError> {
+async fn by_id(connection: &mut Conn, organization: Uuid, id: &str) -> Result<Role, MetadataError> {
     let select = "SELECT * FROM roles WHERE organization = $1 AND id = $2";
-    let select = sqlx::query_as(select).bind(organization.to_string()).bind(id.to_lowercase());
+    let select = sql::query_as(select).bind(organization.to_string()).bind(id.to_lowercase());
     let role = select.fetch_optional(connection).await?;
     role.ok_or(MetadataError::NotFound("role"))
 }

@@ -263,7 +263,7 @@ impl Metadata {
         project: ProjectId,
         id: ScheduleId,
     ) -> Result<ScheduledChange, MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         of_project(rows::by_id(&mut connection, id).await?, project)
     }
 
@@ -280,7 +280,7 @@ impl Metadata {
         limit: usize,
         offset: usize,
     ) -> Result<(usize, Vec<ScheduledChange>), MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         rows::page(&mut connection, (project, flag), limit, offset).await
     }
 
@@ -293,7 +293,7 @@ impl Metadata {
         &self,
         flag: FlagId,
     ) -> Result<Vec<ScheduledChange>, MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         rows::pending(&mut connection, flag).await
     }
 
@@ -304,7 +304,7 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn due_changes(&self, limit: u32) -> Result<Vec<ScheduleId>, MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         rows::due(&mut connection, self.now(), i64::from(limit)).await
     }
 

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
@@ -26,6 +25,7 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::cohorts;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::connection::Conn;
 use crate::metadata::documents;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
@@ -40,6 +40,7 @@ use crate::metadata::flags::StoredFlag;
 use crate::metadata::members;
 use crate::metadata::members::Organization;
 use crate::metadata::secrets::KeyHash;
+use crate::metadata::sql;
 
 /// The state of the store at one moment. Look-ups neither wait nor allocate.
 #[derive(Clone, Debug, Default)]
@@ -210,7 +211,7 @@ impl Snapshot {
     }
 
     /// Reads the whole store.
-    pub(super) async fn load(connection: &mut SqliteConnection) -> Result<Self, MetadataError> {
+    pub(super) async fn load(connection: &mut Conn) -> Result<Self, MetadataError> {
         let mut snapshot = Self::default();
         for organization in members::organizations(connection).await? {
             snapshot.put_organization(organization);
@@ -233,7 +234,7 @@ impl Snapshot {
             snapshot.put_flags(project, flags);
         }
         let types = "SELECT project_id, name FROM group_types ORDER BY project_id, position";
-        let types: Vec<(i64, String)> = sqlx::query_as(types).fetch_all(&mut *connection).await?;
+        let types: Vec<(i64, String)> = sql::query_as(types).fetch_all(&mut *connection).await?;
         for (project, name) in types {
             snapshot.put_group_type(ProjectId(project), name);
         }

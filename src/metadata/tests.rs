@@ -1,6 +1,5 @@
 //! Tests of the metadata store: writes are visible, before and after a restart, and in the snapshot.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::NewFlag;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::secrets::Seed;
+use crate::metadata::tests::place::Place;
 
 mod accounts;
 mod activity;
@@ -30,10 +30,15 @@ mod event_usage;
 mod flag_calls;
 mod flags;
 mod opening;
+mod outage;
+mod place;
 mod record_times;
 mod rights;
 mod schedules;
+mod servers;
 mod sessions;
+mod statements;
+mod transfer;
 mod warnings;
 mod writers;
 
@@ -41,9 +46,9 @@ const START: UnixMicros = UnixMicros(1_700_000_000_000_000);
 const PROJECT: ProjectId = ProjectId(1);
 const USER: UserId = UserId(1);
 
-/// A store in its own directory.
+/// A store in a place of its own.
 struct Bench {
-    directory: tempfile::TempDir,
+    place: Place,
     clock: Clock,
     metadata: Metadata,
 }
@@ -51,27 +56,44 @@ struct Bench {
 impl Bench {
     /// An empty store.
     async fn empty() -> Self {
-        let directory = tempfile::tempdir().expect("directory");
+        Self::at(Place::new().await).await
+    }
+
+    /// An empty store in this place.
+    async fn at(place: Place) -> Self {
         let clock = Clock::test(START);
-        let path = directory.path().join("metadata.db");
-        let metadata = Metadata::open(&path, clock.clone()).await.expect("open");
-        Self { directory, clock, metadata }
+        let metadata = place.open(clock.clone()).await.expect("open");
+        Self { place, clock, metadata }
     }
 
     /// A store after its bootstrap.
     async fn started() -> Self {
-        let bench = Self::empty().await;
+        Self::started_at(Place::new().await).await
+    }
+
+    /// A store in this place after its bootstrap.
+    async fn started_at(place: Place) -> Self {
+        let bench = Self::at(place).await;
         bench.metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("first start");
         bench
     }
 
-    fn path(&self) -> PathBuf {
-        self.directory.path().join("metadata.db")
-    }
-
     /// A second handle, like that of another process.
     async fn other(&self) -> Metadata {
-        Metadata::open(&self.path(), self.clock.clone()).await.expect("open")
+        self.place.open(self.clock.clone()).await.expect("open")
+    }
+
+    /// Runs a statement behind the store's back.
+    async fn run(&self, statement: &str) {
+        let mut tx = self.metadata.shared.db.begin().await.expect("begin");
+        let query = sql::query(sqlx::AssertSqlSafe(statement.to_owned()));
+        query.execute(tx.connection()).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        tx.commit().await.expect("commit");
+    }
+
+    /// A connection that reads.
+    async fn reader(&self) -> Conn {
+        self.metadata.shared.db.reader().await.expect("a connection")
     }
 
     /// Checks that the published snapshot is what a restart would load.

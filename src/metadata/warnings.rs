@@ -7,13 +7,14 @@
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use sqlx::SqliteConnection;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 /// Samples kept of one kind on one day.
 pub const SAMPLES_MAX: usize = 5;
@@ -88,12 +89,12 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
     pub async fn warnings(&self, project: ProjectId) -> Result<Vec<DayOfWarnings>, MetadataError> {
-        let rows: Vec<WarningRow> = sqlx::query_as(
+        let rows: Vec<WarningRow> = sql::query_as(
             "SELECT * FROM ingestion_warnings WHERE project_id = $1
              ORDER BY day DESC, last_seen_at DESC, kind",
         )
         .bind(project.0)
-        .fetch_all(self.shared.db.readers())
+        .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         rows.into_iter().map(DayOfWarnings::try_from).collect()
     }
@@ -105,17 +106,17 @@ impl Metadata {
     /// [`MetadataError::Database`].
     pub async fn remove_warnings(&self, before: UnixMicros) -> Result<u64, MetadataError> {
         let mut write = self.begin().await?;
-        let removed = sqlx::query("DELETE FROM ingestion_warnings WHERE day < $1")
+        let removed = sql::query("DELETE FROM ingestion_warnings WHERE day < $1")
             .bind(DayOfWarnings::day_of(before))
             .execute(write.connection())
             .await?;
         write.commit_unseen().await?;
-        Ok(removed.rows_affected())
+        Ok(removed)
     }
 }
 
-async fn add(connection: &mut SqliteConnection, new: DayOfWarnings) -> Result<(), MetadataError> {
-    let known: Option<WarningRow> = sqlx::query_as(
+async fn add(connection: &mut Conn, new: DayOfWarnings) -> Result<(), MetadataError> {
+    let known: Option<WarningRow> = sql::query_as(
         "SELECT * FROM ingestion_warnings WHERE project_id = $1 AND kind = $2 AND day = $3",
     )
     .bind(new.project.0)
@@ -131,7 +132,7 @@ async fn add(connection: &mut SqliteConnection, new: DayOfWarnings) -> Result<()
             sum
         }
     };
-    sqlx::query(
+    sql::query(
         "INSERT INTO ingestion_warnings
          (project_id, kind, day, count, first_seen_at, last_seen_at, samples)
          VALUES ($1, $2, $3, $4, $5, $6, $7)

@@ -23,6 +23,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weir::clock::Clock;
 
+use crate::support::postgres::Database;
+
 /// Project API key of every test server.
 pub(crate) const TOKEN: &str = "phc_test_project_token";
 
@@ -47,6 +49,8 @@ pub(crate) struct TestServer {
     limits: Option<String>,
     /// Size in MiB of a disk for the data directory, which ends with the process.
     disk_mib: Option<u64>,
+    /// The database of the metadata, if the environment puts them into one.
+    database: Option<Database>,
     running: Option<Running>,
 }
 
@@ -109,10 +113,12 @@ impl TestServer {
     }
 
     fn new(settings: &[(&str, &str)]) -> Self {
+        let chosen = settings.iter().any(|(name, _)| *name == "WEIR_METADATA_URL");
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
         Self {
             directory: tempfile::tempdir().expect("a directory for the server"),
             settings: settings.collect(),
+            database: if chosen { None } else { Database::of_environment() },
             limits: None,
             disk_mib: None,
             running: None,
@@ -286,6 +292,9 @@ impl TestServer {
     pub(crate) fn weir(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(arguments).arg("--data-dir").arg(self.data_dir());
+        if let Some(database) = &self.database {
+            command.env("WEIR_METADATA_URL", database.url());
+        }
         command
     }
 
@@ -308,6 +317,9 @@ impl TestServer {
             mounted.args(["--map-root-user", "--mount", "sh", "-c"]).arg(script);
             mounted.arg(command.get_program()).arg(directory).args(command.get_args());
             command = mounted;
+        }
+        if let Some(database) = &self.database {
+            command.env("WEIR_METADATA_URL", database.url());
         }
         command
             .env("WEIR_PROJECT_API_KEY", TOKEN)

@@ -74,6 +74,7 @@ mod person_changes;
 mod person_columns;
 mod person_page;
 mod persons;
+mod postgres;
 mod property_access;
 mod property_definitions;
 mod query_limits;

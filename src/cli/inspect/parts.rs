@@ -22,6 +22,7 @@ use crate::cli::inspect::open_table;
 use crate::cli::inspect::usage::Usage;
 use crate::cli::server;
 use crate::clock::Clock;
+use crate::config::metadata::MetadataConfig;
 use crate::storage::delta::Damage;
 use crate::storage::delta::DeltaTable;
 use crate::storage::disk::Disk;
@@ -58,7 +59,12 @@ impl Parts {
     /// # Errors
     ///
     /// The directory is no data directory.
-    pub(super) fn look(data_dir: &Path, runtime: &Runtime, clock: &Clock) -> anyhow::Result<Self> {
+    pub(super) fn look(
+        data_dir: &Path,
+        metadata: &MetadataConfig,
+        runtime: &Runtime,
+        clock: &Clock,
+    ) -> anyhow::Result<Self> {
         let table =
             |name: &str, spec| runtime.block_on(open_table(&data_dir.join(name), spec, clock));
         let source = match Source::find(data_dir) {
@@ -85,7 +91,7 @@ impl Parts {
                     Ok(None) => Some(Sequence(0)),
                     Err(_) => None,
                 };
-                let overview = Overview::of_copy(&copy, flushed, clock.clone());
+                let overview = Overview::of_copy(&copy, flushed, (metadata, clock.clone()));
                 let overview = runtime.block_on(overview);
                 overview.map_err(|error| anyhow!(copy.named(&explain(&error.into()))))
             }

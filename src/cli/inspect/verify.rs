@@ -15,13 +15,14 @@ use crate::app::verify::verify;
 use crate::cli::explain;
 use crate::cli::small_runtime;
 use crate::clock::Clock;
+use crate::config::metadata::MetadataConfig;
 
 /// Verifies the directory and prints the findings.
 ///
 /// # Errors
 ///
 /// There is damage, or the directory cannot be read.
-pub(super) fn run(data_dir: &Path, clock: &Clock) -> anyhow::Result<()> {
+pub(super) fn run(data_dir: &Path, metadata: &MetadataConfig, clock: &Clock) -> anyhow::Result<()> {
     let source = match Source::find(data_dir) {
         // A server is starting or ending.
         Err(CopyError::Busy(_)) => None,
@@ -43,14 +44,15 @@ pub(super) fn run(data_dir: &Path, clock: &Clock) -> anyhow::Result<()> {
     let runtime = small_runtime()?;
     let mut out = std::io::stdout().lock();
     let mut findings = 0_u64;
-    let verified = verify(root, directory_use, (runtime.handle(), clock), &mut |line| match line {
-        Line::Checked(text) => writeln!(out, "checked   {}", named(text)),
-        Line::Skipped(text) => writeln!(out, "skipped   {}", named(text)),
-        Line::Finding(text) => {
-            findings += 1;
-            writeln!(out, "DAMAGED   {}", named(text))
-        }
-    });
+    let verified =
+        verify(root, directory_use, (runtime.handle(), clock, metadata), &mut |line| match line {
+            Line::Checked(text) => writeln!(out, "checked   {}", named(text)),
+            Line::Skipped(text) => writeln!(out, "skipped   {}", named(text)),
+            Line::Finding(text) => {
+                findings += 1;
+                writeln!(out, "DAMAGED   {}", named(text))
+            }
+        });
     verified.map_err(|error| anyhow!(named(explain(&error.into()))))?;
     if findings > 0 {
         bail!("{findings} findings of damage in {}", data_dir.display());

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sqlx::SqliteConnection;
-
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::KeyId;
@@ -12,37 +10,35 @@ use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
 use crate::metadata::members::Level;
 use crate::metadata::members::Organization;
 use crate::metadata::secrets::KeyHash;
+use crate::metadata::sql;
 
 /// The id for the next project.
-pub(super) async fn next_project(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
+pub(super) async fn next_project(connection: &mut Conn) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM projects").await
 }
 
 /// The id for the next user.
-pub(in crate::metadata) async fn next_user(
-    connection: &mut SqliteConnection,
-) -> Result<i64, MetadataError> {
+pub(in crate::metadata) async fn next_user(connection: &mut Conn) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM users").await
 }
 
 /// The id for the next key. Revoked keys keep their rows, so no id is reused.
-pub(in crate::metadata) async fn next_key(
-    connection: &mut SqliteConnection,
-) -> Result<i64, MetadataError> {
+pub(in crate::metadata) async fn next_key(connection: &mut Conn) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM personal_keys").await
 }
 
 /// Inserts an organization.
 pub(in crate::metadata) async fn insert_organization(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     organization: &Organization,
 ) -> Result<(), MetadataError> {
-    sqlx::query("INSERT INTO organizations (id, name, created_at) VALUES ($1, $2, $3)")
+    sql::query("INSERT INTO organizations (id, name, created_at) VALUES ($1, $2, $3)")
         .bind(organization.id.to_string())
         .bind(&organization.name)
         .bind(organization.created_at.0)
@@ -53,10 +49,10 @@ pub(in crate::metadata) async fn insert_organization(
 
 /// Inserts a project.
 pub(in crate::metadata) async fn insert_project(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: &Project,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO projects
          (id, organization, name, api_token, timezone, person_display_name_properties,
           anonymize_ips, week_start_day, test_account_filters, created_at)
@@ -79,10 +75,10 @@ pub(in crate::metadata) async fn insert_project(
 
 /// Overwrites the row of a project.
 pub(in crate::metadata) async fn update_project(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: &Project,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "UPDATE projects
          SET name = $1, api_token = $2, timezone = $3, person_display_name_properties = $4,
              anonymize_ips = $5, week_start_day = $6, test_account_filters = $7
@@ -103,10 +99,10 @@ pub(in crate::metadata) async fn update_project(
 
 /// Inserts a user.
 pub(in crate::metadata) async fn insert_user(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     user: &User,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO users
          (id, organization, uuid, distinct_id, first_name, email, is_email_verified,
           current_project, created_at, level)
@@ -129,11 +125,11 @@ pub(in crate::metadata) async fn insert_user(
 
 /// Overwrites the row of a user; a removed one gets `now` as the time of removal.
 pub(in crate::metadata) async fn update_user(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     user: &User,
     now: UnixMicros,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "UPDATE users
          SET first_name = $1, email = $2, is_email_verified = $3, current_project = $4,
              level = $5, removed_at = $6
@@ -153,10 +149,10 @@ pub(in crate::metadata) async fn update_user(
 
 /// Overwrites the name of an organization.
 pub(in crate::metadata) async fn update_organization(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     organization: &Organization,
 ) -> Result<(), MetadataError> {
-    sqlx::query("UPDATE organizations SET name = $1 WHERE id = $2")
+    sql::query("UPDATE organizations SET name = $1 WHERE id = $2")
         .bind(&organization.name)
         .bind(organization.id.to_string())
         .execute(connection)
@@ -166,10 +162,10 @@ pub(in crate::metadata) async fn update_organization(
 
 /// Overwrites the label of a key.
 pub(in crate::metadata) async fn label_key(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     key: &PersonalKey,
 ) -> Result<(), MetadataError> {
-    sqlx::query("UPDATE personal_keys SET label = $1 WHERE id = $2")
+    sql::query("UPDATE personal_keys SET label = $1 WHERE id = $2")
         .bind(&key.label)
         .bind(key.id.0)
         .execute(connection)
@@ -179,10 +175,10 @@ pub(in crate::metadata) async fn label_key(
 
 /// Inserts a key.
 pub(in crate::metadata) async fn insert_key(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     key: &PersonalKey,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO personal_keys
          (id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at,
           projects)
@@ -207,11 +203,11 @@ pub(in crate::metadata) async fn insert_key(
 
 /// Marks a key as revoked; the row stays.
 pub(in crate::metadata) async fn revoke_key(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     id: KeyId,
     now: UnixMicros,
 ) -> Result<(), MetadataError> {
-    sqlx::query("UPDATE personal_keys SET revoked_at = $1 WHERE id = $2")
+    sql::query("UPDATE personal_keys SET revoked_at = $1 WHERE id = $2")
         .bind(now.0)
         .bind(id.0)
         .execute(connection)
@@ -221,11 +217,11 @@ pub(in crate::metadata) async fn revoke_key(
 
 /// Removes the hash of a revoked key, so that a new row can have it.
 pub(in crate::metadata) async fn forget_revoked(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     hash: KeyHash,
 ) -> Result<(), MetadataError> {
     // The column is unique and never NULL; no hash looks like this.
-    sqlx::query(
+    sql::query(
         "UPDATE personal_keys SET value_sha256 = 'revoked ' || id
          WHERE value_sha256 = $1 AND revoked_at IS NOT NULL",
     )
@@ -237,11 +233,11 @@ pub(in crate::metadata) async fn forget_revoked(
 
 /// Stores when a key was last used.
 pub(super) async fn touch_key(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     id: KeyId,
     now: UnixMicros,
 ) -> Result<(), MetadataError> {
-    sqlx::query("UPDATE personal_keys SET last_used_at = $1 WHERE id = $2")
+    sql::query("UPDATE personal_keys SET last_used_at = $1 WHERE id = $2")
         .bind(now.0)
         .bind(id.0)
         .execute(connection)
@@ -265,10 +261,10 @@ struct ProjectRow {
 
 /// Reads all projects.
 pub(in crate::metadata) async fn projects(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
 ) -> Result<Vec<Arc<Project>>, MetadataError> {
     let rows: Vec<ProjectRow> =
-        sqlx::query_as("SELECT * FROM projects ORDER BY id").fetch_all(connection).await?;
+        sql::query_as("SELECT * FROM projects ORDER BY id").fetch_all(connection).await?;
     let project = |row: ProjectRow| {
         Ok(Arc::new(Project {
             id: ProjectId(row.id),
@@ -306,9 +302,9 @@ struct UserRow {
 
 /// Reads all users.
 pub(in crate::metadata) async fn users(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
 ) -> Result<BTreeMap<UserId, Arc<User>>, MetadataError> {
-    let rows: Vec<UserRow> = sqlx::query_as(
+    let rows: Vec<UserRow> = sql::query_as(
         "SELECT id, organization, uuid, distinct_id, first_name, email, is_email_verified,
                 current_project, level, created_at, removed_at
          FROM users",
@@ -354,10 +350,10 @@ struct KeyRow {
 
 /// Reads the keys that were not revoked.
 pub(in crate::metadata) async fn keys(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     users: &BTreeMap<UserId, Arc<User>>,
 ) -> Result<Vec<Arc<PersonalKey>>, MetadataError> {
-    let rows: Vec<KeyRow> = sqlx::query_as(
+    let rows: Vec<KeyRow> = sql::query_as(
         "SELECT id, user_id, label, value_sha256, mask, scopes, fixed, created_at, last_used_at,
                 projects
          FROM personal_keys WHERE revoked_at IS NULL",

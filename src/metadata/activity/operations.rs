@@ -5,8 +5,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sqlx::QueryBuilder;
-use sqlx::Sqlite;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
@@ -25,6 +23,7 @@ use crate::metadata::activity::insert;
 use crate::metadata::activity::next_position;
 use crate::metadata::erasure::Left;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql::Builder;
 
 impl Write {
     /// Logs a change of this transaction.
@@ -103,14 +102,10 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn items_logged(&self, ids: &[Uuid]) -> Result<HashSet<String>, MetadataError> {
-        let mut select = QueryBuilder::<Sqlite>::new("SELECT item FROM activity WHERE id IN (");
-        let mut listed = select.separated(", ");
-        for id in ids {
-            listed.push_bind(id.to_string());
-        }
-        select.push(")");
-        let items = select.build_query_scalar().persistent(false);
-        let items: Vec<String> = items.fetch_all(self.shared.db.readers()).await?;
+        let mut select = Builder::new("SELECT item FROM activity WHERE id IN ");
+        select.push_list(ids.iter().map(Uuid::to_string));
+        let items: Vec<String> =
+            select.build_scalar().fetch_all(&mut self.shared.db.reader().await?).await?;
         Ok(items.into_iter().collect())
     }
 
@@ -126,16 +121,15 @@ impl Metadata {
         limit: usize,
         offset: usize,
     ) -> Result<EntryPage, MetadataError> {
-        let mut connection = self.shared.db.readers().acquire().await?;
-        let mut count = asked.select("COUNT(*)", project);
-        let count: i64 =
-            count.build_query_scalar().persistent(false).fetch_one(&mut *connection).await?;
+        let mut connection = self.shared.db.reader().await?;
+        let count = asked.select("COUNT(*)", project);
+        let count: i64 = count.build_scalar().fetch_one(&mut connection).await?;
         let mut select = asked.select("*", project);
         select.push(" ORDER BY position DESC LIMIT ");
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
         select.push(" OFFSET ").push_bind(i64::try_from(offset).unwrap_or(i64::MAX));
-        let select = select.build_query_as::<Row>().persistent(false);
-        let rows = select.fetch_all(&mut *connection).await?;
+        let select = select.build_as::<Row>();
+        let rows = select.fetch_all(&mut connection).await?;
         let entries = rows.into_iter().map(Entry::try_from).collect::<Result<_, _>>()?;
         Ok(EntryPage { count: usize::try_from(count).unwrap_or(0), entries })
     }

@@ -208,7 +208,7 @@ impl Metadata {
         if let Some(cohort) = self.snapshot().cohort(project, id) {
             return Ok(Arc::clone(cohort));
         }
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         let cohort = rows::by_id(&mut connection, project, id).await?;
         cohort.map(Arc::new).ok_or(MetadataError::NotFound("cohort"))
     }

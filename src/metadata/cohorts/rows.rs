@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
@@ -11,20 +10,22 @@ use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 /// The id for the next cohort.
-pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<i64, MetadataError> {
+pub(super) async fn next_id(connection: &mut Conn) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM cohorts").await
 }
 
 /// Inserts a cohort without its members.
 pub(super) async fn insert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     cohort: &StoredCohort,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO cohorts
          (id, project_id, name, description, filters, is_static, deleted, created_by, created_at,
           version, count, last_calculation, errors_calculating)
@@ -50,10 +51,10 @@ pub(super) async fn insert(
 
 /// Overwrites the fields of a cohort that can change, except its members.
 pub(in crate::metadata) async fn update(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     cohort: &StoredCohort,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "UPDATE cohorts
          SET name = $1, description = $2, filters = $3, deleted = $4, version = $5, count = $6,
              last_calculation = $7, errors_calculating = $8
@@ -75,12 +76,12 @@ pub(in crate::metadata) async fn update(
 
 /// Adds members, except those that it has.
 pub(super) async fn add_members(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     id: CohortId,
     members: &[Uuid],
 ) -> Result<(), MetadataError> {
     for member in members {
-        sqlx::query("INSERT INTO cohort_members (cohort_id, person) VALUES ($1, $2)")
+        sql::query("INSERT INTO cohort_members (cohort_id, person) VALUES ($1, $2)")
             .bind(id.0)
             .bind(member.to_string())
             .execute(&mut *connection)
@@ -91,12 +92,12 @@ pub(super) async fn add_members(
 
 /// Removes members.
 pub(in crate::metadata) async fn remove_members(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     id: CohortId,
     members: &[Uuid],
 ) -> Result<(), MetadataError> {
     for member in members {
-        sqlx::query("DELETE FROM cohort_members WHERE cohort_id = $1 AND person = $2")
+        sql::query("DELETE FROM cohort_members WHERE cohort_id = $1 AND person = $2")
             .bind(id.0)
             .bind(member.to_string())
             .execute(&mut *connection)
@@ -107,19 +108,19 @@ pub(in crate::metadata) async fn remove_members(
 
 /// Reads one cohort of a project, deleted or not.
 pub(super) async fn by_id(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     id: CohortId,
 ) -> Result<Option<StoredCohort>, MetadataError> {
     let row: Option<CohortRow> =
-        sqlx::query_as("SELECT * FROM cohorts WHERE id = $1 AND project_id = $2")
+        sql::query_as("SELECT * FROM cohorts WHERE id = $1 AND project_id = $2")
             .bind(id.0)
             .bind(project.0)
             .fetch_optional(&mut *connection)
             .await?;
     let Some(row) = row else { return Ok(None) };
     let members: Vec<String> =
-        sqlx::query_scalar("SELECT person FROM cohort_members WHERE cohort_id = $1")
+        sql::query_scalar("SELECT person FROM cohort_members WHERE cohort_id = $1")
             .bind(id.0)
             .fetch_all(connection)
             .await?;
@@ -128,12 +129,12 @@ pub(super) async fn by_id(
 
 /// Reads all cohorts that are not deleted.
 pub(in crate::metadata) async fn live(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
 ) -> Result<Vec<StoredCohort>, MetadataError> {
-    let rows: Vec<CohortRow> = sqlx::query_as("SELECT * FROM cohorts WHERE NOT deleted")
+    let rows: Vec<CohortRow> = sql::query_as("SELECT * FROM cohorts WHERE NOT deleted")
         .fetch_all(&mut *connection)
         .await?;
-    let members: Vec<(i64, String)> = sqlx::query_as(
+    let members: Vec<(i64, String)> = sql::query_as(
         "SELECT cohort_id, person FROM cohort_members
          JOIN cohorts ON cohorts.id = cohort_members.cohort_id WHERE NOT deleted",
     )

@@ -19,6 +19,7 @@ use crate::metadata::documents::TAGS_MAX;
 use crate::metadata::documents::VIEWS_MAX;
 use crate::metadata::documents::rows;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 use crate::metadata::tags::normal_tags;
 use crate::metadata::violation::Violation;
 
@@ -125,7 +126,7 @@ impl Metadata {
         kind: Kind,
         id: i64,
     ) -> Result<Document, MetadataError> {
-        let found = rows::by_id(self.shared.db.readers(), (project, kind), id).await?;
+        let found = rows::by_id(&mut self.shared.db.reader().await?, (project, kind), id).await?;
         found.ok_or(MetadataError::NotFound("document"))
     }
 
@@ -144,7 +145,8 @@ impl Metadata {
         let mut before = i64::MAX;
         loop {
             let part = (before, READ_AT_ONCE);
-            let some = rows::before(self.shared.db.readers(), (project, kind), part).await?;
+            let some =
+                rows::before(&mut self.shared.db.reader().await?, (project, kind), part).await?;
             let Some(last) = some.last() else { return Ok(()) };
             before = last.id;
             some.into_iter().for_each(&mut visit);
@@ -166,7 +168,7 @@ impl Metadata {
         write.user(user)?;
         let found = rows::by_id(write.connection(), (project, kind), id).await?;
         found.ok_or(MetadataError::NotFound("document"))?;
-        sqlx::query(
+        sql::query(
             "INSERT INTO document_views (project_id, kind, user_id, document_id, viewed_at)
              VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (kind, user_id, document_id) DO UPDATE SET viewed_at = $5",
@@ -178,7 +180,7 @@ impl Metadata {
         .bind(self.now().0)
         .execute(write.connection())
         .await?;
-        sqlx::query(
+        sql::query(
             "DELETE FROM document_views
              WHERE project_id = $1 AND kind = $2 AND user_id = $3 AND document_id NOT IN
              (SELECT document_id FROM document_views
@@ -204,7 +206,7 @@ impl Metadata {
         (project, user): (ProjectId, UserId),
         kind: Kind,
     ) -> Result<Vec<(i64, UnixMicros)>, MetadataError> {
-        let rows: Vec<(i64, i64)> = sqlx::query_as(
+        let rows: Vec<(i64, i64)> = sql::query_as(
             "SELECT document_id, viewed_at FROM document_views
              WHERE project_id = $1 AND kind = $2 AND user_id = $3
              ORDER BY viewed_at DESC, document_id DESC",
@@ -212,7 +214,7 @@ impl Metadata {
         .bind(project.0)
         .bind(kind.name())
         .bind(user.0)
-        .fetch_all(self.shared.db.readers())
+        .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         Ok(rows.into_iter().map(|(id, at)| (id, UnixMicros(at))).collect())
     }

@@ -1,43 +1,43 @@
 //! Documents as rows. SQL only.
 
-use sqlx::SqliteConnection;
-
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
 
 const TABLE: &str = "documents";
 
 /// The id for the next document of a kind.
 pub(in crate::metadata) async fn next_id(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     kind: Kind,
 ) -> Result<i64, MetadataError> {
     let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM documents WHERE kind = $1";
-    Ok(sqlx::query_scalar(next).bind(kind.name()).fetch_one(connection).await?)
+    Ok(sql::query_scalar(next).bind(kind.name()).fetch_one(connection).await?)
 }
 
 /// The number of documents of a kind in a project that are not deleted.
 pub(super) async fn count(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     (project, kind): (ProjectId, Kind),
 ) -> Result<i64, MetadataError> {
     let count =
         "SELECT COUNT(*) FROM documents WHERE project_id = $1 AND kind = $2 AND NOT deleted";
-    let count = sqlx::query_scalar(count).bind(project.0).bind(kind.name());
+    let count = sql::query_scalar(count).bind(project.0).bind(kind.name());
     Ok(count.fetch_one(connection).await?)
 }
 
 /// Writes a document, or overwrites the one with its id.
 pub(in crate::metadata) async fn put(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     document: &Document,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO documents
          (kind, id, project_id, deleted, created_by, created_at, updated_by, updated_at, fields)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -69,10 +69,10 @@ impl std::fmt::Display for Fields<'_> {
 
 /// Permanently removes the deleted documents of a kind that are more than may be kept, oldest first.
 pub(super) async fn purge(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     (project, kind): (ProjectId, Kind),
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "DELETE FROM documents WHERE project_id = $1 AND kind = $2 AND deleted AND id NOT IN
          (SELECT id FROM documents WHERE project_id = $1 AND kind = $2 AND deleted
           ORDER BY updated_at DESC, id DESC LIMIT $3)",
@@ -83,7 +83,7 @@ pub(super) async fn purge(
     .execute(&mut *connection)
     .await?;
     // Its id may be that of another one later, to which no old link may lead.
-    sqlx::query(
+    sql::query(
         "DELETE FROM shares WHERE project_id = $1 AND kind = $2 AND document_id NOT IN
          (SELECT id FROM documents WHERE project_id = $1 AND kind = $2)",
     )
@@ -96,12 +96,12 @@ pub(super) async fn purge(
 
 /// Reads one document of a project, deleted or not.
 pub(in crate::metadata) async fn by_id(
-    connection: impl sqlx::SqliteExecutor<'_>,
+    connection: &mut Conn,
     (project, kind): (ProjectId, Kind),
     id: i64,
 ) -> Result<Option<Document>, MetadataError> {
     let select = "SELECT * FROM documents WHERE kind = $1 AND id = $2 AND project_id = $3";
-    let row: Option<Row> = sqlx::query_as(select)
+    let row: Option<Row> = sql::query_as(select)
         .bind(kind.name())
         .bind(id)
         .bind(project.0)
@@ -112,11 +112,11 @@ pub(in crate::metadata) async fn by_id(
 
 /// Reads documents of a project that are not deleted, with ids below `before`, largest first.
 pub(super) async fn before(
-    connection: impl sqlx::SqliteExecutor<'_>,
+    connection: &mut Conn,
     (project, kind): (ProjectId, Kind),
     (before, limit): (i64, u32),
 ) -> Result<Vec<Document>, MetadataError> {
-    let rows: Vec<Row> = sqlx::query_as(
+    let rows: Vec<Row> = sql::query_as(
         "SELECT * FROM documents WHERE project_id = $1 AND kind = $2 AND id < $3 AND NOT deleted
          ORDER BY id DESC LIMIT $4",
     )
@@ -131,10 +131,10 @@ pub(super) async fn before(
 
 /// Reads the documents of a kind of all projects that are not deleted.
 pub(in crate::metadata) async fn live(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     kind: Kind,
 ) -> Result<Vec<Document>, MetadataError> {
-    let rows: Vec<Row> = sqlx::query_as("SELECT * FROM documents WHERE kind = $1 AND NOT deleted")
+    let rows: Vec<Row> = sql::query_as("SELECT * FROM documents WHERE kind = $1 AND NOT deleted")
         .bind(kind.name())
         .fetch_all(connection)
         .await?;

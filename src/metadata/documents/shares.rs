@@ -3,8 +3,6 @@
 
 use serde_json::Map;
 use serde_json::Value;
-use sqlx::SqliteConnection;
-use sqlx::SqliteExecutor;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -12,12 +10,14 @@ use crate::metadata::Metadata;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::documents::Kind;
 use crate::metadata::documents::rows;
 use crate::metadata::error::MetadataError;
 use crate::metadata::secrets::KeyHash;
 use crate::metadata::secrets::Seed;
+use crate::metadata::sql;
 
 const TABLE: &str = "shares";
 
@@ -64,7 +64,7 @@ impl Metadata {
         project: ProjectId,
         (kind, id): (Kind, i64),
     ) -> Result<Option<Share>, MetadataError> {
-        share_of(self.shared.db.readers(), project, (kind, id)).await
+        share_of(&mut self.shared.db.reader().await?, project, (kind, id)).await
     }
 
     /// The enabled link with a token.
@@ -75,8 +75,10 @@ impl Metadata {
     pub async fn share_by_token(&self, token: &str) -> Result<Share, MetadataError> {
         let select = "SELECT * FROM shares WHERE token_hash = $1 AND enabled";
         let hash = KeyHash::of(token).to_hex();
-        let row: Option<Row> =
-            sqlx::query_as(select).bind(hash).fetch_optional(self.shared.db.readers()).await?;
+        let row: Option<Row> = sql::query_as(select)
+            .bind(hash)
+            .fetch_optional(&mut self.shared.db.reader().await?)
+            .await?;
         row.map(Share::try_from).transpose()?.ok_or(MetadataError::NotFound("share"))
     }
 
@@ -92,8 +94,8 @@ impl Metadata {
     ) -> Result<Vec<i64>, MetadataError> {
         let select =
             "SELECT document_id FROM shares WHERE project_id = $1 AND kind = $2 AND enabled";
-        let ids = sqlx::query_scalar(select).bind(project.0).bind(kind.name());
-        Ok(ids.fetch_all(self.shared.db.readers()).await?)
+        let ids = sql::query_scalar(select).bind(project.0).bind(kind.name());
+        Ok(ids.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
     /// Changes the link to a document, and makes it if there is none. The token of a new one comes from `seed`.
@@ -157,12 +159,12 @@ impl Metadata {
 }
 
 async fn share_of(
-    connection: impl SqliteExecutor<'_>,
+    connection: &mut Conn,
     project: ProjectId,
     (kind, id): (Kind, i64),
 ) -> Result<Option<Share>, MetadataError> {
     let select = "SELECT * FROM shares WHERE kind = $1 AND document_id = $2 AND project_id = $3";
-    let row: Option<Row> = sqlx::query_as(select)
+    let row: Option<Row> = sql::query_as(select)
         .bind(kind.name())
         .bind(id)
         .bind(project.0)
@@ -171,8 +173,8 @@ async fn share_of(
     row.map(Share::try_from).transpose()
 }
 
-async fn put(connection: &mut SqliteConnection, share: &Share) -> Result<(), MetadataError> {
-    sqlx::query(
+async fn put(connection: &mut Conn, share: &Share) -> Result<(), MetadataError> {
+    sql::query(
         "INSERT INTO shares
          (kind, document_id, project_id, enabled, token, token_hash, settings, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)

@@ -1,25 +1,26 @@
 //! Early access features as rows. SQL only.
 
-use sqlx::SqliteConnection;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::early_access::EarlyAccessFeature;
 use crate::metadata::early_access::Stage;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
+use crate::metadata::sql;
 
 const TABLE: &str = "early_access_features";
 
 /// Inserts a feature.
 pub(super) async fn insert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     feature: &EarlyAccessFeature,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "INSERT INTO early_access_features
          (id, project_id, flag_id, name, description, stage, documentation_url, payload, created_by,
           created_at)
@@ -42,10 +43,10 @@ pub(super) async fn insert(
 
 /// Overwrites the fields of a feature that can change.
 pub(super) async fn update(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     feature: &EarlyAccessFeature,
 ) -> Result<(), MetadataError> {
-    sqlx::query(
+    sql::query(
         "UPDATE early_access_features
          SET name = $1, description = $2, stage = $3, documentation_url = $4, payload = $5
          WHERE id = $6",
@@ -62,21 +63,18 @@ pub(super) async fn update(
 }
 
 /// Removes a feature.
-pub(super) async fn delete(
-    connection: &mut SqliteConnection,
-    id: Uuid,
-) -> Result<(), MetadataError> {
-    let delete = sqlx::query("DELETE FROM early_access_features WHERE id = $1");
+pub(super) async fn delete(connection: &mut Conn, id: Uuid) -> Result<(), MetadataError> {
+    let delete = sql::query("DELETE FROM early_access_features WHERE id = $1");
     delete.bind(id.to_string()).execute(connection).await?;
     Ok(())
 }
 
 /// Reads the features of all projects.
 pub(in crate::metadata) async fn all(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
 ) -> Result<Vec<EarlyAccessFeature>, MetadataError> {
     let rows: Vec<FeatureRow> =
-        sqlx::query_as("SELECT * FROM early_access_features").fetch_all(connection).await?;
+        sql::query_as("SELECT * FROM early_access_features").fetch_all(connection).await?;
     rows.into_iter().map(EarlyAccessFeature::try_from).collect()
 }
 

@@ -23,6 +23,7 @@ use crate::metadata::flag_rights::set_level;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::roles::check_level;
 use crate::metadata::snapshot::Snapshot;
+use crate::metadata::sql;
 use crate::metadata::violation::Violation;
 
 impl Snapshot {
@@ -50,8 +51,8 @@ impl Metadata {
         organization: Uuid,
     ) -> Result<Vec<ResourceAccess>, MetadataError> {
         let select = "SELECT * FROM resource_access WHERE organization = $1 ORDER BY id";
-        let select = sqlx::query_as(select).bind(organization.to_string());
-        Ok(select.fetch_all(self.shared.db.readers()).await?)
+        let select = sql::query_as(select).bind(organization.to_string());
+        Ok(select.fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
     /// Sets the default of the organization of `by` for a kind of object.
@@ -87,7 +88,7 @@ impl Metadata {
         let insert = "INSERT INTO resource_access
              (id, organization, resource, access_level, created_by, created_at, updated_at)
              VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        let insert = sqlx::query(insert).bind(id).bind(&access.organization).bind(resource);
+        let insert = sql::query(insert).bind(id).bind(&access.organization).bind(resource);
         let insert = insert.bind(access_level).bind(access.created_by).bind(now).bind(now);
         let inserted = insert.execute(write.connection()).await;
         inserted.map_err(|error| {
@@ -116,7 +117,7 @@ impl Metadata {
         let before = set_level(write.connection(), organization).await?;
         let update = "UPDATE resource_access SET access_level = $1, updated_at = $2
              WHERE id = $3 AND organization = $4 RETURNING *";
-        let update = sqlx::query_as(update).bind(access_level).bind(self.now().0).bind(id);
+        let update = sql::query_as(update).bind(access_level).bind(self.now().0).bind(id);
         let update = update.bind(organization.to_string());
         let access: Option<ResourceAccess> = update.fetch_optional(write.connection()).await?;
         let access = access.ok_or(MetadataError::NotFound("resource access"))?;
@@ -135,8 +136,8 @@ impl Metadata {
         let organization = write.user(by)?.organization;
         let before = set_level(write.connection(), organization).await?;
         let delete = "DELETE FROM resource_access WHERE id = $1 AND organization = $2";
-        let delete = sqlx::query(delete).bind(id).bind(organization.to_string());
-        if delete.execute(write.connection()).await?.rows_affected() == 0 {
+        let delete = sql::query(delete).bind(id).bind(organization.to_string());
+        if delete.execute(write.connection()).await? == 0 {
             return Err(MetadataError::NotFound("resource access"));
         }
         write.log_default(by, (before, None)).await?;

@@ -16,6 +16,7 @@ use crate::metadata::flag_settings::FlagSettings;
 use crate::metadata::secrets;
 use crate::metadata::secrets::KeyHash;
 use crate::metadata::secrets::Seed;
+use crate::metadata::sql;
 
 impl Metadata {
     /// Sets how the flags and cohorts of a project compare truth values, and whether SDKs may
@@ -81,7 +82,7 @@ impl Write {
         if settings == before {
             return Ok(());
         }
-        sqlx::query(
+        sql::query(
             "INSERT INTO flag_settings
              (project_id, property_matching_version, secret_key_sha256, secret_key_mask,
               minimal_flag_called_events)

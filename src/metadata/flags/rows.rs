@@ -1,20 +1,20 @@
 //! Flags as rows. SQL only; the rules are in `flags` and `flag_rules`.
 
-use sqlx::SqliteConnection;
-
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
+use crate::metadata::sql;
 
 /// The id for the next flag.
 ///
 /// An id is reused only if the newest flag of all was deleted and then removed because another flag
 /// was renamed to its key, and no scheduled change names it.
-pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<FlagId, MetadataError> {
+pub(super) async fn next_id(connection: &mut Conn) -> Result<FlagId, MetadataError> {
     let sql = "SELECT COALESCE(MAX(id), 0) + 1 FROM (
                SELECT MAX(id) AS id FROM feature_flags
                UNION ALL SELECT MAX(flag_id) FROM scheduled_changes) AS ids";
@@ -23,7 +23,7 @@ pub(super) async fn next_id(connection: &mut SqliteConnection) -> Result<FlagId,
 
 /// Removes the deleted flags that have `key`, except `except`, with the dashboards of their usage.
 pub(super) async fn purge_deleted(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     key: &str,
     except: FlagId,
@@ -37,17 +37,14 @@ pub(super) async fn purge_deleted(
           WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3)",
         "DELETE FROM feature_flags WHERE project_id = $1 AND key = $2 AND deleted AND id <> $3",
     ] {
-        let statement = sqlx::query(statement).bind(project.0).bind(key).bind(except.0);
+        let statement = sql::query(statement).bind(project.0).bind(key).bind(except.0);
         statement.execute(&mut *connection).await?;
     }
     Ok(())
 }
 
 /// Inserts a flag.
-pub(super) async fn insert(
-    connection: &mut SqliteConnection,
-    flag: &StoredFlag,
-) -> Result<(), MetadataError> {
+pub(super) async fn insert(connection: &mut Conn, flag: &StoredFlag) -> Result<(), MetadataError> {
     let insert = "INSERT INTO feature_flags
          (name, key, filters, active, deleted, created_by, created_at, updated_at, version,
           usage_dashboard, body, last_modified_by, id, project_id)
@@ -56,10 +53,7 @@ pub(super) async fn insert(
 }
 
 /// Overwrites the row of a flag.
-pub(super) async fn update(
-    connection: &mut SqliteConnection,
-    flag: &StoredFlag,
-) -> Result<(), MetadataError> {
+pub(super) async fn update(connection: &mut Conn, flag: &StoredFlag) -> Result<(), MetadataError> {
     let update = "UPDATE feature_flags
          SET name = $1, key = $2, filters = $3, active = $4, deleted = $5, created_by = $6,
              created_at = $7, updated_at = $8, version = $9, usage_dashboard = $10, body = $11,
@@ -69,11 +63,11 @@ pub(super) async fn update(
 }
 
 async fn write(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     statement: &'static str,
     flag: &StoredFlag,
 ) -> Result<(), MetadataError> {
-    sqlx::query(statement)
+    sql::query(statement)
         .bind(&flag.name)
         .bind(&flag.key)
         .bind(flag.filters.to_string())
@@ -95,12 +89,12 @@ async fn write(
 
 /// Reads one flag of a project, deleted or not.
 pub(in crate::metadata) async fn by_id(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     project: ProjectId,
     id: FlagId,
 ) -> Result<Option<StoredFlag>, MetadataError> {
     let row: Option<FlagRow> =
-        sqlx::query_as("SELECT * FROM feature_flags WHERE id = $1 AND project_id = $2")
+        sql::query_as("SELECT * FROM feature_flags WHERE id = $1 AND project_id = $2")
             .bind(id.0)
             .bind(project.0)
             .fetch_optional(connection)
@@ -110,9 +104,9 @@ pub(in crate::metadata) async fn by_id(
 
 /// Reads all flags that are not deleted.
 pub(in crate::metadata) async fn live(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
 ) -> Result<Vec<StoredFlag>, MetadataError> {
-    let rows: Vec<FlagRow> = sqlx::query_as("SELECT * FROM feature_flags WHERE NOT deleted")
+    let rows: Vec<FlagRow> = sql::query_as("SELECT * FROM feature_flags WHERE NOT deleted")
         .fetch_all(connection)
         .await?;
     rows.into_iter().map(StoredFlag::try_from).collect()

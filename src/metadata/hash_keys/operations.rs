@@ -12,6 +12,7 @@ use crate::metadata::error::MetadataError;
 use crate::metadata::hash_keys::IDS_MAX;
 use crate::metadata::hash_keys::NewHashKey;
 use crate::metadata::hash_keys::Waiting;
+use crate::metadata::sql;
 
 impl Metadata {
     /// The stored hash keys of any of these distinct ids, by flag key. Of several for one flag the
@@ -26,15 +27,15 @@ impl Metadata {
         distinct_ids: &[String],
     ) -> Result<HashMap<String, String>, MetadataError> {
         let mut kept: HashMap<String, (UnixMicros, String)> = HashMap::new();
-        let mut connection = self.shared.db.readers().acquire().await?;
+        let mut connection = self.shared.db.reader().await?;
         for distinct_id in distinct_ids.iter().take(IDS_MAX + 1) {
-            let rows: Vec<(String, String, i64)> = sqlx::query_as(
+            let rows: Vec<(String, String, i64)> = sql::query_as(
                 "SELECT flag_key, hash_key, created_at FROM hash_keys
                  WHERE project_id = $1 AND distinct_id = $2",
             )
             .bind(project.0)
             .bind(distinct_id)
-            .fetch_all(&mut *connection)
+            .fetch_all(&mut connection)
             .await?;
             for (flag, hash_key, created_at) in rows {
                 let row = (UnixMicros(created_at), hash_key);
@@ -77,7 +78,7 @@ impl Metadata {
 async fn insert(write: &mut Write, batch: &Waiting) -> Result<(), MetadataError> {
     let now = write.shared.clock.now();
     for row in batch.iter().flat_map(|(rows, _)| rows) {
-        sqlx::query(
+        sql::query(
             "INSERT INTO hash_keys (project_id, distinct_id, flag_key, hash_key, created_at)
              VALUES ($1, $2, $3, $4, $5)
              ON CONFLICT (project_id, distinct_id, flag_key) DO NOTHING",

@@ -1,7 +1,6 @@
 //! The flags that roles may change.
 
 use serde_json::json;
-use sqlx::SqliteConnection;
 
 use crate::event::id::ProjectId;
 use crate::metadata::Metadata;
@@ -10,10 +9,12 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
 use crate::metadata::roles::Role;
+use crate::metadata::sql;
 
 /// The right of a role to change a flag.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -49,7 +50,10 @@ impl Metadata {
     /// [`MetadataError::Database`].
     pub async fn role_accesses(&self, flag: FlagId) -> Result<Vec<RoleAccess>, MetadataError> {
         let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 ORDER BY id";
-        Ok(sqlx::query_as(select).bind(flag.0).fetch_all(self.shared.db.readers()).await?)
+        Ok(sql::query_as(select)
+            .bind(flag.0)
+            .fetch_all(&mut self.shared.db.reader().await?)
+            .await?)
     }
 
     /// The flags that a role may change and that are not deleted, by id. They may belong to several
@@ -62,7 +66,7 @@ impl Metadata {
         let select = "SELECT feature_flags.id, project_id, key FROM flag_role_access
              JOIN feature_flags ON feature_flags.id = flag_id WHERE role = $1 AND NOT deleted
              ORDER BY feature_flags.id";
-        Ok(sqlx::query_as(select).bind(role).fetch_all(self.shared.db.readers()).await?)
+        Ok(sql::query_as(select).bind(role).fetch_all(&mut self.shared.db.reader().await?).await?)
     }
 
     /// Grants a role the right to change a flag. Idempotent.
@@ -81,7 +85,7 @@ impl Metadata {
         let mut write = self.begin().await?;
         write.user(user)?;
         let select = "SELECT * FROM flag_role_access WHERE flag_id = $1 AND role = $2";
-        let known = sqlx::query_as(select).bind(flag.0).bind(&role.id);
+        let known = sql::query_as(select).bind(flag.0).bind(&role.id);
         if let Some(known) = known.fetch_optional(write.connection()).await? {
             return Ok(known);
         }
@@ -117,8 +121,8 @@ impl Metadata {
         let mut write = self.begin().await?;
         write.user(user)?;
         let delete = "DELETE FROM flag_role_access WHERE id = $1 AND flag_id = $2";
-        let delete = sqlx::query(delete).bind(access.id).bind(flag.0);
-        if delete.execute(write.connection()).await?.rows_affected() == 0 {
+        let delete = sql::query(delete).bind(access.id).bind(flag.0);
+        if delete.execute(write.connection()).await? == 0 {
             return Err(MetadataError::NotFound("role access"));
         }
         write.log(project, Some(user), access_change(&stored.key, flag, role, false)).await?;
@@ -137,9 +141,9 @@ impl Write {
              JOIN feature_flags ON feature_flags.id = flag_id WHERE role = $1
              ORDER BY feature_flags.id";
         let flags: Vec<FlagOfRole> =
-            sqlx::query_as(select).bind(&role.id).fetch_all(self.connection()).await?;
+            sql::query_as(select).bind(&role.id).fetch_all(self.connection()).await?;
         let delete = "DELETE FROM flag_role_access WHERE role = $1";
-        sqlx::query(delete).bind(&role.id).execute(self.connection()).await?;
+        sql::query(delete).bind(&role.id).execute(self.connection()).await?;
         for flag in flags {
             let change = access_change(&flag.key, FlagId(flag.id), role, false);
             self.log(ProjectId(flag.project_id), Some(user), change).await?;
@@ -148,11 +152,8 @@ impl Write {
     }
 }
 
-async fn insert_access(
-    connection: &mut SqliteConnection,
-    access: &RoleAccess,
-) -> Result<(), MetadataError> {
-    sqlx::query(
+async fn insert_access(connection: &mut Conn, access: &RoleAccess) -> Result<(), MetadataError> {
+    sql::query(
         "INSERT INTO flag_role_access (id, flag_id, role, added_at, updated_at)
          VALUES ($1, $2, $3, $4, $5)",
     )

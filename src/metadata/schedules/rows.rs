@@ -1,14 +1,9 @@
 //! Scheduled changes as rows. SQL only; the rules are in `schedules`.
 
-use sqlx::QueryBuilder;
-use sqlx::Sqlite;
-use sqlx::SqliteConnection;
-use sqlx::query::Query;
-use sqlx::sqlite::SqliteArguments;
-
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
+use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
@@ -16,6 +11,9 @@ use crate::metadata::schedules::Interval;
 use crate::metadata::schedules::ScheduleId;
 use crate::metadata::schedules::ScheduledChange;
 use crate::metadata::schedules::Timing;
+use crate::metadata::sql;
+use crate::metadata::sql::Builder;
+use crate::metadata::sql::Query;
 
 const TABLE: &str = "scheduled_changes";
 
@@ -24,17 +22,13 @@ const OPEN: &str = "executed_at IS NULL
     AND (is_recurring OR (recurrence_interval IS NULL AND cron_expression IS NULL))";
 
 /// The id for the next change.
-pub(super) async fn next_id(
-    connection: &mut SqliteConnection,
-) -> Result<ScheduleId, MetadataError> {
+pub(super) async fn next_id(connection: &mut Conn) -> Result<ScheduleId, MetadataError> {
     let sql = "SELECT COALESCE(MAX(id), 0) + 1 FROM scheduled_changes";
     disk::next_id(connection, sql).await.map(ScheduleId)
 }
 
-type Statement<'q> = Query<'q, Sqlite, SqliteArguments>;
-
 /// Binds the first values of a statement: the fields that can change, and the id.
-fn bind<'q>(statement: Statement<'q>, change: &'q ScheduledChange) -> Statement<'q> {
+fn bind(statement: Query, change: &ScheduledChange) -> Query {
     statement
         .bind(change.payload.to_string())
         .bind(change.timing.scheduled_at.0)
@@ -53,10 +47,10 @@ fn bind<'q>(statement: Statement<'q>, change: &'q ScheduledChange) -> Statement<
 
 /// Inserts a change.
 pub(super) async fn insert(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     change: &ScheduledChange,
 ) -> Result<(), MetadataError> {
-    let insert = sqlx::query(
+    let insert = sql::query(
         "INSERT INTO scheduled_changes
          (payload, scheduled_at, is_recurring, recurrence_interval, cron_expression, end_date,
           executed_at, last_executed_at, failure_reason, failure_count, not_before, updated_at, id,
@@ -76,10 +70,10 @@ pub(super) async fn insert(
 
 /// Overwrites the fields of a change that can change.
 pub(super) async fn update(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     change: &ScheduledChange,
 ) -> Result<(), MetadataError> {
-    let update = sqlx::query(
+    let update = sql::query(
         "UPDATE scheduled_changes
          SET payload = $1, scheduled_at = $2, is_recurring = $3, recurrence_interval = $4,
              cron_expression = $5, end_date = $6, executed_at = $7, last_executed_at = $8,
@@ -91,11 +85,8 @@ pub(super) async fn update(
 }
 
 /// Removes a change permanently.
-pub(super) async fn delete(
-    connection: &mut SqliteConnection,
-    id: ScheduleId,
-) -> Result<(), MetadataError> {
-    sqlx::query("DELETE FROM scheduled_changes WHERE id = $1")
+pub(super) async fn delete(connection: &mut Conn, id: ScheduleId) -> Result<(), MetadataError> {
+    sql::query("DELETE FROM scheduled_changes WHERE id = $1")
         .bind(id.0)
         .execute(connection)
         .await?;
@@ -104,10 +95,10 @@ pub(super) async fn delete(
 
 /// Reads one change.
 pub(super) async fn by_id(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     id: ScheduleId,
 ) -> Result<Option<ScheduledChange>, MetadataError> {
-    let row: Option<Row> = sqlx::query_as("SELECT * FROM scheduled_changes WHERE id = $1")
+    let row: Option<Row> = sql::query_as("SELECT * FROM scheduled_changes WHERE id = $1")
         .bind(id.0)
         .fetch_optional(connection)
         .await?;
@@ -117,13 +108,13 @@ pub(super) async fn by_id(
 /// Reads the changes of a project, or of one flag, in the order in which they were created: the
 /// `limit` after the first `offset`, and the number of all.
 pub(super) async fn page(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     (project, flag): (ProjectId, Option<FlagId>),
     limit: usize,
     offset: usize,
 ) -> Result<(usize, Vec<ScheduledChange>), MetadataError> {
     let select = |columns: &'static str| {
-        let mut select = QueryBuilder::<Sqlite>::new("SELECT ");
+        let mut select = Builder::new("SELECT ");
         select.push(columns).push(" FROM scheduled_changes WHERE project_id = ");
         select.push_bind(project.0);
         if let Some(flag) = flag {
@@ -131,39 +122,37 @@ pub(super) async fn page(
         }
         select
     };
-    let mut count = select("COUNT(*)");
-    let count: i64 =
-        count.build_query_scalar().persistent(false).fetch_one(&mut *connection).await?;
+    let count: i64 = select("COUNT(*)").build_scalar().fetch_one(&mut *connection).await?;
     let mut rows = select("*");
     rows.push(" ORDER BY id LIMIT ").push_bind(i64::try_from(limit).unwrap_or(i64::MAX));
     rows.push(" OFFSET ").push_bind(i64::try_from(offset).unwrap_or(i64::MAX));
-    let rows = rows.build_query_as::<Row>().persistent(false).fetch_all(connection).await?;
+    let rows = rows.build_as::<Row>().fetch_all(connection).await?;
     let changes = rows.into_iter().map(ScheduledChange::try_from).collect::<Result<_, _>>()?;
     Ok((usize::try_from(count).unwrap_or(0), changes))
 }
 
 /// Reads the changes of a flag that are not finished.
 pub(super) async fn pending(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     flag: FlagId,
 ) -> Result<Vec<ScheduledChange>, MetadataError> {
     let sql =
         "SELECT * FROM scheduled_changes WHERE flag_id = $1 AND executed_at IS NULL ORDER BY id";
-    let rows: Vec<Row> = sqlx::query_as(sql).bind(flag.0).fetch_all(connection).await?;
+    let rows: Vec<Row> = sql::query_as(sql).bind(flag.0).fetch_all(connection).await?;
     rows.into_iter().map(ScheduledChange::try_from).collect()
 }
 
 /// Finds the changes that are due at `now`, at most `limit`, the longest overdue first.
 pub(super) async fn due(
-    connection: &mut SqliteConnection,
+    connection: &mut Conn,
     now: UnixMicros,
     limit: i64,
 ) -> Result<Vec<ScheduleId>, MetadataError> {
-    let mut select = QueryBuilder::<Sqlite>::new("SELECT id FROM scheduled_changes WHERE ");
+    let mut select = Builder::new("SELECT id FROM scheduled_changes WHERE ");
     select.push(OPEN).push(" AND scheduled_at <= ").push_bind(now.0);
     select.push(" AND (not_before IS NULL OR not_before <= ").push_bind(now.0);
     select.push(") ORDER BY scheduled_at, id LIMIT ").push_bind(limit);
-    let ids: Vec<i64> = select.build_query_scalar().fetch_all(connection).await?;
+    let ids: Vec<i64> = select.build_scalar().fetch_all(connection).await?;
     Ok(ids.into_iter().map(ScheduleId).collect())
 }
 

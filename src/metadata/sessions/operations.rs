@@ -14,6 +14,7 @@ use crate::metadata::sessions::LINKS_MAX;
 use crate::metadata::sessions::SESSION_LIFE;
 use crate::metadata::sessions::SESSIONS_MAX;
 use crate::metadata::sessions::Session;
+use crate::metadata::sql;
 
 /// A row of `sessions`: id, user, key, client, times of begin and of last use.
 type Row = (i64, i64, Option<i64>, String, i64, i64);
@@ -35,7 +36,7 @@ impl Metadata {
         let now = self.now();
         let mut write = self.begin().await?;
         write.user(user)?;
-        sqlx::query(
+        sql::query(
             "DELETE FROM sign_in_links WHERE expires_at <= $1 OR value_sha256 NOT IN
              (SELECT value_sha256 FROM sign_in_links ORDER BY expires_at DESC LIMIT $2)",
         )
@@ -43,7 +44,7 @@ impl Metadata {
         .bind(LINKS_MAX - 1)
         .execute(write.connection())
         .await?;
-        sqlx::query(
+        sql::query(
             "INSERT INTO sign_in_links (value_sha256, user_id, expires_at) VALUES ($1, $2, $3)",
         )
         .bind(KeyHash::of(&value).to_hex())
@@ -68,7 +69,7 @@ impl Metadata {
         seed: &Seed,
     ) -> Result<Option<String>, MetadataError> {
         let mut write = self.begin().await?;
-        let found: Option<(i64, i64)> = sqlx::query_as(
+        let found: Option<(i64, i64)> = sql::query_as(
             "DELETE FROM sign_in_links WHERE value_sha256 = $1 RETURNING user_id, expires_at",
         )
         .bind(KeyHash::of(link).to_hex())
@@ -110,11 +111,11 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn session(&self, value: &str) -> Result<Option<Session>, MetadataError> {
-        let row: Option<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+        let row: Option<Row> = sql::query_as(sqlx::AssertSqlSafe(format!(
             "{COLUMNS} WHERE value_sha256 = $1 AND ended_at IS NULL"
         )))
         .bind(KeyHash::of(value).to_hex())
-        .fetch_optional(self.shared.db.readers())
+        .fetch_optional(&mut self.shared.db.reader().await?)
         .await?;
         let now = self.now();
         Ok(row.map(session).filter(|session| !session.is_over(now)))
@@ -131,7 +132,7 @@ impl Metadata {
             return Ok(());
         }
         let mut write = self.begin().await?;
-        sqlx::query("UPDATE sessions SET used_at = $1 WHERE id = $2")
+        sql::query("UPDATE sessions SET used_at = $1 WHERE id = $2")
             .bind(now.0)
             .bind(session.id)
             .execute(write.connection())
@@ -145,12 +146,12 @@ impl Metadata {
     ///
     /// [`MetadataError::Database`].
     pub async fn sessions(&self, user: UserId) -> Result<Vec<Session>, MetadataError> {
-        let rows: Vec<Row> = sqlx::query_as(sqlx::AssertSqlSafe(format!(
+        let rows: Vec<Row> = sql::query_as(sqlx::AssertSqlSafe(format!(
             "{COLUMNS} WHERE user_id = $1 AND ended_at IS NULL ORDER BY id DESC LIMIT $2"
         )))
         .bind(user.0)
         .bind(SESSIONS_MAX)
-        .fetch_all(self.shared.db.readers())
+        .fetch_all(&mut self.shared.db.reader().await?)
         .await?;
         let now = self.now();
         Ok(rows.into_iter().map(session).filter(|session| !session.is_over(now)).collect())
@@ -163,7 +164,7 @@ impl Metadata {
     /// [`MetadataError::NotFound`] if the user has no such session.
     pub async fn end_session(&self, user: UserId, id: i64) -> Result<(), MetadataError> {
         let mut write = self.begin().await?;
-        let ended = sqlx::query(
+        let ended = sql::query(
             "UPDATE sessions SET ended_at = $1 WHERE id = $2 AND user_id = $3 AND ended_at IS NULL",
         )
         .bind(self.now().0)
@@ -171,7 +172,7 @@ impl Metadata {
         .bind(user.0)
         .execute(write.connection())
         .await?;
-        if ended.rows_affected() == 0 {
+        if ended == 0 {
             return Err(MetadataError::NotFound("session"));
         }
         write.commit_unseen().await
@@ -198,7 +199,7 @@ async fn begin_session(
     let value = seed.session();
     let now = write.shared.clock.now();
     let oldest = UnixMicros(now.0.saturating_sub(micros(SESSION_LIFE)));
-    sqlx::query(
+    sql::query(
         "UPDATE sessions SET ended_at = $1 WHERE ended_at IS NULL AND (used_at <= $2 OR user_id = $3 AND id NOT IN
          (SELECT id FROM sessions WHERE user_id = $3 AND ended_at IS NULL ORDER BY used_at DESC, id DESC LIMIT $4))",
     )
@@ -209,14 +210,12 @@ async fn begin_session(
     .execute(write.connection())
     .await?;
     // The newest row stays, so that its id is not given again.
-    sqlx::query(
-        "DELETE FROM sessions WHERE ended_at <= $1 AND id < (SELECT MAX(id) FROM sessions)",
-    )
-    .bind(oldest.0)
-    .execute(write.connection())
-    .await?;
+    sql::query("DELETE FROM sessions WHERE ended_at <= $1 AND id < (SELECT MAX(id) FROM sessions)")
+        .bind(oldest.0)
+        .execute(write.connection())
+        .await?;
     let client: String = client.chars().take(CLIENT_MAX_CHARS).collect();
-    sqlx::query(
+    sql::query(
         "INSERT INTO sessions (id, value_sha256, user_id, key_id, client, created_at, used_at)
          SELECT COALESCE(MAX(id), 0) + 1, $1, $2, $3, $4, $5, $5 FROM sessions",
     )

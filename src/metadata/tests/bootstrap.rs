@@ -31,11 +31,12 @@ async fn the_first_start_creates_what_is_needed_to_begin() {
 
 #[tokio::test]
 async fn no_clear_key_is_stored() {
-    let bench = Bench::empty().await;
+    let bench = Bench::at(Place::file()).await;
     let started = bench.metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("start");
     let value = started.personal_key.expect("key");
     bench.metadata.close().await;
-    for entry in std::fs::read_dir(bench.directory.path()).expect("list") {
+    for entry in std::fs::read_dir(bench.place.path().parent().expect("a directory")).expect("list")
+    {
         let bytes = std::fs::read(entry.expect("entry").path()).expect("read");
         let is_there = bytes.windows(value.len()).any(|window| window == value.as_bytes());
         assert!(!is_there, "a clear key on disk");

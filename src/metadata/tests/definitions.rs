@@ -18,6 +18,8 @@ use crate::metadata::properties::PairSeen;
 use crate::metadata::properties::PropertyKind;
 use crate::metadata::properties::PropertySeen;
 use crate::metadata::properties::ValueType;
+use crate::metadata::sql;
+use crate::metadata::sql::Builder;
 
 fn seen(name: &str, at: i64) -> DefinitionSeen {
     DefinitionSeen { project: PROJECT, name: name.to_owned(), seen_at: UnixMicros(at) }
@@ -335,10 +337,7 @@ async fn fill(bench: &Bench, sql: &str, count: u32) {
     let sql = format!(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) {sql}"
     );
-    let pool = sqlx::SqlitePool::connect(&format!("sqlite://{}", bench.path().display())).await;
-    let pool = pool.expect("a connection");
-    sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&pool).await.expect("rows");
-    pool.close().await;
+    bench.run(&sql).await;
 }
 
 /// Goal: a public token can neither fill the store nor make lists slow; known definitions stay up to date.
@@ -363,8 +362,8 @@ async fn definitions_are_bounded() {
     assert_eq!(kind(find("beyond").await), Kind::NotFound);
     let known = async || -> i64 {
         let select =
-            sqlx::query_scalar("SELECT last_seen_at FROM event_definitions WHERE name = 'e7'");
-        select.fetch_one(metadata.shared.db.readers()).await.expect("a time")
+            sql::query_scalar("SELECT last_seen_at FROM event_definitions WHERE name = 'e7'");
+        select.fetch_one(&mut bench.reader().await).await.expect("a time")
     };
     assert_eq!(known().await, 5_i64);
     metadata
@@ -411,10 +410,10 @@ async fn definitions_are_bounded() {
     let select =
         "SELECT name FROM property_definitions WHERE property_type = 'Numeric' ORDER BY name";
     let typed: Vec<String> =
-        sqlx::query_scalar(select).fetch_all(metadata.shared.db.readers()).await.expect("names");
+        sql::query_scalar(select).fetch_all(&mut bench.reader().await).await.expect("names");
     assert_eq!(typed, ["a", "p7"]);
     let select = "SELECT property FROM event_properties WHERE event = 'last'";
     let pairs: Vec<String> =
-        sqlx::query_scalar(select).fetch_all(metadata.shared.db.readers()).await.expect("pairs");
+        sql::query_scalar(select).fetch_all(&mut bench.reader().await).await.expect("pairs");
     assert_eq!(pairs, ["a"]);
 }

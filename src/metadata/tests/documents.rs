@@ -12,6 +12,7 @@ use crate::metadata::documents::Kind as Of;
 use crate::metadata::documents::TAGS_MAX;
 use crate::metadata::documents::shares::ShareChange;
 use crate::metadata::secrets::Seed;
+use crate::metadata::sql;
 
 fn fields(value: Value) -> Map<String, Value> {
     let Value::Object(fields) = value else { panic!("not an object") };
@@ -98,7 +99,7 @@ async fn documents_of_a_project_are_bounded() {
     let mut tx = bench.metadata.shared.db.begin().await.expect("begin");
     let many = "WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < $1)
          INSERT INTO documents SELECT 'dashboard', id, 1, id > $2, NULL, id, NULL, id, '{}' FROM n";
-    sqlx::query(many).bind(2 * most).bind(most).execute(&mut *tx).await.expect("many");
+    sql::query(many).bind(2 * most).bind(most).execute(tx.connection()).await.expect("many");
     tx.commit().await.expect("commit");
     assert_eq!(ids(&bench, Of::Dashboard).await.len(), usize::try_from(most).expect("a number"));
     let full = create(&bench, Of::Dashboard, json!({})).await;
@@ -191,7 +192,7 @@ async fn links_go_with_their_documents() {
     let many = "WITH RECURSIVE n(id) AS (SELECT 2 UNION ALL SELECT id + 1 FROM n WHERE id < $1)
          INSERT INTO documents SELECT 'dashboard', id, 1, id > 2, NULL, $2, NULL, $2, '{}' FROM n";
     let later = bench.clock.now().0 + 1;
-    sqlx::query(many).bind(most + 2).bind(later).execute(&mut *tx).await.expect("many");
+    sql::query(many).bind(most + 2).bind(later).execute(tx.connection()).await.expect("many");
     tx.commit().await.expect("commit");
     bench.clock.advance(Duration::from_secs(1));
     let other = bench.metadata.document(PROJECT, Of::Dashboard, 2).await.expect("another");

@@ -5,6 +5,7 @@ use crate::metadata::definitions::DefinitionPatch;
 use crate::metadata::definitions::DefinitionSeen;
 use crate::metadata::definitions::Sightings;
 use crate::metadata::event_usage::EventUsage;
+use crate::metadata::sql;
 
 async fn define(bench: &Bench, name: &str) -> uuid::Uuid {
     let event = DefinitionSeen { project: PROJECT, name: name.to_owned(), seen_at: START };
@@ -46,8 +47,8 @@ async fn queries_are_counted_by_definition_for_thirty_days() {
     bench.clock.advance(std::time::Duration::from_hours(24));
     assert_eq!(used(order).await, 7);
     metadata.add_event_usage(&[asked("bought", today + 1, 1)]).await.expect("usage");
-    let rows = sqlx::query_scalar("SELECT COUNT(*) FROM event_usage");
-    let rows: i64 = rows.fetch_one(metadata.shared.db.readers()).await.expect("a count");
+    let rows = sql::query_scalar("SELECT COUNT(*) FROM event_usage");
+    let rows: i64 = rows.fetch_one(&mut bench.reader().await).await.expect("a count");
     assert_eq!((rows, used(order).await), (2, 8));
     metadata.delete_definition(PROJECT, order, USER).await.expect("deleted");
     assert_eq!(used(order).await, 0);

@@ -6,6 +6,7 @@ use super::*;
 use crate::metadata::documents::Kind::Dashboard;
 use crate::metadata::flags::plain::PlainFields;
 use crate::metadata::flags::plain::PlainPatch;
+use crate::metadata::sql;
 
 fn set_deleted(deleted: bool) -> FlagPatch {
     FlagPatch { deleted: Some(deleted), ..FlagPatch::default() }
@@ -152,7 +153,7 @@ async fn fields_of_other_versions_have_their_defaults_or_are_kept() {
     let flag = bench.create("a").await;
     let put = async |body: &'static str| {
         let mut write = metadata.begin().await.expect("begin");
-        let update = sqlx::query("UPDATE feature_flags SET body = $1").bind(body);
+        let update = sql::query("UPDATE feature_flags SET body = $1").bind(body);
         update.execute(write.connection()).await.expect("write behind the store's back");
         write.commit_unseen().await.expect("commit");
         metadata.shared.is_behind.store(true, Ordering::Release);
@@ -167,13 +168,13 @@ async fn fields_of_other_versions_have_their_defaults_or_are_kept() {
     };
     assert_eq!((after.name.as_str(), &after.plain), ("Now", &expected));
     assert_eq!(after.logged().get("later"), None);
-    let select = sqlx::query_scalar("SELECT body FROM feature_flags");
-    let body: String = select.fetch_one(metadata.shared.db.readers()).await.expect("a body");
+    let select = sql::query_scalar("SELECT body FROM feature_flags");
+    let body: String = select.fetch_one(&mut bench.reader().await).await.expect("a body");
     assert_eq!(body, r#"{"later":{"kept":[1,null]},"tags":["x"]}"#, "without defaults");
     bench.check_snapshot().await;
 
     put(r#"{"archived": "yes"}"#).await;
-    let opened = Metadata::open(&bench.path(), bench.clock.clone()).await;
+    let opened = bench.place.open(bench.clock.clone()).await;
     let is_refused = matches!(opened, Err(MetadataError::Corrupt { table: "feature_flags", .. }));
     assert!(is_refused, "{opened:?}");
 }
@@ -239,7 +240,7 @@ async fn deleted_flags_can_be_read_and_restored() {
     let hidden = NewFlag { deleted: true, ..new("b") };
     let hidden = metadata.create_flag(PROJECT, USER, hidden).await.expect("create");
     let mut write = metadata.begin().await.expect("begin");
-    sqlx::query("UPDATE feature_flags SET key = 'b' WHERE id = 1")
+    sql::query("UPDATE feature_flags SET key = 'b' WHERE id = 1")
         .execute(write.connection())
         .await
         .expect("rename behind the store's back");
@@ -370,7 +371,7 @@ async fn a_purged_flag_leaves_no_dashboard() {
     let gone = bench.create("a").await;
     bench.update(gone.id, set_deleted(true)).await;
     let next = bench.create("a").await;
-    let select = sqlx::query_scalar("SELECT id FROM documents");
-    let left: Vec<i64> = select.fetch_all(bench.metadata.shared.db.readers()).await.expect("read");
+    let select = sql::query_scalar("SELECT id FROM documents");
+    let left: Vec<i64> = select.fetch_all(&mut bench.reader().await).await.expect("read");
     assert_eq!(left.into_iter().map(Some).collect::<Vec<_>>(), [next.usage_dashboard]);
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::metadata::flags::plain::PlainFields;
+use crate::metadata::sql;
 
 #[tokio::test]
 async fn migrations_apply_once() {
@@ -10,22 +11,24 @@ async fn migrations_apply_once() {
     for _ in 0..2 {
         bench.other().await.close().await;
     }
-    // Acknowledged writes survive a power cut: WAL, and a sync with every commit (2 is FULL).
+}
+
+/// Acknowledged writes survive a power cut: WAL, and a sync with every commit (2 is FULL).
+#[tokio::test]
+async fn commits_to_a_file_are_synced() {
+    let bench = Bench::at(Place::file()).await;
     let mut tx = bench.metadata.shared.db.begin().await.expect("begin");
-    let journal: String =
-        sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *tx).await.expect("journal");
-    assert_eq!(journal, "wal");
-    let synchronous: i64 =
-        sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *tx).await.expect("synchronous");
-    assert_eq!(synchronous, 2);
+    let journal = sql::query_scalar::<String>("PRAGMA journal_mode");
+    assert_eq!(journal.fetch_one(tx.connection()).await.expect("journal"), "wal");
+    let synchronous = sql::query_scalar::<i64>("PRAGMA synchronous");
+    assert_eq!(synchronous.fetch_one(tx.connection()).await.expect("synchronous"), 2);
 }
 
 #[tokio::test]
 async fn readers_cannot_write() {
     let bench = Bench::started().await;
-    let result =
-        sqlx::query("DELETE FROM personal_keys").execute(bench.metadata.shared.db.readers()).await;
-    assert!(result.is_err());
+    let delete = sql::query("DELETE FROM personal_keys");
+    assert!(delete.execute(&mut bench.reader().await).await.is_err());
 }
 
 #[tokio::test]
@@ -46,9 +49,9 @@ async fn a_file_that_is_no_database_is_refused() {
 /// Goal: a file without some of its pages is not opened, whichever they are, and a check reports it.
 #[tokio::test]
 async fn a_database_without_all_its_pages_is_refused() {
-    let bench = Bench::started().await;
+    let bench = Bench::started_at(Place::file()).await;
     bench.metadata.close().await;
-    let whole = std::fs::read(bench.path()).expect("the file");
+    let whole = std::fs::read(bench.place.path()).expect("the file");
     let directory = tempfile::tempdir().expect("directory");
     let path = directory.path().join("metadata.db");
     std::fs::write(&path, &whole).expect("write");
@@ -67,46 +70,34 @@ async fn a_database_without_all_its_pages_is_refused() {
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
     let bench = Bench::empty().await;
-    let mut tx = bench.metadata.shared.db.begin().await.expect("begin");
-    sqlx::query(
+    let insert =
         "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-         VALUES (9999, 'from the future', TRUE, x'00', 0)",
-    )
-    .execute(&mut *tx)
-    .await
-    .expect("insert");
-    tx.commit().await.expect("commit");
-    let result = Metadata::open(&bench.path(), bench.clock.clone()).await;
+         VALUES (9999, 'from the future', TRUE, '', 0)";
+    bench.run(insert).await;
+    let result = bench.place.open(bench.clock.clone()).await;
     assert!(matches!(result, Err(MetadataError::Migrate(_))), "{result:?}");
 }
 
 /// A database with the migrations before number `version`, an organization, a project, and what `inserts` add.
-async fn of_before(version: i64, inserts: &[&str]) -> (tempfile::TempDir, PathBuf) {
-    let directory = tempfile::tempdir().expect("directory");
-    let path = directory.path().join("metadata.db");
+async fn of_before(version: i64, inserts: &[&str]) -> Place {
     let mut of_before = sqlx::migrate!("./schemas/metadata");
     of_before.migrations.to_mut().retain(|migration| migration.version < version);
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path).create_if_missing(true);
-    let pool = sqlx::SqlitePool::connect_with(options).await.expect("a database");
-    of_before.run(&pool).await.expect("migrations");
     let place = [
         "INSERT INTO organizations VALUES ('00000000-0000-0000-0000-000000000009', 'o', 0)",
         "INSERT INTO projects (id, organization, name, api_token, timezone, created_at)
          VALUES (1, '00000000-0000-0000-0000-000000000009', 'p', 't', 'UTC', 0)",
     ];
-    for sql in place.iter().chain(inserts) {
-        let insert = sqlx::query(sqlx::AssertSqlSafe(*sql)).execute(&pool).await;
-        insert.unwrap_or_else(|error| panic!("{sql}: {error}"));
-    }
-    pool.close().await;
-    (directory, path)
+    let statements: Vec<&str> = place.into_iter().chain(inserts.iter().copied()).collect();
+    let place = Place::new().await;
+    place.prepare(&of_before, &statements).await;
+    place
 }
 
 /// Annotations of definitions used to be in two tables, with labels of properties among them.
 #[tokio::test]
 async fn annotations_of_older_schemas_are_kept() {
     let (event, property) = (uuid::Uuid::from_u128(1), uuid::Uuid::from_u128(2));
-    let (_directory, path) = of_before(
+    let place = of_before(
         60,
         &[
             "INSERT INTO event_definitions
@@ -121,7 +112,7 @@ async fn annotations_of_older_schemas_are_kept() {
         ],
     )
     .await;
-    let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
+    let metadata = place.open(Clock::test(START)).await.expect("open");
     let (definition, notes) = metadata.definition(PROJECT, event).await.expect("the event");
     assert_eq!(definition.tags, ["x"]);
     assert_eq!(
@@ -149,7 +140,7 @@ async fn flags_of_older_schemas_are_kept() {
          2, 3, FALSE, '{deep}', FALSE, '[]', NULL, '[]', TRUE, 'distinct_id', 'all', '[]', FALSE,
          FALSE, NULL)"
     );
-    let (_directory, path) = of_before(
+    let place = of_before(
         100,
         &[
             "INSERT INTO users (id, organization, uuid, distinct_id, first_name, email,
@@ -166,7 +157,7 @@ async fn flags_of_older_schemas_are_kept() {
         ],
     )
     .await;
-    let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
+    let metadata = place.open(Clock::test(START)).await.expect("open");
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
     let full = StoredFlag {
         name: "About".to_owned(),
@@ -215,15 +206,16 @@ async fn flags_of_older_schemas_are_kept() {
     assert!(
         gone.plain.rollback_conditions.as_ref().is_some_and(|deep| deep.pointer("/0/0").is_some())
     );
-    let select = sqlx::query_scalar("SELECT body FROM feature_flags WHERE id = 2");
-    let body: String = select.fetch_one(metadata.shared.db.readers()).await.expect("a body");
+    let select = sql::query_scalar::<String>("SELECT body FROM feature_flags WHERE id = 2");
+    let mut reader = metadata.shared.db.reader().await.expect("a connection");
+    let body = select.fetch_one(&mut reader).await.expect("a body");
     assert_eq!(body, "{}");
 }
 
 /// Documents came with a table of their own, where dashboards of flags are now, too.
 #[tokio::test]
 async fn older_databases_get_room_for_documents() {
-    let (_directory, path) = of_before(
+    let place = of_before(
         110,
         &["INSERT INTO users (id, organization, uuid, distinct_id, first_name, email,
              is_email_verified, created_at)
@@ -234,7 +226,7 @@ async fn older_databases_get_room_for_documents() {
         ],
     )
     .await;
-    let metadata = Metadata::open(&path, Clock::test(START)).await.expect("open");
+    let metadata = place.open(Clock::test(START)).await.expect("open");
     let dashboard = async |id| {
         let kind = crate::metadata::documents::Kind::Dashboard;
         metadata.document(PROJECT, kind, id).await.expect("a dashboard")
@@ -248,6 +240,6 @@ async fn older_databases_get_room_for_documents() {
     let fields = serde_json::Map::from_iter([("name".to_owned(), json!("a"))]);
     let made = metadata.create_document((PROJECT, USER), kind, fields).await.expect("one");
     metadata.close().await;
-    let again = Metadata::open(&path, Clock::test(START)).await.expect("open again");
+    let again = place.open(Clock::test(START)).await.expect("open again");
     assert_eq!(again.snapshot().actions(PROJECT), [made]);
 }

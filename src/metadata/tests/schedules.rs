@@ -11,6 +11,7 @@ use crate::metadata::schedules::Outcome;
 use crate::metadata::schedules::SchedulePatch;
 use crate::metadata::schedules::ScheduledChange;
 use crate::metadata::schedules::Timing;
+use crate::metadata::sql;
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -201,11 +202,24 @@ async fn failures_of_the_database_are_retried() {
     let bench = Bench::started().await;
     let flag = bench.create("a").await;
     let change = bench.schedule(once(flag.id, switch(false))).await;
-    let options = format!("sqlite://{}", bench.path().display());
-    let pool = sqlx::SqlitePool::connect(&options).await.expect("a connection");
-    let sql = "CREATE TRIGGER broken BEFORE UPDATE ON feature_flags
-               BEGIN SELECT RAISE(ABORT, 'broken'); END";
-    sqlx::query(sql).execute(&pool).await.expect("a trigger");
+    let (create, drop) = match bench.place {
+        Place::File(_) => (
+            "CREATE TRIGGER broken BEFORE UPDATE ON feature_flags
+             BEGIN SELECT RAISE(ABORT, 'broken'); END",
+            "DROP TRIGGER broken",
+        ),
+        Place::Database(_) => (
+            "CREATE TRIGGER broken BEFORE UPDATE ON feature_flags
+             FOR EACH ROW EXECUTE FUNCTION broken()",
+            "DROP TRIGGER broken ON feature_flags",
+        ),
+    };
+    if let Place::Database(_) = bench.place {
+        let function = "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql
+             AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$";
+        bench.run(function).await;
+    }
+    bench.run(create).await;
     bench.clock.advance(HOUR);
     assert_eq!(bench.make_due().await, [Outcome::Retried]);
     let failed = bench.scheduled(&change).await;
@@ -214,12 +228,12 @@ async fn failures_of_the_database_are_retried() {
     assert_eq!(bench.make_due().await, [], "not at once");
     bench.clock.advance(Duration::from_mins(1));
     assert_eq!(bench.make_due().await, [Outcome::Retried]);
-    sqlx::query("DROP TRIGGER broken").execute(&pool).await.expect("no trigger");
+    bench.run(drop).await;
     bench.clock.advance(Duration::from_mins(1));
     assert_eq!(bench.make_due().await, [Outcome::Made]);
     let made = bench.scheduled(&change).await;
     assert_eq!((made.failure_reason, made.failure_count), (None, 0));
-    sqlx::query(sql).execute(&pool).await.expect("a trigger");
+    bench.run(create).await;
     let change = bench.schedule(once(flag.id, switch(true))).await;
     for outcome in [Outcome::Retried; 4].into_iter().chain([Outcome::Failed]) {
         assert_eq!(bench.make_due().await, [outcome]);

@@ -1,0 +1,137 @@
+//! The connections to the database, SQLite or PostgreSQL: [`Db`], and [`Transaction`], which holds the write
+//! lock of the store.
+//!
+//! | | SQLite | PostgreSQL |
+//! |---|---|---|
+//! | write lock | that of the file, taken by `BEGIN IMMEDIATE` | the row of the table `revision`, locked first |
+//! | version of the data | `PRAGMA data_version`, which commits of others change | the number in that row, which each commit of something in snapshots raises |
+//!
+//! Hence ids by `MAX(id) + 1` and rules that look before they insert hold over all processes on one
+//! database. SQLite's lock has to be taken at the start: a deferred transaction that reads first and
+//! writes later fails with `SQLITE_BUSY` at once if another process wrote in between, whatever the
+//! busy time-out.
+
+use std::sync::Arc;
+
+use sqlx::PgPool;
+use sqlx::SqlitePool;
+
+use crate::metadata::connection::Conn;
+use crate::metadata::error::MetadataError;
+use crate::metadata::reach::Reach;
+use crate::metadata::sql::query_scalar;
+
+/// The connections: one writes, others read and cannot write.
+#[derive(Debug)]
+pub(super) enum Db {
+    Sqlite { writer: SqlitePool, readers: SqlitePool },
+    Postgres { writer: Option<PgPool>, readers: PgPool, reach: Arc<Reach> },
+}
+
+/// A transaction that holds the write lock. Dropping it rolls it back.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    connection: Conn,
+    /// The version of the data at its start.
+    pub(super) version: i64,
+}
+
+impl Db {
+    /// Starts a transaction, and waits for the write lock.
+    pub(super) async fn begin(&self) -> Result<Transaction, MetadataError> {
+        let (mut connection, version) = match self {
+            Self::Sqlite { writer, .. } => {
+                let tx = writer.begin_with("BEGIN IMMEDIATE").await?;
+                (Conn::SqliteIn(tx), "PRAGMA data_version")
+            }
+            Self::Postgres { writer, reach, .. } => {
+                let writer = writer.as_ref().ok_or(MetadataError::ReadOnly)?;
+                let tx = Box::pin(reach.connected(writer.begin(), writer)).await?;
+                (Conn::PostgresIn(tx, Arc::clone(reach)), "SELECT number FROM revision FOR UPDATE")
+            }
+        };
+        let version = query_scalar(version).fetch_one(&mut connection).await?;
+        Ok(Transaction { connection, version })
+    }
+
+    /// A connection that sees the last commit and cannot write.
+    pub(super) async fn reader(&self) -> Result<Conn, MetadataError> {
+        match self {
+            Self::Sqlite { readers, .. } => Ok(Conn::Sqlite(readers.acquire().await?)),
+            Self::Postgres { readers, reach, .. } => {
+                let connection = Box::pin(reach.connected(readers.acquire(), readers)).await?;
+                Ok(Conn::Postgres(connection, Arc::clone(reach)))
+            }
+        }
+    }
+
+    /// Looks whether PostgreSQL is there, and returns the version of the data. `None` for SQLite.
+    pub(super) async fn probe(&self) -> Result<Option<i64>, MetadataError> {
+        let Self::Postgres { readers, reach, .. } = self else { return Ok(None) };
+        let connection = Box::pin(reach.tried(readers.acquire(), readers)).await?;
+        let mut connection = Conn::Postgres(connection, Arc::clone(reach));
+        let version =
+            query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
+        reach.note_back();
+        Ok(Some(version))
+    }
+
+    /// A transaction that reads one state of PostgreSQL, and does not wait for writes.
+    pub(super) async fn frozen(&self) -> Result<Transaction, MetadataError> {
+        let Self::Postgres { readers, reach, .. } = self else { return self.begin().await };
+        let begin = readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        let tx = Box::pin(reach.connected(begin, readers)).await?;
+        let mut connection = Conn::PostgresIn(tx, Arc::clone(reach));
+        let version =
+            query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
+        Ok(Transaction { connection, version })
+    }
+
+    /// Whether it was opened to be read only.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Postgres { writer: None, .. })
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite { writer, readers } => {
+                readers.close().await;
+                writer.close().await;
+            }
+            Self::Postgres { writer, readers, .. } => {
+                readers.close().await;
+                if let Some(writer) = writer {
+                    writer.close().await;
+                }
+            }
+        }
+    }
+}
+
+impl Transaction {
+    /// The connection inside the transaction.
+    pub(super) fn connection(&mut self) -> &mut Conn {
+        &mut self.connection
+    }
+
+    /// Commits changes that snapshots contain, and returns the version of the data then.
+    pub(super) async fn commit_seen(mut self) -> Result<i64, MetadataError> {
+        if let Conn::PostgresIn(..) = self.connection {
+            let next = "UPDATE revision SET number = number + 1 RETURNING number";
+            self.version = query_scalar(next).fetch_one(&mut self.connection).await?;
+        }
+        let version = self.version;
+        self.commit().await?;
+        Ok(version)
+    }
+
+    /// Commits.
+    pub(super) async fn commit(self) -> Result<(), MetadataError> {
+        Ok(self.connection.end(true).await?)
+    }
+
+    /// Rolls back.
+    pub(super) async fn rollback(self) -> Result<(), MetadataError> {
+        Ok(self.connection.end(false).await?)
+    }
+}

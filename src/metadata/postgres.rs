@@ -1,0 +1,132 @@
+//! The PostgreSQL database: how it is opened, and its time limits.
+//!
+//! Everything is in the schema `weir` of the database, so that it may share one. Text compares by bytes
+//! there (`COLLATE "C"`) as in SQLite, or lists that are read in parts by name would depend on the
+//! locale.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::Connection;
+use sqlx::PgConnection;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::PgPoolOptions;
+
+use crate::config::metadata::MetadataConfig;
+use crate::config::metadata::MetadataUrl;
+use crate::metadata::db::Db;
+use crate::metadata::disk::MIGRATIONS;
+use crate::metadata::error::MetadataError;
+use crate::metadata::reach::Reach;
+
+/// The name by which PostgreSQL lists the connections.
+const APPLICATION: &str = "weir";
+
+/// How long a connection is used, at most: addresses and plans of before go with it.
+const LIFETIME: Duration = Duration::from_secs(30 * 60);
+
+/// Makes text compare by bytes.
+const COLLATE: &str = r#"
+DO $$
+DECLARE altered RECORD;
+BEGIN
+    FOR altered IN
+        SELECT c.table_name AS name,
+               string_agg(format('ALTER COLUMN %I TYPE TEXT COLLATE "C"', c.column_name), ', ') AS columns
+        FROM information_schema.columns c
+        WHERE c.table_schema = 'weir' AND c.table_name <> '_sqlx_migrations' AND c.data_type = 'text'
+          AND c.collation_name IS DISTINCT FROM 'C'
+        GROUP BY c.table_name ORDER BY c.table_name
+    LOOP
+        EXECUTE format('ALTER TABLE weir.%I %s', altered.name, altered.columns);
+    END LOOP;
+END $$"#;
+
+/// What a store in PostgreSQL is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To be read only: its tables have to be there, and writes fail.
+    Read,
+    /// To be read and written.
+    Write,
+}
+
+/// Connects, applies the migrations that the database lacks, and makes the pools.
+pub(super) async fn open(
+    settings: &MetadataConfig,
+    url: &MetadataUrl,
+    access: Access,
+) -> Result<Db, MetadataError> {
+    let place = url.to_string();
+    let failed = |source| MetadataError::Connect { place: place.clone(), source };
+    let options = PgConnectOptions::from_str(url.value()).map_err(failed)?;
+    let options = options
+        .application_name(APPLICATION)
+        .options([("search_path", "weir")])
+        .disable_statement_logging();
+    let limit = settings.metadata_timeout;
+    let connect = tokio::time::timeout(limit, PgConnection::connect_with(&options));
+    let timed_out = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
+    let connected = connect.await.map_err(timed_out).and_then(|connected| connected);
+    let connection = connected.map_err(failed)?;
+    if access == Access::Write {
+        prepare(connection, &place).await?;
+    }
+    let millis = limit.as_millis().to_string();
+    // The last one ends the transaction of a process that was stopped, and whose lock others wait for.
+    let limited = options.options([
+        ("statement_timeout", millis.as_str()),
+        ("idle_in_transaction_session_timeout", millis.as_str()),
+    ]);
+    let reading = limited.clone().options([("default_transaction_read_only", "on")]);
+    let readers = settings.metadata_connections_max.saturating_sub(1).max(1);
+    Ok(Db::Postgres {
+        writer: match access {
+            Access::Read => None,
+            Access::Write => Some(pool(1, limit).connect_lazy_with(limited)),
+        },
+        readers: pool(readers, limit).connect_lazy_with(reading),
+        reach: Arc::new(Reach::new(limit)),
+    })
+}
+
+/// Brings the tables to the schema of this version.
+async fn prepare(mut connection: PgConnection, place: &str) -> Result<(), MetadataError> {
+    let failed = |source| MetadataError::Connect { place: place.to_owned(), source };
+    let encoding: String = sqlx::query_scalar("SHOW server_encoding")
+        .fetch_one(&mut connection)
+        .await
+        .map_err(failed)?;
+    if encoding != "UTF8" {
+        let problem = format!("has the encoding {encoding}: create one with ENCODING 'UTF8'");
+        return Err(MetadataError::Unfit { place: place.to_owned(), problem });
+    }
+    let has_schema = "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'weir')";
+    let has_schema: bool =
+        sqlx::query_scalar(has_schema).fetch_one(&mut connection).await.map_err(failed)?;
+    // Asked before, because it takes the right to create schemas even where there is one.
+    if !has_schema {
+        let create = sqlx::query("CREATE SCHEMA IF NOT EXISTS weir");
+        create.execute(&mut connection).await.map_err(failed)?;
+    }
+    MIGRATIONS.run(&mut connection).await?;
+    sqlx::raw_sql(COLLATE).execute(&mut connection).await?;
+    connection.close().await?;
+    Ok(())
+}
+
+fn pool(connections: u32, limit: Duration) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(limit)
+        .max_lifetime(LIFETIME)
+        // A connection goes back when it answers, and after the rollback of what was not committed. One
+        // that does not answer must not take a place of the pool for long.
+        .after_release(move |connection, _| {
+            Box::pin(async move {
+                Ok(matches!(tokio::time::timeout(limit, connection.ping()).await, Ok(Ok(()))))
+            })
+        })
+}

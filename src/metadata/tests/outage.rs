@@ -1,0 +1,82 @@
+//! PostgreSQL stops, and comes back; or is not there.
+
+use std::time::Instant;
+
+use super::*;
+use crate::config::metadata::MetadataConfig;
+use crate::metadata::tests::place::Database;
+use crate::metadata::tests::place::Server;
+use crate::metadata::tests::place::patiently;
+
+/// Goal: while PostgreSQL is away, snapshots stay, everything else fails at once and as unavailable, and when it is
+/// back so is the store, with what was written before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_outage_passes() {
+    let database = Database::on(Server::own(), Duration::from_secs(2)).await;
+    let bench = Bench::started_at(Place::Database(database)).await;
+    let Place::Database(database) = &bench.place else { panic!("it is one") };
+    let before = bench.create("a").await;
+    for _ in 0..2 {
+        database.server().stop();
+        assert_eq!(
+            kind(bench.metadata.create_flag(PROJECT, USER, new("b")).await),
+            Kind::Unavailable
+        );
+        let begin = Instant::now();
+        for _ in 0..100 {
+            let failed = bench.metadata.create_flag(PROJECT, USER, new("b")).await;
+            assert_eq!(kind(failed), Kind::Unavailable);
+            assert_eq!(
+                kind(bench.metadata.hash_keys(PROJECT, &["a".to_owned()]).await),
+                Kind::Unavailable
+            );
+        }
+        assert!(begin.elapsed() < Duration::from_secs(1), "nobody waits: {:?}", begin.elapsed());
+        assert_eq!(kind(bench.metadata.refresh().await), Kind::Unavailable);
+        let snapshot = bench.metadata.snapshot();
+        assert_eq!(snapshot.flags(PROJECT).len(), 1);
+        database.server().start();
+        patiently(async || bench.metadata.refresh().await.is_ok()).await;
+        bench
+            .update(before.id, FlagPatch { name: Some("x".to_owned()), ..FlagPatch::default() })
+            .await;
+    }
+    bench.create("b").await;
+    bench.check_snapshot().await;
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_used_is_refused_by_name() {
+    let database = Database::new().await;
+    let settings = database.settings();
+    let url = settings.metadata_url.clone().expect("a URL");
+    let open = async |url: &str| {
+        let url = url.parse().expect("a URL");
+        let limit = Duration::from_secs(2);
+        let settings = MetadataConfig { metadata_timeout: limit, ..settings.clone() };
+        let opened = Metadata::connect(&settings, &url, Clock::test(START), Access::Write).await;
+        opened.expect_err("refused")
+    };
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = nobody.local_addr().expect("an address");
+    // Connects, and says nothing.
+    let silent = open(&format!("postgres://u:secret@{address}/d")).await;
+    drop(nobody);
+    let refused = open(&format!("postgres://u:secret@{address}/d")).await;
+    for error in [&silent, &refused] {
+        assert_eq!(error.kind(), Kind::Unavailable);
+        assert!(error.to_string().contains(&format!("postgres://{address}/d ")), "{error}");
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+    }
+    let (server, _) = url.value().rsplit_once('/').expect("a database");
+    assert!(matches!(open(&format!("{server}/nothing")).await, MetadataError::Connect { .. }));
+    assert!(matches!(open("postgres://u@h:x/d").await, MetadataError::Connect { .. }));
+    let encrypted = open(&format!("{}?sslmode=require", url.value())).await;
+    assert!(matches!(encrypted, MetadataError::Connect { .. }), "it has no certificate");
+    let latin = "CREATE DATABASE weir_latin ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0";
+    place::administer(&database.server().url, latin).await.expect("a database");
+    let unfit = open(&format!("{server}/weir_latin")).await;
+    assert!(unfit.to_string().contains("has the encoding LATIN1"), "{unfit}");
+    let drop = "DROP DATABASE weir_latin WITH (FORCE)";
+    place::administer(&database.server().url, drop).await.expect("no database");
+}

@@ -1,0 +1,157 @@
+//! Every statement in the source, prepared by both databases.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use sqlx::AssertSqlSafe;
+use sqlx::Connection;
+use sqlx::Executor;
+use sqlx::PgConnection;
+use sqlx::SqlSafeStr;
+use sqlx::postgres::PgTypeInfo;
+
+use super::*;
+use crate::metadata::tests::place::Database;
+
+/// Files with statements of one database.
+const OF_ONE: [&str; 4] = ["db.rs", "disk.rs", "postgres.rs", "transfer.rs"];
+
+/// The types of values.
+const TYPES: [&str; 3] = ["INT8", "TEXT", "BOOL"];
+
+/// Goal: no statement is in the SQL of one database only. Method: the string literals of all files that
+/// begin as a statement are prepared by both. PostgreSQL cannot tell all types of values from the text; if
+/// it asks for them, there must be some with which it takes the statement. Beginnings of statements that are
+/// put together are left out: tests that run on both databases run these.
+#[tokio::test]
+async fn every_statement_is_taken_by_both_databases() {
+    let file = Bench::at(Place::file()).await;
+    let database = Database::new().await;
+    database.open(Clock::test(START)).await.expect("open").close().await;
+    let mut postgres = database.connect().await;
+    let path = format!("sqlite://{}", file.place.path().display());
+    let mut sqlite = sqlx::SqliteConnection::connect(&path).await.expect("a connection");
+    let statements: Vec<String> = sources()
+        .iter()
+        .flat_map(|path| statements(&std::fs::read_to_string(path).expect("a file")))
+        .collect();
+    assert!(statements.len() > 120, "{} statements", statements.len());
+    for statement in statements {
+        let text = AssertSqlSafe(statement.clone()).into_sql_str();
+        if let Err(error) = sqlite.prepare(text).await {
+            panic!("SQLite: {statement}: {error}");
+        }
+        if let Err(error) = prepare(&mut postgres, &statement).await {
+            panic!("PostgreSQL: {statement}: {error}");
+        }
+    }
+}
+
+/// Prepares with types that it infers, or any.
+async fn prepare(connection: &mut PgConnection, statement: &str) -> Result<(), sqlx::Error> {
+    let text = || AssertSqlSafe(statement.to_owned()).into_sql_str();
+    let Err(error) = connection.prepare(text()).await else { return Ok(()) };
+    let count = (1..).take_while(|number| statement.contains(&format!("${number}"))).count();
+    assert!(count <= 7, "too many values to try all types: {statement}: {error}");
+    for mut choice in 0..TYPES.len().pow(u32::try_from(count).expect("a small number")) {
+        let types: Vec<PgTypeInfo> = (0..count)
+            .map(|_| {
+                let chosen = TYPES[choice % TYPES.len()];
+                choice /= TYPES.len();
+                PgTypeInfo::with_name(chosen)
+            })
+            .collect();
+        if connection.prepare_with(text(), &types).await.is_ok() {
+            return Ok(());
+        }
+    }
+    Err(error)
+}
+
+/// The files that contain statements.
+fn sources() -> Vec<PathBuf> {
+    let root = PathBuf::from_str(env!("CARGO_MANIFEST_DIR")).expect("a path").join("src");
+    let mut found = Vec::new();
+    find(&root.join("metadata"), &mut found);
+    assert!(found.len() > 40, "{found:?}");
+    found
+}
+
+fn find(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        match path.is_dir() {
+            _ if name == "tests" || name == "tests.rs" || OF_ONE.contains(&name) => {}
+            true => find(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// The string literals of a source text that are statements. Comments and tests are none of it.
+fn statements(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let mut found = Vec::new();
+    let (mut before, mut rest) = (String::new(), source);
+    while let Some(character) = rest.chars().next() {
+        let next = &rest[character.len_utf8()..];
+        if rest.starts_with("//") {
+            rest = rest.split_once('\n').map_or("", |(_, next)| next);
+        } else if rest.starts_with("'\"'") || rest.starts_with("b'\"'") {
+            rest = &rest[3..];
+        } else if character == '"' {
+            let (literal, after) = literal(next);
+            let verbs = ["SELECT ", "INSERT ", "UPDATE ", "DELETE ", "WITH "];
+            let is_whole = !before.trim_end().ends_with("Builder::new(");
+            if is_whole && verbs.iter().any(|verb| literal.starts_with(verb)) {
+                found.push(literal);
+            }
+            rest = after;
+        } else {
+            before.push(character);
+            rest = next;
+        }
+    }
+    found
+}
+
+/// A literal up to its closing quote, and what follows.
+fn literal(text: &str) -> (String, &str) {
+    let mut literal = String::new();
+    let mut characters = text.char_indices();
+    while let Some((index, character)) = characters.next() {
+        match character {
+            '"' => return (literal, &text[index + 1..]),
+            '\\' => match characters.next() {
+                Some((_, 'n')) => literal.push('\n'),
+                Some((_, '\n')) => {
+                    let indent = characters.as_str();
+                    let skipped = indent.len() - indent.trim_start().len();
+                    for _ in 0..indent[..skipped].chars().count() {
+                        characters.next();
+                    }
+                }
+                Some((_, escaped)) => literal.push(escaped),
+                None => {}
+            },
+            other => literal.push(other),
+        }
+    }
+    (literal, "")
+}
+
+#[test]
+fn statements_are_found_in_a_source_text() {
+    let source = r#"
+        // "SELECT 0"
+        let a = query("SELECT a \
+            FROM t");
+        let b = "no SELECT"; let c = Builder::new("SELECT part");
+        let d = '"'; const E: &str = "DELETE FROM \"t\"
+            WHERE a";
+"#;
+    let expected = ["SELECT a FROM t", "DELETE FROM \"t\"\n            WHERE a"];
+    assert_eq!(statements(source), expected);
+}

@@ -1,0 +1,63 @@
+//! A store moves from its file to PostgreSQL.
+
+use super::*;
+use crate::metadata::definitions::DefinitionSeen;
+use crate::metadata::definitions::Sightings;
+use crate::metadata::hash_keys::NewHashKey;
+use crate::metadata::tests::place::Database;
+
+/// Goal: everything moves, once. Method: a store with more rows than one batch, NULLs, truth values and texts of all
+/// kinds; the snapshots are equal, and so are the rows of every table.
+#[tokio::test]
+async fn a_store_moves_whole_and_once() {
+    let file = Bench::started_at(Place::file()).await;
+    for number in 0..20 {
+        let flag = file.create(&format!("flag-{number}")).await;
+        let name = Some(format!("'quoted' \"ü\" {number}"));
+        file.update(
+            flag.id,
+            FlagPatch { name, active: Some(number % 2 == 0), ..FlagPatch::default() },
+        )
+        .await;
+    }
+    let events = (0..1700).map(|number| DefinitionSeen {
+        project: PROJECT,
+        name: format!("event {number}"),
+        seen_at: START,
+    });
+    let seen = Sightings { events: events.collect(), ..Sightings::default() };
+    file.metadata.upsert_definitions(&seen).await.expect("upsert");
+    let row = NewHashKey {
+        project: PROJECT,
+        distinct_id: "d".to_owned(),
+        flag_key: "f".to_owned(),
+        hash_key: "h".to_owned(),
+    };
+    file.metadata.keep_hash_keys(vec![row]).await.expect("kept");
+    let database = Bench::at(Place::Database(Database::new().await)).await;
+    let rows = database.metadata.take_over(&file.metadata).await.expect("taken over");
+    assert!(rows > 1700, "{rows}");
+    assert_eq!(file.metadata.snapshot(), database.metadata.snapshot());
+    database.check_snapshot().await;
+    for (table, columns) in [
+        ("event_definitions", "id, name, created_at, last_seen_at, post_to_slack"),
+        ("feature_flags", "key, name, updated_at, created_by, active"),
+        ("activity", "id, detail, created_at, user_id, TRUE"),
+        ("hash_keys", "distinct_id, hash_key, created_at, project_id, TRUE"),
+        ("users", "uuid, email, created_at, removed_at, is_email_verified"),
+        ("personal_keys", "mask, value_sha256, created_at, revoked_at, fixed"),
+    ] {
+        let select = format!("SELECT {columns} FROM {table} ORDER BY 1");
+        let read = async |bench: &Bench| {
+            let select = sqlx::AssertSqlSafe(select.clone());
+            let select = sql::query_as::<(String, String, i64, Option<i64>, bool)>(select);
+            select.fetch_all(&mut bench.reader().await).await.expect(table)
+        };
+        assert_eq!(read(&file).await, read(&database).await, "{table}");
+    }
+    // The ids go on, and nothing moves a second time.
+    assert_eq!(database.create("next").await.id, file.create("next").await.id);
+    let again = database.metadata.take_over(&file.metadata).await;
+    assert!(matches!(again, Err(MetadataError::NotEmpty(_))), "{again:?}");
+    database.check_snapshot().await;
+}
