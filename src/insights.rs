@@ -67,21 +67,30 @@ pub struct ProjectSettings {
     pub test_account_filters: Value,
 }
 
-/// A person behind a point of an insight.
+/// Who an event is of, in the order of lists.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// A person.
+    Person(Uuid),
+    /// A group: the index of its type, and its key.
+    Group(u8, String),
+}
+
+/// A person or a group behind a point of an insight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Actor {
-    /// The person.
-    pub person: Uuid,
-    /// What the person adds to the point.
+    /// Who it is.
+    pub who: Who,
+    /// What it adds to the point.
     pub value: f64,
-    /// The cells of a row of a retention in which the person was active, in their order.
+    /// The cells of a row of a retention in which it was active, in their order.
     pub appearances: Vec<usize>,
 }
 
 impl Actor {
-    /// A person who adds this to the point.
-    pub fn new(person: Uuid, value: f64) -> Self {
-        Self { person, value, appearances: Vec::new() }
+    /// One who adds this to the point.
+    pub fn new(who: Who, value: f64) -> Self {
+        Self { who, value, appearances: Vec::new() }
     }
 }
 

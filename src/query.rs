@@ -25,6 +25,7 @@ pub mod event_sessions;
 pub mod events;
 mod explain;
 mod explained;
+pub mod expression;
 pub mod filter;
 mod filtered;
 mod footers;

@@ -140,7 +140,9 @@ impl Breakdown {
             return cohorts(&node, sent);
         }
         let keys: Vec<&str> = match sent {
-            Value::Array(keys) => keys.iter().filter_map(Value::as_str).collect(),
+            Value::Array(keys) => {
+                keys.iter().map(Value::as_str).collect::<Option<_>>().unwrap_or_default()
+            }
             one => one.as_str().into_iter().collect(),
         };
         let [key] = keys.as_slice() else {

@@ -109,7 +109,10 @@ impl std::fmt::Display for Key {
 /// The times that the dates of a question stand for as of now, in each of the intervals that it may have.
 fn times(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Vec<UnixMicros> {
     // An insight may be about another one.
-    let nodes = std::iter::successors(Some(query), |node| node.get("source")).take(SOURCES_MAX);
+    let nodes = std::iter::successors(Some(query), |node| {
+        node.get("source").or_else(|| node.pointer("/funnelPathsFilter/funnelSource"))
+    });
+    let nodes = nodes.take(SOURCES_MAX);
     let times = nodes.flat_map(|node| {
         let period = node.get("retentionFilter").and_then(|filter| filter.get("period"));
         let names = [node.get("interval"), period].into_iter().flatten().filter_map(Value::as_str);
@@ -226,7 +229,7 @@ impl Uses {
                 let is_by_date = text("operator").starts_with("is_date");
                 self.now |= is_by_date && !fields.get("value").is_some_and(is_date);
                 // An expression may be anything.
-                self.now |= text("type") == "hogql";
+                self.now |= text("type") == "hogql" || !text("pathsHogQLExpression").is_empty();
                 // The short form of a filter has its operator in the key.
                 self.now |= fields.keys().any(|key| key.contains("__is_date"));
                 self.actions |= text("kind") == "ActionsNode" || text("type") == "actions";
@@ -320,6 +323,11 @@ mod tests {
             let query = match interval {
                 "minute" => json!({"source": {"dateRange": range, "interval": interval}}),
                 "Hour" => json!({"dateRange": range, "retentionFilter": retention}),
+                "week" => {
+                    let fixed = json!({"date_from": "2026-01-01", "date_to": "2026-01-02"});
+                    let funnel = json!({"dateRange": range, "interval": interval});
+                    json!({"dateRange": fixed, "funnelPathsFilter": {"funnelSource": funnel}})
+                }
                 _ => json!({"dateRange": range, "interval": interval}),
             };
             assert_eq!(key(&query, NOW), key(&query, NOW + same), "{query}");
@@ -345,6 +353,8 @@ mod tests {
             (json!({"properties": {"a__is_date_before": "1d"}}), (true, false)),
             (json!([{"type": "cohort", "value": 3}]), (false, true)),
             (json!({"breakdownFilter": {"breakdown_type": "cohort"}}), (false, true)),
+            (json!({"pathsFilter": {"pathsHogQLExpression": "now()"}}), (true, false)),
+            (json!({"pathsFilter": {"pathsHogQLExpression": null}}), (false, false)),
         ] {
             assert_eq!(uses(query.clone()), expected, "{query}");
         }

@@ -16,6 +16,7 @@ use crate::insights::entity::Entity;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::passage::Passages;
 use crate::insights::selection::Selection;
+use crate::insights::selection::Unit;
 
 /// A parsed request.
 #[derive(Clone, Debug)]
@@ -47,6 +48,11 @@ impl Correlation {
     /// What its funnel looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         self.funnels.selection_mut()
+    }
+
+    /// Who goes through its funnel.
+    pub fn unit(&self) -> Unit {
+        self.funnels.unit()
     }
 
     /// The events that it is about.

@@ -103,6 +103,12 @@ impl Entity {
         }
     }
 
+    /// Whether another one asks for just the same events.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let own = (&self.event, self.action, &self.properties);
+        own == (&other.event, other.action, &other.properties)
+    }
+
     /// The name that labels show.
     pub fn label(&self) -> &str {
         let own = match self.action {

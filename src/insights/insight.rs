@@ -18,12 +18,16 @@ use crate::insights::paths::Paths;
 use crate::insights::retention::Retention;
 use crate::insights::retention::actors::Asked as AskedRow;
 use crate::insights::selection::Selection;
+use crate::insights::selection::Unit;
 use crate::insights::stickiness::Stickiness;
 use crate::insights::stickiness::actors::Asked;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
 use crate::query::engine::Engine;
 use crate::query::people::Part;
+
+/// Most groups of which those of a page are the last ones: their keys are kept until then.
+const GROUPS_MAX: usize = 100_000;
 
 /// Kinds of insights.
 pub const KINDS: [&str; 7] = [
@@ -142,7 +146,7 @@ impl Insight {
             Self::Correlation(correlation) => note_named(engine, project, correlation.entities()),
             Self::Funnels(funnels) => note_named(engine, project, funnels.entities()),
             Self::Lifecycle(lifecycle) => note_named(engine, project, lifecycle.entities()),
-            Self::Paths(_) => Ok(()),
+            Self::Paths(paths) => note_named(engine, project, paths.entities()),
             Self::Retention(retention) => note_named(engine, project, retention.entities()),
             Self::Stickiness(stickiness) => note_named(engine, project, stickiness.entities()),
             Self::Trends(trends) => note_named(engine, project, trends.entities()),
@@ -178,18 +182,54 @@ impl Insight {
 }
 
 impl ActorsOf {
+    /// What they are looked for in, and who they are.
+    fn looked_at(&mut self) -> (&mut Selection, Unit) {
+        let selection = match self {
+            Self::Stickiness(stickiness, asked) => {
+                let unit = stickiness.unit(asked);
+                return (stickiness.selection_mut(), unit);
+            }
+            Self::Trends(trends, point) => {
+                let unit = trends.unit(point);
+                return (trends.selection_mut(), unit);
+            }
+            Self::Correlation(correlation, _) => correlation.selection_mut(),
+            Self::Lifecycle(lifecycle, _) => lifecycle.selection_mut(),
+            Self::Paths(paths) => paths.selection_mut(),
+            Self::Retention(retention, _) => retention.selection_mut(),
+            Self::Funnels(funnels, _) => funnels.selection_mut(),
+        };
+        let unit = selection.unit;
+        (selection, unit)
+    }
+
+    /// Looks for those alone who are called so: see [`Selection::search`].
+    ///
+    /// # Errors
+    ///
+    /// There are too many filters with it.
+    pub fn search(&mut self, text: &str) -> Result<(), NodeError> {
+        let (selection, unit) = self.looked_at();
+        selection.search(text, unit)
+    }
+
     /// The actors, in the order of the kind of insight; one more than the part has where there are more.
     ///
     /// # Errors
     ///
     /// See [`InsightError`].
     pub async fn find(
-        &self,
+        mut self,
         engine: &Engine,
         owner: &ProjectSettings,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        match self {
+        let (_, unit) = self.looked_at();
+        if unit != Unit::Persons && part.offset.saturating_add(part.limit) > GROUPS_MAX {
+            let detail = format!("Only the first {GROUPS_MAX} groups behind a point are listed.");
+            return Err(NodeError { field: "offset".to_owned(), detail }.into());
+        }
+        match &self {
             Self::Correlation(correlation, asked) => {
                 correlation.actors(engine, owner, asked, part).await
             }

@@ -1,6 +1,6 @@
 //! Paths: which steps persons take one after another. [`Paths`] is a parsed request. One scan gives the steps of
 //! each actor: `items` says what they are called, `walk` divides them into sessions and cuts these, `edges` counts
-//! what follows what, and `actors` finds the persons behind a step. The rules are those of PostHog's paths.
+//! what follows what, and `actors` finds the persons behind a step. Paths may be those around a step of a funnel. The rules are those of PostHog's paths.
 
 mod actors;
 mod answer;
@@ -13,12 +13,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::insights::entity::Entity;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::passage::Stretches;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::paths::edges::Shown;
 use crate::insights::paths::items::Rules;
 use crate::insights::paths::items::without_slash;
 use crate::insights::selection::Selection;
+use crate::insights::selection::Unit;
+use crate::query::expression::Expression;
 
 /// Steps of a path unless a request says otherwise (PostHog's figure).
 const STEPS: usize = 5;
@@ -49,6 +54,16 @@ pub struct Paths {
     steps_max: usize,
     shown: Shown,
     keys: Keys,
+    around: Option<Around>,
+    /// What steps are called that are no pages or screens.
+    expression: Option<Expression>,
+}
+
+/// The funnel around a step of which the paths are.
+#[derive(Clone, Debug)]
+struct Around {
+    funnels: Funnels,
+    stretches: Stretches,
 }
 
 /// Which events are steps. None chosen means all.
@@ -58,6 +73,8 @@ struct Kinds {
     screens: bool,
     /// Those whose name does not begin with a dollar sign.
     custom: bool,
+    /// Whatever events there are besides, which have the name that an expression gives them.
+    expression: bool,
 }
 
 /// Whose persons are asked for: who went from a node to another one, or ended at one.
@@ -83,9 +100,9 @@ impl Paths {
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
-        node.without(&["funnelPathsFilter", "pathsV2Filter"])?;
+        node.without(&["pathsV2Filter"])?;
         let filter = Node::new(node.value("pathsFilter"), "pathsFilter")?;
-        filter.without(&["pathsHogQLExpression", "funnelPaths", "funnelFilter"])?;
+        filter.without(&["funnelPaths", "funnelFilter"])?;
         let number = |name: &str, otherwise: usize, most: usize| {
             let number = filter.number(name)?.unwrap_or(otherwise);
             let is_in = (1..=most).contains(&number);
@@ -102,9 +119,13 @@ impl Paths {
         };
         // The rules of a project's own are applied where this is true; there are none.
         filter.truth("pathReplacements")?;
+        let selection = Selection::parse(&node)?;
+        let kinds = Kinds::parse(&filter)?;
         Ok(Self {
-            selection: Selection::parse(&node)?,
-            kinds: Kinds::parse(&filter)?,
+            expression: expression(&filter, kinds)?,
+            around: Around::parse(node.value("funnelPathsFilter"), selection.unit)?,
+            selection,
+            kinds,
             rules: Arc::new(Rules::parse(&filter)?),
             start: point("startPoint")?,
             end: point("endPoint")?,
@@ -126,9 +147,54 @@ impl Paths {
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
     }
+
+    /// The events that it names.
+    pub fn entities(&self) -> impl Iterator<Item = &Entity> {
+        self.around.iter().flat_map(|around| around.funnels.entities())
+    }
+}
+
+impl Around {
+    /// Reads a `funnelPathsFilter`; `None` if it is absent or empty.
+    fn parse(sent: Option<&Value>, unit: Unit) -> Result<Option<Self>, NodeError> {
+        const SOURCE: &str = "funnelSource";
+        let is_empty = |sent: &&Value| sent.as_object().is_some_and(serde_json::Map::is_empty);
+        let Some(sent) = sent.filter(|sent| !is_empty(sent)) else { return Ok(None) };
+        let node = Node::new(Some(sent), "funnelPathsFilter")?;
+        let Some(source) = node.value(SOURCE) else {
+            return Err(node.refuse(SOURCE, "This field is required."));
+        };
+        let within =
+            |error: NodeError| node.refuse(&format!("{SOURCE}.{}", error.field), error.detail);
+        let funnels = Funnels::parse(source).map_err(within)?.unsplit();
+        if funnels.unit() != unit {
+            let detail = "Paths and their funnel are of the same: persons, or groups of one type.";
+            return Err(node.refuse(SOURCE, detail));
+        }
+        Ok(Some(Self { stretches: funnels.stretches(&node)?, funnels }))
+    }
+}
+
+/// What steps are called, if that is asked for: without chosen kinds, or if this is one of them.
+fn expression(filter: &Node<'_>, kinds: Kinds) -> Result<Option<Expression>, NodeError> {
+    const NAME: &str = "pathsHogQLExpression";
+    let Some(text) = filter.text(NAME)? else { return Ok(None) };
+    let parsed = Expression::parse(text);
+    let parsed = parsed.map_err(|error| filter.refuse(NAME, error.to_string()))?;
+    Ok(Some(parsed).filter(|_| kinds.expression || kinds == Kinds::default()))
 }
 
 impl Kinds {
+    /// Whether pages are called by their addresses.
+    fn has_addresses(self) -> bool {
+        self.pages || self == Self::default()
+    }
+
+    /// Whether views of screens are called by the names of these.
+    fn has_screens(self) -> bool {
+        self.screens || self == Self::default()
+    }
+
     fn parse(filter: &Node<'_>) -> Result<Self, NodeError> {
         const NAME: &str = "includeEventTypes";
         let mut kinds = Self::default();
@@ -137,9 +203,9 @@ impl Kinds {
                 Some(PAGEVIEW) => kinds.pages = true,
                 Some(SCREEN) => kinds.screens = true,
                 Some("custom_event") => kinds.custom = true,
-                Some("hogql") => return Err(filter.refuse(NAME, "hogql is not available.")),
+                Some("hogql") => kinds.expression = true,
                 _ => {
-                    let detail = "Expected some of $pageview, $screen, custom_event.";
+                    let detail = "Expected some of $pageview, $screen, custom_event, hogql.";
                     return Err(filter.refuse(NAME, detail));
                 }
             }
@@ -181,7 +247,8 @@ mod tests {
             "pathsHogQLExpression": null,
         }}));
         let paths = paths.unwrap();
-        assert_eq!(paths.kinds, Kinds { pages: false, screens: true, custom: true });
+        let kinds = Kinds { screens: true, custom: true, ..Kinds::default() };
+        assert_eq!((paths.kinds, paths.expression), (kinds, None));
         assert_eq!((paths.start.as_deref(), paths.end.as_deref()), (Some("/a"), Some("/")));
         let shown = (paths.shown.edges_max, paths.shown.count_min, paths.shown.count_max);
         assert_eq!((paths.steps_max, shown), (7, (3, 2, u64::MAX)));
@@ -189,17 +256,49 @@ mod tests {
     }
 
     #[test]
+    fn an_expression_names_steps_where_its_kind_is_chosen() {
+        for (kinds, is_used) in [
+            (json!([]), true),
+            (json!(["hogql"]), true),
+            (json!(["hogql", "$screen"]), true),
+            (json!(["custom_event"]), false),
+        ] {
+            let filter =
+                json!({"includeEventTypes": kinds, "pathsHogQLExpression": "properties.plan"});
+            let paths = Paths::parse(&json!({"pathsFilter": filter})).unwrap();
+            assert_eq!(paths.expression.is_some(), is_used, "{kinds}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_or_not_available_is_told_by_its_field() {
+        let two = json!([{"event": "a"}, {"event": "b"}]);
+        let around = |source: serde_json::Value, step: i64| {
+            json!({"funnelPathsFilter": {
+            "funnelSource": source, "funnelPathType": "funnel_path_after_step", "funnelStep": step}})
+        };
+        assert!(Paths::parse(&around(json!({"series": two}), -2)).unwrap().around.is_some());
+        assert!(Paths::parse(&json!({"funnelPathsFilter": {}})).unwrap().around.is_none());
         for (query, field) in [
-            (json!({"funnelPathsFilter": {"funnelStep": 1}}), "funnelPathsFilter"),
+            (json!({"funnelPathsFilter": {"funnelStep": 1}}), "funnelPathsFilter.funnelSource"),
+            (
+                around(json!({"series": [{"event": 1}]}), 1),
+                "funnelPathsFilter.funnelSource.series.0.event",
+            ),
+            (around(json!({"series": []}), 1), "funnelPathsFilter.funnelSource.series"),
+            (
+                around(json!({"series": two, "aggregation_group_type_index": 0}), 1),
+                "funnelPathsFilter.funnelSource",
+            ),
+            (around(json!({"series": two}), 3), "funnelPathsFilter.funnelStep"),
             (json!({"pathsFilter": []}), "pathsFilter"),
             (
-                json!({"pathsFilter": {"pathsHogQLExpression": "event"}}),
+                json!({"pathsFilter": {"pathsHogQLExpression": "event FROM persons"}}),
                 "pathsFilter.pathsHogQLExpression",
             ),
             (
-                json!({"pathsFilter": {"includeEventTypes": ["hogql"]}}),
-                "pathsFilter.includeEventTypes",
+                json!({"pathsFilter": {"pathsHogQLExpression": "(SELECT 1 FROM persons)"}}),
+                "pathsFilter.pathsHogQLExpression",
             ),
             (json!({"pathsFilter": {"includeEventTypes": ["x"]}}), "pathsFilter.includeEventTypes"),
             (

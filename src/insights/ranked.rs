@@ -3,15 +3,16 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use uuid::Uuid;
-
 use crate::insights::Actor;
+use crate::insights::Who;
+use crate::insights::selection::Unit;
 use crate::query::people::Part;
 
 /// The actors with the largest values, those of one value by their ids, and what else is known of each.
 #[derive(Debug)]
 pub struct Ranked<T = ()> {
     part: Part,
+    unit: Unit,
     /// The last of those kept on top.
     kept: BinaryHeap<Entry<T>>,
 }
@@ -19,7 +20,7 @@ pub struct Ranked<T = ()> {
 #[derive(Debug)]
 struct Entry<T> {
     value: f64,
-    person: Uuid,
+    who: Who,
     known: T,
 }
 
@@ -33,7 +34,7 @@ impl<T> Eq for Entry<T> {}
 
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.value.total_cmp(&self.value).then(self.person.cmp(&other.person))
+        other.value.total_cmp(&self.value).then(self.who.cmp(&other.who))
     }
 }
 
@@ -44,7 +45,7 @@ impl<T> PartialOrd for Entry<T> {
 }
 
 impl Ranked {
-    /// Adds an actor by its id; what is no id of a person is nobody.
+    /// Adds an actor by its id; what is no id of one is nobody.
     pub fn add(&mut self, actor: &str, value: f64) {
         self.add_with(actor, value, || ());
     }
@@ -56,23 +57,23 @@ impl Ranked {
 }
 
 impl<T> Ranked<T> {
-    /// For this part, and one more so that it shows whether there are more.
-    pub fn new(part: Part) -> Self {
-        Self { part, kept: BinaryHeap::new() }
+    /// For this part of the persons or groups, and one more so that it shows whether there are more.
+    pub fn new(part: Part, unit: Unit) -> Self {
+        Self { part, unit, kept: BinaryHeap::new() }
     }
 
     /// Adds an actor by its id with what is known of it, which is computed if the actor is kept.
     pub fn add_with(&mut self, actor: &str, value: f64, known: impl FnOnce() -> T) {
-        let Ok(person) = Uuid::try_parse(actor) else { return };
+        let Some(who) = self.unit.who(actor) else { return };
         let most = self.part.offset.saturating_add(self.part.limit).saturating_add(1);
         let is_before = |last: &Entry<T>| match value.total_cmp(&last.value) {
-            Ordering::Equal => person < last.person,
+            Ordering::Equal => who < last.who,
             order => order == Ordering::Greater,
         };
         if self.kept.len() >= most && !self.kept.peek().is_some_and(is_before) {
             return;
         }
-        self.kept.push(Entry { value, person, known: known() });
+        self.kept.push(Entry { value, who, known: known() });
         if self.kept.len() > most {
             self.kept.pop();
         }
@@ -81,7 +82,7 @@ impl<T> Ranked<T> {
     /// The part in its order with what is known of each, and one more if there are more.
     pub fn into_known(self) -> impl Iterator<Item = (Actor, T)> {
         let sorted = self.kept.into_sorted_vec().into_iter().skip(self.part.offset);
-        sorted.map(|Entry { value, person, known }| (Actor::new(person, value), known))
+        sorted.map(|Entry { value, who, known }| (Actor::new(who, value), known))
     }
 }
 
@@ -90,24 +91,33 @@ mod tests {
     use uuid::Uuid;
 
     use super::Ranked;
+    use crate::insights::Who;
+    use crate::insights::selection::Unit;
     use crate::query::people::Part;
 
     #[test]
     fn parts_make_up_all_actors_in_their_order() {
-        let actors: Vec<(String, f64)> = (0..50_u8)
-            .map(|at| (Uuid::from_bytes([at.wrapping_mul(37); 16]).to_string(), f64::from(at % 7)))
-            .collect();
-        let mut expected = actors.clone();
-        expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        let mut found = Vec::new();
-        for offset in (0..60).step_by(8) {
-            let mut ranked = Ranked::new(Part { offset, limit: 8 });
-            actors.iter().for_each(|(actor, value)| ranked.add(actor, *value));
-            ranked.add("no person", 9.0);
-            let part = ranked.into_actors();
-            assert_eq!(part.len(), 50_usize.saturating_sub(offset).min(9));
-            found.extend(part.into_iter().take(8).map(|own| (own.person.to_string(), own.value)));
+        let person = |at: u8| Uuid::from_bytes([at.wrapping_mul(37); 16]).to_string();
+        for (unit, id) in [
+            (Unit::Persons, &person as &dyn Fn(u8) -> String),
+            (Unit::Groups(2), &|at: u8| format!("group {}", at.wrapping_mul(37))),
+        ] {
+            let actors: Vec<(Who, f64)> =
+                (0..50).map(|at| (unit.who(&id(at)).unwrap(), f64::from(at % 7))).collect();
+            let mut expected = actors.clone();
+            expected.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+            let mut found = Vec::new();
+            for offset in (0..60).step_by(8) {
+                let mut ranked = Ranked::new(Part { offset, limit: 8 }, unit);
+                (0..50).for_each(|at| ranked.add(&id(at), f64::from(at % 7)));
+                if unit == Unit::Persons {
+                    ranked.add("no person", 9.0);
+                }
+                let part = ranked.into_actors();
+                assert_eq!(part.len(), 50_usize.saturating_sub(offset).min(9));
+                found.extend(part.into_iter().take(8).map(|own| (own.who, own.value)));
+            }
+            assert_eq!(found, expected);
         }
-        assert_eq!(found, expected);
     }
 }

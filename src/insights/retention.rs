@@ -1,7 +1,7 @@
 //! Retention: of those who did something in an interval, how many come back in each interval after it.
 //! [`Retention`] is a parsed request; `spans` says which intervals a cell has, `rolling` which windows
 //! those have that begin with the first event, `rows` which rows and cells an actor
-//! is in, `split` does so for each value of the breakdown, `plan` makes the plan of the events, `answer` counts the
+//! is in, `sums` what its events add to these, `split` does so for each value of the breakdown, `plan` makes the plan of the events, `answer` counts the
 //! actors of each cell in `tables`, `actors` finds the persons of a row, and `legacy` reads the filters of older
 //! clients.
 
@@ -13,6 +13,7 @@ mod rolling;
 mod rows;
 mod spans;
 mod split;
+mod sums;
 mod tables;
 
 use serde_json::Value;
@@ -22,6 +23,8 @@ use crate::insights::entity::Entity;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::property::Owner;
+use crate::insights::property::Property;
 use crate::insights::retention::spans::INTERVALS_MAX;
 use crate::insights::retention::spans::Spans;
 use crate::insights::selection::Selection;
@@ -54,6 +57,18 @@ pub struct Retention {
     is_rolling: bool,
     /// Events of an interval without which nobody has come back in it.
     occurrences: usize,
+    /// What is told of the numbers of events, besides how many actors there are.
+    measure: Option<Measure>,
+}
+
+/// What is told of the numbers of the events that are counted in a cell.
+#[derive(Clone, Debug, PartialEq)]
+struct Measure {
+    property: Property,
+    /// Whether it is their sum for each actor of the cell, or just the sum.
+    is_mean: bool,
+    /// Whether coming back is doing the same again.
+    is_same: bool,
 }
 
 /// In which rows an actor is.
@@ -76,10 +91,6 @@ impl Retention {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         let options = Node::new(node.value("retentionFilter"), "retentionFilter")?;
-        options.without(&["aggregationProperty"])?;
-        if let Some(other) = options.text("aggregationType")?.filter(|own| *own != "count") {
-            return Err(unavailable(&options, "aggregationType", other));
-        }
         let is_rolling = match options.text("timeWindowMode")? {
             None | Some("strict_calendar_dates") => false,
             Some("24_hour_windows") => true,
@@ -99,6 +110,13 @@ impl Retention {
             None => Ok(Entity::named(EVENT)),
         };
         let rows = number("totalIntervals", INTERVALS, INTERVALS_MAX)?;
+        let occurrences = number("minimumOccurrences", 1, OCCURRENCES_MAX)?;
+        let (target, returning) = (entity("targetEntity")?, entity("returningEntity")?);
+        let measure = Measure::parse(&options, target.is_same(&returning))?;
+        if measure.is_some() && occurrences > 1 {
+            let detail = "Sums and averages count all events: they have no minimumOccurrences.";
+            return Err(options.refuse("minimumOccurrences", detail));
+        }
         Ok(Self {
             selection: Selection::parse(&node)?,
             period: period(&options)?,
@@ -106,11 +124,12 @@ impl Retention {
             spans: Spans::parse(&options, rows)?,
             breakdown: breakdown(node.value("breakdownFilter"))?,
             kind: Kind::parse(&options)?,
-            target: entity("targetEntity")?,
-            returning: entity("returningEntity")?,
+            target,
+            returning,
             is_cumulative: options.truth("cumulative")?,
             is_rolling,
-            occurrences: number("minimumOccurrences", 1, OCCURRENCES_MAX)?,
+            occurrences,
+            measure,
         })
     }
 
@@ -162,6 +181,34 @@ fn period(options: &Node<'_>) -> Result<Interval, NodeError> {
     }
 }
 
+impl Measure {
+    /// Reads `aggregationType` and what it is of; `None` where actors are counted alone.
+    fn parse(options: &Node<'_>, is_same: bool) -> Result<Option<Self>, NodeError> {
+        let is_mean = match options.text("aggregationType")? {
+            None | Some("count") => return Ok(None),
+            Some("sum") => false,
+            Some("avg") => true,
+            Some(other) => return Err(unavailable(options, "aggregationType", other)),
+        };
+        // As in PostHog, there is nothing to sum up then.
+        let Some(key) = options.text("aggregationProperty")? else { return Ok(None) };
+        let owner = match options.text("aggregationPropertyType")? {
+            None | Some("event") => Owner::Event,
+            Some("person") => Owner::Person,
+            Some(other) => return Err(unavailable(options, "aggregationPropertyType", other)),
+        };
+        if options.text("timeWindowMode")? == Some("24_hour_windows") {
+            let detail = "Sums and averages are not available for 24_hour_windows.";
+            return Err(options.refuse("aggregationType", detail));
+        }
+        if options.truth("cumulative")? {
+            return Err(options.refuse("cumulative", "Sums and averages cannot be cumulative."));
+        }
+        let property = Property { owner, key: key.to_owned(), is_url: false, bins: None };
+        Ok(Some(Self { property, is_mean, is_same }))
+    }
+}
+
 impl Kind {
     fn parse(options: &Node<'_>) -> Result<Self, NodeError> {
         match options.text("retentionType")? {
@@ -183,6 +230,7 @@ mod tests {
 
     use super::Interval;
     use super::Kind;
+    use super::Owner;
     use super::Retention;
 
     #[test]
@@ -206,6 +254,31 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_of_events_or_persons() {
+        let measure = |options: serde_json::Value| {
+            Retention::parse(&json!({"retentionFilter": options})).unwrap().measure
+        };
+        for (options, expected) in [
+            (json!({"aggregationType": "count", "aggregationProperty": "a"}), None),
+            (json!({"aggregationType": "sum"}), None),
+            (json!({"aggregationPropertyType": "event"}), None),
+            (
+                json!({"aggregationType": "sum", "aggregationProperty": "a"}),
+                Some((Owner::Event, false, true)),
+            ),
+            (
+                json!({"aggregationType": "avg", "aggregationProperty": "a", "aggregationPropertyType": "person",
+                       "returningEntity": {"id": "buy"}}),
+                Some((Owner::Person, true, false)),
+            ),
+        ] {
+            let found = measure(options.clone());
+            let found = found.map(|own| (own.property.owner, own.is_mean, own.is_same));
+            assert_eq!(found, expected, "{options}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_or_not_available_is_refused_by_its_name() {
         for (options, field) in [
             (json!({"period": "Decade"}), "period"),
@@ -216,7 +289,24 @@ mod tests {
             (json!({"minimumOccurrences": 0}), "minimumOccurrences"),
             (json!({"retentionType": "often"}), "retentionType"),
             (json!({"retentionCustomBrackets": [1, 0]}), "retentionCustomBrackets"),
-            (json!({"aggregationType": "sum"}), "aggregationType"),
+            (json!({"aggregationType": "max", "aggregationProperty": "a"}), "aggregationType"),
+            (
+                json!({"aggregationType": "sum", "aggregationProperty": "a", "timeWindowMode": "24_hour_windows"}),
+                "aggregationType",
+            ),
+            (
+                json!({"aggregationType": "avg", "aggregationProperty": "a", "cumulative": true}),
+                "cumulative",
+            ),
+            (
+                json!({"aggregationType": "avg", "aggregationProperty": "a", "minimumOccurrences": 2}),
+                "minimumOccurrences",
+            ),
+            (
+                json!({"aggregationType": "sum", "aggregationProperty": "a", "aggregationPropertyType": "group"}),
+                "aggregationPropertyType",
+            ),
+            (json!({"aggregationType": "sum", "aggregationProperty": 1}), "aggregationProperty"),
             (json!({"timeWindowMode": "48_hour_windows"}), "timeWindowMode"),
             (json!({"timeWindowMode": "24_hour_windows", "cumulative": true}), "cumulative"),
             (json!({"targetEntity": {"id": "x", "type": "actions"}}), "targetEntity.id"),

@@ -14,11 +14,13 @@ use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::Who;
 use crate::insights::columns::time;
 use crate::insights::date_range::DateRange;
 use crate::insights::date_range::Parameters;
@@ -54,21 +56,6 @@ pub enum Unit {
     Persons,
     /// Groups of the type with this index.
     Groups(u8),
-}
-
-impl Unit {
-    /// That actors are persons, who are listed; `of` is what they are behind, such as `step`.
-    ///
-    /// # Errors
-    ///
-    /// They are groups.
-    pub fn check_persons(self, of: &str) -> Result<(), NodeError> {
-        if self == Self::Persons {
-            return Ok(());
-        }
-        let detail = format!("The groups behind a {of} are not available.");
-        Err(NodeError { field: "aggregation_group_type_index".to_owned(), detail })
-    }
 }
 
 /// The range of dates as it was sent.
@@ -114,18 +101,25 @@ impl Selection {
     }
 
     /// Selects only what is of persons whose email, name, or one of whose distinct ids contains a text in any case:
-    /// all their events, whichever of the ids they have.
+    /// all their events, whichever of the ids they have. Or of groups whose name or key does.
     ///
     /// # Errors
     ///
     /// There are too many filters with it.
-    pub fn search(&mut self, text: &str) -> Result<(), NodeError> {
+    pub fn search(&mut self, text: &str, unit: Unit) -> Result<(), NodeError> {
         let contains = |key: &str, kind: &str| json!({"key": key, "type": kind, "operator": "icontains", "value": text});
-        let values = [
-            contains("email", "person"),
-            contains("name", "person"),
-            contains("distinct_id", "person_metadata"),
-        ];
+        let values = match unit {
+            Unit::Persons => vec![
+                contains("email", "person"),
+                contains("name", "person"),
+                contains("distinct_id", "person_metadata"),
+            ],
+            Unit::Groups(index) => {
+                let name = json!({"key": "name", "type": "group", "group_type_index": index,
+                                  "operator": "icontains", "value": text});
+                vec![name, contains(&format!("$group_{index}"), "event_metadata")]
+            }
+        };
         self.filters.add(&json!([{"type": "OR", "values": values}]), "search")
     }
 
@@ -192,6 +186,14 @@ impl Unit {
 }
 
 impl Unit {
+    /// The actor with an id as histories and plans have it as a text; `None` if it is none of a person.
+    pub fn who(self, id: &str) -> Option<Who> {
+        match self {
+            Self::Persons => Some(Who::Person(Uuid::try_parse(id).ok()?)),
+            Self::Groups(index) => Some(Who::Group(index, id.to_owned())),
+        }
+    }
+
     /// The actor as [`Unit::actor`] has it, of a table of persons or groups with the column `id`.
     pub fn actor_of(self, view: &View, id: &str) -> Expr {
         match self {

@@ -116,7 +116,8 @@ impl Display {
 
 /// The formulas of `formula`, `formulas` and `formulaNodes`.
 fn formulas(options: &Node<'_>, series: usize) -> Result<Vec<Formula>, NodeError> {
-    let plain = options.list("formulas")?.iter().filter_map(Value::as_str);
+    let plain = options.list("formulas")?.iter().map(Value::as_str).collect::<Option<Vec<_>>>();
+    let plain = plain.ok_or_else(|| options.refuse("formulas", "Expected a list of texts."))?;
     let mut texts: Vec<(String, Option<String>)> = options
         .text("formula")?
         .into_iter()

@@ -55,6 +55,14 @@ pub struct Row {
     actor: u32,
 }
 
+#[cfg(test)]
+impl Row {
+    /// A row without a text.
+    pub fn new(at: i64, mask: u32) -> Self {
+        Self { at, mask, text: NO_TEXT, actor: 0 }
+    }
+}
+
 /// The number of no text.
 pub const NO_TEXT: u32 = u32::MAX;
 

@@ -149,10 +149,20 @@ impl View {
         let events = events.select(columns.collect::<Vec<_>>())?;
         let schema = MemorySchemaProvider::new();
         schema.register_table("events".to_owned(), events.into_view())?;
-        if let Some(catalog) = self.context.catalog("weir") {
-            catalog.register_schema(filtered::SCHEMA, Arc::new(schema))?;
-        }
+        self.register(filtered::SCHEMA, Arc::new(schema))?;
         Ok(Self { is_filtered: true, ..self })
+    }
+
+    /// Adds a schema, which SQL can name from now on.
+    pub(super) fn register(
+        &self,
+        name: &str,
+        schema: Arc<dyn SchemaProvider>,
+    ) -> Result<(), QueryError> {
+        if let Some(catalog) = self.context.catalog("weir") {
+            catalog.register_schema(name, schema)?;
+        }
+        Ok(())
     }
 
     /// Which columns of the events say all about their properties.

@@ -120,6 +120,55 @@ fn tiles_move_to_other_dashboards() {
 }
 
 #[test]
+fn tiles_are_copied_to_other_dashboards_and_put_in_an_order() {
+    let server = TestServer::start();
+    let all = Boards(&server);
+    let insight = all.insight("one", &json!([]));
+    let tiles = json!([{"text": {"body": "Hello"}}, {"insight": insight, "color": "red"}]);
+    let from = all.made(&json!({"tiles": tiles}))["id"].clone();
+    let late = all.insight("late", &json!([from]));
+    let to = all.made(&json!({"tiles": [{"text": {"body": "There"}}]}))["id"].clone();
+    let copy = format!("{BASE}/dashboards/{to}/copy_tile/");
+    let ids: Vec<i64> = all.shown(&from).iter().map(|(id, _)| *id).collect();
+    for id in &ids {
+        let copied = server.post(&copy, &json!({"fromDashboardId": from, "tileId": id}));
+        assert_eq!((copied.status, &copied.json()["id"]), (200, &to), "{copied}");
+    }
+    assert_eq!(names(&all.shown(&from)), ["Hello", "one", "late"], "it stays");
+    assert_eq!(names(&all.shown(&to)), ["There", "Hello", "one", "late"]);
+    assert_eq!(all.boards_of(&insight), json!([from, to]));
+    assert_eq!(all.boards_of(&late), json!([from, to]));
+
+    let order = format!("{BASE}/dashboards/{from}/reorder_tiles/");
+    let sorted = server.post(&order, &json!({"tile_order": [ids[2], ids[1]]}));
+    assert_eq!(sorted.status, 200, "{sorted}");
+    assert_eq!(names(&all.shown(&from)), ["late", "one", "Hello"]);
+    let place = |at: usize| sorted.json()["tiles"][at]["layouts"]["sm"].clone();
+    assert_eq!(place(0), json!({"x": 0, "y": 0, "w": 6, "h": 5}));
+    assert_eq!(place(1), json!({"x": 6, "y": 0, "w": 6, "h": 5}));
+    assert_eq!(place(2), json!({"x": 0, "y": 5, "w": 6, "h": 5}));
+
+    for (path, body, attr) in [
+        (&copy, json!({"tileId": ids[0]}), "fromDashboardId"),
+        (&copy, json!({"fromDashboardId": from}), "tileId"),
+        (&copy, json!({"fromDashboardId": 99, "tileId": ids[0]}), "fromDashboardId"),
+        (&copy, json!({"fromDashboardId": from, "tileId": 77}), "tiles"),
+        (&copy, json!({"fromDashboardId": from, "tileId": ids[1]}), "tiles"),
+        (&order, json!({}), "tile_order"),
+        (&order, json!({"tile_order": []}), "tile_order"),
+        (&order, json!({"tile_order": "x"}), "tile_order"),
+        (&order, json!({"tile_order": [77]}), "tiles"),
+    ] {
+        let refused = server.post(path, &body);
+        assert_eq!((refused.status, &refused.json()["attr"]), (400, &json!(attr)), "{body}");
+    }
+    for path in ["copy_tile", "reorder_tiles"] {
+        let unknown = server.post(&format!("{BASE}/dashboards/99/{path}/"), &json!({}));
+        assert_eq!(unknown.status, 404, "{unknown}");
+    }
+}
+
+#[test]
 fn dashboards_are_copied_and_deleted_with_their_insights() {
     let server = TestServer::start();
     let all = Boards(&server);
@@ -185,6 +234,8 @@ fn restricted_dashboards_are_changed_by_their_creator_and_admins() {
             json!({"tile": {"id": 1}, "toDashboard": other["id"]}),
         ),
         ("PATCH", format!("{BASE}/dashboards/{}/move_tile/", other["id"]), moved),
+        ("POST", format!("{path}copy_tile/"), json!({"fromDashboardId": other["id"], "tileId": 1})),
+        ("POST", format!("{path}reorder_tiles/"), json!({"tile_order": [1]})),
         ("POST", format!("{BASE}/insights/"), insight),
     ] {
         let refused = as_member(method, &path, &body);

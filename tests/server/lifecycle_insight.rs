@@ -267,7 +267,6 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         source.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         json!({"kind": "ActorsQuery", "source": source})
     };
-    let of_groups = with(json!({"aggregation_group_type_index": 0}));
     for (query, attr) in [
         (with(json!({"series": []})), "query__series"),
         (with(json!({"series": [{}, {}]})), "query__series"),
@@ -280,7 +279,6 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         (with(json!({"samplingFactor": 0.1})), "query__samplingFactor"),
         (actors(json!({"status": "old"})), "query__source__status"),
         (actors(json!({"day": "1999-01-01"})), "query__day"),
-        (actors(json!({"source": of_groups})), "query__aggregation_group_type_index"),
     ] {
         let answer = server.post(QUERY, &json!({"query": query}));
         let told = answer.json();

@@ -46,6 +46,7 @@ mod full_disk;
 mod funnels;
 mod fuzz;
 mod geoip;
+mod group_actors;
 mod groups;
 mod harness;
 mod hogql;

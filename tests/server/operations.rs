@@ -218,6 +218,8 @@ const OPERATIONS: &[(&str, &str, &str, &str, u16, &str)] = &[
     ("GET", "P/dashboards/activity/", "", "", 200, "log"),
     ("GET", "P/dashboards/:id/activity/", "", "", 200, "log"),
     ("PATCH", "P/dashboards/:id/move_tile/", "", "{}", 400, "error"),
+    ("POST", "P/dashboards/:id/copy_tile/", "", "{}", 400, "error"),
+    ("POST", "P/dashboards/:id/reorder_tiles/", "", r#"{"tile_order": []}"#, 400, "error"),
     ("GET", "P/dashboards/:id/sharing/", "", "", 200, "sharing"),
     ("PATCH", "P/dashboards/:id/sharing/", "", r#"{"enabled": true}"#, 200, "sharing"),
     ("POST", "P/dashboards/:id/sharing/refresh/", "", "", 200, "sharing"),

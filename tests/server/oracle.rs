@@ -20,6 +20,9 @@ use crate::sdk::tools;
 /// Questions of each kind about both worlds together.
 const QUESTIONS: u64 = 2000;
 
+/// The setting that repeats a fresh world.
+pub(crate) const SEED: &str = "WEIR_ORACLE_SEED";
+
 /// Questions of each kind about one world.
 const WORLD_QUESTIONS_MAX: u64 = 5000;
 
@@ -29,6 +32,16 @@ const FILLED_MIN_PERCENT: u64 = 25;
 fn setting(name: &str) -> Option<u64> {
     let text = std::env::var_os(name)?.into_string().ok()?;
     Some(text.parse().expect("a number"))
+}
+
+/// How many questions of each kind are asked.
+pub(crate) fn questions_asked() -> u64 {
+    setting("WEIR_ORACLE_QUESTIONS").unwrap_or(QUESTIONS)
+}
+
+/// The seed of a fresh world.
+pub(crate) fn fresh_seed() -> u64 {
+    setting(SEED).unwrap_or_else(|| rand::random::<u32>().into())
 }
 
 fn script() -> PathBuf {
@@ -48,9 +61,8 @@ fn compared(kind: &str, seed: u64, questions: u64) -> Value {
 }
 
 fn check(kind: &str) {
-    let mut left = setting("WEIR_ORACLE_QUESTIONS").unwrap_or(QUESTIONS);
-    let seed = setting("WEIR_ORACLE_SEED").unwrap_or_else(|| rand::random::<u32>().into());
-    eprintln!("WEIR_ORACLE_SEED={seed}");
+    let (mut left, seed) = (questions_asked(), fresh_seed());
+    eprintln!("{SEED}={seed}");
     let half = left.div_ceil(2);
     for seed in [7].into_iter().chain(seed..) {
         if left == 0 {

@@ -106,6 +106,61 @@ struct Asked {
     edges: Option<usize>,
     least: Option<u64>,
     most: Option<u64>,
+    around: Option<Around>,
+}
+
+/// A step of a funnel of screens and purchases within hours, and which paths around it are meant.
+#[derive(Clone, Copy, Debug)]
+struct Around {
+    kind: &'static str,
+    step: i64,
+    hours: i64,
+}
+
+impl Around {
+    fn random(rng: &mut StdRng) -> Self {
+        let (kind, step) = one_of(
+            rng,
+            &[
+                ("before_step", 1),
+                ("before_step", 2),
+                ("before_step", -2),
+                ("between_steps", 2),
+                ("after_step", 1),
+                ("after_step", 2),
+                ("after_step", -2),
+            ],
+        );
+        Self { kind, step, hours: rng.random_range(1..6) }
+    }
+
+    /// The first and the last time that are meant, in milliseconds; `None` for those who do not come to the step.
+    fn stretch(self, world: &World, is_of_actor: impl Fn(&Event) -> bool) -> Option<(i64, i64)> {
+        let window = self.hours * 3_600_000;
+        let of = |name: &str| -> Vec<i64> {
+            let own = world.events.iter().filter(|event| event.name == name && is_of_actor(event));
+            own.map(time).collect()
+        };
+        let (screens, buys) = (of("$screen"), of("buy"));
+        // Who buys earliest after any screen, the last one before it counts.
+        let pairs = screens.iter().flat_map(|a| buys.iter().map(move |b| (*a, *b)));
+        let whole = pairs.filter(|(a, b)| b >= a && b - a <= window).min_by_key(|(a, b)| (*b, -a));
+        let begun = screens.iter().min().copied();
+        let (first, last) = match whole {
+            Some((first, last)) => (first, Some(last)),
+            None => (begun?, None),
+        };
+        let at = match (self.step, last) {
+            (1, _) | (-2, None) => first,
+            (2, Some(last)) => last,
+            _ => return None,
+        };
+        Some(match self.kind {
+            "before_step" => (i64::MIN, at),
+            "between_steps" => (first, at),
+            _ => (at + if self.step < 0 { window } else { 0 }, i64::MAX),
+        })
+    }
 }
 
 /// A path: whose it is, and its times and items.
@@ -142,6 +197,7 @@ impl Asked {
             edges: rng.random_bool(0.5).then(|| rng.random_range(1..30)),
             least: rng.random_bool(0.2).then(|| rng.random_range(0..4)),
             most: rng.random_bool(0.2).then(|| rng.random_range(1..6)),
+            around: rng.random_bool(0.4).then(|| Around::random(rng)),
         }
     }
 
@@ -155,6 +211,7 @@ impl Asked {
             "dateRange": {"date_from": "2026-01-05", "date_to": range},
             "properties": if self.is_paying { properties } else { json!([]) },
             "aggregation_group_type_index": self.is_by_company.then_some(0),
+            "funnelPathsFilter": self.around.map(|around| self.funnel(around)),
             "pathsFilter": {
                 "includeEventTypes": self.kinds, "startPoint": self.start, "endPoint": self.end,
                 "excludeEvents": self.excluded, "stepLimit": self.steps, "edgeLimit": self.edges,
@@ -163,6 +220,26 @@ impl Asked {
                 "localPathCleaningFilters": if self.is_clean { cleaning } else { json!([]) },
             },
         })
+    }
+
+    fn funnel(&self, around: Around) -> Value {
+        json!({
+            "funnelPathType": format!("funnel_path_{}", around.kind), "funnelStep": around.step,
+            "funnelSource": {
+                "kind": "FunnelsQuery", "series": [{"event": "$screen"}, {"event": "buy"}],
+                "dateRange": {"date_from": "2026-01-05", "date_to": "2026-01-06"},
+                "aggregation_group_type_index": self.is_by_company.then_some(0),
+                "funnelsFilter": {"funnelWindowInterval": around.hours, "funnelWindowIntervalUnit": "hour"},
+            },
+        })
+    }
+
+    /// Whose an event is.
+    fn actor(&self, world: &World, event: &Event) -> Option<String> {
+        match self.is_by_company {
+            true => event.company.map(|company| format!("c{company}")),
+            false => Some(format!("{}", world.persons[event.id])),
+        }
     }
 
     fn is_step(&self, event: &Event) -> bool {
@@ -198,22 +275,24 @@ impl Asked {
     fn paths(&self, world: &World) -> Vec<Path> {
         let mut histories: BTreeMap<String, Vec<&Event>> = BTreeMap::new();
         for event in world.events.iter().filter(|event| self.is_step(event)) {
-            let actor = match self.is_by_company {
-                true => event.company.map(|company| format!("c{company}")),
-                false => Some(format!("{}", world.persons[event.id])),
-            };
-            if let Some(actor) = actor {
+            if let Some(actor) = self.actor(world, event) {
                 histories.entry(actor).or_default().push(event);
             }
         }
         let mut paths = Vec::new();
+        let gap = self.around.map_or(1_800_000, |around| around.hours * 3_600_000);
         for (actor, mut events) in histories {
+            if let Some(around) = self.around {
+                let is_own = |event: &Event| self.actor(world, event).as_deref() == Some(&*actor);
+                let Some((first, last)) = around.stretch(world, is_own) else { continue };
+                events.retain(|event| (first..=last).contains(&time(event)));
+            }
             events.sort_by_key(|event| (time(event), event.name == "$pageview", text(event)));
             let steps = events.iter().filter_map(|event| Some((time(event), self.item(event)?)));
             let mut sessions: Vec<Vec<(i64, String)>> = Vec::new();
             let mut last = i64::MIN / 2;
             for (at, item) in steps {
-                if at - last >= 1_800_000 {
+                if at - last >= gap {
                     sessions.push(Vec::new());
                 }
                 last = at;
@@ -403,6 +482,7 @@ fn older_clients_get_edges_and_persons() {
         edges: Some(7),
         least: None,
         most: None,
+        around: None,
     };
     let sent = server.post("/api/projects/@current/insights/path/", &filter);
     assert_eq!(sent.status, 200, "{sent}");
@@ -452,20 +532,102 @@ fn older_clients_get_edges_and_persons() {
     assert!(found.len() < IDS / 2, "{found:?}");
 }
 
+/// Steps are called what an expression of HogQL is, of the event and of its person.
+#[test]
+fn an_expression_names_steps() {
+    let server = TestServer::start();
+    let event = |name: &str, minute: u8, properties: Value| {
+        json!({"event": name, "distinct_id": "d", "timestamp": format!("2026-01-05T12:0{minute}:00Z"),
+               "properties": properties})
+    };
+    let sent = json!([
+        event(
+            "buy",
+            0,
+            json!({"plan": "pro", "$set": {"tier": "gold"}, "$groups": {"company": "acme"}})
+        ),
+        event("$pageview", 1, json!({"$current_url": "https://x/"})),
+        event("buy", 2, json!({"plan": "free", "$groups": {"company": "acme"}})),
+        event("leave", 3, json!({"$groups": {"company": "acme"}})),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let ask = |filter: Value, more: Value| {
+        let mut node = json!({"kind": "PathsQuery", "pathsFilter": filter,
+                              "dateRange": {"date_from": "2026-01-05", "date_to": "2026-01-06"}});
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = server.post(QUERY, &json!({"query": node}));
+        assert_eq!(answer.status, 200, "{answer}");
+        let mut steps: Vec<String> = Vec::new();
+        for (source, target, ..) in edges(&answer.json()["results"]) {
+            steps.extend([source, target]);
+        }
+        steps.sort();
+        steps.dedup();
+        steps
+    };
+    let named = json!({"pathsHogQLExpression": "event || ':' || properties.plan"});
+    assert_eq!(ask(named.clone(), json!({})), ["1_buy:pro", "2_https://x", "3_buy:free", "4_"]);
+    let alone = json!({"includeEventTypes": ["hogql"], "pathsHogQLExpression": "concat(event, person.properties.tier)"});
+    assert_eq!(ask(alone, json!({})), ["1_buygold", "2_$pageviewgold", "3_buygold", "4_leavegold"]);
+    let custom = json!({"includeEventTypes": ["hogql", "custom_event"],
+                        "pathsHogQLExpression": "multiIf(properties.plan = 'pro', 'paid', event = 'buy', 'free', 'none')"});
+    assert_eq!(ask(custom.clone(), json!({})), ["1_paid", "2_free", "3_none"]);
+    assert_eq!(
+        ask(custom, json!({"aggregation_group_type_index": 0})),
+        ["1_paid", "2_free", "3_none"]
+    );
+    let unused = json!({"includeEventTypes": ["custom_event"], "pathsHogQLExpression": "1"});
+    assert_eq!(ask(unused, json!({})), ["1_buy", "2_leave"]);
+    let around = json!({"funnelPathsFilter": {"funnelPathType": "funnel_path_before_step", "funnelStep": 2,
+        "funnelSource": {"series": [{"event": "buy"}, {"event": "$pageview"}],
+                         "dateRange": {"date_from": "2026-01-05", "date_to": "2026-01-06"}}}});
+    assert_eq!(ask(named, around), ["1_buy:pro", "2_https://x"]);
+
+    // The persons behind a step are found by its name, and older clients say the same.
+    let older = "path_type=hogql&paths_hogql_expression=upper(event)&date_from=2026-01-05&date_to=2026-01-06";
+    let answer = server.get(&format!("/api/projects/@current/insights/path/?{older}")).json();
+    assert_eq!(answer["result"][0]["source"], "1_BUY", "{answer}");
+    let people = server
+        .get(&format!("/api/projects/@current/persons/path/?{older}&path_start_key=1_BUY"))
+        .json();
+    assert_eq!(people["results"][0]["count"], 1, "{people}");
+
+    // What is wrong with it is told.
+    for wrong in ["nothing_such", "count(*)", "no_such_function(event)"] {
+        let node = json!({"kind": "PathsQuery", "pathsFilter": {"pathsHogQLExpression": wrong}});
+        let refused = server.post(QUERY, &json!({"query": node}));
+        assert_eq!(refused.status, 400, "{wrong}: {refused}");
+    }
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).json();
+    let path = format!("/api/projects/{}/query/", other["id"]);
+    let node = json!({"kind": "PathsQuery", "pathsFilter": {"pathsHogQLExpression": "event"},
+                      "dateRange": {"date_from": "2026-01-05"}});
+    assert_eq!(server.post(&path, &json!({"query": node})).json()["results"], json!([]));
+}
+
 #[test]
 fn what_is_wrong_or_not_available_is_told_by_its_field() {
     let server = TestServer::start();
     let with = |filter: Value| json!({"kind": "PathsQuery", "pathsFilter": filter});
     let actors = |source: Value| json!({"kind": "InsightActorsQuery", "source": source});
-    let mut grouped = with(json!({}));
-    grouped["aggregation_group_type_index"] = json!(0);
+    let two = json!([{"event": "a"}, {"event": "b"}]);
+    let around = |step: i64| {
+        json!({"kind": "PathsQuery", "funnelPathsFilter": {
+        "funnelPathType": "funnel_path_between_steps", "funnelStep": step, "funnelSource": {"series": two}}})
+    };
     for (node, attr) in [
         (
             json!({"kind": "PathsQuery", "funnelPathsFilter": {"funnelStep": 1}}),
-            "query__funnelPathsFilter",
+            "query__funnelPathsFilter__funnelSource",
+        ),
+        (around(1), "query__funnelPathsFilter__funnelStep"),
+        (around(3), "query__funnelPathsFilter__funnelStep"),
+        (
+            with(json!({"pathsHogQLExpression": "event, event"})),
+            "query__pathsFilter__pathsHogQLExpression",
         ),
         (
-            with(json!({"pathsHogQLExpression": "event"})),
+            with(json!({"pathsHogQLExpression": "(SELECT max(email) FROM persons)"})),
             "query__pathsFilter__pathsHogQLExpression",
         ),
         (with(json!({"stepLimit": 101})), "query__pathsFilter__stepLimit"),
@@ -476,7 +638,6 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
             "query__pathsFilter__localPathCleaningFilters__0__regex",
         ),
         (actors(with(json!({"pathStartKey": "x"}))), "query__pathsFilter__pathStartKey"),
-        (actors(grouped), "query__aggregation_group_type_index"),
     ] {
         let answer = server.post(QUERY, &json!({"query": node}));
         let told = answer.json();
@@ -485,15 +646,31 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
     }
     for (filter, attr) in [
         ("insight=TRENDS", "insight"),
-        ("funnel_paths=funnel_path_after_step", "funnel_paths"),
+        ("funnel_paths=funnel_path_after_step", "funnel_filter"),
         ("step_limit=0", "pathsFilter__stepLimit"),
-        ("path_type=hogql", "pathsFilter__includeEventTypes"),
+        ("path_type=sql", "pathsFilter__includeEventTypes"),
+        ("paths_hogql_expression=(", "pathsFilter__pathsHogQLExpression"),
     ] {
         for path in ["insights/path/", "persons/path/"] {
             let answer = server.get(&format!("/api/projects/@current/{path}?{filter}"));
             assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!(attr)), "{answer}");
         }
     }
+    // The filters of older clients say the same of a funnel.
+    let sent = [("a", 0), ("step", 1), ("b", 2), ("later", 3)].map(|(name, minute)| {
+        json!({"event": name, "distinct_id": "d", "timestamp": format!("2026-01-05T12:0{minute}:00Z")})
+    });
+    assert_eq!(server.capture(&json!(sent)).status, 200);
+    let funnel = json!({"insight": "FUNNELS", "date_from": "2026-01-05", "date_to": "2026-01-06", "funnel_step": 2,
+                        "events": [{"id": "a", "order": 0}, {"id": "b", "order": 1}]});
+    let filter = json!({"insight": "PATHS", "date_from": "2026-01-05", "date_to": "2026-01-06",
+                        "funnel_paths": "funnel_path_between_steps", "funnel_filter": funnel});
+    let found = server.post("/api/projects/@current/insights/path/", &filter).json();
+    let found = edges(&found["result"]);
+    let found: Vec<(&str, &str)> = found.iter().map(|own| (&*own.0, &*own.1)).collect();
+    assert_eq!(found, [("1_a", "2_step"), ("2_step", "3_b")]);
+
+    let server = TestServer::start();
     let none = server.post(QUERY, &json!({"query": with(json!({}))}));
     assert_eq!((none.status, &none.json()["results"]), (200, &json!([])), "{none}");
 }

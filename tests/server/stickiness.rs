@@ -331,12 +331,6 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         (actors(json!({"operator": "gt"})), "query__source__operator".to_owned()),
         (actors(json!({"series": 1})), "query__series".to_owned()),
         (actors(json!({"compare": "previous"})), "query__compare".to_owned()),
-        (
-            actors(
-                json!({"source": with(json!({"series": [{"math": "unique_group", "math_group_type_index": 0}]}))}),
-            ),
-            "query__series".to_owned(),
-        ),
     ] {
         let answer = server.post(QUERY, &json!({"query": query}));
         let told = answer.json();

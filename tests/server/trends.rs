@@ -599,7 +599,12 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
             "query__properties",
         ),
         (with("trendsFilter", json!({"formula": "A/B"})), "query__trendsFilter__formula"),
+        (with("trendsFilter", json!({"formulas": ["A", 1]})), "query__trendsFilter__formulas"),
         (with("trendsFilter", json!({"display": "Pyramid"})), "query__trendsFilter__display"),
+        (
+            with("breakdownFilter", json!({"breakdown": ["a", 1]})),
+            "query__breakdownFilter__breakdown",
+        ),
         (
             with("breakdownFilter", json!({"breakdown": "1", "breakdown_type": "hogql"})),
             "query__breakdownFilter__breakdown_type",

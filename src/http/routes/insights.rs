@@ -35,6 +35,7 @@ use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::cache::Key;
+use crate::insights::insight::ActorsOf;
 use crate::insights::insight::Insight;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
@@ -43,6 +44,8 @@ use crate::insights::node::NodeError;
 use crate::insights::stickiness::legacy::stickiness_query;
 use crate::insights::trends::Trends;
 use crate::insights::trends::actors::Point;
+use crate::metadata::accounts::Project;
+use crate::query::people::Part;
 
 /// Parameters that say where the persons of a point are, not which insight it is.
 const OF_POINTS: [&str; 3] = ["entity_id", "entity_math", "entity_order"];
@@ -139,7 +142,7 @@ pub(super) async fn told(
     Ok(Told { result, is_cached, at: answer.at })
 }
 
-/// `GET persons/trends/`: the persons with an event of an entity within the range of dates.
+/// `GET persons/trends/`: the persons or groups with an event of an entity within the range of dates.
 pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, mut request, rendering, .. } = call;
     let paging = Paging::of(app, &mut request).await;
@@ -148,13 +151,7 @@ pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response,
     filter.insert("events".to_owned(), json!([entity]));
     filter.remove("actions");
     filter.remove("formula");
-    let read = || {
-        let mut trends = Trends::parse(&legacy::trends_query(&filter)?)?;
-        if let Some(text) = legacy::text(&filter, "search") {
-            trends.selection_mut().search(&text)?;
-        }
-        Ok(trends)
-    };
+    let read = || Trends::parse(&legacy::trends_query(&filter)?);
     let trends = read().map_err(|error| invalid(&error))?;
     let breakdown = legacy::text(&filter, "breakdown_value").map(|text| match text.as_str() {
         text if text.starts_with('[') => {
@@ -169,11 +166,24 @@ pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response,
     let day = legacy::text(&filter, "day");
     let is_previous = legacy::text(&filter, "period").as_deref() == Some("previous");
     let point = Point { day, breakdown, is_previous, ..Point::default() };
-    let part = paging.page.part();
-    let settings = insight::settings(&asker.project);
-    let found = app.engine.within_time(trends.actors(&app.engine, &settings, &point, part)).await;
-    let found = found.map_err(query::problem)?.map_err(problem)?;
-    paging.answer(app, (&asker, rendering), found).await
+    let actors = ActorsOf::Trends(trends, point);
+    let found = find(app, &asker.project, actors, (&filter, paging.page.part())).await;
+    paging.answer(app, (&asker, rendering), found.map_err(problem)?).await
+}
+
+/// The persons or groups who are asked for, of those that `search` finds: one more than the part has where there are
+/// more.
+pub(super) async fn find(
+    app: &App,
+    project: &Project,
+    mut actors: ActorsOf,
+    (filter, part): (&Filter, Part),
+) -> Result<Vec<Actor>, InsightError> {
+    if let Some(text) = legacy::text(filter, "search") {
+        actors.search(&text)?;
+    }
+    let settings = insight::settings(project);
+    app.engine.within_time(actors.find(&app.engine, &settings, part)).await?
 }
 
 /// A page of the persons behind a point, and the links of it.

@@ -1,4 +1,4 @@
-//! The persons behind a correlation: those who do or have something, and come through the funnel or not. They are
+//! The persons or groups behind a correlation: those who do or have something, and come through the funnel or not. They are
 //! found as they are counted, so that there are as many as a row says.
 
 use arrow::datatypes::DataType;
@@ -39,7 +39,7 @@ const VALUES: &str = "funnelCorrelationPropertyValues";
 /// Most filters for values.
 const VALUES_MAX: usize = 100;
 
-/// Whose persons are asked for: the fields of a `FunnelCorrelationActorsQuery` beside its source.
+/// Who is asked for: the fields of a `FunnelCorrelationActorsQuery` beside its source.
 #[derive(Clone, Debug)]
 pub struct Asked {
     subject: Subject,
@@ -51,13 +51,13 @@ pub struct Asked {
 enum Subject {
     /// Events between the first step and the end.
     Events(Box<Entity>, Exact),
-    /// Values of properties of persons; others than exact ones narrow the funnel.
+    /// Values of properties of persons or groups; others than exact ones narrow the funnel.
     Values(Exact),
 }
 
 impl Correlation {
     /// Reads the fields of a `FunnelCorrelationActorsQuery` beside its source, which is this one. Filters of persons
-    /// become filters of the funnel.
+    /// or groups become filters of the funnel.
     ///
     /// # Errors
     ///
@@ -73,7 +73,11 @@ impl Correlation {
                         "Property correlation expects at least one property to get persons for.";
                     return Err(node.refuse(VALUES, detail));
                 }
-                let mut exact = Exact::taken_from(&mut filters, "person", false);
+                let kind = match self.funnels.unit() {
+                    Unit::Persons => "person",
+                    Unit::Groups(_) => "group",
+                };
+                let mut exact = Exact::taken_from(&mut filters, kind, false);
                 exact.has_absent = has_absent;
                 self.selection_mut().narrow(&Value::Array(filters), VALUES)?;
                 Subject::Values(exact)
@@ -82,7 +86,7 @@ impl Correlation {
         Ok(Asked { subject, is_converted: is_converted(node)? })
     }
 
-    /// The persons, by their ids; one more than the part has where there are more.
+    /// The persons or groups, by their ids; one more than the part has where there are more.
     ///
     /// # Errors
     ///
@@ -94,7 +98,6 @@ impl Correlation {
         asked: &Asked,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        self.funnels.unit().check_persons("correlation")?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         let (mut rows, bounds) = self.funnel_rows(context).await?;
@@ -113,9 +116,8 @@ impl Correlation {
             }
             Subject::Values(exact) => match exact.condition() {
                 Some(condition) => {
-                    let persons = view.table("persons").await?.filter(condition)?;
-                    let actor = Unit::Persons.actor_of(&view, "uuid");
-                    rows = rows.union(of_actors(persons, actor, found())?)?;
+                    let (actors, actor) = self.actors_table(context).await?;
+                    rows = rows.union(of_actors(actors.filter(condition)?, actor, found())?)?;
                 }
                 None => needs_row = false,
             },
@@ -125,7 +127,7 @@ impl Correlation {
             is_timed: self.of.is_timed(),
             is_converted: asked.is_converted,
             needs_row,
-            found: Ranked::new(part),
+            found: Ranked::new(part, self.funnels.unit()),
         };
         Ok(engine.histories(rows, Rows::All, fold).await?.found.into_actors())
     }

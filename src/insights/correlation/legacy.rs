@@ -11,6 +11,7 @@ use crate::insights::legacy::list;
 use crate::insights::legacy::parsed;
 use crate::insights::legacy::text;
 use crate::insights::node::NodeError;
+use crate::insights::selection::Unit;
 
 /// Parameters that say which persons are asked for, not which correlation it is.
 pub const OF_PERSONS: [&str; 8] = [
@@ -66,8 +67,8 @@ pub fn correlation_actors(filter: &Filter) -> Result<Value, NodeError> {
     }))
 }
 
-/// The filters that ask for the persons behind something.
-pub fn people_filter(subject: &Subject) -> (&'static str, Value) {
+/// The filters that ask for the persons or groups behind something.
+pub fn people_filter(subject: &Subject, unit: Unit) -> (&'static str, Value) {
     let exact = |key: &str, value: Value, kind: &str| json!([{"key": key, "value": value, "type": kind, "operator": "exact"}]);
     let entity = |event: &str, properties: Value| json!({"id": event, "type": "events", "properties": properties});
     match subject {
@@ -77,7 +78,12 @@ pub fn people_filter(subject: &Subject) -> (&'static str, Value) {
             ("funnel_correlation_person_entity", entity(event, properties))
         }
         Subject::Value { key, value } => {
-            ("funnel_correlation_property_values", exact(key, json!(value), "person"))
+            let sent = match unit {
+                Unit::Persons => exact(key, json!(value), "person"),
+                Unit::Groups(index) => json!([{"key": key, "value": value, "type": "group",
+                                               "group_type_index": index, "operator": "exact"}]),
+            };
+            ("funnel_correlation_property_values", sent)
         }
     }
 }
@@ -114,6 +120,7 @@ mod tests {
     use crate::insights::correlation::answer::Subject;
     use crate::insights::legacy::Filter;
     use crate::insights::node::NodeError;
+    use crate::insights::selection::Unit;
 
     fn filter(value: Value) -> Filter {
         let Value::Object(filter) = value else { panic!("an object") };
@@ -150,16 +157,19 @@ mod tests {
     #[test]
     fn the_persons_behind_each_kind_have_a_filter() {
         let (event, key, value) = ("e".to_owned(), "k".to_owned(), "v".to_owned());
-        let (name, sent) = people_filter(&Subject::Event(event.clone()));
+        let (name, sent) = people_filter(&Subject::Event(event.clone()), Unit::Persons);
         assert_eq!((name, &sent["id"]), ("funnel_correlation_person_entity", &json!("e")));
         let of_event = Subject::EventValue { event, key: key.clone(), value: value.clone() };
-        let (_, sent) = people_filter(&of_event);
+        let (_, sent) = people_filter(&of_event, Unit::Groups(1));
         assert_eq!((&sent["id"], &sent["properties"][0]["value"]), (&json!("e"), &json!(["v"])));
-        let (name, sent) = people_filter(&Subject::Value { key, value });
-        assert_eq!(
-            (name, &sent[0]["type"]),
-            ("funnel_correlation_property_values", &json!("person"))
-        );
+        let of_actor = Subject::Value { key, value };
+        for (unit, kind, index) in
+            [(Unit::Persons, "person", Value::Null), (Unit::Groups(1), "group", json!(1))]
+        {
+            let (name, sent) = people_filter(&of_actor, unit);
+            assert_eq!(name, "funnel_correlation_property_values");
+            assert_eq!((&sent[0]["type"], &sent[0]["group_type_index"]), (&json!(kind), &index));
+        }
     }
 
     #[test]

@@ -93,9 +93,18 @@ impl Correlation {
     /// The rows of all persons or groups of the project, each with a list of values.
     async fn of_actors(
         &self,
-        Context { view, .. }: Context<'_>,
+        context: Context<'_>,
         wanted: Wanted,
     ) -> Result<DataFrame, QueryError> {
+        let (actors, actor) = self.actors_table(context).await?;
+        of_actors(actors, actor, wanted.list())
+    }
+
+    /// All persons or groups of the project, and which actor of the funnel each is.
+    pub(super) async fn actors_table(
+        &self,
+        Context { view, .. }: Context<'_>,
+    ) -> Result<(DataFrame, Expr), QueryError> {
         let (actors, id) = match self.funnels.unit() {
             Unit::Persons => (view.table("persons").await?, "uuid"),
             Unit::Groups(index) => {
@@ -103,7 +112,7 @@ impl Correlation {
                 (groups.filter(col("group_type_index").eq(lit(i64::from(index))))?, "key")
             }
         };
-        of_actors(actors, self.funnels.unit().actor_of(view, id), wanted.list())
+        Ok((actors, self.funnels.unit().actor_of(view, id)))
     }
 }
 

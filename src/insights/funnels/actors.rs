@@ -1,4 +1,4 @@
-//! The persons behind a step of a funnel: [`Funnels::actors`]. The walks that counted them find them, so that there
+//! The persons or groups behind a step of a funnel: [`Funnels::actors`]. The walks that counted them find them, so that there
 //! are as many as the step says.
 
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ use crate::query::histories::Row;
 use crate::query::interner::Interner;
 use crate::query::people::Part;
 
-/// Whose persons are asked for: the fields of a `FunnelsActorsQuery` beside its source.
+/// Who is asked for: the fields of a `FunnelsActorsQuery` beside its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Position {
     of: Of,
@@ -162,7 +162,7 @@ impl Funnels {
         Ok(if step > 0 { (place..=count).collect() } else { vec![place - 1] })
     }
 
-    /// The persons behind a step, by their ids; one more than the part has where there are more.
+    /// The persons or groups behind a step, by their ids; one more than the part has where there are more.
     ///
     /// # Errors
     ///
@@ -174,7 +174,6 @@ impl Funnels {
         asked: &Position,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        self.selection.unit.check_persons("step")?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         let (reached, buckets) = match &asked.of {
@@ -197,7 +196,8 @@ impl Funnels {
         };
         let (value, cohort) = self.value_asked(context, asked.breakdown.as_ref()).await?;
         let splitter = self.splitter(buckets);
-        let behind = Behind { splitter, reached, value, found: Ranked::new(part) };
+        let found = Ranked::new(part, self.selection.unit);
+        let behind = Behind { splitter, reached, value, found };
         let behind = self.fold(context, (bounds, cohort), behind).await?;
         Ok(behind.found.into_actors())
     }

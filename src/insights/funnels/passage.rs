@@ -34,6 +34,47 @@ impl Passage {
     }
 }
 
+/// Which part of the time of an actor is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Up to the step.
+    Before,
+    /// From the step before it on up to the step.
+    Between,
+    /// From the step on.
+    After,
+}
+
+/// Finds the stretches of time around a step of those who come to it, or drop off before it.
+#[derive(Clone, Debug)]
+pub struct Stretches {
+    passages: Passages,
+    part: Part,
+    /// The step by its place; of those who drop off the last one to which they come.
+    step: usize,
+    /// What the stretch after the step begins with besides its time: the window, of those who drop off.
+    delay: i64,
+}
+
+impl Stretches {
+    /// The first and the last time that are meant of the actor of `rows`, both included; `None` for those who do not
+    /// come to the step.
+    pub fn of(&self, rows: &[Row]) -> Option<(i64, i64)> {
+        let times = self.passages.times(rows)?;
+        let step = *times.get(self.step)?;
+        match self.part {
+            Part::Before => Some((i64::MIN, step)),
+            Part::Between => Some((*times.get(self.step.checked_sub(1)?)?, step)),
+            Part::After => Some((step.saturating_add(self.delay), i64::MAX)),
+        }
+    }
+
+    /// The window of the funnel in microseconds.
+    pub fn window(&self) -> i64 {
+        self.passages.course.window
+    }
+}
+
 /// Finds passages: of those who come to one of some numbers of steps.
 #[derive(Clone, Debug)]
 pub struct Passages {
@@ -45,18 +86,21 @@ impl Passages {
     /// The passage of the actor of `rows`, of which those without a text are those of the funnel. `None` for those
     /// who do not come to any of the steps, and those who are excluded.
     pub fn of(&self, rows: &[Row]) -> Option<Passage> {
+        let times = self.times(rows)?;
+        let (first, last) = (*times.first()?, *times.last()?);
+        let is_converted = times.len() == self.course.steps;
+        let end = if is_converted { last } else { first.saturating_add(self.course.window) };
+        Some(Passage { first, end, is_converted })
+    }
+
+    /// The times of the steps to which the actor comes.
+    fn times(&self, rows: &[Row]) -> Option<Vec<i64>> {
         let own = rows.iter().filter(|row| row.text == NO_TEXT);
         let events: Vec<Moment> = own.map(|row| Moment { at: row.at, mask: row.mask }).collect();
         let Outcome::Reached(times) = self.course.walk(&events, &(i64::MIN..=i64::MAX)) else {
             return None;
         };
-        if !self.stops.contains(&times.len()) {
-            return None;
-        }
-        let (first, last) = (*times.first()?, *times.last()?);
-        let is_converted = times.len() == self.course.steps;
-        let end = if is_converted { last } else { first.saturating_add(self.course.window) };
-        Some(Passage { first, end, is_converted })
+        self.stops.contains(&times.len()).then_some(times)
     }
 }
 
@@ -82,6 +126,37 @@ impl Funnels {
         Ok(Passages { course: self.course.clone(), stops })
     }
 
+    /// The stretches of time that a `funnelPathsFilter` asks for, whose source this is.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed or absent, or there is no such step.
+    pub fn stretches(&self, node: &Node<'_>) -> Result<Stretches, NodeError> {
+        const KIND: &str = "funnelPathType";
+        let part = match node.text(KIND)? {
+            Some("funnel_path_before_step") => Part::Before,
+            Some("funnel_path_between_steps") => Part::Between,
+            Some("funnel_path_after_step") => Part::After,
+            _ => {
+                let detail = "Expected funnel_path_before_step, funnel_path_between_steps or \
+                              funnel_path_after_step.";
+                return Err(node.refuse(KIND, detail));
+            }
+        };
+        node.without(&["funnelCustomSteps"])?;
+        let stops = self.steps_asked(node)?;
+        // Those who drop off never come to the last step.
+        let is_drop_off = !stops.contains(&self.steps.len());
+        let step = stops.first().map_or(0, |first| first.saturating_sub(1));
+        if part == Part::Between && step == 0 {
+            let detail = "There is no step before it, so nothing is between both.";
+            return Err(node.refuse("funnelStep", detail));
+        }
+        let delay = if is_drop_off { self.course.window } else { 0 };
+        let passages = Passages { course: self.course.clone(), stops };
+        Ok(Stretches { passages, part, step, delay })
+    }
+
     /// The plan of the rows of the funnel, which have no text; and the first and the last time of its events.
     ///
     /// # Errors
@@ -103,6 +178,7 @@ mod tests {
 
     use crate::insights::funnels::Funnels;
     use crate::insights::node::Node;
+    use crate::query::histories::Row;
 
     #[test]
     fn everybody_who_enters_is_asked_for_unless_steps_are_named() {
@@ -120,6 +196,46 @@ mod tests {
             let node = Node::new(Some(&asked), "source").unwrap();
             let found = funnels.passages(&node).map(|own| own.stops).map_err(|error| error.field);
             assert_eq!(found, expected.map_err(str::to_owned), "{asked}");
+        }
+    }
+
+    #[test]
+    fn stretches_lie_around_the_step() {
+        const DAY: i64 = 86_400_000_000;
+        let query = json!({"series": [{"event": "a"}, {"event": "b"}, {"event": "c"}],
+                           "funnelsFilter": {"funnelWindowInterval": 1, "funnelWindowIntervalUnit": "day"}});
+        let funnels = Funnels::parse(&query).unwrap().unsplit();
+        let rows = |masks: &[u32]| -> Vec<Row> {
+            masks.iter().zip(1..).map(|(mask, at)| Row::new(at, *mask)).collect()
+        };
+        // The times of a, b and c are 1, 2 and 4.
+        let (whole, started) = (rows(&[1, 2, 0, 4]), rows(&[1, 0, 4]));
+        for (kind, step, of_whole, of_started) in [
+            ("before_step", 2, Some((i64::MIN, 2)), None),
+            ("before_step", 1, Some((i64::MIN, 1)), Some((i64::MIN, 1))),
+            ("before_step", -2, None, Some((i64::MIN, 1))),
+            ("between_steps", 3, Some((2, 4)), None),
+            ("after_step", 3, Some((4, i64::MAX)), None),
+            ("after_step", -2, None, Some((1 + DAY, i64::MAX))),
+            ("after_step", -3, None, None),
+        ] {
+            let sent = json!({"funnelPathType": format!("funnel_path_{kind}"), "funnelStep": step});
+            let stretches = funnels.stretches(&Node::new(Some(&sent), "").unwrap()).unwrap();
+            let found = (stretches.of(&whole), stretches.of(&started));
+            assert_eq!(found, (of_whole, of_started), "{sent}");
+        }
+        for (sent, field) in [
+            (json!({"funnelStep": 1}), "funnelPathType"),
+            (json!({"funnelPathType": "funnel_path_after_step"}), "funnelStep"),
+            (json!({"funnelPathType": "funnel_path_after_step", "funnelStep": 4}), "funnelStep"),
+            (json!({"funnelPathType": "funnel_path_between_steps", "funnelStep": 1}), "funnelStep"),
+            (
+                json!({"funnelPathType": "funnel_path_between_steps", "funnelStep": -2}),
+                "funnelStep",
+            ),
+        ] {
+            let node = Node::new(Some(&sent), "").unwrap();
+            assert_eq!(funnels.stretches(&node).unwrap_err().field, field, "{sent}");
         }
     }
 }

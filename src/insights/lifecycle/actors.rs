@@ -1,4 +1,4 @@
-//! The persons with a status.
+//! The persons or groups with a status.
 
 use crate::insights::Actor;
 use crate::insights::InsightError;
@@ -17,7 +17,7 @@ use crate::query::histories::Rows;
 use crate::query::interner::Interner;
 use crate::query::people::Part;
 
-/// Whose persons are asked for.
+/// Who is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stage {
     /// The interval, as in `days`; `None` for any.
@@ -40,12 +40,12 @@ impl Stage {
 }
 
 impl Lifecycle {
-    /// The persons with a status in an interval; one more than the part has where there are more. Their values are
+    /// The persons or groups with a status in an interval; one more than the part has where there are more. Their values are
     /// the numbers of intervals for which this is so.
     ///
     /// # Errors
     ///
-    /// There is no such interval, or groups are counted; see [`InsightError`].
+    /// There is no such interval; see [`InsightError`].
     pub async fn actors(
         &self,
         engine: &Engine,
@@ -56,7 +56,6 @@ impl Lifecycle {
         let refused = |field: &str, detail: &str| {
             InsightError::from(NodeError { field: field.to_owned(), detail: detail.to_owned() })
         };
-        self.selection.unit.check_persons("point")?;
         let view = engine.view(owner.project).await?;
         let intervals = self.intervals(engine, (&view, owner)).await?;
         let interval = match stage.day.as_deref() {
@@ -68,7 +67,8 @@ impl Lifecycle {
         };
         let plan = self.plan(engine, (&view, owner), &intervals).await?;
         let asked = (interval, stage.status);
-        let fold = Finding { intervals: intervals.len(), asked, ranked: Ranked::new(part) };
+        let ranked = Ranked::new(part, self.selection.unit);
+        let fold = Finding { intervals: intervals.len(), asked, ranked };
         Ok(engine.histories(plan, Rows::Distinct, fold).await?.ranked.into_actors())
     }
 }

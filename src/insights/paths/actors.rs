@@ -1,4 +1,4 @@
-//! The persons behind a step of paths: who went from a node to another one, or ended at one.
+//! The persons or groups behind a step of paths: who went from a node to another one, or ended at one.
 
 use crate::insights::Actor;
 use crate::insights::InsightError;
@@ -13,12 +13,11 @@ use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
 use crate::query::histories::Row;
-use crate::query::histories::Rows;
 use crate::query::interner::Interner;
 use crate::query::people::Part;
 
 impl Paths {
-    /// The persons who took the steps that the keys of the request name, those who took them most often first; one
+    /// The persons or groups who took the steps that the keys of the request name, those who took them most often first; one
     /// more than the part has where there are more. Without keys, all who took two steps.
     ///
     /// # Errors
@@ -30,7 +29,6 @@ impl Paths {
         owner: &ProjectSettings,
         part: Part,
     ) -> Result<Vec<Actor>, InsightError> {
-        self.selection.unit.check_persons("step")?;
         let events = self.steps(engine, owner).await?;
         let mut walks = self.walks(engine)?;
         let mut node = |key: &Option<Key>| match key {
@@ -43,8 +41,8 @@ impl Paths {
             end: node(&keys.end)?,
             dropoff: node(&keys.dropoff)?,
         };
-        let fold = Finding { walks, asked, ranked: Ranked::new(part) };
-        let found = engine.histories(events, Rows::Distinct, fold).await?;
+        let fold = Finding { walks, asked, ranked: Ranked::new(part, self.selection.unit) };
+        let found = engine.histories(events, self.rows(), fold).await?;
         Ok(found.ranked.into_actors())
     }
 }
@@ -52,7 +50,7 @@ impl Paths {
 /// A place of a path, from 1 on, and the number of the item there.
 type Place = (usize, u32);
 
-/// Whose persons are asked for.
+/// Who is asked for.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     start: Option<Place>,

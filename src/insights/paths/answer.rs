@@ -3,19 +3,26 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
+use datafusion::functions::expr_fn::coalesce;
 use datafusion::functions::expr_fn::starts_with;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::cast;
 use datafusion::logical_expr::when;
 use datafusion::prelude::col;
+use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use datafusion::prelude::not;
 use serde_json::Value;
 
+use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::entity::note_named;
+use crate::insights::funnels::passage::Stretches;
 use crate::insights::interval::Interval;
+use crate::insights::paths::Around;
 use crate::insights::paths::Kinds;
 use crate::insights::paths::PAGEVIEW;
 use crate::insights::paths::Paths;
@@ -27,6 +34,7 @@ use crate::insights::paths::edges::reachable;
 use crate::insights::paths::items::Items;
 use crate::insights::paths::items::PAGE;
 use crate::insights::paths::walk::Cut;
+use crate::insights::paths::walk::SESSION_GAP_MICROS;
 use crate::insights::paths::walk::Step;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
@@ -35,11 +43,19 @@ use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::Fold;
 use crate::query::histories::MASK;
+use crate::query::histories::NO_TEXT;
 use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::interner::Interner;
 use crate::query::slice::Slice;
+use crate::query::view::View;
+
+/// Columns of rows of histories.
+const COLUMNS: [&str; 4] = [ACTOR, AT, MASK, TEXT];
+
+/// The column of what an expression is.
+const EXPRESSION: &str = "expression";
 
 /// Stands for the middle of a path that is too long (PostHog's).
 const ELLIPSIS: &str = "...";
@@ -55,12 +71,13 @@ impl Paths {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Vec<Value>, InsightError> {
+        note_named(engine, owner.project, self.entities())?;
         let events = self.steps(engine, owner).await?;
         let (mut left, mut found) = (vec![Slice::ALL], Vec::new());
         while let Some(slice) = left.pop() {
             let edges = Edges::new(slice, engine.reservation("edges of paths"));
             let fold = Counting { walks: self.walks(engine)?, edges };
-            let mut fold = engine.histories(events.clone(), Rows::Distinct, fold).await?;
+            let mut fold = engine.histories(events.clone(), self.rows(), fold).await?;
             left.extend(fold.edges.take_left());
             found.extend(fold.edges.counted(&fold.walks.items, self.shown));
             found = first(found, self.shown.edges_max);
@@ -81,17 +98,54 @@ impl Paths {
         if let Some(condition) = self.kinds.condition() {
             events = events.filter(condition)?;
         }
+        let steps = self.named(&view, events).await?;
+        let Some(Around { funnels, .. }) = &self.around else { return Ok(steps) };
+        let (own, _) = funnels.own_rows(Context { engine, view: &view, owner }).await?;
+        let own = own.with_column(TEXT, lit(ScalarValue::Utf8View(None)))?;
+        Ok(own.union(steps)?)
+    }
+
+    /// The rows of steps, with what these are called.
+    async fn named(&self, view: &View, events: DataFrame) -> Result<DataFrame, QueryError> {
         let text = |text: Expr| cast(text, DataType::Utf8View);
-        let is_page = || col("event").eq(lit(PAGEVIEW));
-        let item = when(is_page(), text(event_text("$current_url")))
-            .when(col("event").eq(lit(SCREEN)), text(event_text("$screen_name")))
-            .otherwise(text(col("event")))?;
-        Ok(events.select(vec![
+        let is_named = |name: &str, by_itself: bool| match by_itself {
+            true => col("event").eq(lit(name)),
+            false => lit(false),
+        };
+        let is_page = || is_named(PAGEVIEW, self.kinds.has_addresses());
+        let is_screen = || is_named(SCREEN, self.kinds.has_screens());
+        let other = match self.expression {
+            Some(_) => lit(ScalarValue::Utf8View(None)),
+            None => text(col("event")),
+        };
+        let place = |own: Expr| match (&self.around, &self.expression) {
+            (None, None) => text(own),
+            // Without a text is what the expression names, or what is of the funnel.
+            _ => coalesce(vec![text(own), text(lit(""))]),
+        };
+        let item = when(is_page(), place(event_text("$current_url")))
+            .when(is_screen(), place(event_text("$screen_name")))
+            .otherwise(other)?;
+        let columns = vec![
             self.selection.unit.actor().alias(ACTOR),
             cast(col("timestamp"), DataType::Int64).alias(AT),
             when(is_page(), lit(PAGE)).otherwise(lit(0_u32))?.alias(MASK),
-            item.alias(TEXT),
-        ])?)
+            text(item).alias(TEXT),
+        ];
+        let Some(expression) = &self.expression else { return Ok(events.select(columns)?) };
+        let mut events = events;
+        for (name, column) in COLUMNS.into_iter().zip(columns) {
+            events = events.with_column(name, column)?;
+        }
+        let rows = expression.add_to(view, events, (EXPRESSION, &COLUMNS)).await?;
+        let item = coalesce(vec![ident(TEXT), text(ident(EXPRESSION)), text(lit(""))]);
+        let [actor, at, mask, _] = COLUMNS.map(ident);
+        Ok(rows.select(vec![actor, at, mask, text(item).alias(TEXT)])?)
+    }
+
+    /// Which rows matter: of the events of a funnel each may fill a step.
+    pub(super) fn rows(&self) -> Rows {
+        if self.around.is_some() { Rows::All } else { Rows::Distinct }
     }
 
     /// What makes paths of rows.
@@ -103,8 +157,10 @@ impl Paths {
         };
         let (start, end) = (number(&self.start)?, number(&self.end)?);
         let ellipsis = items.number(ELLIPSIS)?;
-        let cut = Cut { start, end, steps_max: self.steps_max, ellipsis };
-        Ok(Walks { items, cut, steps: Vec::new() })
+        let stretches = self.around.as_ref().map(|around| around.stretches.clone());
+        let gap = stretches.as_ref().map_or(SESSION_GAP_MICROS, Stretches::window);
+        let cut = Cut { start, end, gap, steps_max: self.steps_max, ellipsis };
+        Ok(Walks { items, cut, stretches, steps: Vec::new() })
     }
 }
 
@@ -124,6 +180,8 @@ impl Kinds {
 pub(super) struct Walks {
     pub(super) items: Items,
     cut: Cut,
+    /// Of what time steps count, if that follows from a funnel.
+    stretches: Option<Stretches>,
     /// The steps of the actor.
     steps: Vec<Step>,
 }
@@ -136,8 +194,17 @@ impl Walks {
         texts: &Interner,
         mut each: impl FnMut(&[Step], &Items) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
+        let (first, last) = match &self.stretches {
+            None => (i64::MIN, i64::MAX),
+            Some(stretches) => match stretches.of(rows) {
+                Some(stretch) => stretch,
+                None => return Ok(()),
+            },
+        };
         self.steps.clear();
-        for row in rows {
+        let is_of_funnel = |row: &&Row| self.stretches.is_some() && row.text == NO_TEXT;
+        let own = rows.iter().filter(|row| !is_of_funnel(row) && row.at >= first && row.at <= last);
+        for row in own {
             if let Some(item) = self.items.of(row, texts)? {
                 self.steps.push(Step { at: row.at, item });
             }

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::funnels::legacy::funnels_query;
 use crate::insights::legacy::Filter;
 use crate::insights::legacy::check_insight;
 use crate::insights::legacy::list;
@@ -21,16 +22,6 @@ use crate::insights::node::NodeError;
 /// They are of another insight, or malformed.
 pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
     check_insight(filter, "PATHS")?;
-    for name in ["funnel_paths", "funnel_filter"] {
-        let is_given = match parsed(filter, name) {
-            Ok(Value::Null) => false,
-            Ok(Value::Object(fields)) => !fields.is_empty(),
-            _ => true,
-        };
-        if is_given {
-            return Err(refused(name, format!("{name} is not available.")));
-        }
-    }
     let kinds = match list(filter, "include_event_types")? {
         Value::Array(kinds) if !kinds.is_empty() => Value::Array(kinds),
         _ => text(filter, "path_type").map_or(Value::Null, |kind| json!([kind])),
@@ -54,7 +45,32 @@ pub fn paths_query(filter: &Filter) -> Result<Value, NodeError> {
         "pathDropoffKey": text(filter, "path_dropoff_key"),
     });
     query.insert("pathsFilter".to_owned(), options);
+    query.insert("funnelPathsFilter".to_owned(), around(filter)?);
     Ok(Value::Object(query))
+}
+
+/// The funnel around a step of which the paths are, as a `funnelPathsFilter`; null without one.
+fn around(filter: &Filter) -> Result<Value, NodeError> {
+    const FUNNEL: &str = "funnel_filter";
+    let funnel = match parsed(filter, FUNNEL)? {
+        Value::Null => Filter::new(),
+        Value::Object(funnel) => funnel,
+        _ => return Err(refused(FUNNEL, "Expected an object.")),
+    };
+    match (text(filter, "funnel_paths"), funnel.is_empty()) {
+        (None, true) => Ok(Value::Null),
+        (None, false) => Err(refused("funnel_paths", "It says where paths of the funnel are.")),
+        (Some(_), true) => Err(refused(FUNNEL, "This field is required with funnel_paths.")),
+        (Some(kind), false) => {
+            let within =
+                |error: NodeError| refused(&format!("{FUNNEL}.{}", error.field), error.detail);
+            Ok(json!({
+                "funnelPathType": kind,
+                "funnelStep": parsed(&funnel, "funnel_step").map_err(within)?,
+                "funnelSource": funnels_query(&funnel).map_err(within)?,
+            }))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -92,11 +108,36 @@ mod tests {
     }
 
     #[test]
+    fn a_funnel_around_a_step_is_read() {
+        let funnel = json!({"insight": "FUNNELS", "funnel_step": 2, "events": [{"id": "a"}, {"id": "b", "order": 1}]});
+        let kind = "funnel_path_between_steps";
+        let sent = [
+            json!({"funnel_paths": kind, "funnel_filter": funnel}),
+            json!({"funnel_paths": kind, "funnel_filter": funnel.to_string()}),
+        ];
+        for filters in sent {
+            let query = paths_query(&filter(filters)).unwrap();
+            let around = &query["funnelPathsFilter"];
+            assert_eq!(
+                (&around["funnelPathType"], &around["funnelStep"]),
+                (&json!(kind), &json!(2))
+            );
+            assert_eq!(around["funnelSource"]["series"].as_array().map(Vec::len), Some(2));
+            Paths::parse(&query).unwrap();
+        }
+    }
+
+    #[test]
     fn what_is_not_available_is_refused_by_its_name() {
         for (filters, field) in [
             (json!({"insight": "FUNNELS"}), "insight"),
-            (json!({"funnel_paths": "funnel_path_between_steps"}), "funnel_paths"),
-            (json!({"funnel_filter": {"insight": "FUNNELS"}}), "funnel_filter"),
+            (json!({"funnel_paths": "funnel_path_between_steps"}), "funnel_filter"),
+            (json!({"funnel_filter": {"insight": "FUNNELS"}}), "funnel_paths"),
+            (json!({"funnel_filter": "[]"}), "funnel_filter"),
+            (
+                json!({"funnel_paths": "funnel_path_after_step", "funnel_filter": {"insight": "PATHS"}}),
+                "funnel_filter.insight",
+            ),
             (json!({"step_limit": "x"}), "step_limit"),
             (json!({"exclude_events": "[1"}), "exclude_events"),
         ] {

@@ -1,7 +1,7 @@
 //! The paths that one actor takes: [`Cut::paths`]. No I/O.
 
-/// From this pause on a new session begins (PostHog's figure).
-const SESSION_GAP_MICROS: i64 = 30 * 60 * 1_000_000;
+/// From this pause on a new session begins, unless a funnel has a window for that (PostHog's figure).
+pub(super) const SESSION_GAP_MICROS: i64 = 30 * 60 * 1_000_000;
 
 /// A step: something of interest that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) struct Cut {
     pub(super) start: Option<u32>,
     /// Where paths end; sessions without it have none.
     pub(super) end: Option<u32>,
+    /// From which pause on a new session begins, in microseconds.
+    pub(super) gap: i64,
     /// Most steps of a path.
     pub(super) steps_max: usize,
     /// Stands for the middle of a path that has both points and is too long.
@@ -32,7 +34,7 @@ impl Cut {
         steps: &[Step],
         mut each: impl FnMut(&[Step]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let is_near = |a: &Step, b: &Step| b.at.saturating_sub(a.at) < SESSION_GAP_MICROS;
+        let is_near = |a: &Step, b: &Step| b.at.saturating_sub(a.at) < self.gap;
         let mut path = Vec::new();
         for session in steps.chunk_by(is_near) {
             path.clear();
@@ -82,6 +84,7 @@ mod tests {
     use rand::rngs::StdRng;
 
     use super::Cut;
+    use super::SESSION_GAP_MICROS;
     use super::Step;
 
     const MINUTE: i64 = 60_000_000;
@@ -153,7 +156,13 @@ mod tests {
 
     #[test]
     fn sessions_are_collapsed_and_cut() {
-        let cut = |start, end, steps_max| Cut { start, end, steps_max, ellipsis: ELLIPSIS };
+        let cut = |start, end, steps_max| Cut {
+            start,
+            end,
+            gap: SESSION_GAP_MICROS,
+            steps_max,
+            ellipsis: ELLIPSIS,
+        };
         let steps: Vec<(i64, u32)> =
             [1, 1, 2, 3, 4, 2, 5, 6].into_iter().zip(1..).map(|(item, at)| (at, item)).collect();
         for (cut, expected) in [
@@ -174,6 +183,8 @@ mod tests {
         let apart = [(0, 1), (30 * MINUTE - 1, 2), (60 * MINUTE - 1, 3)];
         let expected = vec![vec![(0, 1), (30 * MINUTE - 1, 2)], vec![(60 * MINUTE - 1, 3)]];
         assert_eq!(paths(&cut(None, None, 5), &apart), expected);
+        let wide = Cut { gap: 30 * MINUTE + 1, ..cut(None, None, 5) };
+        assert_eq!(paths(&wide, &apart), [apart.to_vec()]);
     }
 
     #[test]
@@ -189,7 +200,8 @@ mod tests {
                 .collect();
             let point = |rng: &mut StdRng| rng.random_bool(0.5).then(|| rng.random_range(0..4));
             let (start, end) = (point(&mut rng), point(&mut rng));
-            let cut = Cut { start, end, steps_max: rng.random_range(1..8), ellipsis: ELLIPSIS };
+            let (gap, steps_max) = (SESSION_GAP_MICROS, rng.random_range(1..8));
+            let cut = Cut { start, end, gap, steps_max, ellipsis: ELLIPSIS };
             assert_eq!(paths(&cut, &steps), naive(&cut, &steps), "{cut:?} {steps:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The persons of a row of a retention, and in which of its cells each was active.
+//! The persons or groups of a row of a retention, and in which of its cells each was active.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,6 @@ use crate::insights::retention::answer::shown_value;
 use crate::insights::retention::answer::value_of;
 use crate::insights::retention::plan::Folded;
 use crate::insights::retention::split::Splitter;
-use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
@@ -58,13 +57,25 @@ impl Asked {
 }
 
 impl Retention {
-    /// The persons of a row, those who were active in most of its cells first; one more than the part has where there
+    /// The persons or groups of a row, those who were active in most of its cells first; one more than the part has where there
     /// are more. Their values are the numbers of these cells: of all values of the breakdown that are meant.
     ///
     /// # Errors
     ///
-    /// There is no such row, or groups are counted; see [`InsightError`].
+    /// There is no such row; see [`InsightError`].
     pub async fn actors(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        asked: &Asked,
+        part: Part,
+    ) -> Result<Vec<Actor>, InsightError> {
+        // Numbers do not say who is in a row.
+        let counted = Self { measure: None, ..self.clone() };
+        counted.found(engine, owner, asked, part).await
+    }
+
+    async fn found(
         &self,
         engine: &Engine,
         owner: &ProjectSettings,
@@ -74,10 +85,6 @@ impl Retention {
         let refused = |field: &str, detail: &str| {
             InsightError::from(NodeError { field: field.to_owned(), detail: detail.to_owned() })
         };
-        if self.selection.unit != Unit::Persons {
-            let detail = "The groups of a row are not available.";
-            return Err(refused("aggregation_group_type_index", detail));
-        }
         note_named(engine, owner.project, self.entities())?;
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
@@ -87,7 +94,7 @@ impl Retention {
         }
         let (of, cohort) = self.value_asked(context, &intervals, asked.breakdown.as_ref()).await?;
         let Folded { plan, rows, splitter } = self.folded(context, &intervals, cohort).await?;
-        let ranked = Ranked::new(part);
+        let ranked = Ranked::new(part, self.selection.unit);
         let fold = Finding { splitter, row: asked.row, of, ranked };
         let found = engine.histories(plan, rows, fold).await?.ranked;
         let actor =
@@ -140,7 +147,7 @@ impl Fold for Finding {
     fn actor(&mut self, actor: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
         let Self { splitter, row, of, ranked } = self;
         let mut seen = BTreeSet::new();
-        splitter.each(rows, texts, |rule, value, activity| {
+        splitter.each(rows, texts, |rule, value, (activity, _)| {
             if is_meant(of, value) && activity.starts.contains(row) {
                 seen.extend(rule.seen(activity, *row));
             }

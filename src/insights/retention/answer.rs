@@ -15,9 +15,11 @@ use crate::insights::breakdown::OTHER;
 use crate::insights::breakdown::SEPARATOR;
 use crate::insights::entity::note_named;
 use crate::insights::interval::Buckets;
+use crate::insights::retention::Measure;
 use crate::insights::retention::Retention;
 use crate::insights::retention::plan::Folded;
 use crate::insights::retention::split::Splitter;
+use crate::insights::retention::sums::Sums;
 use crate::insights::retention::tables::Table;
 use crate::insights::retention::tables::Tables;
 use crate::insights::selection::zone;
@@ -93,7 +95,8 @@ impl Retention {
         cohort: Option<i64>,
     ) -> Result<Tables, InsightError> {
         let cells = self.spans.len().saturating_mul(intervals.len());
-        let tables = Tables::new(cells, context.engine.reservation("values of a retention"));
+        let reservation = context.engine.reservation("values of a retention");
+        let tables = Tables::new(cells, self.measure.is_some(), reservation);
         self.count(context, (intervals, cohort), tables).await
     }
 
@@ -104,7 +107,8 @@ impl Retention {
         tables: Tables,
     ) -> Result<Tables, InsightError> {
         let Folded { plan, rows, splitter } = self.folded(context, intervals, cohort).await?;
-        let counting = Counting { splitter, tables };
+        let sums = self.measure.as_ref().map(|measure| (measure.is_same, Sums::default()));
+        let counting = Counting { splitter, tables, sums };
         Ok(context.engine.histories(plan, rows, counting).await?.tables)
     }
 
@@ -116,11 +120,20 @@ impl Retention {
         (value, table): (Option<&str>, &Table),
     ) -> Result<(), QueryError> {
         let (zone, period) = (zone(context.owner)?, self.title());
-        let row = |(counts, at): (&[u64], usize)| {
+        let row = |((counts, sums), at): ((&[u64], &[f64]), usize)| {
             let start = intervals.bounds_of(at).map(|(start, _)| start.to_datetime());
             let date = start
                 .map(|start| start.with_timezone(&zone).to_rfc3339_opts(SecondsFormat::Secs, true));
-            let cell = |(count, at): (&u64, usize)| json!({"count": count, "label": self.spans.label(&period, at)});
+            let cell = |(count, at): (&u64, usize)| {
+                let mut cell = json!({"count": count, "label": self.spans.label(&period, at)});
+                if let (Some(measure), Some(sum), Value::Object(fields)) =
+                    (&self.measure, sums.get(at), &mut cell)
+                {
+                    let told = json!(measure.told(*sum, *count));
+                    fields.insert("aggregation_value".to_owned(), told);
+                }
+                cell
+            };
             let cells: Vec<Value> = counts.iter().zip(0..).map(cell).collect();
             let mut row = json!({"values": cells, "label": format!("{period} {at}"), "date": date});
             if let (Value::Object(row), Some(value)) = (&mut row, value) {
@@ -128,7 +141,10 @@ impl Retention {
             }
             row
         };
-        answer.extend(table.counts.chunks(self.spans.len()).zip(0..).map(row));
+        let cells = self.spans.len();
+        let counts = table.counts.chunks(cells);
+        let sums = table.sums.chunks(cells).chain(std::iter::repeat::<&[f64]>(&[]));
+        answer.extend(counts.zip(sums).zip(0..).map(row));
         Ok(())
     }
 
@@ -137,6 +153,18 @@ impl Retention {
         let name = self.period.name();
         let (first, rest) = name.split_at_checked(1).unwrap_or((name, ""));
         format!("{}{rest}", first.to_uppercase())
+    }
+}
+
+impl Measure {
+    /// What is told of the sum of a cell with so many actors.
+    #[expect(clippy::cast_precision_loss, reason = "fewer actors than 2^53")]
+    fn told(&self, sum: f64, actors: u64) -> f64 {
+        match (self.is_mean, actors) {
+            (false, _) => sum,
+            (true, 0) => 0.0,
+            (true, actors) => sum / actors as f64,
+        }
     }
 }
 
@@ -158,16 +186,26 @@ pub(super) fn value_of(cohort: Option<i64>) -> String {
 struct Counting {
     splitter: Splitter,
     tables: Tables,
+    /// Whether coming back is doing the same again, if numbers are asked for.
+    sums: Option<(bool, Sums)>,
 }
 
 impl Fold for Counting {
     fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
-        let Self { splitter, tables } = self;
-        splitter.each(rows, texts, |rule, value, activity| {
+        let Self { splitter, tables, sums } = self;
+        splitter.each(rows, texts, |rule, value, (activity, rows)| {
             let table = tables.of_value(value)?;
+            let first = |start: usize| start * rule.spans.len();
             for start in &activity.starts {
                 table.enlarge();
-                rule.counted(activity, *start, |cell| table.count(start * rule.spans.len() + cell));
+                rule.counted(activity, *start, |cell| table.count(first(*start) + cell));
+            }
+            let Some((is_same, sums)) = sums else { return Ok(()) };
+            let noted = |row: &Row| (row.at, row.mask, texts.get(row.text).unwrap_or_default());
+            sums.read(rule, rows.iter().map(noted));
+            for start in &activity.starts {
+                let add = |cell, number| table.add(first(*start) + cell, number);
+                sums.each(rule, (*start, *is_same), add);
             }
             Ok(())
         })

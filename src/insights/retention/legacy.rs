@@ -36,6 +36,9 @@ pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
         "retentionType": text(filter, "retention_type"), "targetEntity": target,
         "returningEntity": returning, "cumulative": truth(filter, "cumulative"),
         "minimumOccurrences": parsed(filter, "minimum_occurrences")?,
+        "aggregationType": text(filter, "aggregation_type"),
+        "aggregationProperty": text(filter, "aggregation_property"),
+        "aggregationPropertyType": text(filter, "aggregation_property_type"),
     });
     query.insert("retentionFilter".to_owned(), options);
     query.insert("breakdownFilter".to_owned(), breakdown_filter(filter)?);

@@ -20,8 +20,10 @@ use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::TooManyBuckets;
 use crate::insights::node::NodeError;
+use crate::insights::property::Owner;
 use crate::insights::property::Property;
 use crate::insights::retention::Kind;
+use crate::insights::retention::Measure;
 use crate::insights::retention::Retention;
 use crate::insights::retention::rolling::Rolling;
 use crate::insights::retention::rows::BEFORE;
@@ -30,14 +32,19 @@ use crate::insights::retention::rows::RETURNING;
 use crate::insights::retention::rows::Rule;
 use crate::insights::retention::rows::TARGET;
 use crate::insights::retention::split::Splitter;
+use crate::insights::retention::sums::with_number;
 use crate::insights::selection::buckets;
 use crate::insights::selection::zone;
+use crate::query::error::QueryError;
+use crate::query::event_property::event_number;
+use crate::query::event_property::number;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
 use crate::query::session_columns::with_sessions;
+use crate::query::view::View;
 
 /// Most cells of one answer.
 const CELLS_MAX: usize = 100_000;
@@ -71,9 +78,11 @@ impl Retention {
             times,
             rolling,
         };
-        let rows = if self.occurrences > 1 { Rows::All } else { Rows::Distinct };
+        let is_each = self.occurrences > 1 || self.measure.is_some();
+        let rows = if is_each { Rows::All } else { Rows::Distinct };
         let is_split = matches!(self.breakdown, Breakdown::Properties { .. });
-        Ok(Folded { plan, rows, splitter: Splitter::new(rule, is_split) })
+        let splitter = Splitter::new(rule, is_split, self.measure.is_some());
+        Ok(Folded { plan, rows, splitter })
     }
 
     /// The intervals from that of `date_from` to that of `date_to`, all of them whole, one for each row; without
@@ -122,7 +131,8 @@ impl Retention {
 
     /// Whether the places of events are their times.
     fn has_times(&self) -> bool {
-        self.is_rolling || self.kind == Kind::FirstEver
+        let is_order_asked = self.measure.as_ref().is_some_and(|measure| !measure.is_same);
+        self.is_rolling || self.kind == Kind::FirstEver || is_order_asked
     }
 
     /// Rows of histories: places are intervals, or times; texts are values of the breakdown.
@@ -168,15 +178,40 @@ impl Retention {
             at.alias(AT),
             cast(bits, DataType::UInt32).alias(MASK),
         ];
-        if let Breakdown::Properties { properties, .. } = &self.breakdown {
-            let mut values = Vec::new();
-            for (property, at) in properties.iter().zip(0..) {
-                let name = format!("value_{at}");
-                events = property.add_to(view, events, &name).await?;
-                values.push(coalesce(vec![cast(ident(&name), DataType::Utf8), lit("")]));
-            }
-            columns.push(joined(values).alias(TEXT));
-        }
+        let text;
+        (events, text) = self.text(view, events).await?;
+        columns.extend(text.map(|text| text.alias(TEXT)));
         Ok(events.select(columns)?)
+    }
+
+    /// `events` with what their texts need, and the text: the value of the breakdown, with the number before it if
+    /// numbers are asked for.
+    async fn text(
+        &self,
+        view: &View,
+        mut events: DataFrame,
+    ) -> Result<(DataFrame, Option<Expr>), QueryError> {
+        let value = match &self.breakdown {
+            Breakdown::Properties { properties, .. } => {
+                let mut values = Vec::new();
+                for (property, at) in properties.iter().zip(0..) {
+                    let name = format!("value_{at}");
+                    events = property.add_to(view, events, &name).await?;
+                    values.push(coalesce(vec![cast(ident(&name), DataType::Utf8), lit("")]));
+                }
+                Some(joined(values))
+            }
+            _ => None,
+        };
+        let Some(Measure { property, .. }) = &self.measure else { return Ok((events, value)) };
+        let of_events = match property.owner {
+            Owner::Event => event_number(&property.key, view.exact()),
+            _ => {
+                events = property.add_to(view, events, "measured").await?;
+                number(ident("measured"))
+            }
+        };
+        let value = value.unwrap_or_else(|| lit(""));
+        Ok((events, Some(with_number(of_events, value))))
     }
 }

@@ -86,7 +86,7 @@ impl Rule {
     }
 
     /// The interval of an event; `None` if it is in none.
-    fn interval(&self, (at, _): Mark) -> Option<usize> {
+    pub(super) fn interval(&self, (at, _): Mark) -> Option<usize> {
         match &self.times {
             Some(intervals) => intervals.bucket_of(UnixMicros(at)),
             None => usize::try_from(at).ok(),

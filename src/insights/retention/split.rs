@@ -5,6 +5,7 @@ use crate::insights::retention::rows::Activity;
 use crate::insights::retention::rows::NAMED;
 use crate::insights::retention::rows::Rule;
 use crate::insights::retention::rows::TARGET;
+use crate::insights::retention::sums::value_of;
 use crate::query::error::QueryError;
 use crate::query::histories::Row;
 use crate::query::interner::Interner;
@@ -19,29 +20,35 @@ pub(super) struct Splitter {
     pub(super) rule: Rule,
     /// Whether there is a breakdown by values of events.
     is_split: bool,
+    /// Whether texts begin with a number.
+    has_numbers: bool,
     activity: Activity,
     own: Vec<Row>,
 }
 
 impl Splitter {
-    pub(super) fn new(rule: Rule, is_split: bool) -> Self {
-        Self { rule, is_split, activity: Activity::default(), own: Vec::new() }
+    pub(super) fn new(rule: Rule, is_split: bool, has_numbers: bool) -> Self {
+        Self { rule, is_split, has_numbers, activity: Activity::default(), own: Vec::new() }
     }
 
-    /// Shows each value with what the actor did, if it is in a row; the empty value without a breakdown. `rows` are in
-    /// the order of their places.
+    /// Shows each value with what the actor did and its rows, if it is in a row; the empty value without a breakdown.
+    /// `rows` are in the order of their places.
     pub(super) fn each(
         &mut self,
         rows: &[Row],
         texts: &Interner,
-        mut found: impl FnMut(&Rule, &str, &Activity) -> Result<(), QueryError>,
+        mut found: impl FnMut(&Rule, &str, (&Activity, &[Row])) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
-        let Self { rule, is_split, activity, own } = self;
+        let Self { rule, is_split, has_numbers, activity, own } = self;
+        let value = |row: &Row| match *has_numbers {
+            true => texts.get(row.text).map(value_of),
+            false => texts.get(row.text),
+        };
         let mut show = |rows: &[Row], value: Option<&str>| {
             rule.read(rows.iter().map(|row| (row.at, row.mask)), activity);
             match activity.starts.is_empty() {
                 true => Ok(()),
-                false => found(rule, value.unwrap_or_default(), activity),
+                false => found(rule, value.unwrap_or_default(), (&*activity, rows)),
             }
         };
         if !*is_split {
@@ -53,16 +60,18 @@ impl Splitter {
                 row.mask & TARGET != 0 && first.is_some_and(|first| first.at == row.at)
             };
             // Of several at one time the smallest value: it does not matter which came first.
-            let values = rows.iter().filter(is_first).filter_map(|row| texts.get(row.text));
+            let values = rows.iter().filter(is_first).filter_map(value);
             return show(rows, values.min());
         }
         own.clear();
         own.extend_from_slice(rows);
         // Stable: the rows of each value stay in their order.
-        own.sort_by_key(|row| row.text);
-        own.chunk_by(|a, b| a.text == b.text).try_for_each(|rows| {
-            let value = rows.first().and_then(|row| texts.get(row.text));
-            show(rows, value)
-        })
+        if *has_numbers {
+            own.sort_by(|a, b| value(a).cmp(&value(b)));
+        } else {
+            own.sort_by_key(|row| row.text);
+        }
+        let is_same = |a: &Row, b: &Row| a.text == b.text || (*has_numbers && value(a) == value(b));
+        own.chunk_by(is_same).try_for_each(|rows| show(rows, rows.first().and_then(value)))
     }
 }

@@ -23,12 +23,22 @@ pub(super) struct Table {
     pub(super) size: u64,
     /// Those of each cell, row by row; empty where only sizes are kept.
     pub(super) counts: Vec<u64>,
+    /// The sums of each cell; empty where nobody asks for them.
+    pub(super) sums: Vec<f64>,
 }
 
 impl Table {
     /// Without anybody in so many cells.
-    pub(super) fn empty(cells: usize) -> Self {
-        Self { size: 0, counts: vec![0; cells] }
+    fn empty(cells: usize, has_sums: bool) -> Self {
+        let sums = if has_sums { cells } else { 0 };
+        Self { size: 0, counts: vec![0; cells], sums: vec![0.0; sums] }
+    }
+
+    /// Adds to the sum of a cell, by its number among those of all rows.
+    pub(super) fn add(&mut self, cell: usize, number: f64) {
+        if let Some(sum) = self.sums.get_mut(cell) {
+            *sum += number;
+        }
     }
 
     /// Counts an actor in a cell, by its number among those of all rows.
@@ -48,6 +58,9 @@ impl Table {
         for (own, more) in self.counts.iter_mut().zip(&other.counts) {
             *own += more;
         }
+        for (own, more) in self.sums.iter_mut().zip(&other.sums) {
+            *own += more;
+        }
     }
 }
 
@@ -59,6 +72,8 @@ pub(super) struct Tables {
     rest: Option<Table>,
     /// Cells of a table.
     cells: usize,
+    /// Whether cells have sums.
+    has_sums: bool,
     /// Whether cells are counted, or only sizes.
     has_counts: bool,
     reservation: MemoryReservation,
@@ -66,20 +81,26 @@ pub(super) struct Tables {
 
 impl Tables {
     /// For whatever values come.
-    pub(super) fn new(cells: usize, reservation: MemoryReservation) -> Self {
-        Self { by_value: HashMap::new(), rest: None, cells, has_counts: true, reservation }
+    pub(super) fn new(cells: usize, has_sums: bool, reservation: MemoryReservation) -> Self {
+        let (by_value, rest) = (HashMap::new(), None);
+        Self { by_value, rest, cells, has_sums, has_counts: true, reservation }
     }
 
     /// For these values, and all others together.
     fn of<'v>(&self, values: impl Iterator<Item = &'v str>) -> Self {
-        let empty = Table::empty(self.cells);
+        let empty = self.empty(self.cells);
         Self {
             by_value: values.map(|value| (value.to_owned(), empty.clone())).collect(),
             rest: Some(empty),
             cells: self.cells,
+            has_sums: self.has_sums,
             has_counts: true,
             reservation: self.reservation.new_empty(),
         }
+    }
+
+    fn empty(&self, cells: usize) -> Table {
+        Table::empty(cells, self.has_sums)
     }
 
     /// The table of a value.
@@ -103,14 +124,17 @@ impl Tables {
         }
         if self.has_counts && values.saturating_mul(self.cells) > COUNTS_MAX {
             self.has_counts = false;
-            self.by_value.values_mut().for_each(|table| table.counts = Vec::new());
+            let cells = |table: &mut Table| (table.counts, table.sums) = (Vec::new(), Vec::new());
+            self.by_value.values_mut().for_each(cells);
             let texts: usize = self.by_value.keys().map(String::len).sum();
             self.reservation.try_resize(texts.saturating_add(values * VALUE_BYTES))?;
         }
         let cells = if self.has_counts { self.cells } else { 0 };
-        let bytes = value.len() + VALUE_BYTES + cells * size_of::<u64>();
-        self.reservation.try_grow(bytes)?;
-        self.by_value.insert(value.to_owned(), Table::empty(cells));
+        // A count, and a sum where there are sums.
+        let of_cell = size_of::<u64>() * (1 + usize::from(self.has_sums));
+        self.reservation.try_grow(value.len() + VALUE_BYTES + cells * of_cell)?;
+        let table = self.empty(cells);
+        self.by_value.insert(value.to_owned(), table);
         Ok(())
     }
 
@@ -131,12 +155,13 @@ impl Tables {
 
     /// The tables of these values in their order, and that of all others together.
     pub(super) fn into_tables(mut self, values: &[String]) -> (Vec<(String, Table)>, Table) {
+        let empty = self.empty(self.cells);
         let own = values.iter().map(|value| {
             let table = self.by_value.remove(value);
-            (value.clone(), table.unwrap_or_else(|| Table::empty(self.cells)))
+            (value.clone(), table.unwrap_or_else(|| empty.clone()))
         });
         let own: Vec<_> = own.collect();
-        let mut rest = self.rest.unwrap_or_else(|| Table::empty(self.cells));
+        let mut rest = self.rest.unwrap_or(empty);
         self.by_value.values().for_each(|table| rest.extend(table));
         (own, rest)
     }

@@ -1,4 +1,4 @@
-//! The persons who were active in some number of intervals.
+//! The persons or groups who were active in some number of intervals.
 
 use crate::insights::Actor;
 use crate::insights::InsightError;
@@ -17,7 +17,7 @@ use crate::query::histories::Row;
 use crate::query::interner::Interner;
 use crate::query::people::Part;
 
-/// Whose persons are asked for.
+/// Who is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
     /// The number of the series.
@@ -47,12 +47,17 @@ impl Asked {
 }
 
 impl Stickiness {
-    /// The persons with a number of intervals, those with the largest numbers first; one more than the part has
+    /// Who is counted by the series that is asked for.
+    pub fn unit(&self, asked: &Asked) -> Unit {
+        self.series.get(asked.series).map(|counted| counted.unit).unwrap_or_default()
+    }
+
+    /// The persons or groups with a number of intervals, those with the largest numbers first; one more than the part has
     /// where there are more.
     ///
     /// # Errors
     ///
-    /// There is no such series or period, or it counts groups; see [`InsightError`].
+    /// There is no such series or period; see [`InsightError`].
     pub async fn actors(
         &self,
         engine: &Engine,
@@ -65,9 +70,6 @@ impl Stickiness {
         };
         let counted = self.series.get(asked.series);
         let counted = counted.ok_or_else(|| refused("series", "There is no such series."))?;
-        if counted.unit != Unit::Persons {
-            return Err(refused("series", "The groups behind a point are not available."));
-        }
         let view = engine.view(owner.project).await?;
         let ranges = self.ranges(engine, &view, owner).await?;
         let range = ranges.get(usize::from(asked.is_previous));
@@ -79,7 +81,7 @@ impl Stickiness {
             Some(intervals) => (asked.operator.unwrap_or(usual), intervals),
             None => (Operator::AtLeast, 1),
         };
-        let fold = Finding { rule, asked, ranked: Ranked::new(part) };
+        let fold = Finding { rule, asked, ranked: Ranked::new(part, counted.unit) };
         Ok(engine.histories(plan, self.rows(), fold).await?.ranked.into_actors())
     }
 }

@@ -1,5 +1,5 @@
-//! The persons behind one point of a trend: [`Trends::actors`]. They are found by the filters of the plan that
-//! counted them, so that there are as many as the point says where it counts persons.
+//! The persons or groups behind one point of a trend: [`Trends::actors`]. They are found by the filters of the plan that
+//! counted them, so that there are as many as the point says where it counts them.
 
 use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
@@ -8,7 +8,6 @@ use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::insights::Actor;
@@ -24,6 +23,7 @@ use crate::insights::columns::time;
 use crate::insights::interval::Buckets;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::selection::Unit;
 use crate::insights::series::Math;
 use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
@@ -38,6 +38,7 @@ use crate::insights::trends::plan::of_sessions;
 use crate::query::engine::Engine;
 use crate::query::event_property::event_number;
 use crate::query::events::PERSON_NUMBER;
+use crate::query::histories::ACTOR;
 use crate::query::people::Part;
 
 /// A point of a trend.
@@ -79,7 +80,15 @@ impl Point {
 }
 
 impl Trends {
-    /// The persons behind a point, those with the largest numbers first; one more than the part has where
+    /// Who is counted at a point.
+    pub fn unit(&self, point: &Point) -> Unit {
+        match self.series.get(point.series).map(|series| &series.math) {
+            Some(Math::Groups(index)) => Unit::Groups(*index),
+            _ => Unit::Persons,
+        }
+    }
+
+    /// The persons or groups behind a point, those with the largest numbers first; one more than the part has where
     /// there are more.
     ///
     /// # Errors
@@ -98,9 +107,6 @@ impl Trends {
         };
         let series = self.series.get(point.series);
         let series = series.ok_or_else(|| refused("series", "There is no such series."))?;
-        if matches!(series.math, Math::Groups(_)) {
-            return Err(refused("series", "The groups behind a point are not available.").into());
-        }
         let view = engine.view(owner.project).await?;
         let periods = self.periods(engine, &view, owner).await?;
         let period = periods.get(usize::from(point.is_previous));
@@ -137,6 +143,7 @@ impl Trends {
         let plan = SeriesPlan { bins: &bins, shape: Shape::Total, ..plan };
         let (events, math) = self.behind(plan, bucket).await?;
         let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
+        let unit = self.unit(point);
         let (events, number, statistic) = match math {
             Math::Property(statistic, key) => {
                 (events, statistic.of(event_number(key, view.exact())), Some(*statistic))
@@ -147,22 +154,26 @@ impl Trends {
             }
             _ => (events, count(lit(1)), None),
         };
-        let actors =
-            events.aggregate(vec![ident(PERSON_NUMBER)], vec![number.alias("gathered")])?;
+        let actor = unit.actor().alias(ACTOR);
+        let actors = events.aggregate(vec![actor], vec![number.alias("gathered")])?;
+        let actors = actors.filter(ident(ACTOR).is_not_null())?;
         let number = finished(statistic, ident("gathered")).alias("number");
-        let person = view.person_of(ident(PERSON_NUMBER)).alias("person_id");
-        let actors = actors.select(vec![person, number])?;
-        let order = vec![ident("number").sort(false, false), ident("person_id").sort(true, false)];
+        let id = match unit {
+            Unit::Persons => view.person_of(ident(ACTOR)),
+            Unit::Groups(_) => ident(ACTOR),
+        };
+        let actors = actors.select(vec![id.alias("id"), number])?;
+        let order = vec![ident("number").sort(false, false), ident("id").sort(true, false)];
         let actors = actors.sort(order)?.limit(part.offset, Some(part.limit.saturating_add(1)))?;
         let batches = engine.compute(actors).await?;
         let actors = batches.iter().flat_map(|batch| {
             let numbers = batch.column_by_name("number");
             let numbers = numbers.and_then(|column| column.as_primitive_opt::<Float64Type>());
             let numbers = numbers.map(|numbers| numbers.iter().collect::<Vec<_>>());
-            texts(batch, "person_id").into_iter().zip(numbers.unwrap_or_default())
+            texts(batch, "id").into_iter().zip(numbers.unwrap_or_default())
         });
         let actor = |(id, number): (String, Option<f64>)| {
-            Some(Actor::new(Uuid::try_parse(&id).ok()?, number.unwrap_or(0.0)))
+            Some(Actor::new(unit.who(&id)?, number.unwrap_or(0.0)))
         };
         Ok(actors.filter_map(actor).collect())
     }

@@ -27,11 +27,23 @@ const IDS: usize = 18;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) plan: &'static str,
+    /// As it was sent: a number, or the text of one, or of none.
+    price: Option<Value>,
+}
+
+impl Plan {
+    /// The price that counts.
+    pub(crate) fn number(&self) -> f64 {
+        match self.price.as_ref() {
+            Some(Value::String(text)) => text.parse().unwrap_or(0.0),
+            other => other.and_then(Value::as_f64).unwrap_or(0.0),
+        }
+    }
 }
 
 impl Details for Plan {
     fn properties(&self) -> Value {
-        json!({"plan": self.plan})
+        json!({"plan": self.plan, "price": self.price})
     }
 }
 
@@ -61,7 +73,13 @@ pub(crate) fn start(rng: &mut StdRng) -> (TestServer, World) {
         };
         let name = one_of(rng, &["sign up", "visit", "buy"]);
         let plan = one_of(rng, &["free", "pro"]);
-        Event::new(at, name, rng.random_range(0..IDS), Plan { plan })
+        let price = match number % 5 {
+            0 => None,
+            1 => Some(json!("much")),
+            2 => Some(json!((number % 17).to_string())),
+            _ => Some(json!(number % 23 - 3)),
+        };
+        Event::new(at, name, rng.random_range(0..IDS), Plan { plan, price })
     };
     let mut events: Vec<Event> = (0..500).map(event).collect();
     events.sort_by_key(|event| event.at);

@@ -21,6 +21,14 @@ use crate::metadata::violation::Violation;
 /// The field of a dashboard with the number of texts that it ever had.
 const TEXTS: &str = "texts";
 
+/// The layout of wide screens, which has [`COLUMNS`] columns (PostHog's).
+const WIDE: &str = "sm";
+const COLUMNS: i64 = 12;
+
+/// How high a tile is unless it says so, and at most, in rows.
+const HEIGHT: i64 = 5;
+const HEIGHT_MAX: i64 = 1000;
+
 /// The id of the tile of an insight: even.
 pub(super) fn tile_of_insight(insight: i64) -> i64 {
     insight.saturating_mul(2)
@@ -189,20 +197,9 @@ pub(super) fn move_tile(
     id: i64,
     insight: Option<&mut Document>,
 ) -> Result<(), MetadataError> {
+    let sent = another(from, id, insight.as_deref())?;
     let mut own = tiles(from);
-    let place = own.iter().position(|tile| tile_id(tile) == Some(id));
-    let is_on = insight.as_ref().is_some_and(|insight| boards_of(insight).contains(&from.id));
-    let mut sent = match place {
-        Some(place) => own.remove(place),
-        None if is_on => json!({}),
-        None => return Err(refused("invalid_input", "There is no such tile.".to_owned())),
-    };
-    if let Value::Object(sent) = &mut sent {
-        sent.retain(|name, value| name != "id" && !value.is_null());
-        if let Some(insight) = &insight {
-            sent.insert("insight".to_owned(), json!(insight.id));
-        }
-    }
+    own.retain(|tile| tile_id(tile) != Some(id));
     from.fields.insert("tiles".to_owned(), Value::Array(own));
     match insight {
         Some(insight) => {
@@ -211,6 +208,85 @@ pub(super) fn move_tile(
         }
         None => put_tiles(to, &[sent], &mut []),
     }
+}
+
+/// Puts a tile of one dashboard on another one, too. `insight` is that of the tile, if it has one.
+///
+/// # Errors
+///
+/// There is no such tile, its insight is there already, or there are too many.
+pub(super) fn copy_tile(
+    (from, to): (&Document, &mut Document),
+    id: i64,
+    insight: Option<&mut Document>,
+) -> Result<(), MetadataError> {
+    let sent = another(from, id, insight.as_deref())?;
+    if insight.as_ref().is_some_and(|insight| boards_of(insight).contains(&to.id)) {
+        let detail = "The insight is on the dashboard already.".to_owned();
+        return Err(refused("already_exists", detail));
+    }
+    put_tiles(to, &[sent], insight.map_or(&mut [], std::slice::from_mut))
+}
+
+/// A tile as it is sent for another dashboard.
+fn another(from: &Document, id: i64, insight: Option<&Document>) -> Result<Value, MetadataError> {
+    let is_on = insight.is_some_and(|insight| boards_of(insight).contains(&from.id));
+    let mut sent = match tiles(from).into_iter().find(|tile| tile_id(tile) == Some(id)) {
+        Some(tile) => tile,
+        None if is_on => json!({}),
+        None => return Err(refused("invalid_input", "There is no such tile.".to_owned())),
+    };
+    if let Value::Object(sent) = &mut sent {
+        sent.retain(|name, value| name != "id" && !value.is_null());
+        if let Some(insight) = insight {
+            sent.insert("insight".to_owned(), json!(insight.id));
+        }
+    }
+    Ok(sent)
+}
+
+/// Puts the tiles with these ids first, in this order, and the others after them as they stood; all of them row by row,
+/// each as wide and as high as it was. `insights` are those of the ids.
+///
+/// # Errors
+///
+/// There is no such tile.
+pub(super) fn order_tiles(
+    board: &mut Document,
+    order: &[i64],
+    insights: &mut [Document],
+) -> Result<(), MetadataError> {
+    let sent: Vec<Value> = order.iter().map(|id| json!({"id": id})).collect();
+    put_tiles(board, &sent, insights)?;
+    let mut tiles = tiles(board);
+    let place = |tile: &Value| order.iter().position(|id| Some(*id) == tile_id(tile));
+    tiles.sort_by_key(|tile| place(tile).unwrap_or(order.len()));
+    let (mut x, mut y, mut height) = (0, 0, 0);
+    for tile in &mut tiles {
+        let Value::Object(tile) = tile else { continue };
+        let mut layouts = match tile.remove("layouts") {
+            Some(Value::Object(layouts)) => layouts,
+            _ => Map::new(),
+        };
+        let mut own = match layouts.remove(WIDE) {
+            Some(Value::Object(own)) => own,
+            _ => Map::new(),
+        };
+        let number = |name: &str| own.get(name).and_then(Value::as_i64).filter(|own| *own > 0);
+        let (w, h) = (number("w").unwrap_or(COLUMNS / 2), number("h").unwrap_or(HEIGHT));
+        let (w, h) = (w.min(COLUMNS), h.min(HEIGHT_MAX));
+        if x + w > COLUMNS {
+            (x, y, height) = (0, y + height, 0);
+        }
+        for (name, value) in [("x", x), ("y", y), ("w", w), ("h", h)] {
+            own.insert(name.to_owned(), json!(value));
+        }
+        (x, height) = (x + w, height.max(h));
+        layouts.insert(WIDE.to_owned(), Value::Object(own));
+        tile.insert("layouts".to_owned(), Value::Object(layouts));
+    }
+    board.fields.insert("tiles".to_owned(), Value::Array(tiles));
+    Ok(())
 }
 
 /// Takes an insight off the dashboards of `boards` that it is not on any more.
@@ -309,7 +385,9 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
+    use super::copy_tile;
     use super::move_tile;
+    use super::order_tiles;
     use super::put_tiles;
     use super::set_on;
     use super::take_off;
@@ -384,6 +462,57 @@ mod tests {
         }
         let many: Value = (0..301).map(|_| json!({"text": {"body": ""}})).collect();
         assert!(!put(&mut board, many, &mut []));
+    }
+
+    #[test]
+    fn tiles_are_copied_with_what_they_show() {
+        let (mut from, mut to) = (document(Kind::Dashboard, 1), document(Kind::Dashboard, 2));
+        let mut insights = [document(Kind::Insight, 5), document(Kind::Insight, 6)];
+        let hello = json!({"body": "Hello"});
+        let sent = json!([{"text": hello}, {"insight": 5, "color": "red"}]);
+        assert!(put(&mut from, sent, &mut insights));
+        set_on(&mut insights[1], 1, true);
+        let [placed, unplaced] = &mut insights;
+        copy_tile((&from, &mut to), 10, Some(placed)).unwrap();
+        copy_tile((&from, &mut to), 12, Some(unplaced)).unwrap();
+        copy_tile((&from, &mut to), 1, None).unwrap();
+        assert!(copy_tile((&from, &mut to), 3, None).is_err());
+        assert!(copy_tile((&from, &mut to), 10, Some(placed)).is_err(), "it is there");
+        assert_eq!(shown(&from), [(1, hello.clone()), (10, json!(5))]);
+        assert_eq!(shown(&to), [(10, json!(5)), (12, json!(6)), (1, hello)]);
+        assert_eq!(tiles(&to)[0]["color"], "red");
+        for insight in &insights {
+            assert_eq!(insight.fields["dashboards"], json!([1, 2]));
+        }
+    }
+
+    #[test]
+    fn tiles_are_put_in_an_order_row_by_row() {
+        let mut board = document(Kind::Dashboard, 9);
+        let mut insights = [document(Kind::Insight, 5)];
+        let text = |w: i64, h: i64| json!({"text": {"body": ""}, "layouts": {"sm": {"w": w, "h": h, "minW": 3}, "xs": {"x": 1}}});
+        let sent = json!([text(6, 2), text(12, 3), text(4, 7), text(99, 1)]);
+        assert!(put(&mut board, sent, &mut []));
+        set_on(&mut insights[0], 9, true);
+        order_tiles(&mut board, &[5, 10, 1], &mut insights).unwrap();
+        let places: Vec<(i64, [i64; 4])> = tiles(&board)
+            .iter()
+            .map(|tile| {
+                let own = |name: &str| tile["layouts"]["sm"][name].as_i64().unwrap();
+                (tile["id"].as_i64().unwrap(), ["x", "y", "w", "h"].map(own))
+            })
+            .collect();
+        let expected = [
+            (5, [0, 0, 4, 7]),
+            (10, [4, 0, 6, 5]),
+            (1, [0, 7, 6, 2]),
+            (3, [0, 9, 12, 3]),
+            (7, [0, 12, 12, 1]),
+        ];
+        assert_eq!(places, expected);
+        let first = &tiles(&board)[0]["layouts"];
+        assert_eq!((&first["sm"]["minW"], &first["xs"]), (&json!(3), &json!({"x": 1})));
+        assert!(order_tiles(&mut board, &[99], &mut []).is_err());
     }
 
     #[test]

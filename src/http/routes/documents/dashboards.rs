@@ -35,6 +35,9 @@ use crate::metadata::error::MetadataError;
 /// What a copy has of its source, unless something else is sent.
 const COPIED: [&str; 4] = ["filters", "variables", "breakdown_colors", "data_color_theme_id"];
 
+/// The field with the order of tiles.
+const ORDER: &str = "tile_order";
+
 /// Longest name of a copy, in characters.
 const NAME_MAX_CHARS: usize = 400;
 
@@ -58,14 +61,7 @@ impl Source {
     ) -> Result<Option<Self>, Problem> {
         let is_deep = sent.boolean("duplicate_tiles")?.unwrap_or(false);
         let Some(id) = sent.nullable_integer("use_dashboard")?.flatten() else { return Ok(None) };
-        let dashboard = match app.metadata.document(project, Kind::Dashboard, id).await {
-            Ok(dashboard) if !dashboard.deleted => dashboard,
-            Ok(_) | Err(MetadataError::NotFound(_)) => {
-                let detail = format!("Invalid pk \"{id}\" - object does not exist.");
-                return Err(refused("use_dashboard", "does_not_exist", detail));
-            }
-            Err(error) => return Err(problem(error)),
-        };
+        let dashboard = named(app, project, ("use_dashboard", id)).await?;
         let (_, insights) = tiles::placed(app, &dashboard).await?;
         let sent = COPIED.into_iter().filter(|name| sent.peek(name).is_some()).collect();
         Ok(Some(Self { dashboard, insights, is_deep, sent }))
@@ -182,26 +178,17 @@ pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Re
 
 /// `PATCH :id/move_tile/` with `tile`, which has its `id`, and `toDashboard`: moves a tile to another dashboard.
 pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = form::document_id(call.id())?;
-    let Call { asker, request, .. } = call;
-    let project = asker.project.id;
-    let from = app.metadata.document(project, Kind::Dashboard, id).await.map_err(problem)?;
-    rights::check_edit(&from, &asker.user)?;
-    let mut sent = Fields::read(request).await?;
+    let (asker, from, mut sent) = opened(app, call).await?;
     let tile = sent.object("tile")?.unwrap_or_default();
     let tile = tile.get("id").and_then(Value::as_i64);
     let tile = tile.ok_or_else(|| refused("tile", "required", "Expected a tile with its id."))?;
     sent.require("toDashboard")?;
     let to = sent.nullable_integer("toDashboard")?.flatten().unwrap_or_default();
-    let unknown = || {
-        let detail = format!("Invalid pk \"{to}\" - object does not exist.");
-        refused("toDashboard", "does_not_exist", detail)
-    };
-    match app.metadata.document(project, Kind::Dashboard, to).await {
-        Ok(board) if !board.deleted && to != id => rights::check_edit(&board, &asker.user)?,
-        Ok(_) | Err(MetadataError::NotFound(_)) => return Err(unknown()),
-        Err(error) => return Err(problem(error)),
+    let board = named(app, asker.project.id, ("toDashboard", to)).await?;
+    if to == from.id {
+        return Err(unknown("toDashboard", to));
     }
+    rights::check_edit(&board, &asker.user)?;
     let mut others = vec![(Kind::Dashboard, to)];
     others.extend(boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight)));
     let edit = move |from: &mut Document, others: &mut [Document]| match others {
@@ -210,11 +197,88 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
         // It is gone by now.
         _ => Err(MetadataError::NotFound("document")),
     };
-    let (metadata, place) = (app.metadata.clone(), (project, asker.user.id));
-    let write =
-        async move { metadata.edit_documents(place, (Kind::Dashboard, id), (others, edit)).await };
-    let document = store::write(app, "move-tile", write).await?;
-    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
+    edited(app, &asker, (from.id, "move-tile"), (others, edit)).await
+}
+
+/// `POST :id/copy_tile/` with `fromDashboardId` and `tileId`: puts a tile of another dashboard on this one, too.
+pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let (asker, to, mut sent) = opened(app, call).await?;
+    sent.require("fromDashboardId")?;
+    sent.require("tileId")?;
+    let from = sent.nullable_integer("fromDashboardId")?.flatten().unwrap_or_default();
+    let tile = sent.nullable_integer("tileId")?.flatten().unwrap_or_default();
+    let from = named(app, asker.project.id, ("fromDashboardId", from)).await?;
+    let insight = boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight));
+    let edit = move |to: &mut Document, others: &mut [Document]| {
+        boards::copy_tile((&from, to), tile, others.first_mut())
+    };
+    edited(app, &asker, (to.id, "copy-tile"), (insight.into_iter().collect(), edit)).await
+}
+
+/// `POST :id/reorder_tiles/` with `tile_order`, the ids of tiles: puts them first, in this order.
+pub async fn reorder_tiles(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let (asker, board, mut sent) = opened(app, call).await?;
+    sent.require(ORDER)?;
+    let order = sent.ids(ORDER)?.unwrap_or_default();
+    let wrong = |code, detail: String| Err(refused(ORDER, code, detail));
+    if order.is_empty() {
+        return wrong("empty", "This list may not be empty.".to_owned());
+    }
+    if order.len() > form::TILES_MAX {
+        return wrong("max_length", format!("A dashboard has at most {} tiles.", form::TILES_MAX));
+    }
+    let insights = order.iter().filter_map(|tile| boards::insight_of_tile(*tile));
+    let others = insights.map(|insight| (Kind::Insight, insight)).collect();
+    let edit = move |board: &mut Document, insights: &mut [Document]| {
+        boards::order_tiles(board, &order, insights)
+    };
+    edited(app, &asker, (board.id, "reorder-tiles"), (others, edit)).await
+}
+
+/// The dashboard of a request, which the asker may change, and what is sent.
+async fn opened(
+    app: &App,
+    call: Call<Principal>,
+) -> Result<(Principal, Document, Fields), Problem> {
+    let id = form::document_id(call.id())?;
+    let Call { asker, request, .. } = call;
+    let board = app.metadata.document(asker.project.id, Kind::Dashboard, id).await;
+    let board = board.map_err(problem)?;
+    rights::check_edit(&board, &asker.user)?;
+    Ok((asker, board, Fields::read(request).await?))
+}
+
+/// The dashboard that a field names.
+async fn named(
+    app: &App,
+    project: ProjectId,
+    (field, id): (&'static str, i64),
+) -> Result<Document, Problem> {
+    match app.metadata.document(project, Kind::Dashboard, id).await {
+        Ok(board) if !board.deleted => Ok(board),
+        Ok(_) | Err(MetadataError::NotFound(_)) => Err(unknown(field, id)),
+        Err(error) => Err(problem(error)),
+    }
+}
+
+fn unknown(field: &'static str, id: i64) -> Problem {
+    refused(field, "does_not_exist", format!("Invalid pk \"{id}\" - object does not exist."))
+}
+
+/// Changes a dashboard, and others with it; the response with the dashboard.
+async fn edited(
+    app: &App,
+    asker: &Principal,
+    (id, name): (i64, &'static str),
+    edit: (
+        Vec<(Kind, i64)>,
+        impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send + 'static,
+    ),
+) -> Result<Response, Problem> {
+    let (metadata, place) = (app.metadata.clone(), (asker.project.id, asker.user.id));
+    let write = async move { metadata.edit_documents(place, (Kind::Dashboard, id), edit).await };
+    let document = store::write(app, name, write).await?;
+    let body = tiles::whole(app, &document, Viewer::from(asker), &Asked::kept()).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 

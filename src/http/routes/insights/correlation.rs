@@ -19,6 +19,7 @@ use crate::http::routes::insights::Told;
 use crate::http::routes::insights::URLS_MAX_BYTES;
 use crate::http::routes::insights::address;
 use crate::http::routes::insights::filter;
+use crate::http::routes::insights::find;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
 use crate::http::routes::insights::told;
@@ -32,10 +33,11 @@ use crate::insights::correlation::legacy::correlation_actors;
 use crate::insights::correlation::legacy::correlation_query;
 use crate::insights::correlation::legacy::named;
 use crate::insights::correlation::legacy::people_filter;
-use crate::insights::legacy;
+use crate::insights::insight::ActorsOf;
 use crate::insights::legacy::Filter;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::selection::Unit;
 
 /// `GET insights/funnel/correlation/` and `POST`.
 pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -59,7 +61,8 @@ pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, P
                     found.rows.into_iter().map(|row| row.subject).collect()
                 }
             };
-            add_addresses(&mut told.result, &subjects, (&filter, asker.project.id.0));
+            let unit = correlation.unit();
+            add_addresses(&mut told.result, (&subjects, unit), (&filter, asker.project.id.0));
             told
         }
         // A funnel without steps has an answer, too.
@@ -83,18 +86,13 @@ pub async fn persons(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let filter = filter(request).await?;
     let read = || {
         let mut correlation = Correlation::parse(&correlation_query(&filter)?)?;
-        if let Some(text) = legacy::text(&filter, "search") {
-            correlation.selection_mut().search(&text)?;
-        }
         let asked = correlation_actors(&filter)?;
         let asked = correlation.asked(&Node::new(Some(&asked), "")?)?;
-        Ok((correlation, asked))
+        Ok(ActorsOf::Correlation(correlation, asked))
     };
-    let (correlation, asked) = read().map_err(refused)?;
-    let (settings, part) = (insight::settings(&asker.project), paging.page.part());
-    let finding = correlation.actors(&app.engine, &settings, &asked, part);
-    let found = app.engine.within_time(finding).await.map_err(query::problem)?.map_err(failed)?;
-    paging.answer(app, (&asker, rendering), found).await
+    let actors = read().map_err(refused)?;
+    let found = find(app, &asker.project, actors, (&filter, paging.page.part())).await;
+    paging.answer(app, (&asker, rendering), found.map_err(failed)?).await
 }
 
 /// The page that a request asks for. Its numbers have names of their own, too.
@@ -119,7 +117,11 @@ fn paging(app: &App, request: &Request) -> Paging {
 }
 
 /// Adds the addresses of the persons of each row.
-fn add_addresses(answer: &mut Value, subjects: &[Subject], (filter, project): (&Filter, i64)) {
+fn add_addresses(
+    answer: &mut Value,
+    (subjects, unit): (&[Subject], Unit),
+    (filter, project): (&Filter, i64),
+) {
     let mut base = filter.clone();
     for name in OF_PERSONS {
         base.remove(name);
@@ -129,7 +131,7 @@ fn add_addresses(answer: &mut Value, subjects: &[Subject], (filter, project): (&
     let Some(Value::Array(events)) = answer.get_mut("events") else { return };
     for (event, subject) in events.iter_mut().zip(subjects).filter(|_| has_urls) {
         let Value::Object(fields) = event else { continue };
-        let (name, sent) = people_filter(subject);
+        let (name, sent) = people_filter(subject, unit);
         for (field, is_converted) in
             [("success_people_url", "true"), ("failure_people_url", "false")]
         {

@@ -17,14 +17,15 @@ use crate::http::routes::insights::Told;
 use crate::http::routes::insights::URLS_MAX_BYTES;
 use crate::http::routes::insights::address;
 use crate::http::routes::insights::filter;
+use crate::http::routes::insights::find;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
 use crate::http::routes::insights::told;
-use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::legacy::funnel_actors;
 use crate::insights::funnels::legacy::funnels_query;
+use crate::insights::insight::ActorsOf;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
 use crate::insights::node::Node;
@@ -75,20 +76,14 @@ pub async fn funnel_persons(app: &App, call: Call<Principal>) -> Result<Response
     let filter = filter(request).await?;
     check_point(&filter)?;
     let read = || {
-        let mut funnels = Funnels::parse(&funnels_query(&filter)?)?;
-        if let Some(text) = legacy::text(&filter, "search") {
-            funnels.selection_mut().search(&text)?;
-        }
+        let funnels = Funnels::parse(&funnels_query(&filter)?)?;
         let asked = funnel_actors(&filter)?;
         let asked = funnels.asked(&Node::new(Some(&asked), "")?).map_err(named)?;
-        Ok((funnels, asked))
+        Ok(ActorsOf::Funnels(funnels, asked))
     };
-    let (funnels, asked) = read().map_err(|error| invalid(&error))?;
-    let settings = insight::settings(&asker.project);
-    let part = paging.page.part();
-    let found = app.engine.within_time(funnels.actors(&app.engine, &settings, &asked, part)).await;
-    let found = found.map_err(query::problem)?.map_err(problem)?;
-    paging.answer(app, (&asker, rendering), found).await
+    let actors = read().map_err(|error| invalid(&error))?;
+    let found = find(app, &asker.project, actors, (&filter, paging.page.part())).await;
+    paging.answer(app, (&asker, rendering), found.map_err(problem)?).await
 }
 
 /// Refuses the persons of a trend without a point of it.

@@ -11,13 +11,12 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::insights::Paging;
 use crate::http::routes::insights::filter;
+use crate::http::routes::insights::find;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
 use crate::http::routes::insights::told;
-use crate::http::routes::query;
 use crate::http::routes::query::insight;
-use crate::insights::legacy;
-use crate::insights::node::NodeError;
+use crate::insights::insight::ActorsOf;
 use crate::insights::paths::Paths;
 use crate::insights::paths::legacy::paths_query;
 
@@ -38,16 +37,8 @@ pub async fn persons(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let Call { asker, mut request, rendering, .. } = call;
     let paging = Paging::of(app, &mut request).await;
     let filter = filter(request).await?;
-    let searched = || {
-        let mut paths = Paths::parse(&paths_query(&filter)?)?;
-        if let Some(text) = legacy::text(&filter, "search") {
-            paths.selection_mut().search(&text)?;
-        }
-        Ok(paths)
-    };
-    let paths = searched().map_err(|error: NodeError| invalid(&error))?;
-    let (settings, part) = (insight::settings(&asker.project), paging.page.part());
-    let found = app.engine.within_time(paths.actors(&app.engine, &settings, part)).await;
-    let found = found.map_err(query::problem)?.map_err(problem)?;
-    paging.answer(app, (&asker, rendering), found).await
+    let read = || Paths::parse(&paths_query(&filter)?);
+    let actors = ActorsOf::Paths(read().map_err(|error| invalid(&error))?);
+    let found = find(app, &asker.project, actors, (&filter, paging.page.part())).await;
+    paging.answer(app, (&asker, rendering), found.map_err(problem)?).await
 }

@@ -15,9 +15,9 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::insights::entity;
 use crate::http::routes::insights::filter;
+use crate::http::routes::insights::find;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
-use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::InsightError;
 use crate::insights::insight::ActorsOf;
@@ -27,7 +27,6 @@ use crate::insights::lifecycle::Lifecycle;
 use crate::insights::lifecycle::actors::Stage;
 use crate::insights::lifecycle::legacy::lifecycle_query;
 use crate::insights::lifecycle::status::Status;
-use crate::insights::node::NodeError;
 use crate::insights::stickiness::Stickiness;
 use crate::insights::stickiness::actors::Asked;
 use crate::insights::stickiness::legacy::stickiness_query;
@@ -60,9 +59,7 @@ impl Question {
         actors: ActorsOf,
         day: &'static str,
     ) -> Result<Response, Problem> {
-        let settings = insight::settings(&self.asker.project);
-        let found = app.engine.within_time(actors.find(&app.engine, &settings, self.part)).await;
-        let found = found.map_err(query::problem)?;
+        let found = find(app, &self.asker.project, actors, (&self.filter, self.part)).await;
         let mut found = found.map_err(|error| match error {
             InsightError::Node(error) if error.field == "day" => {
                 refused(day, "invalid_input", error.detail)
@@ -87,14 +84,8 @@ pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Pr
     let entity = entity(filter)?;
     filter.insert("events".to_owned(), json!([entity]));
     filter.remove("actions");
-    let read = |filter: &Filter| {
-        let mut stickiness = Stickiness::parse(&stickiness_query(filter)?)?;
-        if let Some(text) = legacy::text(filter, "search") {
-            stickiness.selection_mut().search(&text)?;
-        }
-        Ok(stickiness)
-    };
-    let stickiness = read(filter).map_err(|error: NodeError| invalid(&error))?;
+    let read = || Stickiness::parse(&stickiness_query(filter)?);
+    let stickiness = read().map_err(|error| invalid(&error))?;
     let intervals = legacy::text(filter, "stickiness_days").map(|text| {
         let wrong = |_| refused("stickiness_days", "invalid_input", "Expected a whole number.");
         text.parse::<usize>().map_err(wrong)
@@ -128,14 +119,8 @@ pub async fn lifecycle(app: &App, call: Call<Principal>) -> Result<Response, Pro
         filter.insert("events".to_owned(), json!([entity]));
         filter.remove("actions");
     }
-    let read = |filter: &Filter| {
-        let mut lifecycle = Lifecycle::parse(&lifecycle_query(filter)?)?;
-        if let Some(text) = legacy::text(filter, "search") {
-            lifecycle.selection_mut().search(&text)?;
-        }
-        Ok(lifecycle)
-    };
-    let lifecycle = read(filter).map_err(|error: NodeError| invalid(&error))?;
+    let read = || Lifecycle::parse(&lifecycle_query(filter)?);
+    let lifecycle = read().map_err(|error| invalid(&error))?;
     let stage = Stage { day: Some(day), status: Some(status) };
     question.answered(app, ActorsOf::Lifecycle(lifecycle, stage), "target_date").await
 }

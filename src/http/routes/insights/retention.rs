@@ -17,15 +17,15 @@ use crate::http::response::Response;
 use crate::http::routes::insights::URLS_MAX_BYTES;
 use crate::http::routes::insights::address;
 use crate::http::routes::insights::filter;
+use crate::http::routes::insights::find;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
 use crate::http::routes::insights::told;
-use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::insights::Actor;
+use crate::insights::insight::ActorsOf;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
-use crate::insights::node::NodeError;
 use crate::insights::retention::Retention;
 use crate::insights::retention::actors::Asked;
 use crate::insights::retention::legacy::retention_query;
@@ -64,10 +64,8 @@ pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Respo
     let public_url = app.config.http.public_url.as_deref();
     let next = page.link(&request, public_url, page.offset.saturating_add(page.limit));
     let filter = filter(request).await?;
-    let mut retention = parsed(&filter).map_err(|error| invalid(&error))?;
-    if let Some(text) = legacy::text(&filter, "search") {
-        retention.selection_mut().search(&text).map_err(|error| invalid(&error))?;
-    }
+    let read = || Retention::parse(&retention_query(&filter)?);
+    let retention = read().map_err(|error| invalid(&error))?;
     let row = match legacy::text(&filter, ROW) {
         Some(text) => text.parse().ok().filter(|row| *row < retention.rows()),
         None => Some(0),
@@ -79,14 +77,13 @@ pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Respo
     let breakdown = Some(breakdown).filter(|values| !values.is_null() && !is_empty(values));
     let asked = Asked { row, breakdown };
     let part = Part { offset: page.offset, limit: page.limit };
-    let settings = insight::settings(&asker.project);
-    let found = retention.actors(&app.engine, &settings, &asked, part);
-    let found = app.engine.within_time(found).await;
-    let mut found = found.map_err(query::problem)?.map_err(problem)?;
+    let cells = retention.rows().saturating_sub(row);
+    let actors = ActorsOf::Retention(retention, asked);
+    let found = find(app, &asker.project, actors, (&filter, part)).await;
+    let mut found = found.map_err(problem)?;
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
     let people = insight::people(app, &asker.project, &found).await?;
-    let cells = retention.rows().saturating_sub(row);
     let shown = |(person, actor): (Value, &Actor)| {
         let seen = |cell: usize| u8::from(actor.appearances.contains(&cell));
         json!({"person": person, "appearances": (0..cells).map(seen).collect::<Vec<_>>()})
@@ -96,10 +93,6 @@ pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Respo
         "result": people, "next": has_more.then_some(next), "missing_persons": 0,
     });
     Ok(rendered(rendering, &body))
-}
-
-fn parsed(filter: &Filter) -> Result<Retention, NodeError> {
-    Retention::parse(&retention_query(filter)?)
 }
 
 /// JSON as it is; a CSV file has the rows.

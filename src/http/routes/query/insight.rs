@@ -1,5 +1,5 @@
-//! Insights by nodes: `{"query": {"kind": "TrendsQuery", ...}}`, and the persons behind their points. Answers to
-//! insights may be kept ones, and may be computed while the client does not wait; the persons are always looked for.
+//! Insights by nodes: `{"query": {"kind": "TrendsQuery", ...}}`, and the persons or groups behind their points. Answers to
+//! insights may be kept ones, and may be computed while the client does not wait; these are always looked for.
 
 use std::sync::Arc;
 
@@ -18,9 +18,11 @@ use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::status;
+use crate::identity::person::Group;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::Who;
 use crate::insights::cache::Answer;
 use crate::insights::cache::Key;
 use crate::insights::insight::Insight;
@@ -44,9 +46,9 @@ const SOURCES: [&str; 4] = [
     "StickinessActorsQuery",
 ];
 
-/// Columns of persons that can be selected.
-const COLUMNS: [&str; 7] =
-    ["actor", "person", "id", "created_at", "event_count", "value", "appearances"];
+/// Columns of persons and groups that can be selected.
+const COLUMNS: [&str; 8] =
+    ["actor", "person", "group", "id", "created_at", "event_count", "value", "appearances"];
 
 /// Persons of a page, unless the request says otherwise (PostHog's figure).
 const LIMIT: usize = 100;
@@ -229,7 +231,12 @@ async fn actors(
     let people = people_of(app, &asker.project, (&outer, source), None).await?;
     let People { found, people, has_more, part } = people;
     let rows = found.iter().zip(&people).map(|(actor, person)| row(actor, person, &columns));
-    let types: Vec<[&str; 2]> = columns.iter().map(|name| [*name, type_of(name)]).collect();
+    let id = if found.iter().any(|actor| matches!(actor.who, Who::Group(..))) {
+        "String"
+    } else {
+        "UUID"
+    };
+    let types: Vec<[&str; 2]> = columns.iter().map(|name| [*name, type_of(name, id)]).collect();
     let body = json!({
         "results": rows.collect::<Vec<_>>(), "columns": columns, "types": types, "hasMore": has_more,
         "limit": part.limit, "offset": part.offset, "missing_actors_count": 0, "timings": [],
@@ -264,11 +271,11 @@ pub(in crate::http::routes) async fn people_of(
         let part = Part { offset: outer.number("offset")?.unwrap_or(0), limit };
         let inner = Node::new(Some(source), "source")?;
         let (_, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
-        let mut insight = Insight::parse(insight)?;
+        let mut actors = Insight::parse(insight)?.actors_of(&inner)?;
         if let Some(text) = outer.text("search")? {
-            insight.selection_mut().search(text)?;
+            actors.search(text)?;
         }
-        Ok((insight.actors_of(&inner)?, part))
+        Ok((actors, part))
     };
     let (actors, part) = read().map_err(|error| invalid(&error))?;
     let settings = settings(project);
@@ -301,10 +308,10 @@ fn columns<'n>(node: &Node<'n>) -> Result<Vec<&'n str>, NodeError> {
     selected.iter().map(column).collect()
 }
 
-fn type_of(column: &str) -> &'static str {
+fn type_of<'t>(column: &str, id: &'t str) -> &'t str {
     match column {
-        "actor" | "person" => "Tuple",
-        "id" => "UUID",
+        "actor" | "person" | "group" => "Tuple",
+        "id" => id,
         "created_at" => "DateTime64(6, 'UTC')",
         "appearances" => "Array(UInt64)",
         _ => "Float64",
@@ -313,8 +320,11 @@ fn type_of(column: &str) -> &'static str {
 
 fn row(actor: &Actor, person: &Value, columns: &[&str]) -> Vec<Value> {
     let cell = |name: &&str| match *name {
-        "actor" | "person" => person.clone(),
-        "id" => json!(actor.person.to_string()),
+        "actor" | "person" | "group" => person.clone(),
+        "id" => match &actor.who {
+            Who::Person(id) => json!(id.to_string()),
+            Who::Group(_, key) => json!(key),
+        },
         "created_at" => person.get("created_at").cloned().unwrap_or_default(),
         "appearances" => json!(actor.appearances),
         _ => json!(actor.value),
@@ -322,8 +332,8 @@ fn row(actor: &Actor, person: &Value, columns: &[&str]) -> Vec<Value> {
     columns.iter().map(cell).collect()
 }
 
-/// The persons in their order, as lists of persons show them, with the number that each adds to the point. One who
-/// was deleted meanwhile has its id alone.
+/// The persons or groups in their order, as lists of them show them, with the number that each adds to the point. One
+/// that was deleted meanwhile, or never had properties, has its id alone.
 pub(in crate::http::routes) async fn people(
     app: &App,
     project: &Project,
@@ -332,23 +342,41 @@ pub(in crate::http::routes) async fn people(
     let (actors, project) = (actors.to_vec(), project.clone());
     let read = app.engine.read(move |view, _| {
         let mut people = Vec::with_capacity(actors.len());
-        for actor in actors {
-            let person = match view.person_by_uuid(project.id, actor.person)? {
-                Some(person) => {
-                    let ids = view.first_ids(project.id, person.number, IDS_MAX)?;
-                    serde_json::to_value(PersonBody::listed(&project, person, ids)).ok()
+        for Actor { who, value, .. } in actors {
+            let (mut body, kind) = match who {
+                Who::Person(id) => {
+                    let body = match view.person_by_uuid(project.id, id)? {
+                        Some(person) => {
+                            let ids = view.first_ids(project.id, person.number, IDS_MAX)?;
+                            serde_json::to_value(PersonBody::listed(&project, person, ids)).ok()
+                        }
+                        None => None,
+                    };
+                    (body.unwrap_or_else(|| json!({"uuid": id.to_string()})), "person")
                 }
-                None => None,
+                Who::Group(index, key) => {
+                    let group = view.group(project.id, index, &key)?;
+                    (group_body(index, key, group), "group")
+                }
             };
-            let mut person = person.unwrap_or_else(|| json!({"uuid": actor.person.to_string()}));
-            if let Value::Object(fields) = &mut person {
-                fields.insert("type".to_owned(), json!("person"));
+            if let Value::Object(fields) = &mut body {
+                fields.insert("type".to_owned(), json!(kind));
                 fields.insert("matched_recordings".to_owned(), json!([]));
-                fields.insert("value_at_data_point".to_owned(), json!(actor.value));
+                fields.insert("value_at_data_point".to_owned(), json!(value));
             }
-            people.push(person);
+            people.push(body);
         }
         Ok(people)
     });
     read.await.map_err(query::problem)
+}
+
+/// A group as a list of actors shows it. Properties have a second name in answers to queries.
+fn group_body(index: u8, key: String, group: Option<Group>) -> Value {
+    let created_at = group.as_ref().map(|group| group.created_at.to_rfc3339());
+    let properties = group.map(|group| group.properties).unwrap_or_default();
+    json!({
+        "id": key, "group_type_index": index, "group_key": key, "created_at": created_at,
+        "properties": properties, "group_properties": properties,
+    })
 }

@@ -1,0 +1,203 @@
+//! The numbers of a property that the events of an actor bring into the cells of a row: [`Sums`]. The texts of rows begin
+//! with the number of their event then: [`with_number`] writes it, [`number_of`] and [`value_of`] take it off.
+
+use arrow::datatypes::DataType;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions::expr_fn::concat;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::lit;
+
+use crate::insights::retention::rows::RETURNING;
+use crate::insights::retention::rows::Rule;
+use crate::insights::retention::rows::TARGET;
+
+/// Between a number and the value of the breakdown.
+const SEPARATOR: char = '\u{1e}';
+
+/// A text of a plan that has a number and a value; no number is 0, as in PostHog.
+pub(super) fn with_number(number: Expr, value: Expr) -> Expr {
+    let number = cast(coalesce(vec![number, lit(0.0)]), DataType::Utf8);
+    concat(vec![number, lit(SEPARATOR.to_string()), value])
+}
+
+/// The number of such a text.
+fn number_of(text: &str) -> f64 {
+    let number = text.split_once(SEPARATOR).and_then(|(number, _)| number.parse::<f64>().ok());
+    number.filter(|number| number.is_finite()).unwrap_or(0.0)
+}
+
+/// The value of such a text.
+pub(super) fn value_of(text: &str) -> &str {
+    text.split_once(SEPARATOR).map_or("", |(_, value)| value)
+}
+
+/// An event: its place, its bits and its text.
+pub(super) type Noted<'t> = (i64, u32, &'t str);
+
+/// The sums of the intervals of an actor, in their order and each once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sums {
+    intervals: Vec<Interval>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    number: usize,
+    /// The place of its first target event.
+    first: Option<i64>,
+    /// Of its target events.
+    target: f64,
+    /// Of those with which the actor comes back.
+    returning: f64,
+    /// Of those of them after the first target event.
+    after: f64,
+}
+
+impl Sums {
+    /// Reads the events of an actor, which are ordered by their places.
+    pub(super) fn read<'t>(&mut self, rule: &Rule, events: impl Iterator<Item = Noted<'t>>) {
+        self.intervals.clear();
+        for (at, mask, text) in events {
+            let Some(number) = rule.interval((at, mask)) else { continue };
+            if self.intervals.last().is_none_or(|last| last.number != number) {
+                let (first, target, returning, after) = (None, 0.0, 0.0, 0.0);
+                self.intervals.push(Interval { number, first, target, returning, after });
+            }
+            let Some(own) = self.intervals.last_mut() else { continue };
+            let value = number_of(text);
+            if mask & RETURNING != 0 {
+                own.returning += value;
+                own.after += if own.first.is_some_and(|first| at > first) { value } else { 0.0 };
+            }
+            if mask & TARGET != 0 {
+                own.first = own.first.or(Some(at));
+                own.target += value;
+            }
+        }
+    }
+
+    /// Shows what each cell of the row `start` gets. Where coming back is doing the same again, the first cell has the
+    /// target events of its interval, else what the actor comes back with after the first of them.
+    pub(super) fn each(
+        &self,
+        rule: &Rule,
+        (start, is_same): (usize, bool),
+        mut show: impl FnMut(usize, f64),
+    ) {
+        let from = self.intervals.partition_point(|interval| interval.number < start);
+        for interval in self.intervals.get(from..).unwrap_or_default() {
+            let Some(cell) = rule.spans.cell_of(interval.number - start) else { return };
+            let sum = match (interval.number == start, is_same) {
+                (true, true) => interval.target,
+                (true, false) => interval.after,
+                (false, _) => interval.returning,
+            };
+            show(cell, sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::Noted;
+    use super::Sums;
+    use super::number_of;
+    use super::value_of;
+    use crate::clock::UnixMicros;
+    use crate::insights::date_range::Parameters;
+    use crate::insights::interval::Buckets;
+    use crate::insights::interval::Interval;
+    use crate::insights::retention::Kind;
+    use crate::insights::retention::rows::RETURNING;
+    use crate::insights::retention::rows::Rule;
+    use crate::insights::retention::rows::TARGET;
+    use crate::insights::retention::spans::Spans;
+
+    fn rule(spans: Spans, times: Option<Buckets>) -> Rule {
+        let kind = Kind::Recurring;
+        Rule { kind, spans, is_cumulative: false, occurrences: 1, times, rolling: None }
+    }
+
+    #[test]
+    fn texts_have_a_number_and_a_value() {
+        for (text, number, value) in [
+            ("1.5\u{1e}Chrome", 1.5, "Chrome"),
+            ("-3e21\u{1e}", -3e21, ""),
+            ("0.0\u{1e}a\u{1f}b\u{1e}c", 0.0, "a\u{1f}b\u{1e}c"),
+            ("NaN\u{1e}x", 0.0, "x"),
+            ("inf\u{1e}x", 0.0, "x"),
+            ("", 0.0, ""),
+        ] {
+            assert_eq!((number_of(text), value_of(text)), (number, value), "{text}");
+        }
+    }
+
+    #[test]
+    fn sums_equal_those_of_a_plain_computation() {
+        const HOUR: i64 = 3_600_000_000;
+        let mut rng = StdRng::seed_from_u64(12);
+        let range = Parameters {
+            from: Some("1970-01-01T00:00:00Z"),
+            to: Some("1970-01-01T09:59:59Z"),
+            interval: Some("hour"),
+            is_explicit: true,
+            is_one_interval: false,
+        };
+        let range = range.range(chrono_tz::UTC, UnixMicros(0)).unwrap();
+        let hours = Buckets::of(&range, Interval::Hour, false).unwrap();
+        for _ in 0..3000 {
+            let spans = match rng.random_bool(0.5) {
+                true => Spans::Single(rng.random_range(1..8)),
+                false => Spans::Brackets(vec![2, 3, 6]),
+            };
+            let rule = rule(spans, Some(hours.clone()));
+            let mut events: Vec<(i64, u32, f64)> = (0..rng.random_range(0..20))
+                .map(|_| {
+                    let at = rng.random_range(-10..120_i64) * HOUR / 10;
+                    (at, rng.random_range(1..4), f64::from(rng.random_range(-5..50)))
+                })
+                .collect();
+            events.sort_by_key(|event| event.0);
+            let texts: Vec<String> =
+                events.iter().map(|event| format!("{}\u{1e}", event.2)).collect();
+            let noted: Vec<Noted<'_>> = events
+                .iter()
+                .zip(&texts)
+                .map(|(event, text)| (event.0, event.1, text.as_str()))
+                .collect();
+            let mut sums = Sums::default();
+            sums.read(&rule, noted.into_iter());
+            let hour =
+                |at: i64| usize::try_from(at.div_euclid(HOUR)).ok().filter(|hour| *hour < 10);
+            for (start, is_same) in (0..10).flat_map(|start| [(start, true), (start, false)]) {
+                let is_target = |event: &&(i64, u32, f64)| {
+                    event.1 & TARGET != 0 && hour(event.0) == Some(start)
+                };
+                let Some(first) = events.iter().find(is_target) else { continue };
+                let mut expected: BTreeMap<usize, f64> = BTreeMap::new();
+                for event in &events {
+                    let Some(own) = hour(event.0).filter(|own| *own >= start) else { continue };
+                    let Some(cell) = rule.spans.cell_of(own - start) else { continue };
+                    let counts = match (own == start, is_same) {
+                        (true, true) => event.1 & TARGET != 0,
+                        (true, false) => event.1 & RETURNING != 0 && event.0 > first.0,
+                        (false, _) => event.1 & RETURNING != 0,
+                    };
+                    *expected.entry(cell).or_default() += if counts { event.2 } else { 0.0 };
+                }
+                let mut found: BTreeMap<usize, f64> = BTreeMap::new();
+                sums.each(&rule, (start, is_same), |cell, sum| {
+                    *found.entry(cell).or_default() += sum
+                });
+                assert_eq!(found, expected, "{rule:?} {start} {is_same} {events:?}");
+            }
+        }
+    }
+}
