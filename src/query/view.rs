@@ -30,7 +30,6 @@ use crate::event::schema::column;
 use crate::query::cast_names;
 use crate::query::clickhouse;
 use crate::query::definitions;
-use crate::query::engine::Sources;
 use crate::query::error::QueryError;
 use crate::query::event_sessions::SessionsTable;
 use crate::query::events;
@@ -43,6 +42,7 @@ use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
 use crate::query::property_access;
 use crate::query::session_names;
+use crate::query::sources::Sources;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::exact::ExactColumns;
@@ -149,7 +149,7 @@ impl View {
         files.chain(memory).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Plans one SQL query. Only questions: nothing that changes tables, files or settings.
+    /// Plans one SQL statement. Only queries: nothing that changes tables, files or settings.
     ///
     /// # Errors
     ///
