@@ -1,6 +1,7 @@
 //! The command line: parses arguments and settings, and dispatches to one command per role. No work here.
 
 mod descriptors;
+pub mod failure;
 pub mod flush;
 pub mod inspect;
 pub mod keys;
@@ -8,6 +9,7 @@ pub mod load;
 pub mod login;
 pub mod migrate;
 pub mod query;
+mod runtime;
 pub mod serve;
 mod server;
 
@@ -22,6 +24,7 @@ use clap::error::ContextValue;
 use clap::error::ErrorKind;
 use rustix::fs::Mode;
 
+use crate::cli::runtime::small_runtime;
 use crate::clock::Clock;
 use crate::config;
 use crate::config::Origins;
@@ -114,20 +117,6 @@ fn refused(error: &clap::Error, origins: &Origins<'_>) -> Option<anyhow::Error> 
     Some(anyhow::anyhow!("{}: {text}", origins.of(setting)))
 }
 
-/// An error and its chain of causes in one line. A cause whose text the line already contains is left out.
-pub fn explain(error: &anyhow::Error) -> String {
-    let mut explained = String::new();
-    for cause in error.chain() {
-        let cause = cause.to_string();
-        if explained.is_empty() {
-            explained = cause;
-        } else if !explained.contains(&cause) {
-            explained = format!("{explained}: {cause}");
-        }
-    }
-    explained
-}
-
 /// The path of the settings file: it is needed before clap parses the arguments, because the file sets the
 /// defaults.
 fn config_file(arguments: &[std::ffi::OsString]) -> Option<PathBuf> {
@@ -147,40 +136,4 @@ fn config_file(arguments: &[std::ffi::OsString]) -> Option<PathBuf> {
         }
     }
     config::config_file()
-}
-
-/// A tokio runtime for commands that mostly wait for I/O.
-fn small_runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt;
-
-    use super::explain;
-
-    #[derive(Debug)]
-    struct Quoting(std::io::Error);
-
-    impl fmt::Display for Quoting {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "the database says: {}", self.0)
-        }
-    }
-
-    impl std::error::Error for Quoting {
-        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-            Some(&self.0)
-        }
-    }
-
-    #[test]
-    fn each_cause_is_printed_once() {
-        let cause = || std::io::Error::other("no such table");
-        let plain = anyhow::Error::new(cause()).context("cannot read x").context("cannot start");
-        assert_eq!(explain(&plain), "cannot start: cannot read x: no such table");
-        let quoting = anyhow::Error::new(Quoting(cause())).context("cannot start");
-        assert_eq!(explain(&quoting), "cannot start: the database says: no such table");
-    }
 }

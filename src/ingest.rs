@@ -96,7 +96,7 @@ use crate::tasks::Tasks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::ReasonLabels;
 use crate::telemetry::repeats::Repeats;
-use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::error::DecodeError;
 use crate::wire::encoding::hints::Hints;
 
 /// Length of the log thread's queue, in requests. Their bytes are bounded by the memory permits.

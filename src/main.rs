@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // If standard error is closed, the message cannot be shown.
-            let _ = writeln!(std::io::stderr(), "weir: {}", cli::explain(&error));
+            let _ = writeln!(std::io::stderr(), "weir: {}", cli::failure::explain(&error));
             ExitCode::FAILURE
         }
     }

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
+use crate::cli::runtime::small_runtime;
 use crate::cli::server;
-use crate::cli::small_runtime;
 
 /// Options of `weir flush`.
 #[derive(Clone, Debug, clap::Args)]

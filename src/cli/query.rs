@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::app::Runtimes;
 use crate::app::copy::Source;
 use crate::app::copy::WorkingCopy;
-use crate::cli::explain;
+use crate::cli::failure::explain;
 use crate::cli::serve::ServeArgs;
 use crate::cli::server;
 use crate::clock::Clock;

@@ -18,9 +18,9 @@ use crate::ingest::request::Protocol;
 use crate::ingest::request::Received;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::wire::capture_v1::BODY_PLAIN_MAX_BYTES;
-use crate::wire::encoding::DecodeError;
 use crate::wire::encoding::Decoded;
 use crate::wire::encoding::Decoder;
+use crate::wire::encoding::error::DecodeError;
 use crate::wire::encoding::hints::Hints;
 
 /// Decoders that are kept in the pool.

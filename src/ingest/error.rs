@@ -4,7 +4,7 @@ use crate::error::Kind;
 use crate::ingest::prepare::error::PrepareError;
 use crate::metadata::error::MetadataError;
 use crate::tasks::TaskError;
-use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::error::DecodeError;
 
 /// Why a request is rejected. Nothing of it is stored.
 #[derive(Debug, thiserror::Error)]

@@ -365,14 +365,3 @@ pub fn python_type(value: &Value) -> &'static str {
         Value::Object(_) => "dict",
     }
 }
-
-/// Whether a flag has one condition without properties, for persons.
-pub(super) fn is_simple(filters: &Value) -> bool {
-    let is_about_persons = filters.get("aggregation_group_type_index").is_none_or(Value::is_null);
-    let groups = filters.get("groups").and_then(Value::as_array).map(Vec::as_slice);
-    let [group] = groups.unwrap_or_default() else {
-        return false;
-    };
-    let properties = group.get("properties").and_then(Value::as_array);
-    is_about_persons && properties.is_none_or(Vec::is_empty)
-}

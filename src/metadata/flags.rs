@@ -1,5 +1,5 @@
-//! Stored feature flags: create, update, look up, list. The rules for their fields are in
-//! `flag_rules`; evaluation is not here.
+//! Stored feature flags, and what is written of them. The rules for their fields are in `flag_rules`, creating and
+//! changing them in `operations`; evaluation is not here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,32 +10,19 @@ use serde_json::json;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::dashboards;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rules;
-use crate::metadata::flag_rules::dependencies::Graph;
 use crate::metadata::flags::plain::PlainFields;
 use crate::metadata::flags::plain::PlainPatch;
-use crate::metadata::snapshot::Snapshot;
-use crate::metadata::violation::Violation;
 
 mod locking;
+mod operations;
 pub mod plain;
 pub(super) mod rows;
 pub mod tags;
-
-/// The error for deleting the flag of an early access feature; PostHog's words.
-const USED_BY_FEATURE: &str = "Cannot delete a feature flag that is in use with early access features. \
-                               Please delete the early access feature before deleting the flag.";
 
 /// The id of a flag. Positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,14 +104,14 @@ impl StoredFlag {
         fields
     }
 
-    fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
+    pub(super) fn change(&self, verb: Verb, fields: Vec<Value>) -> Change {
         let (item, name) = (self.id.to_string(), self.key.clone());
         Change { scope: Scope::FeatureFlag, item, verb, name, fields }
     }
 
     /// Whether it has one condition without properties, for persons.
     pub fn is_simple(&self) -> bool {
-        flag_rules::is_simple(&self.filters)
+        is_simple(&self.filters)
     }
 
     /// The percentage of a simple flag's condition, as stored: a number, or null for everyone. Null
@@ -199,242 +186,13 @@ pub struct FlagUpdate {
     pub after: Arc<StoredFlag>,
 }
 
-impl Metadata {
-    /// Creates a flag, and the dashboard of its usage. Permanently removes deleted flags with the
-    /// same key.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a project or user, [`MetadataError::Rejected`] if
-    /// it breaks a rule of `flag_rules` or the key is taken (code `unique`).
-    pub async fn create_flag(
-        &self,
-        project: ProjectId,
-        user: UserId,
-        new: NewFlag,
-    ) -> Result<Arc<StoredFlag>, MetadataError> {
-        let mut write = self.begin().await?;
-        let id = write.add_flag(project, user, new).await?;
-        write.save(project, id).await
-    }
-
-    /// Changes a flag. It may be a deleted one, which is how a flag is restored.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a flag in the project, [`MetadataError::Rejected`]
-    /// if the result breaks a rule of `flag_rules` or the key is taken (code `unique`),
-    /// [`MetadataError::Conflict`] if another user changed the same fields meanwhile (`locking`),
-    /// [`MetadataError::Forbidden`] if the user may not change it.
-    pub async fn update_flag(
-        &self,
-        project: ProjectId,
-        user: UserId,
-        id: FlagId,
-        patch: FlagPatch,
-    ) -> Result<FlagUpdate, MetadataError> {
-        let mut write = self.begin().await?;
-        let before = rows::by_id(write.connection(), project, id).await?;
-        write.update_flag(user, before.ok_or(MetadataError::NotFound("flag"))?, patch).await
-    }
-
-    /// A flag of a project, deleted or not.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::NotFound`] without such a flag in the project.
-    pub async fn flag(
-        &self,
-        project: ProjectId,
-        id: FlagId,
-    ) -> Result<Arc<StoredFlag>, MetadataError> {
-        if let Some(flag) = self.snapshot().flags(project).iter().find(|flag| flag.id == id) {
-            return Ok(Arc::clone(flag));
-        }
-        let mut connection = self.shared.db.reader().await?;
-        let flag = rows::by_id(&mut connection, project, id).await?;
-        flag.map(Arc::new).ok_or(MetadataError::NotFound("flag"))
-    }
-}
-
-impl Write {
-    /// Creates a flag in this transaction; [`Write::save`] commits.
-    pub(super) async fn add_flag(
-        &mut self,
-        project: ProjectId,
-        user: UserId,
-        new: NewFlag,
-    ) -> Result<FlagId, MetadataError> {
-        self.base.project(project).ok_or(MetadataError::NotFound("project"))?;
-        self.user(user)?;
-        let base = Arc::clone(&self.base);
-        let live = base.flags(project);
-        check_key(&new.key, None, live)?;
-        let filters = flag_rules::initial(new.filters)?;
-        let cohorts = base.cohorts(project);
-        check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
-        let plain = PlainFields::default().patched(new.plain, new.active);
-        locking::check_bucketing(&plain)?;
-        let active = new.active.unwrap_or(true);
-        if plain.archived && active {
-            return Err(locking::archived_and_active(Some(true)).into());
-        }
-        let now = self.shared.clock.now();
-        let dashboard = dashboards::add(self.connection(), (project, user), &new.key, now).await?;
-        let flag = StoredFlag {
-            // Read before the deleted flag is removed, so that its id is not reused.
-            id: rows::next_id(self.connection()).await?,
-            project,
-            name: new.name,
-            key: new.key,
-            filters,
-            active,
-            deleted: new.deleted,
-            created_by: Some(user),
-            created_at: new.created_at.unwrap_or(now),
-            updated_at: now,
-            version: 1,
-            usage_dashboard: Some(dashboard),
-            plain,
-            last_modified_by: Some(user),
-        };
-        rows::purge_deleted(self.connection(), project, &flag.key, flag.id).await?;
-        rows::insert(self.connection(), &flag).await.map_err(key_race)?;
-        self.log(project, Some(user), flag.change(Verb::Created, Vec::new())).await?;
-        Ok(flag.id)
-    }
-
-    /// Changes a flag, as it is in this transaction, and commits.
-    pub(super) async fn update_flag(
-        mut self,
-        user: UserId,
-        before: StoredFlag,
-        patch: FlagPatch,
-    ) -> Result<FlagUpdate, MetadataError> {
-        self.change_flag(user, &before, patch, None).await?;
-        let after = self.save(before.project, before.id).await?;
-        Ok(FlagUpdate { before: Arc::new(before), after })
-    }
-
-    /// Changes a flag, as it is in this transaction; [`Write::save`] commits. `trigger` is the job
-    /// that made the change, if the user did not make it directly.
-    pub(super) async fn change_flag(
-        &mut self,
-        user: UserId,
-        before: &StoredFlag,
-        mut patch: FlagPatch,
-        trigger: Option<Value>,
-    ) -> Result<(), MetadataError> {
-        let (project, id) = (before.project, before.id);
-        self.check_editor(user, before)?;
-        locking::settle(before, &mut patch, &self.base)?;
-        let mut after = patched(before, patch, self.shared.clock.now(), &self.base)?;
-        after.last_modified_by = Some(user);
-        if after.key != before.key {
-            rows::purge_deleted(self.connection(), project, &after.key, id).await?;
-            if let Some(dashboard) = after.usage_dashboard {
-                let dashboard = (project, dashboard);
-                dashboards::rename(self.connection(), dashboard, &after.key).await?;
-            }
-        }
-        rows::update(self.connection(), &after).await.map_err(key_race)?;
-        let fields = diff(Scope::FeatureFlag, &before.logged(), &after.logged());
-        let change = after.change(Verb::Updated, fields);
-        self.log_triggered(project, Some(user), change, trigger).await
-    }
-
-    /// A flag as written in this transaction.
-    pub(super) async fn read_flag(
-        &mut self,
-        project: ProjectId,
-        id: FlagId,
-    ) -> Result<Arc<StoredFlag>, MetadataError> {
-        let flag = rows::by_id(self.connection(), project, id).await?;
-        flag.map(Arc::new).ok_or(MetadataError::NotFound("flag"))
-    }
-
-    /// Commits a flag that was written in this transaction.
-    ///
-    /// The flag is read back, so that the snapshot holds what a restart would load.
-    pub(super) async fn save(
-        mut self,
-        project: ProjectId,
-        id: FlagId,
-    ) -> Result<Arc<StoredFlag>, MetadataError> {
-        let flag = self.read_flag(project, id).await?;
-        self.commit_with(|next| next.put_flag(Arc::clone(&flag))).await?;
-        Ok(flag)
-    }
-}
-
-/// Applies `patch` to `stored` and checks the result.
-fn patched(
-    stored: &StoredFlag,
-    patch: FlagPatch,
-    now: UnixMicros,
-    base: &Snapshot,
-) -> Result<StoredFlag, Violation> {
-    let mut flag = stored.clone();
-    let (live, cohorts) = (base.flags(stored.project), base.cohorts(stored.project));
-    let graph = Graph { flag: Some(stored.id), key: &stored.key, live, cohorts };
-    let is_linked = base.feature_of(stored).is_some();
-    let is_restored = stored.deleted && patch.deleted == Some(false);
-    if patch.key.is_some() || is_restored {
-        flag.key = patch.key.unwrap_or(flag.key);
-        check_key(&flag.key, Some(stored.id), live)?;
-    }
-    match patch.filters {
-        Some(given) => {
-            flag.filters = match patch.replaces_filters {
-                true => flag_rules::canonical(given),
-                false => flag_rules::updated(&stored.filters, given),
-            };
-            check_filters(&flag.filters, &graph)?;
-            flag_rules::check_enrollment(&stored.filters, &flag.filters, is_linked)?;
-        }
-        None => flag.filters = flag_rules::canonical(flag.filters),
-    }
-    flag.deleted = patch.deleted.unwrap_or(stored.deleted);
-    if flag.deleted && !stored.deleted {
-        graph.check_deletable()?;
-        if is_linked {
-            return Err(Violation::general(USED_BY_FEATURE));
-        }
-    }
-    flag.active = patch.active.unwrap_or(stored.active);
-    if stored.active && !flag.active {
-        graph.check_disableable()?;
-    }
-    if flag.active && !stored.active {
-        graph.check_enableable(&flag.filters)?;
-    }
-    flag.name = patch.name.unwrap_or(flag.name);
-    flag.created_at = patch.created_at.unwrap_or(flag.created_at);
-    flag.usage_dashboard = patch.usage_dashboard.unwrap_or(flag.usage_dashboard);
-    let archived = patch.plain.archived;
-    flag.plain = stored.plain.patched(patch.plain, patch.active);
-    // A flag that has been both since before this rule may still be edited.
-    if flag.plain.archived && flag.active && !(stored.plain.archived && stored.active) {
-        return Err(locking::archived_and_active(archived));
-    }
-    locking::check_bucketing(&flag.plain)?;
-    flag.updated_at = now;
-    flag.version = flag.version.saturating_add(1);
-    Ok(flag)
-}
-
-/// Checks a key, and that no other live flag has it. Length, uniqueness, characters: in PostHog's order.
-fn check_key(key: &str, this: Option<FlagId>, live: &[Arc<StoredFlag>]) -> Result<(), Violation> {
-    let checked = flag_rules::check_key(key);
-    let is_taken = live.iter().any(|flag| flag.key == key && Some(flag.id) != this);
-    if is_taken { Err(flag_rules::key_is_taken()) } else { checked }
-}
-
-fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
-    flag_rules::check_size(filters)?;
-    flag_rules::check_filters(filters, graph)
-}
-
-fn key_race(error: MetadataError) -> MetadataError {
-    disk::unless_taken(error, flag_rules::key_is_taken)
+/// Whether a flag has one condition without properties, for persons.
+pub(super) fn is_simple(filters: &Value) -> bool {
+    let is_about_persons = filters.get("aggregation_group_type_index").is_none_or(Value::is_null);
+    let groups = filters.get("groups").and_then(Value::as_array).map(Vec::as_slice);
+    let [group] = groups.unwrap_or_default() else {
+        return false;
+    };
+    let properties = group.get("properties").and_then(Value::as_array);
+    is_about_persons && properties.is_none_or(Vec::is_empty)
 }

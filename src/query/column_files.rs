@@ -1,9 +1,6 @@
 //! Columns of persons on disk, which are kept in the background: [`Engine::freshen_columns`]. What they are
 //! stands in `columns`.
 
-use std::path::PathBuf;
-use std::time::Duration;
-
 use crate::config::query::QueryConfig;
 use crate::event::id::ProjectId;
 use crate::query::columns;
@@ -11,19 +8,11 @@ use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 use crate::query::columns::FileLimits;
 use crate::query::engine::Engine;
-use crate::query::engine::Sources;
 use crate::query::error::QueryError;
+use crate::query::sources::ColumnFiles;
+use crate::query::sources::Sources;
 
 pub use crate::query::columns::Step;
-
-/// Where columns of persons are on disk.
-#[derive(Clone, Debug)]
-pub struct ColumnFiles {
-    /// A directory of their own, which need not exist.
-    pub directory: PathBuf,
-    /// How long a file may have what was changed or deleted.
-    pub stale_max: Duration,
-}
 
 /// The columns of an engine, and the properties that were in memory at the end before. Without a
 /// directory that can be used they are in memory only.

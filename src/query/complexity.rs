@@ -8,14 +8,14 @@ use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
 use crate::query::error::QueryError;
 
-/// Words and operators of a question at most; literals, commas and parentheses are not counted.
+/// Words and operators of a query at most; literals, commas and parentheses are not counted.
 pub const WORDS_MAX: usize = 2000;
 
-/// Stack of a thread that plans and runs questions. With [`WORDS_MAX`] operators in a chain about
+/// Stack of a thread that plans and runs queries. With [`WORDS_MAX`] operators in a chain about
 /// a quarter of it is used.
 pub const STACK_BYTES: usize = 64 << 20;
 
-/// Refuses a question that is too long to be planned.
+/// Refuses a query that is too long to be planned.
 ///
 /// # Errors
 ///

@@ -91,7 +91,7 @@ mod tests {
         ];
         for (error, named) in cases {
             let case = format!("{error:?}");
-            let answer = QueryError::from(error).of_question();
+            let answer = QueryError::from(error).of_query();
             let expected = if named.is_some() { Kind::Internal } else { Kind::Invalid };
             assert_eq!(answer.kind(), expected, "{case}");
             let text = answer.to_string();

@@ -1,6 +1,6 @@
-//! The tables of the metadata store as a question sees them: `event_definitions`,
+//! The tables of the metadata store as a query sees them: `event_definitions`,
 //! `property_definitions`, `event_properties` and `ingestion_warnings`. Read page by page, and only
-//! if the question asks for them: a project may have very many definitions.
+//! if the query asks for them: a project may have very many definitions.
 
 use std::sync::Arc;
 

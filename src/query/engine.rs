@@ -1,7 +1,7 @@
 //! The engine of the read path: [`Engine`]. It waits until a query can read its own writes, gives it a slot,
 //! and runs it on the query threads: SQL, plans, or a function that reads the identity store.
 
-use std::path::PathBuf;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
@@ -23,12 +23,12 @@ use crate::identity::IdentityError;
 use crate::identity::store::Identities;
 use crate::identity::view::View as IdentityView;
 use crate::metadata::Metadata;
+use crate::metadata::error::MetadataError;
 use crate::query::admission::Admission;
 use crate::query::admission::Caller;
 use crate::query::admission::Permit;
 use crate::query::admission::Work;
 use crate::query::column_files;
-use crate::query::column_files::ColumnFiles;
 use crate::query::columns::AskedBefore;
 use crate::query::columns::Columns;
 use crate::query::complexity;
@@ -37,20 +37,21 @@ use crate::query::explain;
 use crate::query::guard::Pools;
 use crate::query::guard::Running;
 use crate::query::parts::given_up;
+use crate::query::parts::in_parts;
+use crate::query::planners::Planners;
 use crate::query::rows;
 use crate::query::rows::Format;
 use crate::query::rows::Gathered;
 use crate::query::rows::Size;
 use crate::query::rows::Text;
-use crate::query::run::Planners;
 use crate::query::session;
+use crate::query::sources::Sources;
 use crate::query::spill;
 use crate::query::usage;
 use crate::query::usage::Usage;
 use crate::query::view::State;
 use crate::query::view::View;
 use crate::storage::progress::Progress;
-use crate::storage::store::Store;
 use crate::telemetry::metrics::Metrics;
 
 /// Pieces of an answer that may wait for a slow reader.
@@ -98,23 +99,6 @@ impl Drop for Shared {
         // What is being read holds up the end of the process.
         self.columns.stop();
     }
-}
-
-/// What questions are asked of.
-#[derive(Clone, Debug)]
-pub struct Sources {
-    /// The events table.
-    pub store: Store,
-    /// Persons, their distinct ids, groups.
-    pub identities: Identities,
-    /// Definitions and warnings.
-    pub metadata: Metadata,
-    /// How far the log is published; readers of persons wait for the identity store to get there.
-    pub progress: Progress,
-    /// Where columns of persons are on disk; without it they are in memory only.
-    pub columns: Option<ColumnFiles>,
-    /// The directory of what queries write when they exceed their memory; without it that of the system.
-    pub spill: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -207,7 +191,7 @@ impl Engine {
         View::of(base, sources, project, State::of(sources))
     }
 
-    /// Answers one SQL question about `project`, written as `format`.
+    /// Answers one SQL query about `project`, written as `format`.
     ///
     /// # Errors
     ///
@@ -240,31 +224,31 @@ impl Engine {
         let running = Running::default();
         let stop = running.stopped_on_drop();
         let planning = async move {
-            let question = view.sql(&sql).await?;
-            let events = usage::events_named(question.logical_plan());
-            Ok::<_, QueryError>((explain::permitted(question, caller, running)?, events))
+            let query = view.sql(&sql).await?;
+            let events = usage::events_named(query.logical_plan());
+            Ok::<_, QueryError>((explain::permitted(query, caller, running)?, events))
         };
         let planned = self.shared.planners.plan(&self.shared.runtime, limit, planning).await;
         drop(stop);
-        let (mut question, events) = planned.map_err(QueryError::of_question)?;
+        let (mut query, events) = planned.map_err(QueryError::of_query)?;
         self.note_events_named(project, events.iter().map(String::as_str));
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN has to stay the root of its plan, and is a few rows.
-        if !explain::is_explained(question.logical_plan()) {
+        if !explain::is_explained(query.logical_plan()) {
             // One more than may be told, so that an answer is never cut short in silence.
-            question = question.limit(0, Some(rows_max.saturating_add(1)))?;
+            query = query.limit(0, Some(rows_max.saturating_add(1)))?;
         }
-        self.written(question, permit, format).await.map_err(QueryError::of_question)
+        self.written(query, permit, format).await.map_err(QueryError::of_query)
     }
 
-    /// The answer to `question` as text. Its memory is part of that of all queries until it is sent.
+    /// The answer to `query` as text. Its memory is part of that of all queries until it is sent.
     async fn written(
         &self,
-        question: DataFrame,
+        query: DataFrame,
         permit: Permit,
         format: Format,
     ) -> Result<Bytes, QueryError> {
-        let mut answer = self.begin(question, Some(permit));
+        let mut answer = self.begin(query, Some(permit));
         let rows_max = self.shared.settings.query_rows_max;
         let pool = &self.shared.pools.rows;
         let mut gathered = Gathered::new(pool);
@@ -352,6 +336,49 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::read`], on several threads: each call of `work` is for a range of the numbers of
+    /// persons. What they give is in the order of the ranges.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn read_in_parts<T: Send + 'static>(
+        &self,
+        work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        self.wait().await?;
+        let permit = self.permit().await?;
+        // Given back when the threads have ended, whoever is still waiting for them.
+        let work = move |view: &IdentityView, numbers: Range<i64>, stop: &AtomicBool| {
+            let _permit = &permit;
+            work(view, numbers, stop)
+        };
+        self.view_in_parts(Arc::new(self.identities().view()), work).await
+    }
+
+    /// The same of a view, by someone who has the right to run a query.
+    pub(super) async fn view_in_parts<T: Send + 'static>(
+        &self,
+        view: Arc<IdentityView>,
+        work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        let stop = StopOnDrop::default();
+        let (flag, numbers) = (Arc::clone(&stop.0), 1..view.next_number()?);
+        let work = move |numbers| work(&view, numbers, &flag);
+        let limit = self.shared.settings.query_timeout;
+        match tokio::time::timeout(limit, in_parts(&self.shared.runtime, numbers, work)).await {
+            Ok(Ok(parts)) => Ok(parts?),
+            Ok(Err(error)) => Err(given_up(error)),
+            Err(_) => Err(QueryError::Timeout(limit)),
+        }
+    }
+
     /// Runs `work` on a thread that may wait for the disk, and gives what it sends. It notices by
     /// a failed send that the reader is gone.
     ///
@@ -371,7 +398,7 @@ impl Engine {
         Ok(receiver)
     }
 
-    /// The right to run one list or look-up; waits for it as long as a question may take.
+    /// The right to run one list or look-up; waits for it as long as a query may take.
     pub(super) async fn permit(&self) -> Result<Permit, QueryError> {
         self.permit_for(Work::List).await
     }
@@ -391,6 +418,24 @@ impl Engine {
         let limit = self.shared.settings.query_timeout;
         let done = tokio::time::timeout(limit, work).await;
         done.map_err(|_| QueryError::Timeout(limit))
+    }
+
+    /// Counts a query that names these events, each once.
+    pub fn note_events_named<'n>(
+        &self,
+        project: ProjectId,
+        names: impl IntoIterator<Item = &'n str>,
+    ) {
+        self.shared.usage.note(project, names, self.now());
+    }
+
+    /// Writes which events queries have named since the last write.
+    ///
+    /// # Errors
+    ///
+    /// The store failed; what was asked waits for the next write.
+    pub async fn write_usage(&self) -> Result<(), MetadataError> {
+        self.shared.usage.write(self.metadata()).await
     }
 
     /// The most rows of an answer.

@@ -8,10 +8,10 @@ use crate::error::Kind;
 use crate::identity::IdentityError;
 use crate::metadata::error::MetadataError;
 use crate::query::damage;
-/// Why a question is not answered.
+/// Why a query is not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The question itself: syntax, names, types, values.
+    /// The query itself: syntax, names, types, values.
     #[error("{0}")]
     Invalid(String),
     /// It needs more memory than queries may have.
@@ -57,9 +57,9 @@ impl QueryError {
         }
     }
 
-    /// The same where the asker wrote the question: what is not about files is the question's fault,
-    /// such as a wrong regular expression, or a bug of the planner that another question avoids.
-    pub(super) fn of_question(self) -> Self {
+    /// The same where the caller wrote the query: what is not about files is its fault,
+    /// such as a wrong regular expression, or a bug of the planner that another query avoids.
+    pub(super) fn of_query(self) -> Self {
         let Self::Internal(error) = self else { return self };
         match error.find_root() {
             DataFusionError::IoError(_)

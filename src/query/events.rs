@@ -1,4 +1,4 @@
-//! The `events` table as a question sees it: files and memtables of one snapshot, one project's
+//! The `events` table as a query sees it: files and memtables of one snapshot, one project's
 //! rows, persons resolved through the merges since.
 
 use std::iter;
@@ -82,7 +82,7 @@ pub(super) struct EventTables {
     pub(super) numbered: Arc<dyn TableProvider>,
 }
 
-/// One project's events. The column `project_id` is not in it, so no question can see another's.
+/// One project's events. The column `project_id` is not in it, so no query can see another's.
 /// `deletions` must be no newer than `snapshot`: what is done has left the files before.
 ///
 /// # Errors
@@ -146,7 +146,7 @@ struct FileScan {
 /// A project's events of one snapshot, with the persons that they were stored with.
 #[derive(Debug)]
 struct Events {
-    /// The columns that a question may name.
+    /// The columns that a query may name.
     schema: SchemaRef,
     /// Where they are among those of files.
     columns: Vec<usize>,

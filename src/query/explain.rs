@@ -33,14 +33,14 @@ pub(super) fn is_explained(plan: &LogicalPlan) -> bool {
 ///
 /// More of the plan is asked for than the logical plan, or it cannot be made.
 pub(super) fn permitted(
-    question: DataFrame,
+    query: DataFrame,
     caller: Caller,
     running: Running,
 ) -> Result<DataFrame, QueryError> {
     if caller == Caller::Operator {
-        return Ok(question);
+        return Ok(query);
     }
-    let (mut state, plan) = question.into_parts();
+    let (mut state, plan) = query.into_parts();
     let explain = match &plan {
         LogicalPlan::Analyze(_) => return Err(refused("ANALYZE")),
         LogicalPlan::Explain(explain) if explain.verbose => return Err(refused("VERBOSE")),
@@ -141,11 +141,11 @@ mod tests {
             ("SHOW ALL", false),
             ("SHOW datafusion.execution.batch_size", false),
         ] {
-            let question = context.sql(sql).await.unwrap();
-            let own = permitted(question.clone(), Caller::Operator, Running::default());
+            let query = context.sql(sql).await.unwrap();
+            let own = permitted(query.clone(), Caller::Operator, Running::default());
             let own = own.unwrap();
-            assert_eq!(own.logical_plan(), question.logical_plan(), "{sql}");
-            let answer = match (permitted(question, KEY, Running::default()), is_permitted) {
+            assert_eq!(own.logical_plan(), query.logical_plan(), "{sql}");
+            let answer = match (permitted(query, KEY, Running::default()), is_permitted) {
                 (Ok(answer), true) => answer,
                 (Err(QueryError::Invalid(error)), false) => {
                     assert!(error.contains("operator"), "{sql}: {error}");
@@ -163,8 +163,8 @@ mod tests {
             assert!(text(1).contains("events"), "{sql}: {}", text(1));
         }
         for sql in ["SELECT count(*) FROM events", "SELECT * FROM information_schema.tables"] {
-            let question = context.sql(sql).await.unwrap();
-            assert!(permitted(question, KEY, Running::default()).is_ok(), "{sql}");
+            let query = context.sql(sql).await.unwrap();
+            assert!(permitted(query, KEY, Running::default()).is_ok(), "{sql}");
         }
     }
 }

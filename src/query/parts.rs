@@ -2,68 +2,17 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
-use tokio::time::timeout;
 
-use crate::identity::IdentityError;
-use crate::identity::view::View;
-use crate::query::engine::Engine;
-use crate::query::engine::StopOnDrop;
 use crate::query::error::QueryError;
 
 /// Ranges for each thread: persons of several projects lie unevenly.
 const RANGES_PER_THREAD: usize = 8;
-
-impl Engine {
-    /// As [`Engine::read`], on several threads: each call of `work` is for a range of the numbers of
-    /// persons. What they give is in the order of the ranges.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn read_in_parts<T: Send + 'static>(
-        &self,
-        work: impl Fn(&View, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Result<Vec<T>, QueryError> {
-        self.wait().await?;
-        let permit = self.permit().await?;
-        // Given back when the threads have ended, whoever is still waiting for them.
-        let work = move |view: &View, numbers: Range<i64>, stop: &AtomicBool| {
-            let _permit = &permit;
-            work(view, numbers, stop)
-        };
-        self.view_in_parts(Arc::new(self.identities().view()), work).await
-    }
-
-    /// The same of a view, by someone who has the right to run a question.
-    pub(super) async fn view_in_parts<T: Send + 'static>(
-        &self,
-        view: Arc<View>,
-        work: impl Fn(&View, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Result<Vec<T>, QueryError> {
-        let stop = StopOnDrop::default();
-        let (flag, numbers) = (Arc::clone(&stop.0), 1..view.next_number()?);
-        let work = move |numbers| work(&view, numbers, &flag);
-        let limit = self.shared.settings.query_timeout;
-        match timeout(limit, in_parts(&self.shared.runtime, numbers, work)).await {
-            Ok(Ok(parts)) => Ok(parts?),
-            Ok(Err(error)) => Err(given_up(error)),
-            Err(_) => Err(QueryError::Timeout(limit)),
-        }
-    }
-}
 
 /// Does `work` for ranges that together are `numbers`, and gives the results in their order, or an
 /// error, after which no further range is begun. `work` should look now and then whether anybody still
@@ -125,9 +74,9 @@ where
     Ok(outcome.map(|()| done.into_iter().map(|(_, result)| result).collect()))
 }
 
-/// The answer to a question whose threads did not come to their end.
+/// The answer to a query whose threads did not come to their end.
 pub(super) fn given_up(_: JoinError) -> QueryError {
-    QueryError::Unavailable("the question was given up")
+    QueryError::Unavailable("the query was given up")
 }
 
 fn take<P: Clone>(pieces: &[P], next: &AtomicUsize) -> Option<(usize, P)> {

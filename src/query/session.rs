@@ -12,13 +12,13 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 
 use crate::config::query::QueryConfig;
-use crate::query::engine::Sources;
 use crate::query::error::QueryError;
 use crate::query::events;
 use crate::query::guard;
 use crate::query::guard::Pools;
 use crate::query::property_access::PropertyPlanner;
 use crate::query::quantile;
+use crate::query::sources::Sources;
 use crate::query::spill;
 
 /// Memory for footers and page indexes of Parquet files.

@@ -1,5 +1,5 @@
-//! How often questions name an event: gathered in memory, and written to the metadata store now and
-//! then. What counts is a question that was asked and could be planned, whatever it answers: a list of
+//! How often queries name an event: gathered in memory, and written to the metadata store now and
+//! then. What counts is a query that was asked and could be planned, whatever it answers: a list of
 //! events of one name, values of properties of some, SQL that compares the column `event` with a name.
 
 use std::collections::BTreeSet;
@@ -13,18 +13,19 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::Operator;
 use parking_lot::Mutex;
 
+use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::event_usage::EventUsage;
-use crate::query::engine::Engine;
 
 /// The column that has the names of events, in whatever table.
 const EVENT: &str = "event";
 
-/// Names of one question that count; of more, the first in their order.
+/// Names of one query that count; of more, the first in their order.
 const NAMES_MAX: usize = 100;
 
-/// Names and days that may wait for the next write; of more, the questions are not counted.
+/// Names and days that may wait for the next write; of more, the queries are not counted.
 const WAITING_MAX: usize = 10_000;
 
 /// What was asked since the last write.
@@ -32,27 +33,17 @@ const WAITING_MAX: usize = 10_000;
 pub(super) struct Usage(Mutex<HashMap<(ProjectId, String, i64), u64>>);
 
 impl Usage {
-    fn add(&self, project: ProjectId, name: String, day: i64, count: u64) {
-        let mut waiting = self.0.lock();
-        let key = (project, name, day);
-        if waiting.len() < WAITING_MAX || waiting.contains_key(&key) {
-            let known = waiting.entry(key).or_default();
-            *known = known.saturating_add(count);
-        }
-    }
-}
-
-impl Engine {
-    /// Counts a question that names these events, each once.
-    pub fn note_events_named<'n>(
+    /// Counts a query that names these events, each once.
+    pub(super) fn note<'n>(
         &self,
         project: ProjectId,
         names: impl IntoIterator<Item = &'n str>,
+        now: UnixMicros,
     ) {
         let names: BTreeSet<&str> = names.into_iter().collect();
-        let day = EventUsage::day_of(self.now());
+        let day = EventUsage::day_of(now);
         for name in names.into_iter().take(NAMES_MAX) {
-            self.shared.usage.add(project, name.to_owned(), day, 1);
+            self.add(project, name.to_owned(), day, 1);
         }
     }
 
@@ -61,20 +52,28 @@ impl Engine {
     /// # Errors
     ///
     /// The store failed; what was asked waits for the next write.
-    pub async fn write_usage(&self) -> Result<(), MetadataError> {
-        let usage = &self.shared.usage;
-        let taken = std::mem::take(&mut *usage.0.lock());
+    pub(super) async fn write(&self, metadata: &Metadata) -> Result<(), MetadataError> {
+        let taken = std::mem::take(&mut *self.0.lock());
         let taken = taken.into_iter();
         let taken =
             taken.map(|((project, event, day), count)| EventUsage { project, event, day, count });
         let taken: Vec<EventUsage> = taken.collect();
-        let written = self.shared.sources.metadata.add_event_usage(&taken).await;
+        let written = metadata.add_event_usage(&taken).await;
         if written.is_err() {
             for EventUsage { project, event, day, count } in taken {
-                usage.add(project, event, day, count);
+                self.add(project, event, day, count);
             }
         }
         written
+    }
+
+    fn add(&self, project: ProjectId, name: String, day: i64, count: u64) {
+        let mut waiting = self.0.lock();
+        let key = (project, name, day);
+        if waiting.len() < WAITING_MAX || waiting.contains_key(&key) {
+            let known = waiting.entry(key).or_default();
+            *known = known.saturating_add(count);
+        }
     }
 }
 
@@ -163,8 +162,8 @@ mod tests {
             ),
             ("EXPLAIN SELECT * FROM events WHERE event = 'a'", vec!["a"]),
         ] {
-            let question = context.sql(sql).await.unwrap();
-            let named = events_named(question.logical_plan());
+            let query = context.sql(sql).await.unwrap();
+            let named = events_named(query.logical_plan());
             assert_eq!(named.into_iter().collect::<Vec<_>>(), expected, "{sql}");
         }
     }

@@ -34,7 +34,6 @@ use crate::query::arrow_precedence;
 use crate::query::cast_names;
 use crate::query::clickhouse;
 use crate::query::definitions;
-use crate::query::engine::Sources;
 use crate::query::error::QueryError;
 use crate::query::event_sessions::SessionsTable;
 use crate::query::events;
@@ -48,6 +47,7 @@ use crate::query::persons;
 use crate::query::property_access;
 use crate::query::property_ranges;
 use crate::query::session_names;
+use crate::query::sources::Sources;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::exact::ExactColumns;
@@ -183,7 +183,7 @@ impl View {
         files.chain(memory).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Plans one SQL query. Only questions: nothing that changes tables, files or settings.
+    /// Plans one SQL statement. Only queries: nothing that changes tables, files or settings.
     ///
     /// # Errors
     ///

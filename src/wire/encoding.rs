@@ -27,8 +27,7 @@
 
 use bytes::Bytes;
 
-use crate::error::Kind;
-
+pub mod error;
 pub mod hints;
 
 mod inflate;
@@ -38,16 +37,14 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+use crate::wire::encoding::error::DecodeError;
 use crate::wire::encoding::hints::Coding;
 use crate::wire::encoding::hints::Content;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
 use crate::wire::encoding::inflate::Inflater;
+use crate::wire::encoding::text::PADDING_BYTES;
 use crate::wire::otlp;
-
-/// Spare capacity after the text of every [`Decoded::Unpacked`], in bytes: simd-json's `INPUT_PADDING`,
-/// so that it need not copy the text.
-pub const PADDING_BYTES: usize = 64;
 
 /// Limit of compressed layers around one body. SDKs send one; a proxy that compresses again makes it two.
 const LAYERS_MAX: usize = 4;
@@ -81,36 +78,6 @@ impl AsRef<[u8]> for Decoded {
         match self {
             Self::AsReceived(body) => body,
             Self::Unpacked(text) => text,
-        }
-    }
-}
-
-/// Why a body cannot be decoded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// The body and `?data=` are empty, as received or after decompression.
-    #[error("request missing data payload")]
-    Empty,
-    /// A wrapping is malformed; the text names it.
-    #[error("failed to decode request: {0}")]
-    Malformed(&'static str),
-    /// The decompressed text exceeds the limit.
-    #[error("maximum event size exceeded: the decoded body has more than {limit_bytes} bytes")]
-    TooLarge {
-        /// The limit that was passed in.
-        limit_bytes: u64,
-    },
-    /// `Content-Encoding` has a coding that is not supported, and the bytes are not readable without it.
-    #[error("failed to decode request: content encoding is not supported")]
-    Unsupported,
-}
-
-impl DecodeError {
-    /// The class of the error: what the sender can do about it.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Empty | Self::Malformed(_) | Self::Unsupported => Kind::Invalid,
-            Self::TooLarge { .. } => Kind::TooLarge,
         }
     }
 }

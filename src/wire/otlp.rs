@@ -2,23 +2,25 @@
 //! `/i/v0/ai/batch` accepts it. A pure function, because the log stores the body as it was received and a
 //! replay converts it again.
 //!
-//! `protobuf` and `json` parse the encodings into the same structures; `mapping` has the rules for a span.
+//! `protobuf` and `json` parse the encodings into the structures of `spans`; `mapping` has the rules for a span.
 //!
 //! # Bounds
 //!
 //! Every event repeats the attributes of its resource, so the batch can be larger than the body: its limit is
 //! [`BATCH_MAX_BYTES`]. Other spans are skipped while parsing. Of one attribute list at most
-//! [`ATTRIBUTES_MAX`] are kept; JSON is parsed up to the end of a list before. A protobuf span can have
+//! [`ATTRIBUTES_MAX`](spans::ATTRIBUTES_MAX) are kept; JSON is parsed up to the end of a list before. A protobuf span can have
 //! 9 bytes and takes about a hundred in memory, so parsing stops at the number of spans that fit into a
 //! batch; a JSON span has at least 50 bytes.
 
 mod json;
 mod mapping;
 mod protobuf;
+mod spans;
 #[cfg(test)]
 mod tests;
 
-use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::error::DecodeError;
+use crate::wire::otlp::spans::Room;
 
 /// Largest body once decompressed (PostHog's limit).
 pub const BODY_PLAIN_MAX_BYTES: u64 = 4 << 20;
@@ -28,12 +30,6 @@ const BATCH_MAX_BYTES: u64 = 16 << 20;
 
 /// Smallest event of a batch: its names, and the properties that all events get.
 const EVENT_MIN_BYTES: u64 = 128;
-
-/// Limit of attributes that are kept of one span, event or resource; SDKs of OpenTelemetry send up to 128.
-const ATTRIBUTES_MAX: usize = 256;
-
-/// Limit of nested lists in the value of an attribute; deeper ones are left out.
-const DEPTH_MAX: usize = 32;
 
 /// The encoding of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,121 +112,4 @@ pub fn to_batch(form: Form, body: &[u8], limit_bytes: u64) -> Result<Vec<u8>, De
     }
     batch.extend(b"]}");
     Ok(batch)
-}
-
-/// Limit of what is kept while parsing.
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    /// Spans whose events still fit into the batch.
-    spans: u64,
-    /// Whether there was one span too many.
-    is_over: bool,
-}
-
-impl Room {
-    /// Counts one span; `None` if the limit is reached.
-    fn take(&mut self) -> Option<()> {
-        self.is_over = self.spans == 0;
-        self.spans = self.spans.checked_sub(1)?;
-        Some(())
-    }
-}
-
-/// A traced process, with its spans.
-#[derive(Debug, Default)]
-struct Resource {
-    attributes: Attributes,
-    scopes: Vec<Scope>,
-}
-
-/// An instrumentation library, with its spans.
-#[derive(Debug, Default)]
-struct Scope {
-    version: String,
-    /// The spans about AI.
-    spans: Vec<Span>,
-}
-
-/// One step of a trace.
-#[derive(Debug, Default)]
-struct Span {
-    /// Ids in hexadecimal digits; empty if absent.
-    trace_id: String,
-    span_id: String,
-    parent_span_id: String,
-    name: String,
-    start_nanos: u64,
-    end_nanos: u64,
-    attributes: Attributes,
-    /// Attributes of the last exception.
-    exception: Option<Attributes>,
-    is_error: bool,
-    status_message: String,
-}
-
-impl Span {
-    /// Records an event of the span; only exceptions matter.
-    fn note_event(&mut self, name: &str, attributes: Attributes) {
-        // An event without attributes does not replace a previous exception.
-        if attributes.0.is_empty() {
-            return;
-        }
-        let is_exception = name == "exception"
-            || attributes.text("exception.type").or(attributes.text("exception.message")).is_some();
-        if is_exception {
-            self.exception = Some(attributes);
-        }
-    }
-}
-
-/// Attributes, in the order of the span.
-#[derive(Clone, Debug, Default)]
-struct Attributes(Vec<(String, Value)>);
-
-impl Attributes {
-    /// Adds an attribute, unless its key is empty or the limit is reached.
-    fn add(&mut self, key: String, value: Option<Value>) {
-        if let Some(value) = value.filter(|_| !key.is_empty() && self.0.len() < ATTRIBUTES_MAX) {
-            self.0.push((key, value));
-        }
-    }
-
-    fn get(&self, key: &str) -> Option<&Value> {
-        // If a key occurs twice, the last value counts, as in a map.
-        self.0.iter().rfind(|(own, _)| own == key).map(|(_, value)| value)
-    }
-
-    /// A string value that is not empty.
-    fn text(&self, key: &str) -> Option<&str> {
-        match self.get(key) {
-            Some(Value::Text(text)) if !text.is_empty() => Some(text),
-            _ => None,
-        }
-    }
-
-    fn has_prefix(&self, prefix: &str) -> bool {
-        self.0.iter().any(|(key, _)| key.starts_with(prefix))
-    }
-}
-
-/// The value of an attribute.
-#[derive(Clone, Debug, PartialEq)]
-enum Value {
-    Text(String),
-    Boolean(bool),
-    Integer(i64),
-    Double(f64),
-    List(Vec<Self>),
-    Map(Vec<(String, Self)>),
-    /// JSON text, written as it is.
-    Json(String),
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] =
-        ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    let digit = |value: u8| DIGITS.get(usize::from(value)).copied().unwrap_or_default();
-    let mut text = String::with_capacity(2 * bytes.len());
-    text.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
-    text
 }

@@ -17,7 +17,7 @@ use crate::app::directory::flushed;
 use crate::app::events_spec;
 use crate::app::overview::Overview;
 use crate::app::persons_spec;
-use crate::cli::explain;
+use crate::cli::failure::explain;
 use crate::cli::inspect::open_table;
 use crate::cli::inspect::usage::Usage;
 use crate::cli::server;

@@ -12,8 +12,8 @@ use crate::app::copy::Source;
 use crate::app::verify::Line;
 use crate::app::verify::Use;
 use crate::app::verify::verify;
-use crate::cli::explain;
-use crate::cli::small_runtime;
+use crate::cli::failure::explain;
+use crate::cli::runtime::small_runtime;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 

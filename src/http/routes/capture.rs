@@ -11,7 +11,7 @@ use crate::ingest::error::IngestError;
 use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::request::CaptureRequest;
 use crate::ingest::request::Protocol;
-use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::error::DecodeError;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
 

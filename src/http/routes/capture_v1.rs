@@ -23,7 +23,7 @@ use crate::wire::capture_v1;
 use crate::wire::capture_v1::Head;
 use crate::wire::capture_v1::Refusal;
 use crate::wire::capture_v1::Verdict;
-use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::error::DecodeError;
 use crate::wire::encoding::hints::Hints;
 use crate::wire::encoding::hints::PathKind;
 

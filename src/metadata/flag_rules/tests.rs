@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::*;
 use crate::metadata::cohorts::StoredCohort;
+use crate::metadata::flags::is_simple;
 
 const NO_FLAGS: Graph<'static> = Graph { flag: None, key: "new", live: &[], cohorts: &[] };
 

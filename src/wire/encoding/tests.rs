@@ -10,6 +10,7 @@ use flate2::Compression;
 use proptest::prelude::*;
 
 use super::*;
+use crate::error::Kind;
 use crate::wire::encoding::hints::Hints;
 
 mod levels;

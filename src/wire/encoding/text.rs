@@ -6,9 +6,12 @@ use base64::Engine;
 use base64::engine::general_purpose::GeneralPurpose;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::wire::encoding::DecodeError;
-use crate::wire::encoding::PADDING_BYTES;
+use crate::wire::encoding::error::DecodeError;
 use crate::wire::encoding::hints::Coding;
+
+/// Spare capacity after the text of every [`Decoded::Unpacked`](super::Decoded::Unpacked), in bytes: simd-json's `INPUT_PADDING`,
+/// so that it need not copy the text.
+pub(super) const PADDING_BYTES: usize = 64;
 
 /// Bytes that are examined to guess the kind of a text. Source: `MAX_CHARS_TO_CHECK` in `PostHog`'s capture.
 const SNIFF_BYTES: usize = 128;

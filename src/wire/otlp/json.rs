@@ -12,15 +12,15 @@ use serde::de::MapAccess;
 use serde::de::SeqAccess;
 use serde::de::Visitor;
 
-use crate::wire::otlp::ATTRIBUTES_MAX;
-use crate::wire::otlp::Attributes;
-use crate::wire::otlp::DEPTH_MAX;
-use crate::wire::otlp::Resource;
-use crate::wire::otlp::Scope;
-use crate::wire::otlp::Span;
-use crate::wire::otlp::Value;
-use crate::wire::otlp::hex;
 use crate::wire::otlp::mapping::is_of_ai;
+use crate::wire::otlp::spans::ATTRIBUTES_MAX;
+use crate::wire::otlp::spans::Attributes;
+use crate::wire::otlp::spans::DEPTH_MAX;
+use crate::wire::otlp::spans::Resource;
+use crate::wire::otlp::spans::Scope;
+use crate::wire::otlp::spans::Span;
+use crate::wire::otlp::spans::Value;
+use crate::wire::otlp::spans::hex;
 use crate::wire::repair::repair;
 
 /// Parses a request; `None` if it is malformed.

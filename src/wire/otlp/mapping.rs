@@ -12,11 +12,11 @@ use serde_json::Map;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::wire::otlp::Attributes;
-use crate::wire::otlp::Resource;
-use crate::wire::otlp::Scope;
-use crate::wire::otlp::Span;
-use crate::wire::otlp::Value;
+use crate::wire::otlp::spans::Attributes;
+use crate::wire::otlp::spans::Resource;
+use crate::wire::otlp::spans::Scope;
+use crate::wire::otlp::spans::Span;
+use crate::wire::otlp::spans::Value;
 
 /// Prefixes of attributes that mark a span as about AI.
 const PREFIXES: [&str; 6] =

@@ -1,15 +1,15 @@
 //! Parser for `ExportTraceServiceRequest` in protobuf, for the fields that are needed. Field numbers are those
 //! of `opentelemetry/proto` 1.x; unknown fields are skipped.
 
-use crate::wire::otlp::Attributes;
-use crate::wire::otlp::DEPTH_MAX;
-use crate::wire::otlp::Resource;
-use crate::wire::otlp::Room;
-use crate::wire::otlp::Scope;
-use crate::wire::otlp::Span;
-use crate::wire::otlp::Value;
-use crate::wire::otlp::hex;
 use crate::wire::otlp::mapping::is_of_ai;
+use crate::wire::otlp::spans::Attributes;
+use crate::wire::otlp::spans::DEPTH_MAX;
+use crate::wire::otlp::spans::Resource;
+use crate::wire::otlp::spans::Room;
+use crate::wire::otlp::spans::Scope;
+use crate::wire::otlp::spans::Span;
+use crate::wire::otlp::spans::Value;
+use crate::wire::otlp::spans::hex;
 
 /// `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;

@@ -5,14 +5,14 @@ use proptest::prelude::*;
 use serde_json::Value as Json;
 use serde_json::json;
 
-use super::ATTRIBUTES_MAX;
 use super::BATCH_MAX_BYTES;
 use super::EVENT_MIN_BYTES;
 use super::Form;
-use super::Room;
 use super::protobuf::read;
+use super::spans::ATTRIBUTES_MAX;
+use super::spans::Room;
 use super::to_batch;
-use crate::wire::encoding::DecodeError;
+use crate::wire::encoding::error::DecodeError;
 
 fn varint(mut value: usize) -> Vec<u8> {
     let mut out = Vec::new();
