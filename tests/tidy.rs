@@ -24,7 +24,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("wire", "error event"),
     ("flags", "clock error event"),
     ("identity", "clock error event"),
-    ("storage", "clock config error"),
+    ("storage", "clock config error telemetry"),
     ("metadata", "clock error event flags"),
     ("ingest", "clock config error event geoip identity metadata storage tasks telemetry wire"),
     ("query", "clock config error event flags identity metadata storage telemetry"),

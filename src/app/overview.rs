@@ -7,9 +7,9 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::app::OpenError;
 use crate::app::copy::WorkingCopy;
 use crate::app::directory::has_lost_wal;
+use crate::app::error::OpenError;
 use crate::clock::Clock;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;

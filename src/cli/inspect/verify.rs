@@ -13,6 +13,7 @@ use crate::app::verify::Line;
 use crate::app::verify::Use;
 use crate::app::verify::verify;
 use crate::cli::explain;
+use crate::cli::inspect::tables_of;
 use crate::cli::small_runtime;
 use crate::clock::Clock;
 
@@ -43,7 +44,10 @@ pub(super) fn run(data_dir: &Path, clock: &Clock) -> anyhow::Result<()> {
     let runtime = small_runtime()?;
     let mut out = std::io::stdout().lock();
     let mut findings = 0_u64;
-    let verified = verify(root, directory_use, (runtime.handle(), clock), &mut |line| match line {
+    let tables = runtime.block_on(tables_of(root, clock));
+    let tables = tables.map_err(|error| anyhow!(named(explain(&error))))?;
+    let with = (runtime.handle(), clock);
+    let verified = verify((root, &tables), directory_use, with, &mut |line| match line {
         Line::Checked(text) => writeln!(out, "checked   {}", named(text)),
         Line::Skipped(text) => writeln!(out, "skipped   {}", named(text)),
         Line::Finding(text) => {

@@ -17,7 +17,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::app::EVENTS_PLACE;
 use crate::clock::UnixMicros;
 use crate::error::Kind as Fault;
 use crate::event::json;
@@ -234,10 +233,10 @@ async fn computed(
     Ok((results, made))
 }
 
-/// The directory of the files of events, from the root on, since other programs are started elsewhere.
+/// The directory of the files of events, from the root on, since other programs are started elsewhere; or its
+/// URL in a bucket.
 fn files(app: &App) -> String {
-    let own = app.config.storage.data_dir.join(EVENTS_PLACE);
-    std::path::absolute(&own).unwrap_or(own).display().to_string()
+    app.tables.name("events")
 }
 
 /// The time that counts for a query with a range of dates, as of a moment; `None` for one that it cannot be told of.
