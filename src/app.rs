@@ -3,14 +3,14 @@
 
 pub mod copy;
 pub mod directory;
+pub mod error;
 pub mod flush;
 pub mod lock;
 mod log;
 pub mod overview;
+pub mod tables;
 pub mod verify;
 
-use std::path::Path;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,29 +21,18 @@ use crate::app::copy::WorkingCopy;
 use crate::app::directory::MetadataPolicy;
 use crate::app::directory::check_files;
 use crate::app::directory::open_metadata;
+use crate::app::error::OpenError;
 use crate::app::log::has_events;
 use crate::app::log::note_lost_persons;
 use crate::app::log::note_lost_rows;
 use crate::app::log::open_log;
+use crate::app::tables::Access;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::error::Kind;
 use crate::evaluation::Evaluator;
 use crate::event::id::ProjectId;
-use crate::event::schema::BLOOM_COLUMNS;
-use crate::event::schema::PARTITION_COLUMN;
-use crate::event::schema::SORT_COLUMNS;
-use crate::event::schema::STATISTICS_COLUMNS;
-use crate::event::schema::UNIQUE_COLUMNS;
-use crate::event::schema::WIDE_COLUMNS;
-use crate::event::schema::column;
-use crate::event::schema::events_schema;
-use crate::event::time::Month;
-use crate::event::time::partition_of;
 use crate::geoip::GeoIp;
-use crate::geoip::GeoIpError;
 use crate::geoip::Places;
-use crate::identity::IdentityError;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::ingest::Engines;
@@ -55,14 +44,13 @@ use crate::insights::jobs::Jobs;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
 use crate::maintenance::columns;
-use crate::maintenance::persons;
 use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::maintenance::usage;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::error::MetadataError;
-use crate::metadata::postgres::Access;
+use crate::metadata::postgres::Access as MetadataAccess;
 use crate::query::admission::Caller;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
@@ -72,12 +60,7 @@ use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
 use crate::storage::disk::Disk;
 use crate::storage::disk::OsDisk;
-use crate::storage::parquet::Layout;
-use crate::storage::store::Partitioning;
-use crate::storage::store::Store;
-use crate::storage::store::StoreError;
-use crate::storage::table_directory::TableDirectory;
-use crate::storage::wal::WalError;
+use crate::storage::tables::Tables;
 use crate::tasks::CpuPool;
 use crate::tasks::Pause;
 use crate::tasks::TaskError;
@@ -93,83 +76,11 @@ const EVENTS_TABLE: PlaceLabels = PlaceLabels { place: "events" };
 /// Time between checks whether the file of the GeoIP database has changed.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);
 
-/// Directory of the events table in the data directory, for messages that name its files.
-pub const EVENTS_PLACE: &str = "tables/events";
-
-/// Directory of the copy of the persons in the data directory.
-pub const PERSONS_PLACE: &str = "tables/persons";
-
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Most projects that an error message lists.
 const PROJECTS_NAMED: usize = 20;
-
-/// Why the engines of a data directory cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// A file or directory cannot be used.
-    #[error("cannot use {}", path.display())]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A part of the directory is missing or damaged, and a start would hide or increase the loss.
-    #[error("{} {problem}", path.display())]
-    Incomplete {
-        /// The missing or damaged part.
-        path: PathBuf,
-        /// What is wrong, and how the operator can continue.
-        problem: String,
-    },
-    /// The metadata store failed.
-    #[error(transparent)]
-    Metadata(#[from] MetadataError),
-    /// The events table failed.
-    #[error(transparent)]
-    Table(#[from] TableError),
-    /// The identity store failed.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The write-ahead log failed.
-    #[error(transparent)]
-    Wal(#[from] WalError),
-    /// The GeoIP database cannot be read.
-    #[error(transparent)]
-    GeoIp(#[from] GeoIpError),
-    /// The query engine failed.
-    #[error(transparent)]
-    Query(#[from] QueryError),
-    /// A thread cannot be started.
-    #[error(transparent)]
-    Task(#[from] TaskError),
-    /// The flush at the end failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-impl OpenError {
-    fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Io { path: path.to_path_buf(), source }
-    }
-
-    /// What the receiver can do about it.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Io { .. } | Self::Incomplete { .. } | Self::GeoIp(_) => Kind::Unavailable,
-            Self::Metadata(error) => error.kind(),
-            Self::Table(error) => error.kind(),
-            Self::Identity(error) => error.kind(),
-            Self::Wal(error) => error.kind(),
-            Self::Query(error) => error.kind(),
-            Self::Task(error) => error.kind(),
-            Self::Store(error) => error.kind(),
-        }
-    }
-}
 
 /// The data directory has no project with this id.
 #[derive(Debug, thiserror::Error)]
@@ -218,6 +129,8 @@ pub struct App {
     pub clock: Clock,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// Where the tables are.
+    pub tables: Tables,
     maintenance: Maintenance,
     /// Serializes flushes on demand.
     flushing: Arc<Mutex<()>>,
@@ -231,6 +144,14 @@ impl std::fmt::Debug for TasksHandle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tasks").finish_non_exhaustive()
     }
+}
+
+/// What a server and a copy of its data directory open in different ways.
+struct Opened {
+    columns: Option<ColumnFiles>,
+    tables: Tables,
+    policy: MetadataPolicy,
+    access: MetadataAccess,
 }
 
 impl App {
@@ -251,9 +172,16 @@ impl App {
             directory: config.storage.data_dir.join("person-columns"),
             stale_max: config.storage.deletion_interval,
         };
-        let (opened, columns) = ((clock, metrics), Some(columns));
-        let policy = (policy, Access::Write);
-        let app = Self::compose(config, tasks.clone(), runtimes, opened, columns, policy).await?;
+        let tables = tables::open(&config, Access::Write, (&clock, &metrics)).await?;
+        let opened = Opened {
+            columns: Some(columns),
+            tables: tables.clone(),
+            policy,
+            access: MetadataAccess::Write,
+        };
+        let clock = (clock, metrics);
+        let app = Self::compose(config, tasks.clone(), runtimes, clock, opened).await?;
+        tables::keep(&tasks, &tables)?;
         if let Some(places) = &app.places {
             refresh_places(&tasks, &app.cpu, places.clone());
         }
@@ -277,9 +205,16 @@ impl App {
     ) -> Result<Self, OpenError> {
         config.storage.data_dir = copy.path().to_path_buf();
         config.ingest.ingestion_warnings_max_age = NEVER;
-        let opened = (clock, Arc::new(Metrics::new()));
-        let policy = (MetadataPolicy::Require, Access::Read);
-        let app = Self::compose(config, tasks.clone(), runtimes, opened, None, policy).await?;
+        let metrics = Arc::new(Metrics::new());
+        let tables = tables::open(&config, Access::Copy, (&clock, &metrics)).await?;
+        let opened = Opened {
+            columns: None,
+            tables,
+            policy: MetadataPolicy::Require,
+            access: MetadataAccess::Read,
+        };
+        let clock = (clock, metrics);
+        let app = Self::compose(config, tasks.clone(), runtimes, clock, opened).await?;
         app.maintenance.start_flushes(&tasks)?;
         Ok(app)
     }
@@ -290,12 +225,11 @@ impl App {
         tasks: Tasks,
         runtimes: Runtimes,
         (clock, metrics): (Clock, Arc<Metrics>),
-        columns: Option<ColumnFiles>,
-        (policy, access): (MetadataPolicy, Access),
+        Opened { columns, tables, policy, access }: Opened,
     ) -> Result<Self, OpenError> {
         let data_dir = config.storage.data_dir.clone();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
-        let store = events_store(&config, &disk, &clock).await?;
+        let store = tables::events_store(&config, &tables, &clock).await?;
         let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
         metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
@@ -339,7 +273,7 @@ impl App {
         let (settings, counted) = (config.query.clone(), Arc::clone(&metrics));
         let engine = Engine::new(settings, sources, runtimes.query, clock.clone(), counted)?;
         let persons = PersonsTable::new(
-            (disk, tables_dir(&config)?.join("persons")),
+            tables.clone(),
             (identities.clone(), metadata.clone()),
             store.app_id().to_owned(),
             runtimes.main.clone(),
@@ -370,6 +304,7 @@ impl App {
             cpu,
             clock,
             metrics,
+            tables,
             maintenance,
             flushing: Arc::default(),
         })
@@ -487,66 +422,6 @@ fn refresh_places(tasks: &Tasks, cpu: &CpuPool, places: GeoIp) {
     });
 }
 
-/// Absolute path of the directory of the tables.
-fn tables_dir(config: &Config) -> Result<PathBuf, OpenError> {
-    let data_dir = std::path::absolute(&config.storage.data_dir)
-        .map_err(OpenError::io(&config.storage.data_dir))?;
-    Ok(data_dir.join("tables"))
-}
-
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// The specification of the events table.
-pub fn events_spec() -> TableSpec {
-    TableSpec { name: "events", schema: events_schema(), partition_column: Some(PARTITION_COLUMN) }
-}
-
-/// The specification of the persons table.
-pub fn persons_spec() -> TableSpec {
-    persons::spec()
-}
-
-/// The layout of the files of the events table.
-pub fn events_layout() -> Layout {
-    Layout {
-        sort: SORT_COLUMNS.to_vec(),
-        bloom: BLOOM_COLUMNS.to_vec(),
-        statistics: STATISTICS_COLUMNS.to_vec(),
-        unique: UNIQUE_COLUMNS.to_vec(),
-        wide: WIDE_COLUMNS.to_vec(),
-    }
-}
-
-/// The events table of a data directory.
-///
-/// # Errors
-///
-/// An engine cannot be opened; the message is for the operator.
-pub async fn events_store(
-    config: &Config,
-    disk: &Arc<dyn Disk>,
-    clock: &Clock,
-) -> Result<Store, OpenError> {
-    let directory = tables_dir(config)?.join("events");
-    // Also creates the directory, and syncs its name, which a directory that was created here would lack.
-    let files = TableDirectory::recovered(Arc::clone(disk), &directory);
-    let files = files.map_err(OpenError::io(&directory))?.checked(EVENTS_PLACE);
-    directory::check_table_log(&**disk, &directory)?;
-    let table = files.open_or_create(events_spec(), clock.clone()).await?;
-    let partitioning = Partitioning {
-        time_column: column::TIMESTAMP,
-        key: |time| partition_of(time).0,
-        name: |month| Month(month).to_string(),
-    };
-    let app_id = directory::node_id(&config.storage.data_dir, &table.current())?;
-    Ok(Store::new(
-        table,
-        events_layout(),
-        partitioning,
-        app_id,
-        config.storage.clone(),
-        clock.clone(),
-    ))
 }

@@ -1,6 +1,7 @@
 //! The command line: parses arguments and settings, and dispatches to one command per role. No work here.
 
 mod descriptors;
+mod environment;
 pub mod failure;
 pub mod flush;
 pub mod inspect;

@@ -7,6 +7,7 @@
 //! parser with one set of checks. No other file reads the environment.
 
 mod bounds;
+pub mod bucket;
 pub mod http;
 pub mod ingest;
 pub mod metadata;
@@ -18,6 +19,8 @@ pub mod telemetry;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
+
+use crate::config::bucket::Encryption;
 
 /// All settings of the server.
 #[derive(Clone, Debug, clap::Args)]
@@ -67,6 +70,11 @@ impl Config {
             let settings = &["wal-max-bytes", "wal-segment-max-bytes"];
             let problem = "wal-max-bytes is less than twice wal-segment-max-bytes";
             return unusable(settings, problem.to_owned());
+        }
+        let bucket = &self.storage.bucket;
+        if bucket.storage_kms_key.is_some() && bucket.storage_encryption != Encryption::Kms {
+            let settings = &["storage-kms-key", "storage-encryption"];
+            return unusable(settings, "storage-kms-key needs storage-encryption kms".to_owned());
         }
         if let Some(path) = self.http.static_dir.as_deref().filter(|path| !path.is_dir()) {
             return unusable(&["static-dir"], format!("there is no directory {}", path.display()));
@@ -182,7 +190,7 @@ mod tests {
     use super::variable;
 
     /// Settings without a range.
-    const UNBOUNDED: [&str; 8] = [
+    const UNBOUNDED: [&str; 12] = [
         "listen",
         "public-url",
         "trusted-proxies",
@@ -190,6 +198,10 @@ mod tests {
         "geoip-file",
         "data-dir",
         "metadata-url",
+        "storage-url",
+        "storage-endpoint",
+        "storage-region",
+        "storage-kms-key",
         "log",
     ];
 
@@ -298,6 +310,8 @@ mod tests {
             (&["--body-plain-max-bytes", "19MiB"], Some("body-max-bytes")),
             (&["--wal-max-bytes", "128MiB"], None),
             (&["--wal-max-bytes", "127MiB"], Some("wal-max-bytes")),
+            (&["--storage-encryption", "kms", "--storage-kms-key", "a"], None),
+            (&["--storage-kms-key", "a"], Some("storage-kms-key")),
             (&["--static-dir", env!("CARGO_MANIFEST_DIR")], None),
             (&["--static-dir", "/nonexistent/dist"], Some("static-dir")),
             (&["--static-dir", file], Some("static-dir")),

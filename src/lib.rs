@@ -55,7 +55,8 @@
 //!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
 //!    [`query::merge`] merges as many of them as there is memory for, page by page
 //!    ([`storage::parquet::pages`]), [`storage::delta::DeltaTable::vacuum`] removes what was
-//!    replaced. Events that an operator has deleted ([`identity::deletions`]) are left out on both
+//!    replaced. [`storage::tables`] says where all that is, in the data directory or in a bucket
+//!    ([`storage::remote`], in front of it [`storage::cached`]). Events that an operator has deleted ([`identity::deletions`]) are left out on both
 //!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
 //!
 //! An [`ingest::operation::Operation`] on persons or groups, such as the split of
@@ -129,6 +130,10 @@
 //! | A record that cannot be published is passed by no flush, and the log is not cut over it. | `ingest/commit/tests.rs` |
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
 //! | A commit of which the store gave no answer is settled before anything else, so its rows count once. | `storage/store/tests.rs`, `maintenance/persons/tests.rs` |
+//! | Whatever an object store does, rows in a bucket are there once: requests lost, answers lost, puts that arrive after their sender was killed. | `storage/store/tests/chaos.rs`, `tests/server/s3.rs` with `kill -9` |
+//! | A store without atomic conditional puts is refused before anything is written. | `storage/probe.rs`, `tests/server/s3.rs` |
+//! | What is cached of a bucket is what the bucket has, whatever of it is damaged. | `storage/cached/tests.rs` |
+//! | A data directory keeps to the place of its tables, and no two to one. | `app/tables.rs`, `tests/server/s3.rs` |
 //! | Damage in the log of a table is found, counted, and costs only what is damaged. | `storage/delta/tests/damage.rs`, `tests/server/table_damage.rs` |
 //! | The table stays readable for others, and theirs for us. | `storage/delta/tests/others.rs`, `tests/server/delta.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |

@@ -16,6 +16,7 @@ pub mod usage;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -29,6 +30,7 @@ use crate::maintenance::files::FilesError;
 use crate::maintenance::files::Merged;
 use crate::maintenance::persons::PersonsTable;
 use crate::storage::compaction::Limits;
+use crate::storage::delta::error::TableError;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
 use crate::storage::wal::Sequence;
@@ -45,6 +47,9 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Time between checks of the disk space.
 const DISK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time between lists of all files of a table in a bucket, each of which is one request for a thousand files.
+const ORPHANS_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Pause after a failed flush: limits retries on a broken disk and lines in the log.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
@@ -214,6 +219,7 @@ impl Maintenance {
         self.metrics.table_files.get_or_create(&EVENTS).set(gauge(files));
         let deletions = u64::try_from(self.identities.deletions().requests());
         self.metrics.deletions_pending.set(gauge(deletions.unwrap_or(u64::MAX)));
+        self.metrics.commits_settled.inner().store(self.store.commits_settled(), Ordering::Relaxed);
         let lag = self.pipeline.published().0.saturating_sub(self.identities.applied_sequence());
         self.metrics.identity_lag.set(gauge(lag));
     }
@@ -287,6 +293,7 @@ impl Maintenance {
 
     fn compaction_loop(&self, shutdown: &Shutdown) {
         let (mut deleted_at, mut counted) = (None, BTreeSet::new());
+        let mut orphans_at = None;
         let interval = self.settings.deletion_interval;
         let pause = self.settings.compaction_interval.min(interval);
         while shutdown.pause_thread(pause) == Pause::Elapsed {
@@ -305,8 +312,13 @@ impl Maintenance {
                 }
             }
             self.merge_all(&mut counted, shutdown);
-            let vacuumed = self.store.table().vacuum(self.settings.vacuum_grace);
-            match self.runtime.block_on(vacuumed) {
+            let has_orphans = self.settings.bucket.storage_url.is_none()
+                || orphans_at.is_none_or(|at| now.saturating_sub(at) >= ORPHANS_INTERVAL);
+            let vacuumed = self.vacuum(has_orphans);
+            if has_orphans && vacuumed.is_ok() {
+                orphans_at = Some(now);
+            }
+            match vacuumed {
                 Ok(removed) if removed.is_empty() => {}
                 Ok(removed) => tracing::info!(files = removed.len(), "removed replaced files"),
                 Err(error) => {
@@ -316,6 +328,16 @@ impl Maintenance {
                     );
                 }
             }
+        }
+    }
+
+    /// Removes files that merges replaced; with orphans, which only a list of all files shows, also those of
+    /// commits that failed.
+    fn vacuum(&self, has_orphans: bool) -> Result<Vec<String>, TableError> {
+        let (table, grace) = (self.store.table(), self.settings.vacuum_grace);
+        match has_orphans {
+            true => self.runtime.block_on(table.vacuum(grace)),
+            false => self.runtime.block_on(table.vacuum_removed(grace)),
         }
     }
 

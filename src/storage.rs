@@ -1,6 +1,7 @@
 //! Storage engine: write-ahead log, memtables, Parquet files, Delta tables. It knows rows and schemas, not
 //! events.
 
+pub mod cached;
 pub mod checksums;
 pub mod compaction;
 pub mod delta;
@@ -11,10 +12,14 @@ pub mod exact;
 mod faulty_store;
 pub mod memtable;
 pub mod naming;
+pub mod overlay;
 pub mod parquet;
+pub mod probe;
 pub mod progress;
+pub mod remote;
 pub mod rows;
+pub mod scratch;
 pub mod sort;
 pub mod store;
-pub mod table_directory;
+pub mod tables;
 pub mod wal;

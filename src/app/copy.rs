@@ -9,7 +9,10 @@
 //! | `tables/events/`, `tables/persons/` | links: their files never change |
 //! | `identity/` | the files in `tables/` as links, since they never change; journals and manifests as copies |
 //! | `wal/` | the newest segments as copies, since recovery writes to them; older ones as links |
-//! | `metadata.db`, its `-wal` and `-shm` files, `node-id` | copies |
+//! | `metadata.db`, its `-wal` and `-shm` files, `node-id`, `storage-url` | copies |
+//!
+//! Tables in a bucket are read where they are, and what a replay writes of them goes to the copy
+//! ([`crate::storage::overlay`]).
 //!
 //! Links are symbolic, so the copy may be on another file system, and [`crate::storage::disk::OsDisk`] opens
 //! them read-only. The copy holds a shared lock on the data directory: no server starts on it meanwhile, and
@@ -172,6 +175,7 @@ impl WorkingCopy {
         // SQLite recreates it. If it exists without `metadata.db-wal`, that file was lost.
         fill("metadata.db-shm", &|_| Way::Copy)?;
         fill("node-id", &|_| Way::Copy)?;
+        fill("storage-url", &|_| Way::Copy)?;
         fs::create_dir(copy.path().join("tables")).map_err(CopyError::io(copy.path()))?;
         fill("tables/events", &|_| Way::Link)?;
         fill("tables/persons", &|_| Way::Link)?;
@@ -288,6 +292,7 @@ mod tests {
             ("metadata.db-wal", false),
             ("metadata.db-shm", false),
             ("node-id", false),
+            ("storage-url", false),
             ("tables/events/month=2026-11/a.parquet", true),
             ("tables/persons/b.parquet", true),
             ("identity/0.jnl", false),

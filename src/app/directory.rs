@@ -17,10 +17,13 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::TryStreamExt;
+use object_store::ObjectStore;
 use object_store::ObjectStoreExt;
+use object_store::path::Path as ObjectPath;
 use uuid::Uuid;
 
-use crate::app::OpenError;
+use crate::app::error::OpenError;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 use crate::config::metadata::MetadataUrl;
@@ -29,7 +32,7 @@ use crate::metadata::error::MetadataError;
 use crate::metadata::postgres::Access;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::TableVersion;
-use crate::storage::disk::Disk;
+use crate::storage::delta::error::TableError;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::telemetry::metrics::Metrics;
@@ -235,38 +238,39 @@ fn set_aside(path: &Path, why: &str, clock: &Clock) -> io::Result<PathBuf> {
 }
 
 /// Fails if there are data files but no table log that contains them.
-pub(super) fn check_table_log(disk: &dyn Disk, table: &Path) -> Result<(), OpenError> {
-    let entries = |directory: &Path| match disk.list(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        entries => entries.map_err(OpenError::io(directory)),
-    };
-    let log = table.join("_delta_log");
-    if entries(&log)?.iter().any(|entry| !entry.is_dir && !is_hidden(&entry.path)) {
+pub(super) async fn check_table_log(
+    objects: &dyn ObjectStore,
+    table: &Path,
+) -> Result<(), OpenError> {
+    let failed = |source| TableError::Store { table: "events", source };
+    let log = ObjectPath::from("_delta_log");
+    if objects.list(Some(&log)).try_next().await.map_err(failed)?.is_some() {
         return Ok(());
     }
-    let is_file = |path: &Path| path.extension().is_some_and(|extension| extension == "parquet");
-    for entry in entries(table)?.into_iter().filter(|entry| entry.is_dir && entry.path != log) {
-        let files = entries(&entry.path)?;
-        if let Some(file) = files.iter().find(|file| is_file(&file.path)) {
+    let mut all = objects.list(None);
+    while let Some(file) = all.try_next().await.map_err(failed)? {
+        if file.location.extension() == Some("parquet") {
             let problem = format!(
                 "is missing or empty, and there are data files without it, such as {}. Restore it from \
                  a backup, or move {} away to start with an empty table",
-                file.path.display(),
+                table.join(file.location.as_ref()).display(),
                 table.display()
             );
-            return Err(OpenError::Incomplete { path: log, problem });
+            return Err(OpenError::Incomplete { path: table.join("_delta_log"), problem });
         }
     }
     Ok(())
 }
 
-fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
-}
-
 /// The name of this node in the transactions of the tables, generated once per data directory. Under
 /// another name than that of its commits, the node would flush the events of its log a second time.
-pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, OpenError> {
+///
+/// In a bucket, a table may be that of another data directory, which is to be noticed: `is_shared`.
+pub(super) fn node_id(
+    data_dir: &Path,
+    table: &TableVersion,
+    is_shared: bool,
+) -> Result<String, OpenError> {
     let path = data_dir.join("node-id");
     let known: Vec<&str> =
         table.applications().filter(|name| name.starts_with(NODE_PREFIX)).collect();
@@ -289,6 +293,14 @@ pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, O
             )));
         }
         (true, []) => format!("{NODE_PREFIX}{}", Uuid::new_v4()),
+        (true, known) if is_shared => {
+            return Err(refused(format!(
+                "is missing or empty, and the events table in the bucket is that of {}, perhaps of another \
+                 data directory: choose another prefix in storage-url. If it is of this directory, or that \
+                 is lost for good, write the name into it",
+                known.join(", ")
+            )));
+        }
         (true, [only]) => {
             tracing::warn!(node = only, "node-id was lost and is restored from the events table");
             (*only).to_owned()
@@ -301,7 +313,7 @@ pub(super) fn node_id(data_dir: &Path, table: &TableVersion) -> Result<String, O
             )));
         }
     };
-    write_node_id(data_dir, &path, &id).map_err(OpenError::io(&path))?;
+    write_durably(data_dir, "node-id", &id).map_err(OpenError::io(&path))?;
     Ok(id)
 }
 
@@ -320,11 +332,12 @@ pub fn flushed(data_dir: &Path, table: &TableVersion) -> Option<Sequence> {
     u64::try_from(table.transaction(node)?).ok().map(Sequence)
 }
 
-fn write_node_id(data_dir: &Path, path: &Path, id: &str) -> io::Result<()> {
-    let draft = data_dir.join("node-id.tmp");
-    std::fs::write(&draft, id)?;
+/// Writes a small file of the data directory, whole or not at all.
+pub(super) fn write_durably(data_dir: &Path, name: &str, text: &str) -> io::Result<()> {
+    let draft = data_dir.join(format!("{name}.tmp"));
+    std::fs::write(&draft, text)?;
     std::fs::File::open(&draft)?.sync_all()?;
-    std::fs::rename(&draft, path)?;
+    std::fs::rename(&draft, data_dir.join(name))?;
     std::fs::File::open(data_dir)?.sync_all()
 }
 
@@ -366,14 +379,17 @@ pub(super) async fn check_files(store: Store, metrics: Arc<Metrics>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::app::OpenError;
+    use std::sync::Arc;
+
     use crate::app::directory::check_table_log;
     use crate::app::directory::set_aside;
+    use crate::app::error::OpenError;
     use crate::clock::Clock;
     use crate::storage::disk::OsDisk;
+    use crate::storage::tables::Tables;
 
-    #[test]
-    fn data_files_without_a_log_are_refused() {
+    #[tokio::test]
+    async fn data_files_without_a_log_are_refused() {
         // Files in the directory of the table, and whether the start is refused.
         let cases: [(&[&str], bool); 6] = [
             (&[], false),
@@ -394,7 +410,9 @@ mod tests {
                     false => std::fs::write(path, "x").unwrap(),
                 }
             }
-            let checked = check_table_log(&OsDisk, &table);
+            let root = directory.path().to_path_buf();
+            let files = Tables::in_directory(Arc::new(OsDisk), root).writing("events").unwrap();
+            let checked = check_table_log(&**files.objects(), &table).await;
             assert_eq!(checked.is_err(), is_refused, "{names:?}: {checked:?}");
             if let Err(error) = checked {
                 assert!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::app::EVENTS_TABLE;
-use crate::app::OpenError;
+use crate::app::error::OpenError;
 use crate::config::Config;
 use crate::identity::store::Identities;
 use crate::storage::disk::Disk;

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde::Serialize;
 
 use crate::app::App;
-use crate::app::OpenError;
 use crate::app::copy::WorkingCopy;
 use crate::app::directory::has_lost_wal;
 use crate::app::directory::metadata_of;
+use crate::app::error::OpenError;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 use crate::identity::limits::Limits;

@@ -20,11 +20,11 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::Handle;
 
-use crate::app::OpenError;
 use crate::app::directory::flushed;
 use crate::app::directory::has_lost_wal;
-use crate::app::events_spec;
-use crate::app::persons_spec;
+use crate::app::error::OpenError;
+use crate::app::tables::events_spec;
+use crate::app::tables::persons_spec;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 use crate::config::metadata::MetadataUrl;
@@ -33,13 +33,10 @@ use crate::metadata::Metadata;
 use crate::storage::checksums::CheckedStore;
 use crate::storage::delta::Damage;
 use crate::storage::delta::DataFile;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::TableSpec;
 use crate::storage::delta::TableVersion;
 use crate::storage::disk::OsDisk;
-use crate::storage::durable::DurableStore;
 use crate::storage::parquet::read_columns;
-use crate::storage::table_directory::TableDirectory;
+use crate::storage::tables::Tables;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::verify::verify as verify_log;
 
@@ -76,13 +73,13 @@ type Say<'a> = dyn FnMut(Line) -> io::Result<()> + 'a;
 ///
 /// A file cannot be read for another reason than damage, or `say` fails.
 pub fn verify(
-    data_dir: &Path,
+    (data_dir, tables): (&Path, &Tables),
     directory_use: Use,
     (runtime, clock, settings): (&Handle, &Clock, &MetadataConfig),
     say: &mut Say<'_>,
 ) -> Result<(), OpenError> {
     let elsewhere = settings.metadata_url.as_ref();
-    let mut findings = Findings { data_dir, elsewhere, say };
+    let mut findings = Findings { data_dir, elsewhere, tables, say };
     findings.all(directory_use, (runtime, clock)).map_err(OpenError::io(data_dir))
 }
 
@@ -90,6 +87,7 @@ struct Findings<'a, 's> {
     data_dir: &'a Path,
     /// The database of the metadata, if that is not the file.
     elsewhere: Option<&'a MetadataUrl>,
+    tables: &'a Tables,
     say: &'a mut Say<'s>,
 }
 
@@ -122,17 +120,17 @@ impl Findings<'_, '_> {
         let mut in_files = None;
         for spec in [events_spec, persons_spec] {
             let name = spec().name;
-            let place = format!("tables/{name}");
-            let directory = self.data_dir.join(&place);
-            if !directory.is_dir() {
+            let place = self.tables.place(name);
+            if self.tables.is_local() && !self.data_dir.join(&place).is_dir() {
                 self.skipped(format!("{place}: there is none"))?;
                 continue;
             }
-            let objects = Arc::new(DurableStore::new(Arc::new(OsDisk), &directory));
-            let objects = CheckedStore::new(objects, &place);
+            let files = self.tables.reading(name)?;
+            let objects = CheckedStore::new(Arc::clone(files.objects()), &place);
             let open = || {
-                let opening = opened(&objects, &directory, spec(), clock.clone());
-                runtime.block_on(opening)
+                let files = files.clone().over(Arc::new(objects.clone()));
+                let opening = files.open_existing(spec(), clock.clone());
+                runtime.block_on(opening).map_err(|error| chain(&error))
             };
             let table = match open() {
                 Ok(Some(table)) => table,
@@ -306,17 +304,6 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     let texts: Vec<String> = causes.map(ToString::to_string).collect();
     texts.join(": ")
-}
-
-async fn opened(
-    objects: &CheckedStore,
-    directory: &Path,
-    spec: TableSpec,
-    clock: Clock,
-) -> Result<Option<DeltaTable>, String> {
-    let files = TableDirectory::over(Arc::new(objects.clone()), directory);
-    let files = files.map_err(|error| error.to_string())?;
-    files.open_existing(spec, clock).await.map_err(|error| chain(&error))
 }
 
 /// Reads a whole data file. Returns whether it has checksums.

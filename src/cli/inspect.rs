@@ -13,14 +13,17 @@ use anyhow::Context;
 use anyhow::bail;
 use tokio::runtime::Runtime;
 
-use crate::app::events_spec;
+use crate::app::tables;
+use crate::app::tables::Access;
+use crate::app::tables::events_spec;
+use crate::cli::environment;
 use crate::cli::inspect::parts::Parts;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 use crate::storage::delta::DeltaTable;
 use crate::storage::delta::TableSpec;
-use crate::storage::disk::OsDisk;
-use crate::storage::table_directory::TableDirectory;
+use crate::storage::tables::Tables;
+use crate::telemetry::metrics::Metrics;
 
 /// Options of `weir inspect`.
 #[derive(Clone, Debug, clap::Args)]
@@ -54,17 +57,19 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
     }
     let mut out = std::io::stdout().lock();
     let runtime = Runtime::new()?;
+    let tables = runtime.block_on(tables_of(&data_dir, &clock));
     if args.files {
-        let directory = data_dir.join("tables").join("events");
-        let table = runtime.block_on(open_table(&directory, events_spec(), &clock))?;
+        let tables = tables?;
+        let table = runtime.block_on(open_table(&tables, events_spec(), &clock))?;
         let table = table
             .with_context(|| format!("there is no events table under {}", data_dir.display()))?;
+        let place = tables.name(events_spec().name);
         for file in &table.current().files {
-            writeln!(out, "{}", directory.join(&file.path).display())?;
+            writeln!(out, "{place}/{}", file.path)?;
         }
         return Ok(());
     }
-    let parts = Parts::look(&data_dir, &args.metadata, &runtime, &clock)?;
+    let parts = Parts::look((&data_dir, tables), &args.metadata, &runtime, &clock)?;
     parts.write(&mut out)?;
     match parts.failures() {
         0 => Ok(()),
@@ -72,13 +77,20 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
     }
 }
 
-/// The table in `directory`, if there is one.
+/// Where the tables of a data directory are, for reading.
+async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
+    let mut config = environment::settings()?;
+    config.storage.data_dir = data_dir.to_path_buf();
+    Ok(tables::open(&config, Access::Read, (clock, &Arc::new(Metrics::new()))).await?)
+}
+
+/// A table, if there is one.
 async fn open_table(
-    directory: &Path,
+    tables: &Tables,
     spec: TableSpec,
     clock: &Clock,
 ) -> anyhow::Result<Option<DeltaTable>> {
-    let files = TableDirectory::new(Arc::new(OsDisk), directory)
-        .with_context(|| format!("cannot use {}", directory.display()))?;
+    let files = tables.reading(spec.name);
+    let files = files.with_context(|| format!("cannot use {}", tables.name(spec.name)))?;
     Ok(files.open_existing(spec, clock.clone()).await?)
 }

@@ -9,7 +9,6 @@ use anyhow::Context;
 use anyhow::anyhow;
 use anyhow::bail;
 use bytes::Bytes;
-use clap::Parser;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use tokio::runtime::Runtime;
@@ -21,6 +20,7 @@ use crate::app::App;
 use crate::app::Runtimes;
 use crate::app::copy::Source;
 use crate::app::copy::WorkingCopy;
+use crate::cli::environment;
 use crate::cli::failure::explain;
 use crate::cli::serve::ServeArgs;
 use crate::cli::server;
@@ -91,7 +91,7 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
                 let _entered = runtime.enter();
                 Ends::catch()?
             };
-            let settings = Settings::try_parse_from(["weir"]);
+            let settings = environment::settings();
             match Source::find(&args.data_dir)? {
                 Source::Server(server) => {
                     let path = format!("{}/_internal/query", server.url);
@@ -99,12 +99,8 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
                     runtime.block_on(ends.unless(response))?
                 }
                 Source::Copy(copy) => {
-                    let settings = settings.map_err(|error| {
-                        let text = error.render().to_string();
-                        anyhow!("{}", text.trim_start_matches("error: ").trim_end())
-                    });
                     let answer = settings.and_then(|settings| {
-                        read(&args, (&copy, settings.serve.settings), (&runtime, ends), clock)
+                        read(&args, (&copy, settings), (&runtime, ends), clock)
                     });
                     // The message names paths of the directory, because the copy is removed.
                     answer.map_err(|error| anyhow!(copy.named(&explain(&error))))?
@@ -146,13 +142,6 @@ fn read(
     // Tasks that still run write to the copy, which is removed next.
     let _ = runtime.block_on(tasks.wait(THREADS_END));
     answer
-}
-
-/// The settings from environment variables; all others have their defaults.
-#[derive(Debug, Parser)]
-struct Settings {
-    #[command(flatten)]
-    serve: ServeArgs,
 }
 
 /// Handlers of the signals that end a command.

@@ -8,13 +8,18 @@ use bytesize::ByteSize;
 use crate::config::bounds::bytes;
 use crate::config::bounds::number;
 use crate::config::bounds::time;
+use crate::config::bucket::BucketConfig;
 
 /// Directory, sizes and intervals.
 #[derive(Clone, Debug, clap::Args)]
 pub struct StorageConfig {
-    /// Directory of the log, the tables and the metadata; created if missing
+    /// Directory of the log, the tables (unless `storage-url` names a bucket), the persons and the metadata;
+    /// created if missing
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]
     pub data_dir: PathBuf,
+    /// A bucket for the tables.
+    #[command(flatten)]
+    pub bucket: BucketConfig,
     /// Size at which a segment of the write-ahead log is closed and the next one begins; while syncs are
     /// small, one spare segment is kept in addition [range: 32KiB to 16GiB]
     #[arg(long, env = "WEIR_WAL_SEGMENT_MAX_BYTES", default_value = "64MiB", value_parser = bytes("32KiB", "16GiB"))]

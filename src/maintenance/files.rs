@@ -3,17 +3,20 @@
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::io;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use parquet::errors::ParquetError;
 
 use crate::identity::store::Identities;
 use crate::maintenance::deletions;
 use crate::query::error::QueryError;
 use crate::query::merge;
 use crate::query::merge::Unreadable;
+use crate::storage::checksums::Damaged;
 use crate::storage::compaction;
 use crate::storage::compaction::Limits;
 use crate::storage::compaction::Memory;
@@ -26,6 +29,7 @@ use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
 use crate::storage::parquet::pages::PagedFile;
 use crate::storage::rows::Rows;
+use crate::storage::scratch::Scratch;
 use crate::storage::store::Flushed;
 use crate::storage::store::Store;
 use crate::storage::store::StoreError;
@@ -44,6 +48,12 @@ pub enum FilesError {
     /// A file cannot be opened.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
+    /// There is no place for copies of files.
+    #[error("cannot make a directory for copies of files")]
+    Scratch(#[source] io::Error),
+    /// A file cannot be copied for another reason than its own damage.
+    #[error("cannot copy a file from the bucket")]
+    Copy(#[source] object_store::Error),
 }
 
 impl FilesError {
@@ -55,6 +65,17 @@ impl FilesError {
         let mut causes = std::iter::successors(self.source(), |cause| (*cause).source());
         let unreadable = causes.find_map(|cause| cause.downcast_ref::<Unreadable>());
         unreadable.map(|unreadable| unreadable.path.as_str())
+    }
+}
+
+/// The error of a file that cannot be copied: its own if it is missing or damaged.
+fn failed_copy(file: &DataFile, error: object_store::Error) -> FilesError {
+    let first: &(dyn Error + 'static) = &error;
+    let mut causes = std::iter::successors(Some(first), |cause| (*cause).source());
+    let is_missing = matches!(error, object_store::Error::NotFound { .. });
+    match is_missing || causes.any(|cause| cause.is::<Damaged>()) {
+        true => Unreadable::because(file)(ParquetError::External(Box::new(error))).into(),
+        false => FilesError::Copy(error),
     }
 }
 
@@ -137,7 +158,9 @@ impl Files {
             return Ok(None);
         }
         let memory = Memory::of(self.store.settings().compaction_memory_max_bytes.as_u64());
-        let (opened, batch_rows) = self.open(files, memory)?;
+        // Dropped last: the opened files read from it.
+        let scratch = self.scratch()?;
+        let (opened, batch_rows) = self.open(files, memory, scratch.as_ref()).await?;
         let remove: Vec<_> = opened.iter().map(|opened| Arc::clone(opened.file())).collect();
         let rows: u64 = remove.iter().map(|file| file.rows).sum();
         let mut writer = self.writer(&remove, through, memory)?;
@@ -157,21 +180,37 @@ impl Files {
         Ok(Some(done))
     }
 
+    /// A place for copies of the files, if they are in a bucket.
+    fn scratch(&self) -> Result<Option<Scratch>, FilesError> {
+        let settings = self.store.settings();
+        if settings.bucket.storage_url.is_none() {
+            return Ok(None);
+        }
+        let free_min_bytes = settings.disk_free_min_bytes.as_u64().saturating_mul(2);
+        Scratch::new(&settings.data_dir, free_min_bytes).map(Some).map_err(FilesError::Scratch)
+    }
+
     /// Opens the first of `files` that fit into the memory, and returns how many rows to read of each at
     /// once.
-    fn open(
+    async fn open(
         &self,
         files: &[Arc<DataFile>],
         memory: Memory,
-    ) -> Result<(Vec<PagedFile>, usize), Unreadable> {
+        scratch: Option<&Scratch>,
+    ) -> Result<(Vec<PagedFile>, usize), FilesError> {
         let table = self.store.table();
+        let objects = scratch.map_or_else(|| table.store(), Scratch::objects);
         let mut reading = Reading::new(memory);
         let mut opened = Vec::new();
         for file in files {
             let unreadable = Unreadable::because(file);
+            if let Some(scratch) = scratch {
+                let copied = scratch.copy(&*table.store(), file).await;
+                copied.map_err(|error| failed_copy(file, error))?;
+            }
             let shape = (&table.spec().schema, self.store.layout());
-            let file =
-                PagedFile::open(table.store(), Arc::clone(file), shape).map_err(unreadable)?;
+            let file = PagedFile::open(Arc::clone(&objects), Arc::clone(file), shape);
+            let file = file.map_err(unreadable)?;
             if !reading.takes(file.cost()) {
                 break;
             }

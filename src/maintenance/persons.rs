@@ -38,12 +38,11 @@ use crate::storage::delta::Edit;
 use crate::storage::delta::EditKind;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
-use crate::storage::disk::Disk;
 use crate::storage::parquet::Effort;
 use crate::storage::parquet::FileWriter;
 use crate::storage::parquet::Layout;
 use crate::storage::store::StoreError;
-use crate::storage::table_directory::TableDirectory;
+use crate::storage::tables::Tables;
 use crate::tasks::Shutdown;
 
 /// The columns, as published in `schemas/arrow/persons.v1.json`: existing columns stay, and a new column is
@@ -164,8 +163,7 @@ pub struct Written {
 
 /// The table, with the stores that its rows come from.
 pub struct PersonsTable {
-    disk: Arc<dyn Disk>,
-    directory: PathBuf,
+    tables: Tables,
     identities: Identities,
     metadata: Metadata,
     /// Application id under which the table's transactions record the log sequence of the copy.
@@ -180,22 +178,22 @@ pub struct PersonsTable {
 
 impl std::fmt::Debug for PersonsTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PersonsTable").field("directory", &self.directory).finish_non_exhaustive()
+        f.debug_struct("PersonsTable").field("tables", &self.tables).finish_non_exhaustive()
     }
 }
 
 impl PersonsTable {
-    /// The table in an absolute directory, which need not exist. Does no I/O. `app_id` names this node in the
+    /// The table at its place, where it need not exist. Does no I/O. `app_id` names this node in the
     /// transactions of the table.
     pub fn new(
-        (disk, directory): (Arc<dyn Disk>, PathBuf),
+        tables: Tables,
         (identities, metadata): (Identities, Metadata),
         app_id: String,
         runtime: Handle,
         clock: Clock,
     ) -> Self {
         let (cuts, table) = (CUTS, Mutex::new(None));
-        Self { disk, directory, identities, metadata, app_id, runtime, clock, cuts, table }
+        Self { tables, identities, metadata, app_id, runtime, clock, cuts, table }
     }
 
     /// Creates the table, without rows, if there is none. Returns the number of its damaged places; the
@@ -246,8 +244,9 @@ impl PersonsTable {
     }
 
     fn open(&self) -> Result<DeltaTable, PersonsError> {
-        let failed = |source| PersonsError::Io { path: self.directory.clone(), source };
-        let files = TableDirectory::recovered(Arc::clone(&self.disk), &self.directory);
+        let name = spec().name;
+        let failed = |source| PersonsError::Io { path: self.tables.name(name).into(), source };
+        let files = self.tables.writing(name);
         let table = files.map_err(failed)?.open_or_create(spec(), self.clock.clone());
         Ok(self.runtime.block_on(table)?)
     }

@@ -8,6 +8,8 @@ use object_store::Error as StoreError;
 use parquet::errors::ParquetError;
 
 use crate::storage::checksums::Damaged;
+use crate::storage::remote::UNREACHABLE;
+use crate::storage::remote::unreachable;
 
 /// What is wrong with which file, if `error` comes from reading files. Checksums are checked below the
 /// reader of Parquet, so damage of a file written by Weir names the file. What the reader finds in files
@@ -30,6 +32,19 @@ pub(super) fn in_files(error: &DataFusionError) -> Option<String> {
         text if text.contains("is damaged") => text,
         text => format!("{text}; `weir inspect --verify` names the file"),
     })
+}
+
+/// Whether the object store of the files has failed, which says nothing of the files.
+pub(super) fn is_unreachable(error: &DataFusionError) -> bool {
+    let first: &(dyn Error + 'static) = error;
+    let mut causes = std::iter::successors(Some(first), |cause| (*cause).source());
+    // The readers of Parquet make text of some causes; what a query has in its texts does not count.
+    unreachable(error).is_some()
+        || causes.any(|cause| {
+            let is_of_parquet = cause.is::<ParquetError>()
+                || matches!(cause.downcast_ref(), Some(ArrowError::ParquetError(_)));
+            is_of_parquet && cause.to_string().contains(UNREACHABLE)
+        })
 }
 
 #[cfg(test)]

@@ -38,6 +38,9 @@ pub enum QueryError {
     /// A data file that it needs is missing or damaged.
     #[error("a data file cannot be read: {0}")]
     Damaged(String),
+    /// The object store of the tables failed.
+    #[error("the object store that has the files of events does not answer; try again")]
+    Store(#[source] DataFusionError),
     /// A bug.
     #[error("the query failed")]
     Internal(#[source] DataFusionError),
@@ -49,7 +52,7 @@ impl QueryError {
         match self {
             Self::Invalid(_) | Self::Memory(_) | Self::TooManyRows(_) => Kind::Invalid,
             Self::Timeout(_) => Kind::Timeout,
-            Self::Unavailable(_) => Kind::Unavailable,
+            Self::Unavailable(_) | Self::Store(_) => Kind::Unavailable,
             Self::Overloaded(_) => Kind::Overloaded,
             Self::Identity(error) => error.kind(),
             Self::Metadata(error) => error.kind(),
@@ -89,6 +92,9 @@ impl QueryError {
 
 impl From<DataFusionError> for QueryError {
     fn from(error: DataFusionError) -> Self {
+        if damage::is_unreachable(&error) {
+            return Self::Store(error);
+        }
         if let Some(damage) = damage::in_files(&error) {
             return Self::Damaged(damage);
         }

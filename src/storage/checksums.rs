@@ -30,6 +30,7 @@ use futures::stream;
 use futures::stream::BoxStream;
 use object_store::CopyOptions;
 use object_store::GetOptions;
+use object_store::GetRange;
 use object_store::GetResult;
 use object_store::GetResultPayload;
 use object_store::ListResult;
@@ -388,19 +389,23 @@ impl CheckedStore {
 
     async fn load(&self, location: &Path) -> Result<Option<Arc<Sums>>> {
         let named = |error| self.named(location, error);
-        let file_bytes = self.inner.head(location).await.map_err(named)?.size;
+        // The size comes with the end of the file: in a bucket, every request is a round trip.
+        let end = GetOptions { range: Some(GetRange::Suffix(TAIL_BYTES)), ..GetOptions::default() };
+        let end = self.inner.get_opts(location, end).await.map_err(named)?;
+        let file_bytes = end.meta.size;
         if file_bytes == 0 {
             return Err(self.damaged(location, "it is empty".to_owned()));
         }
+        let mut tail = end.bytes().await.map_err(named)?;
         let mut tail_bytes = TAIL_BYTES.min(file_bytes);
         loop {
-            let range = file_bytes - tail_bytes..file_bytes;
-            let tail = self.inner.get_range(location, range).await.map_err(named)?;
             match Sums::read(&tail, file_bytes) {
                 Ok(Found::Sums(sums)) => return Ok(Some(Arc::new(sums))),
                 Ok(Found::None) => return Ok(None),
                 Ok(Found::NeedsBytes(bytes)) if bytes > tail_bytes && bytes <= file_bytes => {
                     tail_bytes = bytes;
+                    let range = file_bytes - tail_bytes..file_bytes;
+                    tail = self.inner.get_range(location, range).await.map_err(named)?;
                 }
                 Ok(Found::NeedsBytes(_)) => {
                     return Err(self.damaged(location, "its footer has no end".to_owned()));

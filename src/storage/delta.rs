@@ -320,6 +320,32 @@ impl DeltaTable {
         Ok(self.current())
     }
 
+    /// Makes this handle the only one that commits transactions of `app_id`: commits the application's last
+    /// transaction again. A put of a former handle that is still on its way, perhaps of a process that was
+    /// killed, finds its version taken; and the former handle is [`TableError::Fenced`] from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Fenced`]: another handle has committed for the application since this one was opened;
+    /// open the table again. Others as of [`DeltaTable::commit`].
+    pub async fn claim(&self, app_id: &str) -> Result<(), TableError> {
+        let shared = &*self.shared;
+        let mut writer = shared.writer.lock().await;
+        let operation = Operation { name: "CLAIM", mode: None, blind: true };
+        for _ in 0..ATTEMPTS_MAX {
+            let action = writer.state.claim(app_id, shared.clock.now())?;
+            match shared.put(&mut writer, operation, vec![action], shared.clock.now()).await {
+                Ok(false) => {}
+                // It may have been this one's put; a second claim does no harm.
+                Err(TableError::InDoubt { .. }) => {
+                    shared.catch_up(&mut writer).await?;
+                }
+                done => return done.map(|_| ()),
+            }
+        }
+        Err(TableError::Busy { table: shared.spec.name, attempts: ATTEMPTS_MAX })
+    }
+
     /// Commits the edit as the next version of the table, or fails without an effect. Run it detached from
     /// requests: if it is dropped before its end, its outcome is unknown.
     ///

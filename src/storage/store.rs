@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
@@ -105,6 +107,8 @@ struct Shared {
     committing: tokio::sync::Mutex<Option<Pending>>,
     /// Notified after every flush.
     flushes: Notify,
+    /// Number of commits in doubt whose outcome became known.
+    settled: AtomicU64,
 }
 
 /// An edit with an unknown outcome: the object store failed while it wrote the commit. It is committed
@@ -190,6 +194,7 @@ impl Store {
             state,
             committing,
             flushes,
+            settled: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -207,6 +212,11 @@ impl Store {
     /// The storage settings.
     pub fn settings(&self) -> &StorageConfig {
         &self.shared.settings
+    }
+
+    /// Number of commits in doubt whose outcome became known.
+    pub fn commits_settled(&self) -> u64 {
+        self.shared.settled.load(Ordering::Relaxed)
     }
 
     /// The layout of its files.
@@ -371,6 +381,7 @@ impl Store {
         let is_open = committed.as_ref().is_err_and(|error| error.leaves_in_doubt(is_again));
         if !is_open {
             *pending = None;
+            self.shared.settled.fetch_add(u64::from(is_again), Ordering::Relaxed);
         }
         let version = committed?;
         let mut state = shared.state.lock();

@@ -66,6 +66,13 @@ pub struct TableLabels {
     pub table: &'static str,
 }
 
+/// Labels of [`Metrics::bucket_seconds`] and [`Metrics::bucket_failures`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OperationLabels {
+    /// Kind of request to the object store: `get`, `put_new`, which is a conditional put, and others.
+    pub operation: &'static str,
+}
+
 /// Labels of [`Metrics::corruptions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct PlaceLabels {
@@ -134,6 +141,22 @@ pub struct Metrics {
     pub compactions: Family<TableLabels, Counter>,
     /// `weir_table_files{table}`: live Parquet files in the newest version of the table.
     pub table_files: Family<TableLabels, Gauge>,
+    /// `weir_bucket_request_duration_seconds{operation}`: requests to the object store, repetitions included.
+    pub bucket_seconds: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    /// `weir_bucket_failures_total{operation}`: requests to the object store that failed after their repetitions.
+    pub bucket_failures: Family<OperationLabels, Counter>,
+    /// `weir_bucket_puts_in_doubt_total`: conditional puts of which it is unknown whether they took effect.
+    pub bucket_puts_in_doubt: Counter,
+    /// `weir_commits_settled_total`: commits in doubt whose outcome became known.
+    pub commits_settled: Counter,
+    /// `weir_bucket_cache_bytes`: size of the cache of data files on disk.
+    pub bucket_cache_bytes: Gauge,
+    /// `weir_bucket_cache_hit_bytes_total`: bytes of data files that were read from the cache.
+    pub bucket_cache_hit_bytes: Counter,
+    /// `weir_bucket_cache_miss_bytes_total`: bytes of data files that were read from the bucket.
+    pub bucket_cache_miss_bytes: Counter,
+    /// `weir_bucket_cache_damaged_total`: blocks of the cache that were damaged and read again from the bucket.
+    pub bucket_cache_damaged: Counter,
     /// `weir_identity_lag_records`: acknowledged log records whose identity changes are not applied.
     pub identity_lag: Gauge,
     /// `weir_person_columns_disk_bytes`: size of the person column files.
@@ -190,6 +213,14 @@ impl Metrics {
             events_deleted: Counter::default(),
             compactions: Family::default(),
             table_files: Family::default(),
+            bucket_seconds: Family::new_with_constructor(seconds),
+            bucket_failures: Family::default(),
+            bucket_puts_in_doubt: Counter::default(),
+            commits_settled: Counter::default(),
+            bucket_cache_bytes: Gauge::default(),
+            bucket_cache_hit_bytes: Counter::default(),
+            bucket_cache_miss_bytes: Counter::default(),
+            bucket_cache_damaged: Counter::default(),
             identity_lag: Gauge::default(),
             person_columns_disk_bytes: Gauge::default(),
             queries: Family::default(),
@@ -201,6 +232,7 @@ impl Metrics {
         metrics.register_http();
         metrics.register_ingest();
         metrics.register_storage();
+        metrics.register_bucket();
         metrics.register_query();
         metrics
     }
@@ -349,6 +381,54 @@ impl Metrics {
             "corruptions",
             "Missing or corrupt records and files found, by place",
             self.corruptions.clone(),
+        );
+    }
+
+    fn register_bucket(&mut self) {
+        let registry = &mut self.registry;
+        registry.register_with_unit(
+            "bucket_request_duration",
+            "Time of a request to the object store, repetitions included, by operation",
+            Unit::Seconds,
+            self.bucket_seconds.clone(),
+        );
+        registry.register(
+            "bucket_failures",
+            "Requests to the object store that failed after their repetitions, by operation",
+            self.bucket_failures.clone(),
+        );
+        registry.register(
+            "bucket_puts_in_doubt",
+            "Conditional puts of which it is unknown whether they took effect",
+            self.bucket_puts_in_doubt.clone(),
+        );
+        registry.register(
+            "commits_settled",
+            "Commits in doubt whose outcome became known",
+            self.commits_settled.clone(),
+        );
+        registry.register_with_unit(
+            "bucket_cache",
+            "Size of the cache of data files on disk",
+            Unit::Bytes,
+            self.bucket_cache_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "bucket_cache_hit",
+            "Bytes of data files read from the cache",
+            Unit::Bytes,
+            self.bucket_cache_hit_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "bucket_cache_miss",
+            "Bytes of data files read from the bucket",
+            Unit::Bytes,
+            self.bucket_cache_miss_bytes.clone(),
+        );
+        registry.register(
+            "bucket_cache_damaged",
+            "Damaged blocks of the cache, which were read again from the bucket",
+            self.bucket_cache_damaged.clone(),
         );
     }
 

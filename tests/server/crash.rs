@@ -112,13 +112,21 @@ fn setting(name: &str) -> Option<u64> {
         .map(|value| value.to_str().and_then(|text| text.parse().ok()).expect(name))
 }
 
+/// Number of rounds of this run.
+pub(crate) fn rounds() -> u64 {
+    setting("WEIR_KILL_ROUNDS").unwrap_or(ROUNDS)
+}
+
 #[test]
 fn what_was_acknowledged_survives_kills() {
-    let rounds = setting("WEIR_KILL_ROUNDS").unwrap_or(ROUNDS);
+    survives_kills(TestServer::start_with(&SETTINGS), rounds());
+}
+
+/// Kills the server under load, round for round, and checks what is stored.
+pub(crate) fn survives_kills(mut server: TestServer, rounds: u64) {
     let seed = setting("WEIR_KILL_SEED").unwrap_or_else(|| rand::rng().random());
     println!("WEIR_KILL_ROUNDS={rounds} WEIR_KILL_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let mut server = TestServer::start_with(&SETTINGS);
     let mut acknowledged = HashMap::new();
     let mut open: Vec<Value> = Vec::new();
     for round in 0..rounds {

@@ -288,13 +288,17 @@ impl TestServer {
         self.send(method, path, &headers, body.to_string())
     }
 
-    /// A `weir` command on the data directory.
+    /// A `weir` command on the data directory, with the settings of its bucket if it has one.
     pub(crate) fn weir(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(arguments).arg("--data-dir").arg(self.data_dir());
         if let Some(database) = &self.database {
             command.env("WEIR_METADATA_URL", database.url());
         }
+        let is_of_bucket =
+            |name: &str| name.starts_with("AWS_") || name.starts_with("WEIR_STORAGE_");
+        let settings = self.settings.iter().filter(|(name, _)| is_of_bucket(name));
+        command.envs(settings.map(|(name, value)| (name, value)));
         command
     }
 

@@ -85,6 +85,7 @@ mod retention;
 mod retention_breakdowns;
 mod rights;
 mod row_isolation;
+mod s3;
 mod saved_insights;
 mod scans;
 mod scheduled_changes;

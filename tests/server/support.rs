@@ -1,6 +1,7 @@
-//! What several tests need beside the harness: forms of pages, PostgreSQL servers, and random histories of
+//! What several tests need beside the harness: a bucket, forms of pages, PostgreSQL servers, and random histories of
 //! persons with what is known of them.
 
+pub(crate) mod bucket;
 pub(crate) mod forms;
 pub(crate) mod postgres;
 pub(crate) mod spring;

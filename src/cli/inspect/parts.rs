@@ -14,9 +14,9 @@ use tokio::runtime::Runtime;
 use crate::app::copy::CopyError;
 use crate::app::copy::Source;
 use crate::app::directory::flushed;
-use crate::app::events_spec;
 use crate::app::overview::Overview;
-use crate::app::persons_spec;
+use crate::app::tables::events_spec;
+use crate::app::tables::persons_spec;
 use crate::cli::failure::explain;
 use crate::cli::inspect::open_table;
 use crate::cli::inspect::usage::Usage;
@@ -27,6 +27,7 @@ use crate::storage::delta::Damage;
 use crate::storage::delta::DeltaTable;
 use crate::storage::disk::Disk;
 use crate::storage::disk::OsDisk;
+use crate::storage::tables::Tables;
 use crate::storage::wal::Sequence;
 
 /// The parts; a part that cannot be read has its error.
@@ -60,19 +61,22 @@ impl Parts {
     ///
     /// The directory is no data directory.
     pub(super) fn look(
-        data_dir: &Path,
+        (data_dir, tables): (&Path, anyhow::Result<Tables>),
         metadata: &MetadataConfig,
         runtime: &Runtime,
         clock: &Clock,
     ) -> anyhow::Result<Self> {
-        let table =
-            |name: &str, spec| runtime.block_on(open_table(&data_dir.join(name), spec, clock));
+        let tables = tables.map_err(|error| explain(&error));
+        let table = |spec| match &tables {
+            Ok(tables) => runtime.block_on(open_table(tables, spec, clock)),
+            Err(problem) => Err(anyhow!(problem.clone())),
+        };
         let source = match Source::find(data_dir) {
             Err(error @ CopyError::Foreign(_)) => return Err(error.into()),
             source => source,
         };
         let is_busy = matches!(source, Err(CopyError::Busy(_)));
-        let events = table("tables/events", events_spec());
+        let events = table(events_spec());
         let mut server = None;
         let overview = match source {
             Ok(Source::Server(address)) => {
@@ -105,7 +109,7 @@ impl Parts {
             overview,
             log: LogFiles::of(&data_dir.join("wal")),
             events,
-            persons: table("tables/persons", persons_spec()),
+            persons: table(persons_spec()),
             disk: usage.and_then(|usage| Ok((OsDisk.free_bytes(data_dir)?, usage))),
         })
     }

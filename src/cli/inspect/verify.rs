@@ -13,6 +13,7 @@ use crate::app::verify::Line;
 use crate::app::verify::Use;
 use crate::app::verify::verify;
 use crate::cli::failure::explain;
+use crate::cli::inspect::tables_of;
 use crate::cli::runtime::small_runtime;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
@@ -44,15 +45,17 @@ pub(super) fn run(data_dir: &Path, metadata: &MetadataConfig, clock: &Clock) -> 
     let runtime = small_runtime()?;
     let mut out = std::io::stdout().lock();
     let mut findings = 0_u64;
-    let verified =
-        verify(root, directory_use, (runtime.handle(), clock, metadata), &mut |line| match line {
-            Line::Checked(text) => writeln!(out, "checked   {}", named(text)),
-            Line::Skipped(text) => writeln!(out, "skipped   {}", named(text)),
-            Line::Finding(text) => {
-                findings += 1;
-                writeln!(out, "DAMAGED   {}", named(text))
-            }
-        });
+    let tables = runtime.block_on(tables_of(root, clock));
+    let tables = tables.map_err(|error| anyhow!(named(explain(&error))))?;
+    let with = (runtime.handle(), clock, metadata);
+    let verified = verify((root, &tables), directory_use, with, &mut |line| match line {
+        Line::Checked(text) => writeln!(out, "checked   {}", named(text)),
+        Line::Skipped(text) => writeln!(out, "skipped   {}", named(text)),
+        Line::Finding(text) => {
+            findings += 1;
+            writeln!(out, "DAMAGED   {}", named(text))
+        }
+    });
     verified.map_err(|error| anyhow!(named(explain(&error.into()))))?;
     if findings > 0 {
         bail!("{findings} findings of damage in {}", data_dir.display());

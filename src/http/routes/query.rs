@@ -218,6 +218,10 @@ pub(super) fn problem(error: QueryError) -> Problem {
         QueryError::Damaged(_) => {
             Problem::new(error.kind(), "data_file_damaged", error.to_string()).because(&error)
         }
+        QueryError::Store(_) => {
+            Problem::new(error.kind(), "object_store_unavailable", error.to_string())
+                .because(&error)
+        }
         _ => Problem::of(error.kind(), &error),
     }
 }

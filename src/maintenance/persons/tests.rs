@@ -28,6 +28,7 @@ use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::accounts::UserId;
 use crate::metadata::bootstrap::FirstStart;
 use crate::metadata::secrets::Seed;
+use crate::storage::disk::Disk;
 use crate::storage::disk::DiskDir;
 use crate::storage::disk::DiskEntry;
 use crate::storage::disk::DiskFile;
@@ -86,8 +87,9 @@ impl Bench {
         directory: PathBuf,
         identities: &Identities,
     ) -> PersonsTable {
+        let root = directory.parent().expect("a directory of tables").to_path_buf();
         PersonsTable::new(
-            (disk, directory),
+            Tables::in_directory(disk, root),
             (identities.clone(), self.metadata.clone()),
             APP.to_owned(),
             self.runtime.handle().clone(),

@@ -61,6 +61,9 @@ const CHECKPOINT: &str = ".checkpoint.parquet";
 /// Digits of a version in a file name.
 const DIGITS: usize = 20;
 
+/// Commits that a load reads at the same time.
+const READ_AHEAD: usize = 16;
+
 /// Maximum attempts to load a table while another process removes files of its log.
 const LOADS_MAX: u32 = 5;
 
@@ -152,9 +155,13 @@ impl Log {
         let Some(mut loaded) = self.start(spec, listing, now).await? else { return Ok(None) };
         let (state, damage) = (&mut loaded.state, &mut loaded.damage);
         let newest = listing.commits.last().max(listing.checkpoints.last()).copied().unwrap_or(0);
+        let mut ahead = BTreeMap::new();
         loop {
             let version = state.version.saturating_add(1);
-            let Some(bytes) = self.read(version).await? else {
+            if !ahead.contains_key(&version) {
+                ahead = self.read_ahead(version, listing).await?;
+            }
+            let Some(bytes) = ahead.remove(&version).flatten() else {
                 if listing.commits.contains(&version) {
                     return Ok(None);
                 }
@@ -176,6 +183,19 @@ impl Log {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Reads a commit, and those that are listed after it at the same time: in a bucket, each takes a while.
+    async fn read_ahead(
+        &self,
+        version: u64,
+        listing: &Listing,
+    ) -> Result<BTreeMap<u64, Option<Bytes>>, TableError> {
+        let listed = listing.commits.range(version.saturating_add(1)..).take(READ_AHEAD - 1);
+        let reads = std::iter::once(version).chain(listed.copied());
+        let reads = reads.map(|version| async move { Ok((version, self.read(version).await?)) });
+        let reads: Vec<_> = reads.collect();
+        stream::iter(reads).buffer_unordered(READ_AHEAD).try_collect().await
     }
 
     /// The newest readable checkpoint, or else version 0. `None` as for [`Log::replay`].

@@ -357,6 +357,17 @@ impl State {
         Ok(())
     }
 
+    /// The action that commits an application's last transaction again.
+    pub(super) fn claim(&self, app_id: &str, now: UnixMicros) -> Result<Action, TableError> {
+        let version = self.position(app_id).unwrap_or(0);
+        if self.foreign.contains(app_id) {
+            let app_id = app_id.to_owned();
+            return Err(TableError::Fenced { table: self.spec.name, app_id, version });
+        }
+        let last_updated = Some(now.0.div_euclid(1_000));
+        Ok(Action::Transaction(Transaction { app_id: app_id.to_owned(), version, last_updated }))
+    }
+
     /// Checks the edit itself, independent of concurrent changes.
     fn check_form(&self, edit: &Edit) -> Result<(), String> {
         if edit.kind == EditKind::Append && !edit.remove.is_empty() {

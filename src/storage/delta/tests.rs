@@ -1,6 +1,7 @@
-//! Tests of the table on a simulated disk. `crash` has power cuts, `damage` corrupt files, `others`
+//! Tests of the table on a simulated disk. `claims` has what buckets need, `crash` power cuts, `damage` corrupt files, `others`
 //! compatibility with other engines.
 
+mod claims;
 mod crash;
 mod damage;
 mod others;

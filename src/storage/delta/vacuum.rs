@@ -62,6 +62,32 @@ impl DeltaTable {
         Ok(orphans.into_iter().chain(removed).map(|path| path.to_string()).collect())
     }
 
+    /// The same without orphans: deletes only what the log of the table names, so nothing is listed. In a
+    /// bucket, a list of all files is many requests.
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeltaTable::vacuum`].
+    pub async fn vacuum_removed(&self, grace: Duration) -> Result<Vec<String>, TableError> {
+        let shared = &*self.shared;
+        let grace = i64::try_from(grace.min(TOMBSTONE_RETENTION).as_micros()).unwrap_or(i64::MAX);
+        let latest = UnixMicros(shared.clock.now().0.saturating_sub(grace));
+        let mut writer = shared.writer.lock().await;
+        shared.catch_up(&mut writer).await?;
+        let due = writer.state.tombstones.iter();
+        let due = due.filter(|(_, removed_at)| removed_before(**removed_at) <= latest);
+        let due: Vec<String> = due.map(|(path, _)| path.clone()).collect();
+        drop(writer);
+        let is_data = |path: &&String| path.ends_with(DATA_FILE_SUFFIX);
+        let paths = due.iter().filter(is_data).filter_map(|path| Path::parse(path).ok());
+        self.delete(paths.collect()).await?;
+        let mut writer = shared.writer.lock().await;
+        for path in &due {
+            writer.state.tombstones.remove(path);
+        }
+        Ok(due)
+    }
+
     async fn delete(&self, paths: Vec<Path>) -> Result<Vec<Path>, TableError> {
         let store = &self.shared.log.store;
         let mut results = store.delete_stream(stream::iter(paths.clone()).map(Ok).boxed());

@@ -1,4 +1,6 @@
-//! Tests of commits with an unknown outcome: no row is lost or counted twice.
+//! Tests of commits with an unknown outcome: no row is lost or counted twice. `chaos` has faults at random.
+
+mod chaos;
 
 use arrow::array::ArrayRef;
 use arrow::array::Int64Array;
@@ -42,6 +44,15 @@ async fn open(objects: &Arc<FaultyStore>) -> Store {
 
 /// One partition per day.
 async fn open_in(objects: Arc<dyn ObjectStore>) -> Store {
+    try_open(objects, APP, Clock::test(NOW)).await.expect("the table")
+}
+
+/// The same as another node, on a store that may fail.
+async fn try_open(
+    objects: Arc<dyn ObjectStore>,
+    app: &str,
+    clock: Clock,
+) -> Result<Store, TableError> {
     let utc = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
     let columns = vec![Field::new("id", DataType::Int64, true), Field::new("timestamp", utc, true)];
     let spec = TableSpec {
@@ -50,9 +61,7 @@ async fn open_in(objects: Arc<dyn ObjectStore>) -> Store {
         partition_column: Some("month"),
     };
     let location = Url::parse("file:///data/events/").expect("a valid address");
-    let clock = Clock::test(NOW);
-    let table = DeltaTable::open_or_create(objects, location, spec, clock.clone());
-    let table = table.await.expect("the table");
+    let table = DeltaTable::open_or_create(objects, location, spec, clock.clone()).await?;
     let none = Vec::new;
     let layout =
         Layout { sort: vec![0], bloom: none(), statistics: vec![0], unique: none(), wide: none() };
@@ -60,12 +69,15 @@ async fn open_in(objects: Arc<dyn ObjectStore>) -> Store {
     let name = |day| format!("2026-{}", 11 + day);
     let partitioning = Partitioning { time_column: 1, key: days, name };
     let settings = Defaults::parse_from(["weir"]).storage;
-    Store::new(table, layout, partitioning, APP.to_owned(), settings, clock)
+    Ok(Store::new(table, layout, partitioning, app.to_owned(), settings, clock))
 }
 
 /// Makes one row visible, whose id is the sequence of its record.
 fn insert(store: &Store, sequence: u64) {
-    let id = sequence.cast_signed();
+    insert_as(store, sequence, sequence.cast_signed());
+}
+
+fn insert_as(store: &Store, sequence: u64, id: i64) {
     let times = TimestampMicrosecondArray::from(vec![NOW.0]).with_timezone("UTC");
     let columns: Vec<Option<ArrayRef>> =
         vec![Some(Arc::new(Int64Array::from(vec![id]))), Some(Arc::new(times))];

@@ -190,8 +190,8 @@ pub struct Journey {
     pub in_memory: bool,
     /// The files that have its row, by their paths in the table.
     pub files: Vec<String>,
-    /// The directory of the table in that of the data.
-    pub table: &'static str,
+    /// The directory of the table in that of the data, or its URL.
+    pub table: String,
 }
 
 /// The steps of an event through the server.

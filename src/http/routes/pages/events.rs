@@ -6,7 +6,6 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::EVENTS_PLACE;
 use crate::clock::UnixMicros;
 use crate::http::response::Problem;
 use crate::http::routes::pages::files;
@@ -100,7 +99,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         }
     };
     let api_query = parts::query(&api);
-    let table = files::directory(&asking.app, EVENTS_PLACE);
+    let table = asking.app.tables.name("events");
     Ok(Sent::Page(Page::new("Events", now).then(async move {
         let found = load(&asking, &wanted, (EVENTS, offset)).await?;
         let events = shown::of(&found);
@@ -164,7 +163,7 @@ async fn journey(asking: &Asking, event: &Value) -> Result<Markup, Problem> {
             warnings: about(&warnings, id),
             in_memory,
             files,
-            table: EVENTS_PLACE,
+            table: asking.app.tables.place("events"),
         },
     ))
 }

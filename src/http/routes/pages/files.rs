@@ -10,7 +10,6 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
 use crate::error::Kind;
 use crate::http::call::Rendering;
 use crate::http::csv;
@@ -150,12 +149,6 @@ fn binary(format: &str, names: &[String], rows: &[Vec<Value>]) -> Result<Respons
 
 fn named(response: Response, name: &str, format: &str) -> Sent {
     Sent::Other(file(response, &format!("{name}.{format}")))
-}
-
-/// The directory of a table of the server, from the root on, since other programs are started elsewhere.
-pub(super) fn directory(app: &App, place: &str) -> String {
-    let own = app.config.storage.data_dir.join(place);
-    std::path::absolute(&own).unwrap_or(own).display().to_string()
 }
 
 /// What stands under a list of the API: files of it, and how to ask for it elsewhere. `query` is what its page is limited to.

@@ -19,7 +19,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
-use crate::app::EVENTS_PLACE;
 use crate::clock::UnixMicros;
 use crate::error::Kind as Fault;
 use crate::event::json;
@@ -228,7 +227,7 @@ async fn computed(
         timezone: project.timezone.clone(),
         server,
         span: span(project, query, answer.at),
-        files: files::directory(app, EVENTS_PLACE),
+        files: app.tables.name("events"),
     };
     Ok((results, made))
 }

@@ -6,7 +6,6 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::PERSONS_PLACE;
 use crate::http::response::Problem;
 use crate::http::routes::pages::files;
 use crate::http::routes::pages::origins;
@@ -61,7 +60,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         let api_query = query(&[("search", &wanted)]);
         let curl = curl::get(&asking.server, project, &format!("persons/?{api_query}"));
         let sql = shown::sql(&wanted, &limit);
-        let duckdb = shown::sql_of_files(project, &files::directory(&asking.app, PERSONS_PLACE), &wanted);
+        let duckdb = shown::sql_of_files(project, &asking.app.tables.name("persons"), &wanted);
         Ok(html! {
             section id="result" {
                 @if count > 0 { p class="quiet" { (parts::number(count)) " persons" } }

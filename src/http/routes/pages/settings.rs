@@ -6,11 +6,9 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::EVENTS_PLACE;
 use crate::error::Kind;
 use crate::http::auth::CURRENT;
 use crate::http::response::Problem;
-use crate::http::routes::pages::files;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -53,7 +51,7 @@ async fn whole(asking: &Asking, session: Option<i64>, made: Option<&str>) -> Res
     };
     let content = html! {
         (shown::project(id, &project, &zones, asking.may("project:write")))
-        (shown::files(id, &files::directory(&asking.app, EVENTS_PLACE)))
+        (shown::files(id, &asking.app.tables.name("events")))
         @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), made, asking.may("personal_api_key:write"))) }
         (shown::sessions(id, zone, &sessions))
         @if let Some(members) = &members { (shown::members(zone, &rows(members))) }

@@ -1,0 +1,328 @@
+//! Opening of the tables of a data directory, in it or in a bucket; what a table of events consists of; and
+//! the upkeep of a bucket while the server runs.
+
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::directory::check_table_log;
+use crate::app::directory::node_id;
+use crate::app::directory::write_durably;
+use crate::app::error::BucketError;
+use crate::app::error::OpenError;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::config::bucket::AwsVariables;
+use crate::config::bucket::BucketUrl;
+use crate::config::storage::StorageConfig;
+use crate::event::schema::BLOOM_COLUMNS;
+use crate::event::schema::PARTITION_COLUMN;
+use crate::event::schema::SORT_COLUMNS;
+use crate::event::schema::STATISTICS_COLUMNS;
+use crate::event::schema::UNIQUE_COLUMNS;
+use crate::event::schema::WIDE_COLUMNS;
+use crate::event::schema::column;
+use crate::event::schema::events_schema;
+use crate::event::time::Month;
+use crate::event::time::partition_of;
+use crate::maintenance::persons;
+use crate::storage::cached::blocks::BlockCache;
+use crate::storage::cached::blocks::Limits;
+use crate::storage::delta::TableSpec;
+use crate::storage::delta::error::TableError;
+use crate::storage::disk::OsDisk;
+use crate::storage::parquet::Layout;
+use crate::storage::probe::PROBE_INTERVAL;
+use crate::storage::probe::probe;
+use crate::storage::remote;
+use crate::storage::scratch::Scratch;
+use crate::storage::store::Partitioning;
+use crate::storage::store::Store;
+use crate::storage::tables::Tables;
+use crate::tasks::Pause;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
+use crate::telemetry::metrics::Metrics;
+
+/// File in a data directory that names the bucket of its tables.
+const URL_FILE: &str = "storage-url";
+
+/// Directory of cached blocks of data files in a data directory.
+const CACHE_DIRECTORY: &str = "bucket-cache";
+
+/// Time between looks at the room that the cache leaves on the disk.
+const ROOM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Attempts to claim a table while puts of a former process arrive.
+const CLAIMS_MAX: u32 = 5;
+
+/// What for tables are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// By the one server.
+    Write,
+    /// For reading, beside a server or without one.
+    Read,
+    /// For a replay in a copy of the data directory, which changes nothing elsewhere.
+    Copy,
+}
+
+/// Finds the tables of the data directory. A bucket is probed before it is written to.
+///
+/// # Errors
+///
+/// The setting does not fit the data directory, or the bucket cannot be used.
+pub async fn open(
+    config: &Config,
+    access: Access,
+    (clock, metrics): (&Clock, &Arc<Metrics>),
+) -> Result<Tables, OpenError> {
+    let (storage, disk) = (&config.storage, Arc::new(OsDisk));
+    let data_dir = storage.data_dir.as_path();
+    let Some(url) = place(storage, access)? else {
+        return Tables::of_data_dir(disk, data_dir).map_err(OpenError::io(data_dir));
+    };
+    let endpoint = storage.bucket.storage_endpoint.as_deref();
+    let named = endpoint.map_or(url.to_string(), |endpoint| format!("{url} at {endpoint}"));
+    let failed = |source: BucketError| OpenError::Bucket { url: named.clone(), source };
+    let variables = AwsVariables::of_process();
+    let objects = remote::open(&url, &storage.bucket, &variables, (clock, metrics));
+    let objects = objects.map_err(|error| failed(error.into()))?;
+    match access {
+        Access::Read => Ok(Tables::in_bucket(objects, url, None)),
+        Access::Copy => {
+            let tables = Tables::in_bucket(objects, url, None);
+            tables.copied(disk, data_dir).map_err(OpenError::io(data_dir))
+        }
+        Access::Write => {
+            let tables = Tables::in_bucket(Arc::clone(&objects), url.clone(), None);
+            if let Some(bucket) = tables.bucket() {
+                probe(&bucket).await.map_err(|error| failed(error.into()))?;
+            }
+            remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
+            Scratch::clear(data_dir).map_err(OpenError::io(data_dir))?;
+            let cache = cache(storage, metrics).map_err(OpenError::io(data_dir))?;
+            Ok(Tables::in_bucket(objects, url, cache))
+        }
+    }
+}
+
+/// The bucket of the tables of a data directory; `None` if they are in it.
+fn place(storage: &StorageConfig, access: Access) -> Result<Option<BucketUrl>, OpenError> {
+    let path = storage.data_dir.join(URL_FILE);
+    let refused = |problem: String| OpenError::Incomplete { path: path.clone(), problem };
+    let known = match std::fs::read_to_string(&path) {
+        Ok(text) => Some(BucketUrl::parse(text.trim()).map_err(&refused)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(OpenError::io(&path)(error)),
+    };
+    let wanted = storage.bucket.storage_url.as_ref();
+    match (known, wanted) {
+        (Some(known), None) if access == Access::Write => Err(refused(format!(
+            "says that the tables are in {known}: start with --storage-url {known}"
+        ))),
+        (Some(known), Some(wanted)) if known != *wanted => Err(refused(format!(
+            "says that the tables are in {known}, and storage-url is {wanted}"
+        ))),
+        (Some(known), _) => Ok(Some(known)),
+        // A server that has never run with this setting has written nothing elsewhere.
+        (None, Some(wanted)) if access == Access::Write => {
+            let log = storage.data_dir.join("tables/events/_delta_log");
+            match log.is_dir() {
+                true => Err(refused(format!(
+                    "is missing: the tables are in {}, and storage-url names {wanted}. Take another \
+                     data-dir, or start without storage-url",
+                    storage.data_dir.join("tables").display()
+                ))),
+                false => Ok(Some(wanted.clone())),
+            }
+        }
+        (None, _) => Ok(None),
+    }
+}
+
+/// Keeps in the data directory where its tables are.
+fn remember(data_dir: &Path, url: &BucketUrl) -> io::Result<()> {
+    match data_dir.join(URL_FILE).exists() {
+        true => Ok(()),
+        false => write_durably(data_dir, URL_FILE, &format!("{url}\n")),
+    }
+}
+
+fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<BlockCache>> {
+    let directory = storage.data_dir.join(CACHE_DIRECTORY);
+    let max_bytes = storage.bucket.storage_cache_max_bytes.as_u64();
+    if max_bytes == 0 {
+        return match std::fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(None),
+        };
+    }
+    // Twice as much as capture needs, so that the cache gives way first.
+    let free_min_bytes = storage.disk_free_min_bytes.as_u64().saturating_mul(2);
+    let limits = Limits { max_bytes, free_min_bytes };
+    BlockCache::open(&directory, Arc::new(OsDisk), limits, Arc::clone(metrics)).map(Some)
+}
+
+/// Starts the upkeep of a bucket: its cache leaves room on the disk, and the bucket is probed again.
+///
+/// # Errors
+///
+/// The operating system refuses a thread.
+pub(super) fn keep(tasks: &Tasks, tables: &Tables) -> Result<(), TaskError> {
+    if let Some(cache) = tables.cache().cloned() {
+        let shutdown = tasks.shutdown().clone();
+        tasks.spawn_background_thread("bucket-cache", move || {
+            while shutdown.pause_thread(ROOM_INTERVAL) == Pause::Elapsed {
+                cache.make_room(0);
+            }
+        })?;
+    }
+    if let Some(objects) = tables.bucket() {
+        let shutdown = tasks.shutdown().clone();
+        tasks.spawn("probe-bucket", async move {
+            while shutdown.pause(PROBE_INTERVAL).await == Pause::Elapsed {
+                if let Err(error) = probe(&objects).await {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(
+                        error,
+                        "the object store of the tables fails its hourly check; if this is not an outage, stop the server: commits could be lost"
+                    );
+                }
+            }
+        });
+    }
+    Ok(())
+}
+
+/// The specification of the events table.
+pub fn events_spec() -> TableSpec {
+    TableSpec { name: "events", schema: events_schema(), partition_column: Some(PARTITION_COLUMN) }
+}
+
+/// The specification of the persons table.
+pub fn persons_spec() -> TableSpec {
+    persons::spec()
+}
+
+/// The layout of the files of the events table.
+pub fn events_layout() -> Layout {
+    Layout {
+        sort: SORT_COLUMNS.to_vec(),
+        bloom: BLOOM_COLUMNS.to_vec(),
+        statistics: STATISTICS_COLUMNS.to_vec(),
+        unique: UNIQUE_COLUMNS.to_vec(),
+        wide: WIDE_COLUMNS.to_vec(),
+    }
+}
+
+/// The events table of a data directory.
+///
+/// # Errors
+///
+/// An engine cannot be opened; the message is for the operator.
+pub(super) async fn events_store(
+    config: &Config,
+    tables: &Tables,
+    clock: &Clock,
+) -> Result<Store, OpenError> {
+    let name = events_spec().name;
+    let place = PathBuf::from(tables.name(name));
+    // Also creates the directory, and syncs its name, which a directory that was created here would lack.
+    let files = tables.writing(name).map_err(OpenError::io(&place))?.checked();
+    check_table_log(&**files.objects(), &place).await?;
+    let partitioning = Partitioning {
+        time_column: column::TIMESTAMP,
+        key: |time| partition_of(time).0,
+        name: |month| Month(month).to_string(),
+    };
+    let (data_dir, settings) = (&config.storage.data_dir, config.storage.clone());
+    for _ in 0..CLAIMS_MAX {
+        let table = files.clone().open_or_create(events_spec(), clock.clone()).await?;
+        let app_id = node_id(data_dir, &table.current(), !tables.is_local())?;
+        if tables.is_bucket() {
+            match table.claim(&app_id).await {
+                // A commit of a killed process has arrived since the table was read.
+                Err(TableError::Fenced { .. }) => continue,
+                claimed => claimed?,
+            }
+        }
+        let layout = events_layout();
+        return Ok(Store::new(table, layout, partitioning, app_id, settings, clock.clone()));
+    }
+    Err(TableError::Busy { table: name, attempts: CLAIMS_MAX }.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::Access;
+    use super::place;
+    use super::remember;
+    use crate::config::bucket::BucketUrl;
+    use crate::config::storage::StorageConfig;
+
+    #[derive(Parser)]
+    struct Settings {
+        #[command(flatten)]
+        storage: StorageConfig,
+    }
+
+    /// Goal: no server and no command takes the tables of a data directory for empty ones elsewhere.
+    #[test]
+    fn a_data_directory_keeps_to_its_place() {
+        const A: &str = "s3://bucket/a";
+        for (known, has_tables, wanted, access, expected) in [
+            (None, false, None, Access::Write, Ok(None)),
+            (None, true, None, Access::Write, Ok(None)),
+            (None, false, Some(A), Access::Write, Ok(Some(A))),
+            (None, true, Some(A), Access::Write, Err("start without storage-url")),
+            (None, true, Some(A), Access::Read, Ok(None)),
+            (Some(A), false, Some(A), Access::Write, Ok(Some(A))),
+            (Some(A), false, None, Access::Write, Err("start with --storage-url s3://bucket/a")),
+            (Some(A), false, None, Access::Read, Ok(Some(A))),
+            (Some(A), false, None, Access::Copy, Ok(Some(A))),
+            (
+                Some(A),
+                false,
+                Some("s3://bucket/b"),
+                Access::Write,
+                Err("storage-url is s3://bucket/b"),
+            ),
+            (
+                Some(A),
+                false,
+                Some("s3://bucket/b"),
+                Access::Read,
+                Err("storage-url is s3://bucket/b"),
+            ),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let case = format!("{known:?}, {has_tables}, {wanted:?}, {access:?}");
+            if let Some(known) = known {
+                remember(directory.path(), &BucketUrl::parse(known).unwrap()).unwrap();
+            }
+            if has_tables {
+                let log = directory.path().join("tables/events/_delta_log");
+                std::fs::create_dir_all(log).unwrap();
+            }
+            let data_dir = directory.path().to_str().unwrap();
+            let url = wanted.map(|url| ["--storage-url", url]);
+            let flags =
+                ["weir", "--data-dir", data_dir].into_iter().chain(url.into_iter().flatten());
+            let found = place(&Settings::parse_from(flags).storage, access);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => {
+                    assert_eq!(found.map(|url| url.to_string()).as_deref(), expected, "{case}");
+                }
+                (Err(error), Err(text)) => {
+                    assert!(error.to_string().contains(text), "{case}: {error}")
+                }
+                (found, expected) => panic!("{case}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Blocks of files on disk: [`BlockCache`], least recently used first to go, within a size and as long as the
+//! disk has room. It survives restarts, needs no sync, and knows nothing of tables.
+//!
+//! # Files
+//!
+//! `<2 digits>/<hash of the file>-<number>`, and `-<size>` behind it if the size of the whole file is known:
+//!
+//! ```text
+//! header     "weirblok", hash of the file (16), number (8), length of the block (8),
+//!            CRC-32C of each 16 KiB of it (4 each, for a block of full size), CRC-32C of the header so far (4)
+//! block      up to 1 MiB
+//! ```
+//!
+//! Numbers are little-endian. A block that was torn by a power cut, or damaged since, fails its checksums, is
+//! removed and read again.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::storage::disk::Disk;
+use crate::telemetry::metrics::Metrics;
+
+/// Bytes of every block of a file but its last.
+pub const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Bytes per checksum.
+const PIECE_BYTES: u64 = 16 << 10;
+
+const MAGIC: &[u8; 8] = b"weirblok";
+
+/// Checksums in a header.
+const PIECES: usize = 64;
+
+/// Bytes of the header before its checksums, and of all of it.
+const HEAD_BYTES: usize = 40;
+const HEADER_BYTES: usize = HEAD_BYTES + 4 * PIECES + 4;
+
+/// A file whose blocks are cached, by the hash of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileKey(u128);
+
+impl FileKey {
+    /// The file with this path in this table.
+    pub fn of(table: &str, path: &str) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(table);
+        hash.update([0_u8]);
+        hash.update(path);
+        let hash = hash.finalize();
+        Self(hash.first_chunk().map_or(0, |bytes| u128::from_le_bytes(*bytes)))
+    }
+}
+
+/// How much the cache may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of all blocks.
+    pub max_bytes: u64,
+    /// Free bytes of the disk below which blocks are removed.
+    pub free_min_bytes: u64,
+}
+
+/// A cheap handle on the cache of a directory; clones share it. All calls that name a block do I/O, and block.
+#[derive(Clone, Debug)]
+pub struct BlockCache {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    directory: PathBuf,
+    disk: Arc<dyn Disk>,
+    limits: Limits,
+    metrics: Arc<Metrics>,
+    index: Mutex<Index>,
+    /// Whether the last write failed; only the first of a row of failures is logged.
+    is_failing: AtomicBool,
+}
+
+/// What is on disk.
+#[derive(Debug, Default)]
+struct Index {
+    blocks: HashMap<(FileKey, u64), Block>,
+    /// Blocks from the least recently used on, by the time of their last use.
+    by_use: BTreeMap<u64, (FileKey, u64)>,
+    files: HashMap<FileKey, Known>,
+    uses: u64,
+    bytes: u64,
+}
+
+/// A block on disk.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    bytes: u64,
+    used: u64,
+    /// The size of its file as in the name of the block.
+    named_size: Option<u64>,
+}
+
+/// A file with blocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    size: Option<u64>,
+    blocks: u64,
+}
+
+impl Index {
+    fn touch(&mut self, key: (FileKey, u64)) -> Option<Block> {
+        self.uses += 1;
+        let block = self.blocks.get_mut(&key)?;
+        self.by_use.remove(&block.used);
+        block.used = self.uses;
+        self.by_use.insert(self.uses, key);
+        Some(*block)
+    }
+
+    fn insert(&mut self, key: (FileKey, u64), bytes: u64, named_size: Option<u64>) {
+        self.uses += 1;
+        let block = Block { bytes, used: self.uses, named_size };
+        self.blocks.insert(key, block);
+        self.by_use.insert(self.uses, key);
+        self.bytes += bytes;
+        let known = self.files.entry(key.0).or_default();
+        known.blocks += 1;
+        known.size = known.size.or(named_size);
+    }
+
+    fn remove(&mut self, key: (FileKey, u64)) -> Option<Block> {
+        let block = self.blocks.remove(&key)?;
+        self.by_use.remove(&block.used);
+        self.bytes -= block.bytes;
+        if let Some(known) = self.files.get_mut(&key.0) {
+            known.blocks -= 1;
+            if known.blocks == 0 {
+                self.files.remove(&key.0);
+            }
+        }
+        Some(block)
+    }
+
+    fn oldest(&self) -> Option<(FileKey, u64)> {
+        self.by_use.first_key_value().map(|(_, key)| *key)
+    }
+}
+
+impl BlockCache {
+    /// Opens the cache in a directory, which need not exist, with the blocks that are there. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be created or read.
+    pub fn open(
+        directory: &Path,
+        disk: Arc<dyn Disk>,
+        limits: Limits,
+        metrics: Arc<Metrics>,
+    ) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let mut found = Vec::new();
+        for shelf in fs::read_dir(directory)? {
+            let shelf = shelf?.path();
+            if !shelf.is_dir() {
+                continue;
+            }
+            for entry in fs::read_dir(&shelf)? {
+                let entry = entry?;
+                match entry.file_name().to_str().and_then(parsed) {
+                    Some(named) => {
+                        let metadata = entry.metadata()?;
+                        let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                        found.push((modified, named, metadata.len()));
+                    }
+                    // An interrupted write, or of another version of the program.
+                    None => fs::remove_file(entry.path())?,
+                }
+            }
+        }
+        found.sort_unstable();
+        let mut index = Index::default();
+        let mut twice = Vec::new();
+        for (_, (file, number, size), bytes) in found {
+            match index.blocks.contains_key(&(file, number)) {
+                true => twice.push(((file, number), size)),
+                false => index.insert((file, number), bytes, size),
+            }
+        }
+        let shared = Shared {
+            directory: directory.to_path_buf(),
+            disk,
+            limits,
+            metrics,
+            index: Mutex::new(index),
+            is_failing: AtomicBool::new(false),
+        };
+        let cache = Self { shared: Arc::new(shared) };
+        for (key, size) in twice {
+            fs::remove_file(cache.path(key, size))?;
+        }
+        cache.make_room(0);
+        Ok(cache)
+    }
+
+    /// The size of a file, if it is known from one of its blocks.
+    pub fn size(&self, file: FileKey) -> Option<u64> {
+        self.shared.index.lock().files.get(&file)?.size
+    }
+
+    /// Bytes of all blocks.
+    pub fn bytes(&self) -> u64 {
+        self.shared.index.lock().bytes
+    }
+
+    /// Counts bytes that were not in the cache.
+    pub fn missed(&self, bytes: u64) {
+        self.shared.metrics.bucket_cache_miss_bytes.inc_by(bytes);
+    }
+
+    /// Reads a part of a block; `None` if it is not there, or damaged, which removes it.
+    pub fn get(&self, file: FileKey, number: u64, within: &Range<u64>) -> Option<Bytes> {
+        let key = (file, number);
+        let block = self.shared.index.lock().touch(key)?;
+        match read(&self.path(key, block.named_size), key, within) {
+            Ok(Some(bytes)) => {
+                let read = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+                self.shared.metrics.bucket_cache_hit_bytes.inc_by(read);
+                Some(bytes)
+            }
+            Ok(None) => {
+                self.shared.metrics.bucket_cache_damaged.inc();
+                tracing::warn!(
+                    path = %self.path(key, block.named_size).display(),
+                    "a block of the cache is damaged; it is read again from the bucket"
+                );
+                self.drop_block(key);
+                None
+            }
+            // Evicted since, or the disk fails.
+            Err(_) => {
+                self.drop_block(key);
+                None
+            }
+        }
+    }
+
+    /// Stores a block of a file, whose `size` may not be known yet. A failure leaves it out.
+    pub fn put(&self, file: FileKey, number: u64, size: Option<u64>, bytes: &[u8]) {
+        let key = (file, number);
+        let Some(contents) = encoded(key, bytes) else { return };
+        let length = u64::try_from(contents.len()).unwrap_or(u64::MAX);
+        let is_known = self.shared.index.lock().blocks.contains_key(&key);
+        if is_known || !self.make_room(length) {
+            return;
+        }
+        let written = write(&self.path(key, size), &contents);
+        let has_failed = written.is_err();
+        let has_failed_before = self.shared.is_failing.swap(has_failed, Ordering::Relaxed);
+        match written {
+            Ok(()) => {
+                let mut index = self.shared.index.lock();
+                // Another reader may have stored it meanwhile, under the same name or the other.
+                if let Some(block) = index.blocks.get(&key) {
+                    if block.named_size != size {
+                        let _ = fs::remove_file(self.path(key, size));
+                    }
+                    return;
+                }
+                index.insert(key, length, size);
+                self.show(&index);
+            }
+            Err(error) if !has_failed_before => {
+                tracing::warn!(
+                    %error,
+                    "cannot write to the cache of data files; queries read from the bucket"
+                );
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Removes all blocks of a file.
+    pub fn remove(&self, file: FileKey) {
+        let size = self.size(file);
+        let keys = |index: &Index| -> Vec<u64> {
+            let all = size.map(|size| size.div_ceil(BLOCK_BYTES));
+            match all {
+                Some(all) => (0..all).collect(),
+                None => {
+                    let own = index.blocks.keys().filter(|(of, _)| *of == file);
+                    own.map(|(_, number)| *number).collect()
+                }
+            }
+        };
+        let numbers = keys(&self.shared.index.lock());
+        for number in numbers {
+            self.drop_block((file, number));
+        }
+    }
+
+    /// Removes the least recently used blocks until `bytes` more fit, into the size of the cache and onto the
+    /// disk. `false` if they do not.
+    pub fn make_room(&self, bytes: u64) -> bool {
+        let Limits { max_bytes, free_min_bytes } = self.shared.limits;
+        if bytes > max_bytes {
+            return false;
+        }
+        let free = self.shared.disk.free_bytes(&self.shared.directory).unwrap_or(u64::MAX);
+        let mut lacking = free_min_bytes.saturating_add(bytes).saturating_sub(free);
+        loop {
+            let oldest = {
+                let index = self.shared.index.lock();
+                let fits = index.bytes.saturating_add(bytes) <= max_bytes;
+                if fits && lacking == 0 {
+                    return true;
+                }
+                index.oldest()
+            };
+            let Some(oldest) = oldest else { return lacking == 0 };
+            lacking = lacking.saturating_sub(self.drop_block(oldest));
+        }
+    }
+
+    /// Removes a block. Returns its bytes.
+    fn drop_block(&self, key: (FileKey, u64)) -> u64 {
+        let removed = {
+            let mut index = self.shared.index.lock();
+            let removed = index.remove(key);
+            self.show(&index);
+            removed
+        };
+        let Some(block) = removed else { return 0 };
+        // If that fails, the next start finds the file again.
+        let _ = fs::remove_file(self.path(key, block.named_size));
+        block.bytes
+    }
+
+    fn show(&self, index: &Index) {
+        let bytes = i64::try_from(index.bytes).unwrap_or(i64::MAX);
+        self.shared.metrics.bucket_cache_bytes.set(bytes);
+    }
+
+    fn path(&self, (file, number): (FileKey, u64), size: Option<u64>) -> PathBuf {
+        let hash = format!("{:032x}", file.0);
+        let shelf = hash.get(..2).unwrap_or_default().to_owned();
+        let name = match size {
+            Some(size) => format!("{hash}-{number}-{size}"),
+            None => format!("{hash}-{number}"),
+        };
+        self.shared.directory.join(shelf).join(name)
+    }
+}
+
+/// Key and size in the name of a block.
+fn parsed(name: &str) -> Option<(FileKey, u64, Option<u64>)> {
+    let mut parts = name.split('-');
+    let hash = parts.next().filter(|hash| hash.len() == 32)?;
+    let file = FileKey(u128::from_str_radix(hash, 16).ok()?);
+    let number = parts.next()?.parse().ok()?;
+    let size = parts.next().map(str::parse).transpose().ok()?;
+    parts.next().is_none().then_some((file, number, size))
+}
+
+/// A block as in its file; `None` if it is too long.
+fn encoded((file, number): (FileKey, u64), bytes: &[u8]) -> Option<Vec<u8>> {
+    let length = u64::try_from(bytes.len()).ok().filter(|length| *length <= BLOCK_BYTES)?;
+    let piece_bytes = usize::try_from(PIECE_BYTES).ok()?;
+    let mut contents = Vec::with_capacity(HEADER_BYTES + bytes.len());
+    contents.extend_from_slice(MAGIC);
+    contents.extend_from_slice(&file.0.to_le_bytes());
+    contents.extend_from_slice(&number.to_le_bytes());
+    contents.extend_from_slice(&length.to_le_bytes());
+    for piece in bytes.chunks(piece_bytes) {
+        contents.extend_from_slice(&crc32c::crc32c(piece).to_le_bytes());
+    }
+    contents.resize(HEADER_BYTES - 4, 0);
+    let sum = crc32c::crc32c(&contents);
+    contents.extend_from_slice(&sum.to_le_bytes());
+    contents.extend_from_slice(bytes);
+    Some(contents)
+}
+
+fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
+    // The name of a thread is its own, and two of them never write the same file at once otherwise.
+    let draft = path.with_extension(format!("{:?}", std::thread::current().id()));
+    if let Some(shelf) = path.parent() {
+        fs::create_dir_all(shelf)?;
+    }
+    let written = fs::write(&draft, contents).and_then(|()| fs::rename(&draft, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
+}
+
+/// Reads a part of a block; `None` if a checksum is wrong.
+fn read(path: &Path, key: (FileKey, u64), within: &Range<u64>) -> io::Result<Option<Bytes>> {
+    let file = File::open(path)?;
+    let mut header = [0; HEADER_BYTES];
+    match file.read_exact_at(&mut header, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let Some((length, sums)) = checked(&header, key) else { return Ok(None) };
+    if within.end > length || within.start > within.end {
+        return Ok(None);
+    }
+    let first = within.start / PIECE_BYTES;
+    let start = first * PIECE_BYTES;
+    let end = length.min(within.end.next_multiple_of(PIECE_BYTES));
+    let mut bytes = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
+    let offset = u64::try_from(HEADER_BYTES).unwrap_or(0) + start;
+    match file.read_exact_at(&mut bytes, offset) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let piece_bytes = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX);
+    let sums = sums.get(usize::try_from(first).unwrap_or(usize::MAX)..).unwrap_or_default();
+    let are_right = bytes.chunks(piece_bytes).len() <= sums.len()
+        && bytes.chunks(piece_bytes).zip(sums).all(|(piece, sum)| crc32c::crc32c(piece) == *sum);
+    let bounds = usize::try_from(within.start - start)
+        .and_then(|begin| Ok(begin..usize::try_from(within.end - start)?));
+    let Some(bounds) = bounds.ok().filter(|_| are_right) else { return Ok(None) };
+    Ok(Some(Bytes::from(bytes).slice(bounds)))
+}
+
+/// The length of a block and the checksums of its pieces; `None` if the header is not that of this block.
+fn checked(header: &[u8; HEADER_BYTES], key: (FileKey, u64)) -> Option<(u64, Vec<u32>)> {
+    let (summed, sum) = header.split_last_chunk::<4>()?;
+    if crc32c::crc32c(summed) != u32::from_le_bytes(*sum) {
+        return None;
+    }
+    let (head, sums) = summed.split_at_checked(HEAD_BYTES)?;
+    let (magic, head) = head.split_first_chunk::<8>()?;
+    let (file, head) = head.split_first_chunk::<16>()?;
+    let (number, head) = head.split_first_chunk::<8>()?;
+    let (length, _) = head.split_first_chunk::<8>()?;
+    let found = (FileKey(u128::from_le_bytes(*file)), u64::from_le_bytes(*number));
+    let (sums, _) = sums.as_chunks::<4>();
+    let sums = sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect();
+    (magic == MAGIC && found == key).then(|| (u64::from_le_bytes(*length), sums))
+}

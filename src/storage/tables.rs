@@ -1,0 +1,266 @@
+//! Where the Delta tables are: [`Tables`] is the one way to open them, in a directory of this host or in a
+//! bucket.
+
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path as ObjectPath;
+use object_store::prefix::PrefixStore;
+use url::Url;
+
+use crate::clock::Clock;
+use crate::config::bucket::BucketUrl;
+use crate::storage::cached::CachedStore;
+use crate::storage::cached::blocks::BlockCache;
+use crate::storage::checksums::CheckedStore;
+use crate::storage::delta::DeltaTable;
+use crate::storage::delta::TableSpec;
+use crate::storage::delta::error::TableError;
+use crate::storage::disk::Disk;
+use crate::storage::durable::DurableStore;
+use crate::storage::overlay::OverlayStore;
+
+/// Directory of the tables in a data directory.
+const DIRECTORY: &str = "tables";
+
+/// Prefix of the tables of a bucket: those of the first shard, which is all that one server has.
+const SHARD: &str = "shards/0000";
+
+/// The place of all tables of a server.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// Directories of tables in an absolute directory.
+    Directory { disk: Arc<dyn Disk>, root: PathBuf },
+    /// Prefixes of tables under that of a shard.
+    Bucket(Bucket),
+    /// The same, of which nothing changes: what is written goes to directories in `root`.
+    Copy { bucket: Bucket, disk: Arc<dyn Disk>, root: PathBuf },
+}
+
+#[derive(Clone, Debug)]
+struct Bucket {
+    /// Its root is that of the bucket.
+    objects: Arc<dyn ObjectStore>,
+    url: BucketUrl,
+    cache: Option<BlockCache>,
+}
+
+impl Bucket {
+    /// The keys of a table.
+    fn prefix(&self, table: &str) -> String {
+        let prefix = self.url.prefix.as_str();
+        let slash = if prefix.is_empty() { "" } else { "/" };
+        format!("{prefix}{slash}{SHARD}/{DIRECTORY}/{table}")
+    }
+
+    fn name(&self, table: &str) -> String {
+        format!("s3://{}/{}", self.url.bucket, self.prefix(table))
+    }
+
+    /// The files of a table, through the cache if there is one.
+    fn objects(&self, table: &str) -> Arc<dyn ObjectStore> {
+        let prefix = ObjectPath::from(self.prefix(table));
+        let objects = Arc::new(PrefixStore::new(Arc::clone(&self.objects), prefix));
+        match &self.cache {
+            Some(cache) => Arc::new(CachedStore::new(objects, cache.clone(), &self.name(table))),
+            None => objects,
+        }
+    }
+}
+
+impl Tables {
+    /// In the directory `tables` of a data directory.
+    ///
+    /// # Errors
+    ///
+    /// The current directory cannot be found out.
+    pub fn of_data_dir(disk: Arc<dyn Disk>, data_dir: &Path) -> io::Result<Self> {
+        Ok(Self::in_directory(disk, std::path::absolute(data_dir)?.join(DIRECTORY)))
+    }
+
+    /// In an absolute directory.
+    pub fn in_directory(disk: Arc<dyn Disk>, root: PathBuf) -> Self {
+        Self { place: Place::Directory { disk, root } }
+    }
+
+    /// In a bucket, of which `objects` has all keys; with a cache of data files.
+    pub fn in_bucket(
+        objects: Arc<dyn ObjectStore>,
+        url: BucketUrl,
+        cache: Option<BlockCache>,
+    ) -> Self {
+        Self { place: Place::Bucket(Bucket { objects, url, cache }) }
+    }
+
+    /// The same without changing anything: what is written to a bucket goes to the copy `data_dir` of a data
+    /// directory instead.
+    ///
+    /// # Errors
+    ///
+    /// The current directory cannot be found out.
+    pub fn copied(self, disk: Arc<dyn Disk>, data_dir: &Path) -> io::Result<Self> {
+        match self.place {
+            Place::Bucket(bucket) => {
+                let root = std::path::absolute(data_dir)?.join(DIRECTORY);
+                Ok(Self { place: Place::Copy { bucket, disk, root } })
+            }
+            place => Ok(Self { place }),
+        }
+    }
+
+    /// Whether they are in a bucket that this process writes to.
+    pub fn is_bucket(&self) -> bool {
+        matches!(self.place, Place::Bucket(_))
+    }
+
+    /// Whether they are in the data directory.
+    pub fn is_local(&self) -> bool {
+        matches!(self.place, Place::Directory { .. })
+    }
+
+    /// The prefix of the bucket that this process writes to.
+    pub fn bucket(&self) -> Option<Arc<dyn ObjectStore>> {
+        match &self.place {
+            Place::Bucket(bucket) => {
+                let prefix = ObjectPath::from(bucket.url.prefix.as_str());
+                Some(Arc::new(PrefixStore::new(Arc::clone(&bucket.objects), prefix)))
+            }
+            Place::Directory { .. } | Place::Copy { .. } => None,
+        }
+    }
+
+    /// The cache of the bucket, if there is one.
+    pub fn cache(&self) -> Option<&BlockCache> {
+        match &self.place {
+            Place::Bucket(bucket) => bucket.cache.as_ref(),
+            Place::Directory { .. } | Place::Copy { .. } => None,
+        }
+    }
+
+    /// The directory or URL of a table, for people and other programs.
+    pub fn name(&self, table: &str) -> String {
+        match &self.place {
+            Place::Directory { root, .. } => root.join(table).display().to_string(),
+            Place::Bucket(bucket) | Place::Copy { bucket, .. } => bucket.name(table),
+        }
+    }
+
+    /// The same for messages about its files: relative to the data directory.
+    pub fn place(&self, table: &str) -> String {
+        match &self.place {
+            Place::Directory { .. } => format!("{DIRECTORY}/{table}"),
+            Place::Bucket(_) | Place::Copy { .. } => self.name(table),
+        }
+    }
+
+    /// The files of a table for reading, beside a process that may write. Does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// Its directory has no URL.
+    pub fn reading(&self, table: &str) -> io::Result<TableFiles> {
+        self.files(table, |_| Ok(()))
+    }
+
+    /// The files of a table, after `prepare` of what is in a directory.
+    fn files(
+        &self,
+        table: &str,
+        prepare: impl Fn(&DurableStore) -> io::Result<()>,
+    ) -> io::Result<TableFiles> {
+        let directory = |disk: &Arc<dyn Disk>, root: &Path| {
+            let directory = DurableStore::new(Arc::clone(disk), root.join(table));
+            prepare(&directory).map(|()| Arc::new(directory))
+        };
+        let objects: Arc<dyn ObjectStore> = match &self.place {
+            Place::Directory { disk, root } => directory(disk, root)?,
+            Place::Bucket(bucket) => bucket.objects(table),
+            Place::Copy { bucket, disk, root } => {
+                Arc::new(OverlayStore::new(bucket.objects(table), directory(disk, root)?))
+            }
+        };
+        let location = match &self.place {
+            Place::Directory { root, .. } => Url::from_directory_path(root.join(table))
+                .map_err(|()| io::Error::other("the path has no URL"))?,
+            Place::Bucket(bucket) | Place::Copy { bucket, .. } => {
+                Url::parse(&format!("{}/", bucket.name(table))).map_err(io::Error::other)?
+            }
+        };
+        Ok(TableFiles { objects, location, place: self.place(table) })
+    }
+
+    /// The files of a table for writing: creates a directory and removes what a crash left in it, see
+    /// [`DurableStore::recover`]. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error of the disk, or as of [`Tables::reading`].
+    pub fn writing(&self, table: &str) -> io::Result<TableFiles> {
+        self.files(table, DurableStore::recover)
+    }
+}
+
+/// The files of one table.
+#[derive(Clone, Debug)]
+pub struct TableFiles {
+    objects: Arc<dyn ObjectStore>,
+    location: Url,
+    place: String,
+}
+
+impl TableFiles {
+    /// The files; the root is the table's.
+    pub fn objects(&self) -> &Arc<dyn ObjectStore> {
+        &self.objects
+    }
+
+    /// Data files are verified when they are read.
+    #[must_use]
+    pub fn checked(self) -> Self {
+        let objects = Arc::new(CheckedStore::new(self.objects, &self.place));
+        Self { objects, ..self }
+    }
+
+    /// With another store of the same files.
+    #[must_use]
+    pub fn over(self, objects: Arc<dyn ObjectStore>) -> Self {
+        Self { objects, ..self }
+    }
+
+    /// Opens the table, or creates it; see [`DeltaTable::open_or_create`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeltaTable::open_or_create`].
+    pub async fn open_or_create(
+        self,
+        spec: TableSpec,
+        clock: Clock,
+    ) -> Result<DeltaTable, TableError> {
+        DeltaTable::open_or_create(self.objects, self.location, spec, clock).await
+    }
+
+    /// Opens the table for reading; `None` if there is none. See [`DeltaTable::open_existing`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`DeltaTable::open_existing`].
+    pub async fn open_existing(
+        self,
+        spec: TableSpec,
+        clock: Clock,
+    ) -> Result<Option<DeltaTable>, TableError> {
+        DeltaTable::open_existing(self.objects, self.location, spec, clock).await
+    }
+}
+
+#[cfg(test)]
+mod tests;
