@@ -22,7 +22,6 @@ use crate::app::copy::Source;
 use crate::app::copy::WorkingCopy;
 use crate::cli::environment;
 use crate::cli::failure::explain;
-use crate::cli::serve::ServeArgs;
 use crate::cli::server;
 use crate::clock::Clock;
 use crate::config::Config;

@@ -19,7 +19,6 @@ use crate::metadata::properties::PropertyKind;
 use crate::metadata::properties::PropertySeen;
 use crate::metadata::properties::ValueType;
 use crate::metadata::sql;
-use crate::metadata::sql::Builder;
 
 fn seen(name: &str, at: i64) -> DefinitionSeen {
     DefinitionSeen { project: PROJECT, name: name.to_owned(), seen_at: UnixMicros(at) }

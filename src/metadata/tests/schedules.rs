@@ -11,7 +11,6 @@ use crate::metadata::schedules::Outcome;
 use crate::metadata::schedules::SchedulePatch;
 use crate::metadata::schedules::ScheduledChange;
 use crate::metadata::schedules::Timing;
-use crate::metadata::sql;
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -3,9 +3,7 @@
 use maud::html;
 use serde_json::Value;
 
-use crate::app::EVENTS_PLACE;
 use crate::http::response::Problem;
-use crate::http::routes::pages::files;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
