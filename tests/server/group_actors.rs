@@ -315,7 +315,7 @@ fn groups_have_their_own_form_and_are_found_by_name_and_key() {
     assert_eq!(
         known,
         json!({
-            "id": "c0", "type": "group", "group_type_index": 0, "group_key": "c0", "created_at": "2026-03-02T00:00:00Z",
+            "id": "c0", "type": "group", "group_type_index": 0, "group_key": "c0", "created_at": "2026-03-02T00:00:00.000000Z",
             "properties": properties, "group_properties": properties, "matched_recordings": [],
             "value_at_data_point": null,
         })
