@@ -8,6 +8,11 @@ use crate::error::Kind;
 use crate::identity::IdentityError;
 use crate::metadata::error::MetadataError;
 use crate::query::damage;
+
+/// What DataFusion adds to some errors, for its authors.
+const PLEA: &str = "\nThis issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing \
+                    a bug report in our issue tracker: https://github.com/apache/datafusion/issues";
+
 /// Why a query is not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -107,7 +112,7 @@ impl From<DataFusionError> for QueryError {
             | DataFusionError::Execution(_)
             | DataFusionError::ArrowError(..) => {
                 // What stands around it names the step of planning that failed.
-                Self::Invalid(error.find_root().strip_backtrace())
+                Self::Invalid(error.find_root().strip_backtrace().replace(PLEA, ""))
             }
             DataFusionError::ResourcesExhausted(text) => {
                 // What follows tells how much memory the queries of others have left.

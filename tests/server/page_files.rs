@@ -101,7 +101,7 @@ fn lists_and_charts_are_files_in_every_format() {
     let server = TestServer::start();
     world(&server);
     let saved = json!({"name": "sql", "query": {"kind": "DataVisualizationNode", "source":
-        {"kind": "HogQLQuery", "query": "SELECT event, count(*) AS n, avg(properties.n) AS mean FROM events GROUP BY event"}}});
+        {"kind": "HogQLQuery", "query": "SELECT event, count(*) AS n, max(properties.n) AS most FROM events GROUP BY event"}}});
     let saved = server.post("/api/projects/1/insights/", &saved).created();
     let saved = format!("insights/{}?", saved["short_id"].as_str().expect("an id"));
     for (path, count, column) in [
@@ -119,7 +119,7 @@ fn lists_and_charts_are_files_in_every_format() {
         ("insights/funnel?a=look&b=cart&c=buy", 3, "Step"),
         ("insights/funnel/persons?a=look&b=cart&c=buy&point.step=-3", 8, "uuid"),
         ("sql?q=SELECT+event,+count(*)+AS+n+FROM+events+GROUP+BY+event", 6, "n"),
-        (saved.as_str(), 6, "mean"),
+        (saved.as_str(), 6, "most"),
     ] {
         let link = |format: &str| {
             let separator = if path.ends_with('?') { "" } else { "&" };
@@ -334,6 +334,9 @@ fn rows_of_sql_are_drawn() {
     }
     let none = page(&server, "sql?q=SELECT+1+AS+one&chart=line");
     assert!(none.contains("A chart needs a column of numbers"), "{none}");
+    let refused = page(&server, "sql?q=SELECT+avg('x')+FROM+events");
+    assert!(refused.contains("avg") && refused.contains("class=\"problem\""), "{refused}");
+    assert!(!refused.contains("bug report"), "{refused}");
 }
 
 #[test]

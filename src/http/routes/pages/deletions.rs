@@ -4,6 +4,7 @@ use maud::html;
 use serde_json::Value;
 
 use crate::http::response::Problem;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
@@ -47,7 +48,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
                 in_memory: places.in_memory,
                 files: places.files,
                 looked_into: places.looked_into,
-                table: files::directory(&asking.app, EVENTS_PLACE),
+                table: asking.app.tables.name("events"),
                 person,
             },
         ))
