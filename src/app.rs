@@ -54,19 +54,17 @@ use crate::insights::cache::Answers;
 use crate::insights::jobs::Jobs;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
-use crate::maintenance::columns;
-use crate::maintenance::persons;
-use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::maintenance::usage;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::error::MetadataError;
 use crate::query::admission::Caller;
-use crate::query::column_files::ColumnFiles;
 use crate::query::engine::Engine;
 use crate::query::engine::Sources;
 use crate::query::error::QueryError;
+use crate::query::person_table;
+use crate::query::person_table::PersonTable;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
 use crate::storage::disk::Disk;
@@ -243,12 +241,8 @@ impl App {
         (clock, metrics): (Clock, Arc<Metrics>),
         policy: MetadataPolicy,
     ) -> Result<Self, OpenError> {
-        let columns = ColumnFiles {
-            directory: config.storage.data_dir.join("person-columns"),
-            stale_max: config.storage.deletion_interval,
-        };
-        let (opened, columns) = ((clock, metrics), Some(columns));
-        let app = Self::compose(config, tasks.clone(), runtimes, opened, columns, policy).await?;
+        let (opened, is_live) = ((clock, metrics), true);
+        let app = Self::compose(config, tasks.clone(), runtimes, opened, is_live, policy).await?;
         if let Some(places) = &app.places {
             refresh_places(&tasks, &app.cpu, places.clone());
         }
@@ -273,18 +267,19 @@ impl App {
         config.storage.data_dir = copy.path().to_path_buf();
         config.ingest.ingestion_warnings_max_age = NEVER;
         let (opened, policy) = ((clock, Arc::new(Metrics::new())), MetadataPolicy::Require);
-        let app = Self::compose(config, tasks.clone(), runtimes, opened, None, policy).await?;
+        let app = Self::compose(config, tasks.clone(), runtimes, opened, false, policy).await?;
         app.maintenance.start_flushes(&tasks)?;
         Ok(app)
     }
 
-    /// Opens the engines, and starts the threads of the write path.
+    /// Opens the engines, and starts the threads of the write path. If it is live, queries read the files of persons,
+    /// which background jobs keep up to date.
     async fn compose(
         config: Config,
         tasks: Tasks,
         runtimes: Runtimes,
         (clock, metrics): (Clock, Arc<Metrics>),
-        columns: Option<ColumnFiles>,
+        is_live: bool,
         policy: MetadataPolicy,
     ) -> Result<Self, OpenError> {
         let data_dir = config.storage.data_dir.clone();
@@ -319,29 +314,37 @@ impl App {
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
+        let known = metadata.clone();
+        let projects = move || known.snapshot().projects().map(|project| project.id).collect();
+        // Before the first change of persons.
+        let directory = tables_dir(&config)?.join("persons");
+        let persons = || {
+            PersonTable::new(
+                (disk, directory),
+                (identities.clone(), Arc::new(projects)),
+                store.app_id().to_owned(),
+                (runtimes.main.clone(), clock.clone()),
+                (config.storage.persons_table_interval, config.storage.deletion_interval),
+            )
+        };
+        let persons = is_live.then(persons).transpose()?.map(Arc::new);
         let pipeline = Pipeline::start(engines, wal, &config, foundations, recent)?;
         let sources = Sources {
             store: store.clone(),
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
-            columns,
+            persons: persons.clone(),
+            asked: is_live.then(|| data_dir.join("person-columns.json")),
             spill: Some(data_dir.join("query-spill")),
         };
         let (settings, counted) = (config.query.clone(), Arc::clone(&metrics));
         let engine = Engine::new(settings, sources, runtimes.query, clock.clone(), counted)?;
-        let persons = PersonsTable::new(
-            (disk, tables_dir(&config)?.join("persons")),
-            (identities.clone(), metadata.clone()),
-            store.app_id().to_owned(),
-            runtimes.main.clone(),
-            clock.clone(),
-        );
         let maintenance = Maintenance {
             settings: config.storage.clone(),
             store,
             identities: identities.clone(),
-            persons: Arc::new(persons),
+            persons,
             pipeline: pipeline.clone(),
             runtime: runtimes.main,
             clock: clock.clone(),
@@ -395,7 +398,7 @@ impl App {
         Err(NoProject { id, known })
     }
 
-    /// Flushes the memtables to files, and copies the persons into their table. The last step of a clean end,
+    /// Flushes the memtables to files, and writes the persons who have changed into their table. The last step of a clean end,
     /// after the front end has drained and the tasks were signalled to end. Blocks.
     ///
     /// # Errors
@@ -410,7 +413,7 @@ impl App {
             tracing::warn!(%error, "cannot store how often the last queries named events; these counts are lost");
         }
         self.maintenance.flush_all()?;
-        self.maintenance.copy_persons(None);
+        self.maintenance.close_persons();
         self.engine.close_columns();
         Ok(())
     }
@@ -430,8 +433,13 @@ fn start_background(
     let interval = config.query.cohort_count_interval;
     cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
     usage::start(tasks, engine.clone());
-    let (clock, stale_max) = (maintenance.clock.clone(), config.storage.deletion_interval);
-    columns::start(tasks, engine.clone(), metadata.clone(), (clock, stale_max))
+    let recalling = engine.clone();
+    tasks.spawn("recall-columns", async move {
+        if let Err(error) = recalling.recall_columns().await {
+            tracing::warn!(%error, "cannot load person columns in advance; queries load them on first use");
+        }
+    });
+    Ok(())
 }
 
 /// Loads the overrides of merged persons in the background. Until that is done, queries look up each person.
@@ -488,7 +496,7 @@ pub fn events_spec() -> TableSpec {
 
 /// The specification of the persons table.
 pub fn persons_spec() -> TableSpec {
-    persons::spec()
+    person_table::spec()
 }
 
 /// The layout of the files of the events table.

@@ -26,9 +26,8 @@ use crate::query::admission::Admission;
 use crate::query::admission::Caller;
 use crate::query::admission::Permit;
 use crate::query::admission::Work;
-use crate::query::column_files;
-use crate::query::column_files::ColumnFiles;
-use crate::query::columns::AskedBefore;
+use crate::query::column_recall;
+use crate::query::columns::Asks;
 use crate::query::columns::Columns;
 use crate::query::complexity;
 use crate::query::error::QueryError;
@@ -36,6 +35,7 @@ use crate::query::explain;
 use crate::query::guard::Pools;
 use crate::query::guard::Running;
 use crate::query::parts::given_up;
+use crate::query::person_table::PersonTable;
 use crate::query::rows;
 use crate::query::rows::Format;
 use crate::query::rows::Gathered;
@@ -72,7 +72,7 @@ pub(super) struct Shared {
     pub(super) pools: Pools,
     pub(super) columns: Arc<Columns>,
     /// Properties that were in columns at the end before.
-    pub(super) asked: Mutex<AskedBefore>,
+    pub(super) asked: Mutex<Asks>,
     pub(super) usage: Usage,
     pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
@@ -96,8 +96,10 @@ pub struct Sources {
     pub metadata: Metadata,
     /// How far the log is published; readers of persons wait for the identity store to get there.
     pub progress: Progress,
-    /// Where columns of persons are on disk; without it they are in memory only.
-    pub columns: Option<ColumnFiles>,
+    /// The table of persons, from which columns are read; without it they are read from the rows of persons.
+    pub persons: Option<Arc<PersonTable>>,
+    /// Where it is noted at the end which columns there were.
+    pub asked: Option<PathBuf>,
     /// The directory of what queries write when they exceed their memory; without it that of the system.
     pub spill: Option<PathBuf>,
 }
@@ -128,8 +130,10 @@ impl Engine {
         let base = session::session(without_files, &pools, runtime.metrics().num_workers())?;
         let admission = Admission::new(settings.queries_max);
         let planners = Planners::new(settings.queries_max);
-        let (columns, asked) = column_files::open(&sources, &settings);
-        let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
+        let columns_max = settings.person_columns_memory_max_bytes.as_u64();
+        let columns = Arc::new(Columns::of(columns_max, sources.persons.clone()));
+        let asked =
+            Mutex::new(sources.asked.as_deref().map(column_recall::take).unwrap_or_default());
         let shared = Shared {
             settings,
             sources,

@@ -69,6 +69,9 @@ pub fn store_url() -> Result<ObjectStoreUrl> {
 /// The number of the person that an event belongs to today; see [`PersonNumbers`].
 pub const PERSON_NUMBER: &str = "person_number";
 
+/// The table below that of events: rows as they are stored.
+pub(super) const OWN_EVENTS: &str = "own_events";
+
 /// One project's events as SQL sees them, and the same with a column [`PERSON_NUMBER`].
 #[derive(Clone, Debug)]
 pub(super) struct EventTables {
@@ -118,7 +121,7 @@ pub(super) fn tables(
         })
         .collect();
     let events = provider_as_source(Arc::new(events));
-    let scan = LogicalPlanBuilder::scan("own_events", events, None)?;
+    let scan = LogicalPlanBuilder::scan(OWN_EVENTS, events, None)?;
     let table = |shown: Vec<Expr>| {
         let plan = scan.clone().project(shown)?.build()?;
         Ok::<_, DataFusionError>(Arc::new(ViewTable::new(plan, None)))

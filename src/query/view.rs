@@ -39,6 +39,7 @@ use crate::query::explained;
 use crate::query::filtered;
 use crate::query::guard;
 use crate::query::person_access;
+use crate::query::person_keys;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
 use crate::query::property_access;
@@ -77,8 +78,9 @@ impl View {
         sources: &Sources,
         project: ProjectId,
     ) -> Result<Self, QueryError> {
-        let Sources { store, identities, metadata, .. } = sources;
-        let tables_of_persons = persons::tables(&Arc::new(identities.view()), project);
+        let Sources { store, identities, metadata, persons, .. } = sources;
+        let view_of_persons = Arc::new(identities.view());
+        let tables_of_persons = persons::tables(&view_of_persons, project, persons.clone());
         // Deletions first: they may be no newer than the events.
         let (overrides, deletions) = (Arc::new(identities.overrides()), identities.deletions());
         let snapshot = store.snapshot();
@@ -185,6 +187,7 @@ impl View {
             planned => planned?,
         };
         options.verify_plan(&plan)?;
+        let plan = person_keys::narrowed(plan)?;
         self.context.execute_logical_plan(plan).await
     }
 
