@@ -45,10 +45,12 @@ class Weir:
         return body
 
 def table(path):
-    """The live files of a Delta table, for DuckDB."""
-    files = deltalake.DeltaTable(str(path)).file_uris()
-    names = ", ".join(f"'{urllib.parse.unquote(name.removeprefix('file://'))}'" for name in files)
-    return f"read_parquet([{names}])"
+    """The live files of a Delta table, for DuckDB: the columns of the table, behind which files may have others."""
+    delta = deltalake.DeltaTable(str(path))
+    names = ", ".join(f"'{urllib.parse.unquote(name.removeprefix('file://'))}'" for name in delta.file_uris())
+    partitions = delta.metadata().partition_columns
+    columns = ", ".join(f'"{field.name}"' for field in delta.schema().fields if field.name not in partitions)
+    return f"(SELECT {columns} FROM read_parquet([{names}]))"
 
 def timed(ask, rounds):
     times = []

@@ -37,6 +37,8 @@ QUESTIONS = [
         FROM {events} e JOIN {persons} p ON e.person_id = p.uuid GROUP BY 1""",
         """SELECT p.properties->>'plan' AS plan, count(*) AS n
         FROM {events} e JOIN {persons} p ON e.person_id = p.uuid GROUP BY 1"""),
+    ("persons by a property", """SELECT json_as_text(properties, 'plan') AS plan, count(*) AS n FROM {persons} GROUP BY 1""",
+        "SELECT properties->>'plan' AS plan, count(*) AS n FROM {persons} GROUP BY 1"),
     ("three steps as SQL", """SELECT count(DISTINCT a.person_id) AS n FROM {events} a
         JOIN {events} b ON a.person_id = b.person_id AND b.timestamp > a.timestamp
         JOIN {events} c ON b.person_id = c.person_id AND c.timestamp > b.timestamp

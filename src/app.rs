@@ -53,7 +53,7 @@ use crate::metadata::postgres::Access as MetadataAccess;
 use crate::query::admission::Caller;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
-use crate::query::sources::ColumnFiles;
+use crate::query::person_table::PersonTable;
 use crate::query::sources::Sources;
 use crate::storage::disk::Disk;
 use crate::storage::disk::OsDisk;
@@ -145,7 +145,8 @@ impl std::fmt::Debug for TasksHandle {
 
 /// What a server and a copy of its data directory open in different ways.
 struct Opened {
-    columns: Option<ColumnFiles>,
+    /// Whether queries read the files of persons, which background jobs keep up to date.
+    is_live: bool,
     tables: Tables,
     policy: MetadataPolicy,
     access: MetadataAccess,
@@ -165,17 +166,9 @@ impl App {
         (clock, metrics): (Clock, Arc<Metrics>),
         policy: MetadataPolicy,
     ) -> Result<Self, OpenError> {
-        let columns = ColumnFiles {
-            directory: config.storage.data_dir.join("person-columns"),
-            stale_max: config.storage.deletion_interval,
-        };
         let tables = tables::open(&config, Access::Write, (&clock, &metrics)).await?;
-        let opened = Opened {
-            columns: Some(columns),
-            tables: tables.clone(),
-            policy,
-            access: MetadataAccess::Write,
-        };
+        let opened =
+            Opened { is_live: true, tables: tables.clone(), policy, access: MetadataAccess::Write };
         let clock = (clock, metrics);
         let app = Self::compose(config, tasks.clone(), runtimes, clock, opened).await?;
         tables::keep(&tasks, &tables)?;
@@ -205,7 +198,7 @@ impl App {
         let metrics = Arc::new(Metrics::new());
         let tables = tables::open(&config, Access::Copy, (&clock, &metrics)).await?;
         let opened = Opened {
-            columns: None,
+            is_live: false,
             tables,
             policy: MetadataPolicy::Require,
             access: MetadataAccess::Read,
@@ -222,7 +215,7 @@ impl App {
         tasks: Tasks,
         runtimes: Runtimes,
         (clock, metrics): (Clock, Arc<Metrics>),
-        Opened { columns, tables, policy, access }: Opened,
+        Opened { is_live, tables, policy, access }: Opened,
     ) -> Result<Self, OpenError> {
         let data_dir = config.storage.data_dir.clone();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
@@ -258,29 +251,36 @@ impl App {
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
+        let known = metadata.clone();
+        let projects = move || known.snapshot().projects().map(|project| project.id).collect();
+        // Before the first change of persons.
+        let persons = || {
+            PersonTable::new(
+                tables.clone(),
+                (identities.clone(), Arc::new(projects)),
+                store.app_id().to_owned(),
+                (runtimes.main.clone(), clock.clone()),
+                (config.storage.persons_table_interval, config.storage.deletion_interval),
+            )
+        };
+        let persons = is_live.then(persons).transpose()?.map(Arc::new);
         let pipeline = Pipeline::start(engines, wal, &config, foundations, recent)?;
         let sources = Sources {
             store: store.clone(),
             identities: identities.clone(),
             metadata: metadata.clone(),
             progress: pipeline.progress(),
-            columns,
+            persons: persons.clone(),
+            asked: is_live.then(|| data_dir.join("person-columns.json")),
             spill: Some(data_dir.join("query-spill")),
         };
         let (settings, counted) = (config.query.clone(), Arc::clone(&metrics));
         let engine = Engine::new(settings, sources, runtimes.query, clock.clone(), counted)?;
-        let persons = PersonsTable::new(
-            tables.clone(),
-            (identities.clone(), metadata.clone()),
-            store.app_id().to_owned(),
-            runtimes.main.clone(),
-            clock.clone(),
-        );
         let maintenance = Maintenance {
             settings: config.storage.clone(),
             store,
             identities: identities.clone(),
-            persons: Arc::new(persons),
+            persons,
             pipeline: pipeline.clone(),
             runtime: runtimes.main,
             clock: clock.clone(),
@@ -344,7 +344,7 @@ impl App {
         Err(NoProject { id, known })
     }
 
-    /// Flushes the memtables to files, and copies the persons into their table. The last step of a clean end,
+    /// Flushes the memtables to files, and writes the persons who have changed into their table. The last step of a clean end,
     /// after the front end has drained and the tasks were signalled to end. Blocks.
     ///
     /// # Errors
@@ -359,7 +359,7 @@ impl App {
             tracing::warn!(%error, "cannot store how often the last queries named events; these counts are lost");
         }
         self.maintenance.flush_all()?;
-        self.maintenance.copy_persons(None);
+        self.maintenance.close_persons();
         self.engine.close_columns();
         Ok(())
     }
@@ -379,8 +379,13 @@ fn start_background(
     let interval = config.query.cohort_count_interval;
     cohorts::start(tasks, engine.clone(), metadata.clone(), interval);
     usage::start(tasks, engine.clone());
-    let (clock, stale_max) = (maintenance.clock.clone(), config.storage.deletion_interval);
-    columns::start(tasks, engine.clone(), metadata.clone(), (clock, stale_max))
+    let recalling = engine.clone();
+    tasks.spawn("recall-columns", async move {
+        if let Err(error) = recalling.recall_columns().await {
+            tracing::warn!(%error, "cannot load person columns in advance; queries load them on first use");
+        }
+    });
+    Ok(())
 }
 
 /// Loads the overrides of merged persons in the background. Until that is done, queries look up each person.

@@ -47,6 +47,7 @@ pub mod deletions;
 pub mod limits;
 pub mod overrides;
 pub mod person;
+pub mod person_set;
 pub mod row;
 pub mod store;
 pub mod verify;

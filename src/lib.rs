@@ -23,7 +23,7 @@
 //! There is no global state. Sockets are served by one asynchronous runtime, queries run on
 //! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
 //! ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start, the projector, flush,
-//! merge, the copy of persons, their columns and the record of warnings have one thread each.
+//! merge, the persons table and the record of warnings have one thread each.
 //!
 //! # Write path
 //!
@@ -88,9 +88,9 @@
 //!    persons. What counts persons or looks at the events of each has them as numbers of four bytes, for which merges
 //!    are looked up once ([`query::person_numbers`]).
 //!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
-//!    memory, which are brought up to date with who has changed ([`identity::change_feed`]); of many persons
-//!    they are read from files with a column for each property, which [`maintenance::columns`] keeps, and
-//!    which are asked one by one where a column does not fit.
+//!    memory, which are brought up to date with who has changed ([`identity::change_feed`]). They are read from
+//!    the files of [`query::person_table`], which have a column for each property and are renewed in pieces; the files
+//!    are asked one by one where a column does not fit.
 //! 5. [`query::view::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
 //!    [`query::admission`] gives a slot. [`query::run`] plans and runs within limits of memory and time
 //!    (`query::guard` has those inside of functions and between operators), once more for little memory if
@@ -129,7 +129,7 @@
 //! | After a failed sync the log takes nothing until a restart. | `storage/wal/tests.rs` |
 //! | A record that cannot be published is passed by no flush, and the log is not cut over it. | `ingest/commit/tests.rs` |
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
-//! | A commit of which the store gave no answer is settled before anything else, so its rows count once. | `storage/store/tests.rs`, `maintenance/persons/tests.rs` |
+//! | A commit of which the store gave no answer is settled before anything else, so its rows count once. | `storage/store/tests.rs`, `query/person_table/tests.rs` |
 //! | Whatever an object store does, rows in a bucket are there once: requests lost, answers lost, puts that arrive after their sender was killed. | `storage/store/tests/chaos.rs`, `tests/server/s3.rs` with `kill -9` |
 //! | A store without atomic conditional puts is refused before anything is written. | `storage/probe.rs`, `tests/server/s3.rs` |
 //! | What is cached of a bucket is what the bucket has, whatever of it is damaged. | `storage/cached/tests.rs` |
@@ -143,7 +143,8 @@
 //! | A full disk costs nothing that was acknowledged, and capture is back by itself when there is room. | `tests/server/full_disk.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/tests/sequences.rs` |
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
-//! | What persons had leaves the columns on disk in time, whatever is restarted. | `query/columns/file_sets/tests.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
+//! | What persons had leaves the files of the persons table in time, whatever is restarted. | `query/person_table/tests/renewal.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
+//! | The files of the persons table, with who has changed, are the persons of the store, whatever ends and crashes. | `query/person_table/tests/renewal.rs`, `query/people/tests.rs` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | That a scan leaves out files, pages or rows is not to be seen in any answer. | `query/pruning.rs`, `tests/server/scans.rs` |

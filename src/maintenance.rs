@@ -1,16 +1,13 @@
 //! Background jobs: flush memtables and truncate the log, compact small files, rewrite files with deleted
-//! events, vacuum replaced files, watch disk space, export persons to their Delta table, apply scheduled flag
-//! changes, count cohorts, refresh person column files, store usage counts of events.
+//! events, vacuum replaced files, watch disk space, renew the persons table, apply scheduled flag changes, count
+//! cohorts, store usage counts of events.
 //!
-//! Flushes, merges, the persons table and the person columns have one thread each, so that a long merge
-//! never delays a flush. The decisions are made in `storage` (`Store::insert`, `compaction::choose`) and
+//! Flushes, merges and the persons table have one thread each, so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`, `compaction::choose`) and
 //! `query`; the jobs carry them out.
 
 pub mod cohorts;
-pub mod columns;
 mod deletions;
 pub mod files;
-pub mod persons;
 pub mod schedules;
 pub mod usage;
 
@@ -28,7 +25,9 @@ use crate::ingest::Pipeline;
 use crate::maintenance::files::Files;
 use crate::maintenance::files::FilesError;
 use crate::maintenance::files::Merged;
-use crate::maintenance::persons::PersonsTable;
+use crate::query::person_table::PersonTable;
+use crate::query::person_table::Step;
+use crate::query::person_table::Written;
 use crate::storage::compaction::Limits;
 use crate::storage::delta::error::TableError;
 use crate::storage::store::Store;
@@ -54,6 +53,15 @@ const ORPHANS_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// Pause after a failed flush: limits retries on a broken disk and lines in the log.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
+/// Longest and shortest time between looks at who has changed, for the persons table.
+const PERSONS_TICK: Duration = Duration::from_secs(5);
+const PERSONS_TICK_MIN: Duration = Duration::from_millis(20);
+
+/// Pause after a step of the persons table, as a multiple of its duration: at most a tenth of one core; half of one
+/// if the time of deleted values is nearly over, or if readers wait for it.
+const REST_AFTER_RENEWED: u32 = 9;
+const REST_AFTER_LATE: u32 = 1;
+
 /// Longest wait of [`Maintenance::flush_all`] for the identity store to catch up with the log.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
@@ -75,8 +83,8 @@ pub struct Maintenance {
     pub store: Store,
     /// Persons, which must be durable before the log is cut.
     pub identities: Identities,
-    /// The Delta table of persons, a copy for other engines.
-    pub persons: Arc<PersonsTable>,
+    /// The Delta table of persons, if it is renewed.
+    pub persons: Option<Arc<PersonTable>>,
     /// The log.
     pub pipeline: Pipeline,
     /// The runtime for asynchronous work.
@@ -95,9 +103,11 @@ impl Maintenance {
     /// The operating system refuses a thread.
     pub fn start(self, tasks: &Tasks) -> Result<(), TaskError> {
         self.start_flushes(tasks)?;
-        let shutdown = tasks.shutdown().clone();
-        let copier = self.clone();
-        tasks.spawn_background_thread("persons", move || copier.persons_loop(&shutdown))?;
+        if let Some(table) = self.persons.clone() {
+            let (shutdown, renewer) = (tasks.shutdown().clone(), self.clone());
+            let renewing = move || renewer.persons_loop(&table, &shutdown);
+            tasks.spawn_background_thread("persons", renewing)?;
+        }
         let shutdown = tasks.shutdown().clone();
         tasks.spawn_background_thread("compact", move || self.compaction_loop(&shutdown))
     }
@@ -224,69 +234,95 @@ impl Maintenance {
         self.metrics.identity_lag.set(gauge(lag));
     }
 
-    fn persons_loop(&self, shutdown: &Shutdown) {
+    fn persons_loop(&self, table: &PersonTable, shutdown: &Shutdown) {
         // An empty table first, so that other engines can open it.
-        match self.persons.create() {
-            Ok(damaged) => {
+        match table.create() {
+            Ok((damaged, _)) => {
                 let damaged = u64::try_from(damaged).unwrap_or(u64::MAX);
                 self.metrics.corruptions.get_or_create(&PERSONS_TABLE).inc_by(damaged);
-            }
-            Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "cannot create the persons table; it is created with the first copy"
-                );
-            }
-        }
-        let mut took = Duration::ZERO;
-        loop {
-            let pause = persons::pause_after(took, self.settings.persons_table_interval);
-            if shutdown.pause_thread(pause) == Pause::Cancelled {
-                return;
-            }
-            let began = self.clock.monotonic();
-            self.copy_persons(Some(shutdown));
-            took = self.clock.monotonic().saturating_sub(began);
-            match self.persons.vacuum(self.settings.vacuum_grace) {
-                Ok(removed) if removed.is_empty() => {}
-                Ok(removed) => tracing::info!(files = removed.len(), "removed replaced persons"),
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::error!(
-                        error,
-                        "cannot remove replaced files of the persons table; the next vacuum tries again"
-                    );
-                }
-            }
-        }
-    }
-
-    /// Copies the persons into their table if any changed since the last copy; stops when `shutdown`
-    /// begins. A failure leaves the previous version of the table; the next copy contains the changes.
-    /// Blocks; do not call it on a thread of a runtime.
-    pub fn copy_persons(&self, shutdown: Option<&Shutdown>) {
-        let began = self.clock.monotonic();
-        match self.persons.write(shutdown) {
-            Ok(None) => {}
-            Ok(Some(written)) => {
-                let files = i64::try_from(written.files).unwrap_or(i64::MAX);
-                self.metrics.table_files.get_or_create(&PERSONS).set(files);
-                let took = self.clock.monotonic().saturating_sub(began);
-                tracing::info!(
-                    rows = written.rows,
-                    bytes = written.bytes,
-                    files = written.files,
-                    through = written.through,
-                    took_ms = took.as_millis(),
-                    "copied persons"
-                );
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(
                     error,
-                    "cannot copy persons into their table; it keeps its previous version"
+                    "cannot create the persons table; it is created with the first files"
                 );
+            }
+        }
+        let settings = &self.settings;
+        let interval = settings.persons_table_interval.min(settings.deletion_interval / 8);
+        let tick = interval.clamp(PERSONS_TICK_MIN, PERSONS_TICK);
+        let (mut rest, mut vacuumed_at) = (tick, self.clock.monotonic());
+        while shutdown.pause_thread(rest) == Pause::Elapsed {
+            let began = self.clock.monotonic();
+            let step = self.step_persons(table, shutdown);
+            let took = self.clock.monotonic().saturating_sub(began);
+            rest = match step {
+                Step::None => tick,
+                Step::Verified | Step::Late(_) => took.saturating_mul(REST_AFTER_LATE),
+                Step::Renewed(_) => took.saturating_mul(REST_AFTER_RENEWED),
+            };
+            if began.saturating_sub(vacuumed_at) >= settings.vacuum_grace {
+                vacuumed_at = began;
+                self.vacuum_persons(table);
+            }
+        }
+    }
+
+    /// One step of the persons table.
+    fn step_persons(&self, table: &PersonTable, shutdown: &Shutdown) -> Step {
+        let began = self.clock.monotonic();
+        let step = table.step(&|| shutdown.is_cancelled()).unwrap_or_else(|error| {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, "cannot write persons into their table; it stays as it was");
+            Step::None
+        });
+        if let Step::Renewed(written) | Step::Late(written) = step {
+            self.note_persons(table, written, self.clock.monotonic().saturating_sub(began));
+        }
+        step
+    }
+
+    fn note_persons(&self, table: &PersonTable, written: Written, took: Duration) {
+        let files = i64::try_from(table.files()).unwrap_or(i64::MAX);
+        self.metrics.table_files.get_or_create(&PERSONS).set(files);
+        tracing::info!(
+            rows = written.rows,
+            bytes = written.bytes,
+            files = written.files,
+            through = written.through,
+            took_ms = took.as_millis(),
+            "wrote persons"
+        );
+    }
+
+    fn vacuum_persons(&self, table: &PersonTable) {
+        match table.vacuum(self.settings.vacuum_grace) {
+            Ok(removed) if removed.is_empty() => {}
+            Ok(removed) => tracing::info!(files = removed.len(), "removed replaced persons"),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(
+                    error,
+                    "cannot remove replaced files of the persons table; the next vacuum tries again"
+                );
+            }
+        }
+    }
+
+    /// Writes all persons who have changed into their table, when they change no more. A failure leaves the table as it
+    /// was; the next process goes on. Blocks; do not call it on a thread of a runtime.
+    pub fn close_persons(&self) {
+        let Some(table) = &self.persons else { return };
+        let began = self.clock.monotonic();
+        match table.close() {
+            Ok(None) => {}
+            Ok(Some(written)) => {
+                self.note_persons(table, written, self.clock.monotonic().saturating_sub(began));
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "cannot write persons into their table; it stays as it was");
             }
         }
     }

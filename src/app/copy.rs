@@ -303,7 +303,7 @@ mod tests {
             (&segment(3), false),
             (&segment(4), false),
         ];
-        let left = ["lock", "wal/spare", "wal/quarantine/1.wal", "person-columns/1"];
+        let left = ["lock", "wal/spare", "wal/quarantine/1.wal", "person-columns.json"];
         for name in files.iter().map(|(name, _)| *name).chain(left) {
             let path = directory.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();

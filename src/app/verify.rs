@@ -7,8 +7,6 @@
 //! | `tables` | the commits of the Delta logs; size and checksums of every live file |
 //! | `identity` | the checksums of all blocks |
 //! | `metadata.db` | tables and indexes against each other (SQLite has no checksums); a lost `metadata.db-wal` |
-//!
-//! `person-columns` is a cache; damaged files are rebuilt, and not checked here.
 
 use std::fs;
 use std::io;

@@ -24,16 +24,9 @@ pub struct QueryConfig {
     #[arg(long, env = "WEIR_QUERY_SPILL_MAX_BYTES", default_value = "16GiB", value_parser = bytes("0B", "1PiB"))]
     pub query_spill_max_bytes: ByteSize,
     /// Memory for columns of person properties, which lists of persons with filters search; a column that
-    /// does not fit is read from disk for each query [range: 0B to 1PiB]
+    /// does not fit is read from the persons table for each query [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", default_value = "512MiB", value_parser = bytes("0B", "1PiB"))]
     pub person_columns_memory_max_bytes: ByteSize,
-    /// Disk space for column files of person properties, except the file that is being written; properties
-    /// that do not fit are read person by person [range: 0B to 1PiB]
-    #[arg(long, env = "WEIR_PERSON_COLUMNS_DISK_MAX_BYTES", default_value = "16GiB", value_parser = bytes("0B", "1PiB"))]
-    pub person_columns_disk_max_bytes: ByteSize,
-    /// Minimum number of persons in a project before column files are written [range: 1 to 1000000000000]
-    #[arg(long, env = "WEIR_PERSON_COLUMNS_PERSONS_MIN", default_value_t = 65_536, value_parser = number(1_u64, 1_000_000_000_000))]
-    pub person_columns_persons_min: u64,
     /// Memory for the last answers to insights, which are given again while nothing that they depend on has
     /// changed; with 0B none is kept [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_INSIGHT_CACHE_MAX_BYTES", default_value = "32MiB", value_parser = bytes("0B", "1PiB"))]

@@ -69,8 +69,8 @@ pub struct StorageConfig {
     /// still read them, too large takes disk space [range: 100ms to 1d]
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = time("100ms", "1d"))]
     pub vacuum_grace: Duration,
-    /// Time between copies of all persons into their Delta table, if any person changed; at least nine
-    /// times the duration of the previous copy [range: 10ms to 30d]
+    /// Time after which a file of the persons table is written anew, if one in 64 of its persons has changed, or
+    /// anybody of at most 16384; others after half of `deletion-interval` [range: 10ms to 30d]
     #[arg(long, env = "WEIR_PERSONS_TABLE_INTERVAL", default_value = "5m", value_parser = time("10ms", "30d"))]
     pub persons_table_interval: Duration,
 }

@@ -6,19 +6,19 @@
 //! The writer records which stored rows a batch changes before it commits the batch. A reader takes
 //! its snapshot under the lock of these records. At that time every batch but the last recorded one
 //! is committed, so the snapshot contains it. The counters of the snapshot show whether it contains
-//! the last one; if not, the changes of that batch stay for the next call. New persons are not
-//! recorded: they have the next numbers.
+//! the last one; if not, the changes of that batch stay for the next call. A feed of one project does not
+//! record new persons: they have the next numbers.
 
 pub(super) mod registry;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::bitmap::Bitmap;
+use crate::identity::person_set::PersonSet;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
 
-/// A change feed: the persons of a project that changed since the previous call. Opened by
-/// [`Identities::watch`]; closed when it is dropped.
+/// A change feed: the persons of one project, or of all, that changed since the previous call. Opened by
+/// [`Identities::watch`] or [`Identities::watch_all`]; closed when it is dropped.
 pub struct ChangeFeed {
     identities: Identities,
     id: u64,
@@ -28,7 +28,13 @@ impl Identities {
     /// Opens a change feed of the persons of a project, starting at the returned view. Waits for a
     /// running [`Identities::apply`].
     pub fn watch(&self, project: ProjectId) -> (ChangeFeed, View) {
-        let (id, view) = self.register_feed(project);
+        let (id, view) = self.register_feed(Some(project));
+        (ChangeFeed { identities: self.clone(), id }, view)
+    }
+
+    /// The same of the persons of all projects, with new ones.
+    pub fn watch_all(&self) -> (ChangeFeed, View) {
+        let (id, view) = self.register_feed(None);
         (ChangeFeed { identities: self.clone(), id }, view)
     }
 }
@@ -46,12 +52,12 @@ impl ChangeFeed {
     }
 
     /// A view, and the persons that changed or were removed since the previous view of the feed. It
-    /// may contain persons that did not change, and it does not contain new ones.
+    /// may contain persons that did not change; of one project it does not contain new ones.
     ///
     /// # Errors
     ///
     /// If the database fails; no change is lost then.
-    pub fn changes(&mut self) -> Result<(View, Bitmap), IdentityError> {
+    pub fn changes(&mut self) -> Result<(View, PersonSet), IdentityError> {
         self.identities.feed().changes(self.id, || self.identities.view())
     }
 }

@@ -84,7 +84,7 @@ pub(super) struct Progress {
 
 /// A state between two batches. Each batch leads to a later one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Point {
+pub struct Point {
     /// The last record that is applied as a whole.
     applied: u64,
     /// Ops that are applied of the next one.

@@ -38,6 +38,8 @@ pub struct Row<'a> {
     pub created_at: UnixMicros,
     /// Whether a merge event ever named the person.
     pub is_identified: bool,
+    /// Grows with every change of the row.
+    pub version: u64,
     /// Sequence of the last record that changed the row or its distinct ids.
     pub changed_sequence: u64,
     bytes: &'a [u8],
@@ -48,15 +50,23 @@ impl<'a> Row<'a> {
     pub(super) fn new(number: i64, bytes: &'a [u8]) -> Result<Self, IdentityError> {
         let (uuid, created_at) = codec::decode_person_place(bytes)?;
         let is_identified = codec::decode_person_identified(bytes)?;
-        let (_, changed_sequence) = codec::decode_person_edition(bytes)?;
+        let (version, changed_sequence) = codec::decode_person_edition(bytes)?;
         let properties = codec::person_json(bytes)?;
-        Ok(Self { number, uuid, created_at, is_identified, changed_sequence, bytes, properties })
+        Ok(Self {
+            number,
+            uuid,
+            created_at,
+            is_identified,
+            version,
+            changed_sequence,
+            bytes,
+            properties,
+        })
     }
 
     /// The value of a property as compact JSON; `None` if the person does not have it.
     pub fn property(&self, key: &Key) -> Option<&'a str> {
-        let mut members = Members::of(self.properties);
-        members.find(|(name, _)| *name == &*key.0).map(|(_, value)| value)
+        property(self.properties, key)
     }
 
     /// All properties: names, as [`Key::json`], and values, as compact JSON.
@@ -82,6 +92,11 @@ impl<'a> Row<'a> {
     pub fn person(&self) -> Result<Person, IdentityError> {
         codec::decode_person(self.number, self.bytes)
     }
+}
+
+/// The value of a property in what [`Row::properties_json`] returned, as [`Row::property`] returns it.
+pub fn property<'a>(properties: &'a str, key: &Key) -> Option<&'a str> {
+    Members::of(properties).find(|(name, _)| *name == &*key.0).map(|(_, value)| value)
 }
 
 /// Parses the value that [`Row::property`] returned.

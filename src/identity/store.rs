@@ -281,7 +281,7 @@ impl Identities {
             shared.splits.store(Arc::new(splits));
         }
         if shared.feed.is_watched() {
-            shared.feed.note(write_set.point(), &write_set.rewritten());
+            shared.feed.note(write_set.point(), &write_set.changed());
         }
         tables.commit(batch)?;
         drop(tables);
@@ -390,8 +390,8 @@ impl Identities {
         open.as_ref().map_or_else(View::closed, |open| open.view())
     }
 
-    /// Registers a change feed of the persons of a project, which starts at the returned view.
-    pub(super) fn register_feed(&self, project: ProjectId) -> (u64, View) {
+    /// Registers a change feed of the persons of a project, or of all, which starts at the returned view.
+    pub(super) fn register_feed(&self, project: Option<ProjectId>) -> (u64, View) {
         // While no batch is being applied, all recorded changes are committed.
         let _writer = self.shared.writer.lock();
         let id = self.shared.feed.register(project);

@@ -22,6 +22,8 @@ use crate::identity::person::Person;
 use crate::identity::reading::Reading;
 use crate::identity::row::Row;
 
+pub use crate::identity::codec::Point as Moment;
+
 /// Whether a scan continues.
 pub type Flow = ControlFlow<()>;
 
@@ -53,6 +55,15 @@ impl View {
     /// If the database fails.
     pub fn applied_sequence(&self) -> Result<u64, IdentityError> {
         Ok(self.counters()?.applied)
+    }
+
+    /// The state of this view among those of the store: one record may lead over several.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub fn moment(&self) -> Result<Moment, IdentityError> {
+        Ok(self.counters()?.point())
     }
 
     /// The person that has this distinct id.
@@ -335,40 +346,37 @@ impl View {
         Ok(())
     }
 
-    /// Visits all persons of a project, in the order of their numbers, with their distinct ids in
-    /// the order in which persons got them, until `visit` breaks. One pass over both.
+    /// Visits the rows of the persons of a project whose numbers are in `numbers`, ascending, with their
+    /// distinct ids in the order in which persons got them, until `visit` breaks. One pass over both.
     ///
     /// # Errors
     ///
     /// If the database fails or a row is damaged.
-    pub fn scan_persons_with_ids(
+    pub fn scan_rows_with_ids(
         &self,
         project: ProjectId,
-        mut visit: impl FnMut(Person, Vec<String>) -> Flow,
+        numbers: Range<i64>,
+        mut visit: impl FnMut(&Row<'_>, &[String]) -> Result<Flow, IdentityError>,
     ) -> Result<(), IdentityError> {
-        let prefix = codec::key(project, &[]);
-        let ids = self.reading.prefix(|tables| &tables.person_ids, &prefix)?;
+        let key = |number: i64| codec::key(project, &[&number.to_be_bytes()]);
+        let range = key(numbers.start)..key(numbers.end.max(numbers.start));
+        let ids = self.reading.range(|tables| &tables.person_ids, range)?;
         let mut ids = ids.map(|entry| {
             let (key, id) = entry?.into_inner()?;
             let (number, _) = codec::decode_person_id_key(&key)?;
             Ok::<_, IdentityError>((number, codec::text(&id, "distinct id")?))
         });
-        let mut next = ids.next().transpose()?;
-        for entry in self.reading.prefix(|tables| &tables.persons, &prefix)? {
-            let (key, row) = entry?.into_inner()?;
-            let person = codec::decode_person(codec::decode_person_key(&key)?.1, &row)?;
-            let mut own = Vec::new();
-            while let Some((owner, id)) = next.take_if(|(owner, _)| *owner <= person.number) {
-                if owner == person.number {
+        let (mut next, mut own) = (ids.next().transpose()?, Vec::new());
+        self.scan_rows(project, numbers, |row| {
+            own.clear();
+            while let Some((owner, id)) = next.take_if(|(owner, _)| *owner <= row.number) {
+                if owner == row.number {
                     own.push(id);
                 }
                 next = ids.next().transpose()?;
             }
-            if visit(person, own).is_break() {
-                break;
-            }
-        }
-        Ok(())
+            visit(row, &own)
+        })
     }
 
     /// Visits the requests to delete events of a project, the newest first, until `visit` breaks.

@@ -259,10 +259,10 @@ impl<'s> WriteSet<'s> {
         self.counters.progress.sequence
     }
 
-    /// The persons whose stored rows are rewritten or removed.
-    pub(super) fn rewritten(&self) -> Vec<(ProjectId, i64)> {
-        let rows = self.persons.iter().filter(|(_, row)| row.is_changed && row.is_stored);
-        rows.map(|(number, row)| (row.project, *number)).collect()
+    /// The persons whose rows are written or removed, and whether they are new.
+    pub(super) fn changed(&self) -> Vec<((ProjectId, i64), bool)> {
+        let rows = self.persons.iter().filter(|(_, row)| row.is_changed);
+        rows.map(|(number, row)| ((row.project, *number), !row.is_stored)).collect()
     }
 
     /// Whether any record was applied since `before`.

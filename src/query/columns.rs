@@ -1,20 +1,17 @@
 //! Properties of all persons in memory, for questions that look at everybody: a value of each person
 //! is a code of one, two or four bytes, and a filter is asked once for each different value.
 //!
-//! A column is read when it is asked for first, of most persons from a file that has only that property
-//! (`file_sets`), and of all others from their rows in the identity store; each question brings it up to
-//! date with the persons who changed since the one before ([`ChangeFeed`]), so an answer is that of the store
-//! at one moment. All columns together stay within a setting: the one that was asked longest ago goes
-//! first. One that does not fit is refused for some time, so that its questions look at the files, piece
+//! A column is a cache of the persons table ([`PersonTable`]). It is read when it is asked for first, from the files of
+//! the table, and of those who have changed since from their rows in the identity store; each question brings it up
+//! to date with the persons who changed since the one before ([`ChangeFeed`]), so an answer is that of the store at
+//! one moment. All columns together stay within a setting: the one that was asked longest ago goes first. One that does not fit is refused for some time, so that its questions look at the files, piece
 //! by piece ([`Pieces`]), or at the rows, and so is one that others push out again and again.
 //!
 //! [`ChangeFeed`]: crate::identity::change_feed::ChangeFeed
+//! [`PersonTable`]: crate::query::person_table::PersonTable
 
 mod build;
-mod chunk;
 mod column;
-mod file_set;
-mod file_sets;
 mod pieces;
 mod record;
 mod select;
@@ -23,8 +20,6 @@ mod table;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -38,25 +33,20 @@ use parking_lot::RwLockReadGuard;
 use parking_lot::RwLockWriteGuard;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
+use crate::identity::change_feed::ChangeFeed;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
-use crate::query::columns::file_set::Stock;
-use crate::query::columns::file_sets::FileSets;
-use crate::query::columns::file_sets::ShelfError;
 use crate::query::columns::table::Rows;
 use crate::query::columns::table::Table;
-use crate::query::error::QueryError;
+use crate::query::person_table::PersonTable;
 
 pub(super) use crate::query::columns::build::Asker;
-pub(super) use crate::query::columns::file_set::Piece;
-pub(super) use crate::query::columns::file_sets::Asked as AskedBefore;
-pub(super) use crate::query::columns::file_sets::FileLimits;
-pub(super) use crate::query::columns::file_sets::PERSONS;
-pub use crate::query::columns::file_sets::Step;
+pub(super) use crate::query::columns::pieces::Piece;
 pub(super) use crate::query::columns::pieces::Pieces;
+pub(super) use crate::query::columns::record::Asks;
+pub(super) use crate::query::columns::record::Record;
 pub(super) use crate::query::columns::select::Asked;
 pub(super) use crate::query::columns::select::Selection;
 pub(super) use crate::query::columns::select::along;
@@ -91,8 +81,8 @@ pub(super) struct Columns {
     /// Columns that went to make room for others, and at which question.
     pushed: Mutex<BTreeMap<Name, u64>>,
     questions: AtomicU64,
-    /// What is on disk, if anything is to be.
-    file_sets: Option<FileSets>,
+    /// What is on disk, if anything is.
+    table: Option<Arc<PersonTable>>,
     /// One set of columns is read at a time.
     turn: tokio::sync::Mutex<()>,
     /// Ends what is being read.
@@ -110,79 +100,33 @@ impl Columns {
             refused: Mutex::default(),
             pushed: Mutex::default(),
             questions: AtomicU64::new(1),
-            file_sets: None,
+            table: None,
             turn: tokio::sync::Mutex::new(()),
             stop: AtomicBool::new(false),
         }
     }
 
-    /// The same with files in this directory, which need not exist, and which properties were in memory
-    /// at the end before. The files are made by [`Columns::step`].
-    ///
-    /// # Errors
-    ///
-    /// The directory cannot be used.
-    pub(super) fn open(
-        bytes_max: u64,
-        (directory, mut limits): (PathBuf, FileLimits),
-        identities: &Identities,
-    ) -> io::Result<(Self, AskedBefore)> {
-        if bytes_max == 0 {
-            // Files that nothing is read from would be stale for ever.
-            limits.bytes_max = 0;
-        }
-        let (file_sets, asked) = FileSets::open(directory, limits, identities)?;
-        Ok((Self { file_sets: Some(file_sets), ..Self::new(bytes_max) }, asked))
+    /// The same, and columns are read from the files of a table.
+    pub(super) fn of(bytes_max: u64, table: Option<Arc<PersonTable>>) -> Self {
+        Self { table, ..Self::new(bytes_max) }
     }
 
-    /// Makes or renews one file of these projects, if one is worth it. They are all there are: files of
-    /// others go.
-    ///
-    /// # Errors
-    ///
-    /// The store or the disk failed.
-    pub(super) fn step(
+    /// The properties that are in memory.
+    pub(super) fn asked(&self) -> Asks {
+        let tables = self.tables.lock().clone();
+        let keys = |table: Arc<RwLock<Table>>| table.read().rows.columns.keys().cloned().collect();
+        tables.into_iter().map(|(project, table)| (project, keys(table))).collect()
+    }
+
+    /// All persons of a project as of a view of now, from which on somebody else watches.
+    fn stock(
         &self,
         identities: &Identities,
-        projects: &[ProjectId],
-        now: UnixMicros,
-    ) -> Result<Step, QueryError> {
-        let Some(file_sets) = &self.file_sets else { return Ok(Step::None) };
-        file_sets.step(identities, projects, now, &self.stop).map_err(|error| match error {
-            ShelfError::Identity(error) => error.into(),
-            ShelfError::Chunk(error) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "cannot write columns of persons");
-                QueryError::Unavailable("columns of persons cannot be written")
-            }
-        })
-    }
-
-    /// Bytes of files.
-    pub(super) fn disk_bytes(&self) -> u64 {
-        self.file_sets.as_ref().map_or(0, FileSets::bytes)
-    }
-
-    /// Notes what is on disk and what is in memory for the next start; nothing may change any more.
-    ///
-    /// # Errors
-    ///
-    /// The disk failed; then the next start begins anew.
-    pub(super) fn close(&self, now: UnixMicros) -> io::Result<()> {
-        let Some(file_sets) = &self.file_sets else { return Ok(()) };
-        let tables = self.tables.lock().clone();
-        let asked = tables.iter().map(|(project, table)| {
-            (*project, table.read().rows.columns.keys().cloned().collect())
-        });
-        file_sets.close(&asked.collect(), now)
-    }
-
-    /// What there is on disk of a project, and a view of now.
-    fn stock(&self, identities: &Identities, project: ProjectId) -> Result<Stock, IdentityError> {
-        match &self.file_sets {
-            Some(file_sets) => file_sets.stock(identities, project),
-            None => Ok(file_set::bare(identities, project)),
-        }
+        project: ProjectId,
+        keys: Vec<Box<str>>,
+    ) -> Result<(ChangeFeed, Pieces), IdentityError> {
+        let (watch, view) = identities.watch(project);
+        Ok((watch, Pieces::new(self.table.clone(), (project, view), keys)?))
     }
 
     /// Ends what is being read, for good.
@@ -250,12 +194,6 @@ impl Columns {
             column.counts(rows.present().iter().rev().take(persons_max)).map(Some)
         });
         Ok(counted?.flatten())
-    }
-
-    /// Files of a project.
-    #[cfg(test)]
-    pub(super) fn chunks(&self, project: ProjectId) -> usize {
-        self.file_sets.as_ref().map_or(0, |file_sets| file_sets.len(project))
     }
 
     /// Forgets what is in memory.

@@ -28,8 +28,8 @@ use crate::query::admission::Admission;
 use crate::query::admission::Caller;
 use crate::query::admission::Permit;
 use crate::query::admission::Work;
-use crate::query::column_files;
-use crate::query::columns::AskedBefore;
+use crate::query::column_recall;
+use crate::query::columns::Asks;
 use crate::query::columns::Columns;
 use crate::query::complexity;
 use crate::query::error::QueryError;
@@ -38,6 +38,7 @@ use crate::query::guard::Pools;
 use crate::query::guard::Running;
 use crate::query::parts::given_up;
 use crate::query::parts::in_parts;
+use crate::query::person_table::PersonTable;
 use crate::query::planners::Planners;
 use crate::query::rows;
 use crate::query::rows::Format;
@@ -88,7 +89,7 @@ pub(super) struct Shared {
     pub(super) pools: Pools,
     pub(super) columns: Arc<Columns>,
     /// Properties that were in columns at the end before.
-    pub(super) asked: Mutex<AskedBefore>,
+    pub(super) asked: Mutex<Asks>,
     pub(super) usage: Usage,
     pub(super) clock: Clock,
     pub(super) metrics: Arc<Metrics>,
@@ -127,8 +128,10 @@ impl Engine {
         let base = session::session(without_files, &pools, runtime.metrics().num_workers())?;
         let admission = Admission::new(settings.queries_max);
         let planners = Planners::new(settings.queries_max);
-        let (columns, asked) = column_files::open(&sources, &settings);
-        let (columns, asked) = (Arc::new(columns), Mutex::new(asked));
+        let columns_max = settings.person_columns_memory_max_bytes.as_u64();
+        let columns = Arc::new(Columns::of(columns_max, sources.persons.clone()));
+        let asked =
+            Mutex::new(sources.asked.as_deref().map(column_recall::take).unwrap_or_default());
         let shared = Shared {
             settings,
             sources,

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinError;
 
 use crate::query::error::QueryError;
+use crate::query::ranges::ranges;
 
 /// Ranges for each thread: persons of several projects lie unevenly.
 const RANGES_PER_THREAD: usize = 8;
@@ -82,16 +83,6 @@ pub(super) fn given_up(_: JoinError) -> QueryError {
 fn take<P: Clone>(pieces: &[P], next: &AtomicUsize) -> Option<(usize, P)> {
     let at = next.fetch_add(1, Ordering::Relaxed);
     Some((at, pieces.get(at)?.clone()))
-}
-
-/// About so many ranges that together are `numbers`.
-pub(super) fn ranges(numbers: Range<i64>, count: usize) -> Vec<Range<i64>> {
-    let length = numbers.end.saturating_sub(numbers.start).max(0);
-    let count = i64::try_from(count.max(1)).unwrap_or(i64::MAX);
-    let step = (length / count).saturating_add(1);
-    let starts = (0..count).map(|at| numbers.start.saturating_add(step.saturating_mul(at)));
-    let ranges = starts.map(|start| start..start.saturating_add(step).min(numbers.end));
-    ranges.filter(|range| !range.is_empty()).collect()
 }
 
 #[cfg(test)]

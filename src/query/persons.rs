@@ -1,15 +1,11 @@
-//! The tables of persons as a question sees them: `persons`, `person_distinct_ids`, `groups`.
-//! Rows are read from one snapshot of the identity store as the query asks for them, and of persons only the columns
-//! that it asks for: their properties are most of what is read.
+//! The tables of persons as a question sees them, as of one snapshot of the identity store: `persons` (see
+//! `person_scan`), `person_distinct_ids` and `groups`, whose rows are read from the store.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use arrow::array::BooleanBuilder;
 use arrow::array::Int64Builder;
 use arrow::array::RecordBatch;
-use arrow::array::RecordBatchOptions;
 use arrow::array::StringViewBuilder;
 use arrow::array::TimestampMicrosecondBuilder;
 use arrow::datatypes::DataType;
@@ -17,39 +13,35 @@ use arrow::datatypes::Field;
 use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimeUnit;
-use async_trait::async_trait;
-use datafusion::catalog::Session;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
-use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::TableType;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
-use datafusion::physical_plan::streaming::StreamingTableExec;
 use tokio::sync::mpsc::Sender;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
 use crate::identity::person::Group;
-use crate::identity::row::Row;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
+use crate::query::person_scan::PersonsTable;
+use crate::query::person_table::PersonTable;
 
 /// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
 const BATCH_ROWS: usize = 2048;
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Numbers of persons that are worth a thread of their own.
-const PERSONS_OF_THREAD_MIN: i64 = 16 << 10;
-
-/// The tables of `project`, by name.
-pub fn tables(view: &Arc<View>, project: ProjectId) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
-    let persons = PersonsTable { schema: persons_schema(), view: Arc::clone(view), project };
+/// The tables of `project`, by name. Persons are read from a table, if there is one.
+pub(super) fn tables(
+    view: &Arc<View>,
+    project: ProjectId,
+    table: Option<Arc<PersonTable>>,
+) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
+    let (schema, view_of_persons) = (persons_schema(), Arc::clone(view));
+    let persons = PersonsTable { schema, view: view_of_persons, project, table, keys: None };
     let mut tables: Vec<(_, Arc<dyn TableProvider>)> = vec![("persons", Arc::new(persons))];
     let others = [
         ("person_distinct_ids", Part::DistinctIds, distinct_ids_schema()),
@@ -96,55 +88,9 @@ fn created_at() -> Field {
     Field::new("created_at", time, false)
 }
 
-/// `persons`, of which the wanted columns are read, by several threads.
-#[derive(Debug)]
-struct PersonsTable {
-    schema: SchemaRef,
-    view: Arc<View>,
-    project: ProjectId,
-}
-
-#[async_trait]
-impl TableProvider for PersonsTable {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
-        let end = self.view.next_number();
-        let end = end.map_err(|error| DataFusionError::External(Box::new(error)))?;
-        let threads = i64::try_from(state.config().target_partitions()).unwrap_or(1).max(1);
-        let part = (end / threads + 1).max(PERSONS_OF_THREAD_MIN);
-        let parts = (0..threads).map(|at| at * part..((at + 1) * part).min(end));
-        let parts = parts.filter(|numbers| numbers.start == 0 || !numbers.is_empty());
-        let scan = |numbers| {
-            let (schema, view) = (Arc::clone(&schema), Arc::clone(&self.view));
-            let part = Part::Persons(numbers);
-            Arc::new(Scan { part, schema, view, project: self.project }) as Arc<dyn PartitionStream>
-        };
-        let parts = parts.map(scan).collect();
-        let plan = StreamingTableExec::try_new(Arc::clone(&schema), parts, None, [], false, limit);
-        Ok(Arc::new(plan?))
-    }
-}
-
 /// What a scan reads.
 #[derive(Clone, Debug)]
 enum Part {
-    /// The persons with these numbers.
-    Persons(Range<i64>),
     DistinctIds,
     Groups,
 }
@@ -152,7 +98,6 @@ enum Part {
 #[derive(Debug)]
 struct Scan {
     part: Part,
-    /// The columns; of persons those that are wanted.
     schema: SchemaRef,
     view: Arc<View>,
     project: ProjectId,
@@ -169,7 +114,6 @@ impl PartitionStream for Scan {
         let (view, project, part) = (Arc::clone(&self.view), self.project, self.part.clone());
         builder.spawn_blocking(move || {
             let read = match part {
-                Part::Persons(numbers) => send_persons(&view, project, numbers, &out),
                 Part::DistinctIds => send_distinct_ids(&view, project, &out),
                 Part::Groups => send_groups(&view, project, &out),
             };
@@ -188,102 +132,12 @@ struct Out {
 impl Out {
     /// Hands a batch on; [`Flow::Break`] once nobody takes any more.
     fn send(&self, columns: Vec<ArrayRef>) -> Flow {
-        let rows = columns.first().map_or(0, |column| column.len());
-        self.send_rows(columns, rows)
-    }
-
-    /// The same, whether there are columns or only rows to be counted.
-    fn send_rows(&self, columns: Vec<ArrayRef>, rows: usize) -> Flow {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = Arc::clone(&self.schema);
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
         match self.sender.blocking_send(batch.map_err(DataFusionError::from)) {
             Ok(()) => Flow::Continue(()),
             Err(_) => Flow::Break(()),
         }
     }
-}
-
-/// A batch of persons: the columns of its schema.
-struct Persons {
-    rows: usize,
-    bytes: usize,
-    columns: Vec<Column>,
-}
-
-/// A column of persons.
-enum Column {
-    Id(Int64Builder),
-    Uuid(StringViewBuilder),
-    CreatedAt(TimestampMicrosecondBuilder),
-    IsIdentified(BooleanBuilder),
-    Properties(StringViewBuilder),
-}
-
-impl Persons {
-    fn new(schema: &Schema) -> Self {
-        let column = |field: &Arc<Field>| match field.name().as_str() {
-            "id" => Column::Id(Int64Builder::new()),
-            "uuid" => Column::Uuid(StringViewBuilder::new()),
-            "created_at" => Column::CreatedAt(TimestampMicrosecondBuilder::new()),
-            "is_identified" => Column::IsIdentified(BooleanBuilder::new()),
-            _ => Column::Properties(StringViewBuilder::new()),
-        };
-        Self { rows: 0, bytes: 0, columns: schema.fields().iter().map(column).collect() }
-    }
-
-    fn push(&mut self, person: &Row<'_>) {
-        self.rows += 1;
-        for column in &mut self.columns {
-            match column {
-                Column::Id(ids) => ids.append_value(person.number),
-                Column::Uuid(uuids) => {
-                    uuids.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
-                }
-                Column::CreatedAt(times) => times.append_value(person.created_at.0),
-                Column::IsIdentified(truths) => truths.append_value(person.is_identified),
-                Column::Properties(texts) => {
-                    self.bytes += person.properties_len();
-                    texts.append_value(person.properties_json());
-                }
-            }
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        self.rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES
-    }
-
-    /// The rows since the last time.
-    fn send(&mut self, out: &Out) -> Flow {
-        let rows = std::mem::take(&mut self.rows);
-        self.bytes = 0;
-        let columns = self.columns.iter_mut().map(|column| match column {
-            Column::Id(ids) => Arc::new(ids.finish()) as ArrayRef,
-            Column::Uuid(texts) | Column::Properties(texts) => Arc::new(texts.finish()),
-            Column::CreatedAt(times) => Arc::new(times.finish().with_timezone("UTC")),
-            Column::IsIdentified(truths) => Arc::new(truths.finish()),
-        });
-        let columns = columns.collect();
-        out.send_rows(columns, rows)
-    }
-}
-
-fn send_persons(
-    view: &View,
-    project: ProjectId,
-    numbers: Range<i64>,
-    out: &Out,
-) -> Result<(), IdentityError> {
-    let mut batch = Persons::new(&out.schema);
-    view.scan_rows(project, numbers, |person| {
-        batch.push(person);
-        Ok(if batch.is_full() { batch.send(out) } else { Flow::Continue(()) })
-    })?;
-    if batch.rows > 0 {
-        let _ = batch.send(out);
-    }
-    Ok(())
 }
 
 fn send_distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {

@@ -1,10 +1,11 @@
 //! The stores that queries read: [`Sources`].
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
 
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
+use crate::query::person_table::PersonTable;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 
@@ -19,17 +20,10 @@ pub struct Sources {
     pub metadata: Metadata,
     /// How far the log is published; readers of persons wait for the identity store to get there.
     pub progress: Progress,
-    /// Where columns of persons are on disk; without it they are in memory only.
-    pub columns: Option<ColumnFiles>,
+    /// The table of persons, from which columns are read; without it they are read from the rows of persons.
+    pub persons: Option<Arc<PersonTable>>,
+    /// Where it is noted at the end which columns there were.
+    pub asked: Option<PathBuf>,
     /// The directory of what queries write when they exceed their memory; without it that of the system.
     pub spill: Option<PathBuf>,
-}
-
-/// Where columns of persons are on disk.
-#[derive(Clone, Debug)]
-pub struct ColumnFiles {
-    /// A directory of their own, which need not exist.
-    pub directory: PathBuf,
-    /// How long a file may have what was changed or deleted.
-    pub stale_max: Duration,
 }

@@ -42,6 +42,7 @@ use crate::query::explained;
 use crate::query::filtered;
 use crate::query::guard;
 use crate::query::person_access;
+use crate::query::person_keys;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
 use crate::query::property_access;
@@ -105,7 +106,7 @@ impl View {
     ) -> Result<Self, QueryError> {
         let Sources { store, metadata, .. } = sources;
         let State { persons, overrides, deletions, events: snapshot } = state;
-        let tables_of_persons = persons::tables(&persons, project);
+        let tables_of_persons = persons::tables(&persons, project, sources.persons.clone());
         let pool = &base.runtime_env().memory_pool;
         let persons = Arc::new(PersonNumbers::new(project, Arc::clone(&overrides), pool));
         let owner = (project, &persons);
@@ -221,6 +222,7 @@ impl View {
             planned => planned?,
         };
         options.verify_plan(&plan)?;
+        let plan = person_keys::narrowed(plan)?;
         self.context.execute_logical_plan(plan).await
     }
 

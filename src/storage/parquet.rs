@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use object_store::ObjectStore;
@@ -29,6 +32,8 @@ use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use parquet::arrow::arrow_writer::ArrowColumnWriter;
 use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
@@ -80,6 +85,10 @@ const WIDE_PAGE_BYTES: usize = 256 << 10;
 
 /// Memory at which a row group ends, unless [`FileWriter::with_group_bytes`] sets less.
 const GROUP_BYTES: u64 = 64 << 20;
+
+/// Texts of a row group that are written once each, in bytes, of a column whose arrays are dictionaries; the
+/// usual limit is 1 MiB.
+const DICTIONARY_BYTES: usize = 16 << 20;
 
 /// Bytes per allocation of the output buffer.
 const PIECE_BYTES: usize = 1 << 20;
@@ -423,6 +432,32 @@ pub async fn read_columns_if(
     builder.with_projection(columns).with_row_groups(chosen).build()
 }
 
+/// Opens a file, some of whose columns are to be read with other types than usual, such as texts as dictionaries. The
+/// caller chooses the columns.
+///
+/// # Errors
+///
+/// The file cannot be opened, or one of these columns cannot be read with its type.
+#[expect(deprecated, reason = "see the import")]
+pub async fn open_as(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+    type_of: impl Fn(&str) -> Option<DataType>,
+) -> Result<ParquetRecordBatchStreamBuilder<ParquetObjectReader>, ParquetError> {
+    let path = Path::from(file.path.as_str());
+    let mut reader = ParquetObjectReader::new(store, path).with_file_size(file.size_bytes);
+    let options = ArrowReaderOptions::new();
+    let metadata = ArrowReaderMetadata::load_async(&mut reader, options.clone()).await?;
+    let field = |field: &Arc<Field>| match type_of(field.name()) {
+        Some(data_type) => Field::new(field.name(), data_type, field.is_nullable()),
+        None => field.as_ref().clone(),
+    };
+    let fields: Vec<Field> = metadata.schema().fields().iter().map(field).collect();
+    let options = options.with_schema(Arc::new(Schema::new(fields)));
+    let metadata = ArrowReaderMetadata::try_new(Arc::clone(metadata.metadata()), options)?;
+    Ok(ParquetRecordBatchStreamBuilder::new_with_metadata(reader, metadata))
+}
+
 #[expect(deprecated, reason = "see the import")]
 async fn open(
     store: Arc<dyn ObjectStore>,
@@ -467,6 +502,13 @@ fn properties(
     for column in layout.wide.iter().filter_map(name) {
         builder = builder.set_column_data_page_size_limit(column, WIDE_PAGE_BYTES);
     }
+    let is_dictionary = |field: &&Arc<Field>| matches!(field.data_type(), DataType::Dictionary(..));
+    for field in schema.fields().iter().filter(is_dictionary) {
+        let column = ColumnPath::from(field.name().as_str());
+        builder = builder
+            .set_column_dictionary_page_size_limit(column.clone(), DICTIONARY_BYTES)
+            .set_column_statistics_enabled(column, EnabledStatistics::None);
+    }
     for column in layout.sort.iter().chain(&layout.statistics).filter_map(name) {
         builder = builder.set_column_statistics_enabled(column, EnabledStatistics::Page);
     }
@@ -487,7 +529,7 @@ fn stats(metadata: &ParquetMetaData, schema: &SchemaRef, positions: &[usize]) ->
         let chunks: Option<Vec<&Statistics>> =
             chunks.map(|chunk| chunk.and_then(|chunk| chunk.statistics())).collect();
         let Some(chunks) = chunks else { continue };
-        let is_time = matches!(field.data_type(), arrow::datatypes::DataType::Timestamp(..));
+        let is_time = matches!(field.data_type(), DataType::Timestamp(..));
         let bounds = |chunk: &&Statistics| bounds(chunk, is_time);
         let all: Option<Vec<(Value, Value)>> = chunks.iter().map(bounds).collect();
         let (mins, maxs): (Vec<Value>, Vec<Value>) = all.unwrap_or_default().into_iter().unzip();

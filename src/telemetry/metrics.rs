@@ -159,8 +159,6 @@ pub struct Metrics {
     pub bucket_cache_damaged: Counter,
     /// `weir_identity_lag_records`: acknowledged log records whose identity changes are not applied.
     pub identity_lag: Gauge,
-    /// `weir_person_columns_disk_bytes`: size of the person column files.
-    pub person_columns_disk_bytes: Gauge,
     /// `weir_queries_total{outcome}`.
     pub queries: Family<OutcomeLabels, Counter>,
     /// `weir_queries_replanned_total`: queries whose first plan needed more memory than was available.
@@ -222,7 +220,6 @@ impl Metrics {
             bucket_cache_miss_bytes: Counter::default(),
             bucket_cache_damaged: Counter::default(),
             identity_lag: Gauge::default(),
-            person_columns_disk_bytes: Gauge::default(),
             queries: Family::default(),
             queries_replanned: Counter::default(),
             query_seconds: seconds(),
@@ -434,12 +431,6 @@ impl Metrics {
 
     fn register_query(&mut self) {
         let registry = &mut self.registry;
-        registry.register_with_unit(
-            "person_columns_disk",
-            "Size of the person column files on disk",
-            Unit::Bytes,
-            self.person_columns_disk_bytes.clone(),
-        );
         registry.register("queries", "Finished queries, by outcome", self.queries.clone());
         registry.register(
             "queries_replanned",

@@ -1,6 +1,5 @@
-//! Column files of persons: responses are the same with and without them, after shutdowns and
-//! crashes, and deleted values leave them. Expectations come from what was sent; DuckDB reads the
-//! files.
+//! Files of the persons table: lists are the same with and without them, after shutdowns and crashes, and deleted
+//! values leave them. Expectations come from what was sent; DuckDB reads the files.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -20,10 +19,10 @@ const PERSONS: &str = "/api/projects/@current/persons/";
 /// Persons of the test.
 const COUNT: u64 = 300;
 
-/// Column files for small numbers of persons, which may be stale for a short time only.
+/// Files that may be stale for a short time only, and are removed soon after they were replaced.
 const SETTINGS: [(&str, &str); 3] = [
-    ("WEIR_PERSON_COLUMNS_PERSONS_MIN", "50"),
     ("WEIR_DELETION_INTERVAL", "2s"),
+    ("WEIR_VACUUM_GRACE", "100ms"),
     ("WEIR_COMPACTION_INTERVAL", "1h"),
 ];
 
@@ -97,10 +96,45 @@ fn check(server: &TestServer, model: &Model, state: &str) {
         let expected: BTreeSet<String> = expected.collect();
         assert_eq!(listed(server, &filter), expected, "{state}: {filter}");
     }
+    check_sql(server, model, state);
+}
+
+/// The same of SQL: some properties, the whole text, other columns, and none.
+fn check_sql(server: &TestServer, model: &Model, state: &str) {
+    let mut plans: BTreeMap<String, u64> = BTreeMap::new();
+    for own in model.values() {
+        let plan = own.get("plan").and_then(Value::as_str).unwrap_or("none");
+        *plans.entry(plan.to_owned()).or_default() += 1;
+    }
+    let sql =
+        "SELECT coalesce(properties.plan, 'none') AS plan, count(*) AS n FROM persons GROUP BY 1";
+    let rows = server.query(sql);
+    let found = rows.iter().map(|row| {
+        (row["plan"].as_str().expect("a text").to_owned(), row["n"].as_u64().expect("a number"))
+    });
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), plans, "{state}");
+    let rows = server.query(
+        "SELECT d.distinct_id AS id, p.properties AS text, p.is_identified AS is FROM persons p JOIN \
+         person_distinct_ids d ON d.person_id = p.uuid",
+    );
+    let found = rows.iter().map(|row| {
+        let text = row["text"].as_str().expect("a text");
+        let mut properties: Map<String, Value> = serde_json::from_str(text).expect("JSON");
+        properties.retain(|key, _| !key.starts_with('$'));
+        (row["id"].as_str().expect("a text").to_owned(), properties)
+    });
+    assert_eq!(found.collect::<Model>(), *model, "{state}");
+    let count = u64::try_from(model.len()).expect("few");
+    assert_eq!(server.count("SELECT count(*) AS n FROM persons"), count, "{state}");
+    let sum = model.values().filter_map(|own| own["n"].as_u64()).sum::<u64>();
+    let sql = "SELECT sum(json_get_int(properties, 'n')) AS n FROM persons WHERE properties.secret IS NOT NULL";
+    assert_eq!(server.count(sql), sum, "{state}");
+    let limited = server.query("SELECT id FROM persons WHERE properties.n > 5 LIMIT 7");
+    assert_eq!(limited.len(), 7, "{state}");
 }
 
 fn files(server: &TestServer) -> BTreeSet<PathBuf> {
-    let entries = std::fs::read_dir(server.data_dir().join("person-columns")).expect("files");
+    let entries = std::fs::read_dir(server.data_dir().join("tables/persons")).expect("files");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     paths.filter(|path| path.extension().is_some_and(|ending| ending == "parquet")).collect()
 }
@@ -130,13 +164,6 @@ fn wait_for(server: &TestServer, all: &[&str], none: &[&str]) {
     seen.unwrap_or_else(|| panic!("all of {all:?} and none of {none:?} in {last:?}"));
 }
 
-fn disk_bytes(server: &TestServer) -> u64 {
-    let metrics = String::from_utf8(server.get("/metrics").body).expect("text");
-    let mut lines = metrics.lines();
-    let bytes = lines.find_map(|line| line.strip_prefix("weir_person_columns_disk_bytes "));
-    bytes.expect("the metric").parse().expect("a number")
-}
-
 #[test]
 fn filters_are_right_over_restarts_and_what_is_deleted_leaves_the_files() {
     let mut server = TestServer::start_with(&SETTINGS);
@@ -144,22 +171,21 @@ fn filters_are_right_over_restarts_and_what_is_deleted_leaves_the_files() {
     let id = |number: u64| format!("person {number}");
     let persons: Vec<_> = (0..COUNT).map(|number| (id(number), told(number))).collect();
     tell(&server, &mut model, &persons[..40]);
-    check(&server, &model, "without files");
-    assert_eq!((files(&server).len(), disk_bytes(&server)), (0, 0), "they are too few");
+    check(&server, &model, "soon");
     tell(&server, &mut model, &persons);
     wait_for(&server, &["secret-7-", "secret-8-", "secret-299-"], &[]);
-    let size = || -> u64 {
-        files(&server).iter().map(|path| path.metadata().map_or(0, |file| file.len())).sum()
-    };
-    patiently(|| (disk_bytes(&server) == size()).then_some(())).expect("the metric is the size");
     check(&server, &model, "with files");
 
-    let before = files(&server);
     server.stop();
-    assert_eq!(files(&server), before);
+    let before = files(&server);
+    assert!(server.data_dir().join("person-columns.json").exists());
+    // As versions before had them.
+    std::fs::create_dir(server.data_dir().join("person-columns")).expect("a directory");
     server.restart();
     check(&server, &model, "after an end");
-    assert_eq!(files(&server), before, "they are kept");
+    assert!(!server.data_dir().join("person-columns").exists());
+    let live = || -> BTreeSet<PathBuf> { before.intersection(&files(&server)).cloned().collect() };
+    assert!(!live().is_empty(), "nothing is written anew");
 
     // Changed by an event and by an operator, and deleted.
     let later =
@@ -184,26 +210,17 @@ fn filters_are_right_over_restarts_and_what_is_deleted_leaves_the_files() {
         &["secret-8-", "secret-70-", "anew-9-", "anew-12-"],
         &["secret-7-", "secret-9-", "secret-12-"],
     );
-    check(&server, &model, "after the files were made anew");
+    check(&server, &model, "after the files were written anew");
 
     // What changes last is seen by no file before the crash.
     let later = json!({"later": 1}).as_object().cloned().expect("an object");
     tell(&server, &mut model, &[(id(20), later), (id(COUNT + 1), told(COUNT + 1))]);
     assert_eq!(server.delete(&path(&server, &id(21))).status, 202);
     model.remove(&id(21));
-    let before = files(&server);
     server.kill();
-    assert!(!server.data_dir().join("person-columns/record.json").exists());
+    assert!(!server.data_dir().join("person-columns.json").exists());
     server.restart();
     check(&server, &model, "after a crash");
-    assert!(files(&server).is_disjoint(&before), "nobody knows what these lack");
     wait_for(&server, &["secret-8-", "secret-301-"], &["secret-21-", "secret-7-"]);
     check(&server, &model, "with files of after the crash");
-
-    // Without room there are none, and the answers are the same.
-    server.stop();
-    server.set("WEIR_PERSON_COLUMNS_DISK_MAX_BYTES", "0");
-    server.restart();
-    check(&server, &model, "without room");
-    assert_eq!(files(&server), BTreeSet::new());
 }

@@ -9,8 +9,7 @@ use std::path::Path;
 const BLOCK_BYTES: u64 = 512;
 
 /// Paths of the parts; all other files count as the rest.
-const PARTS: [&str; 6] =
-    ["tables/events", "tables/persons", "wal", "identity", "person-columns", "query-spill"];
+const PARTS: [&str; 5] = ["tables/events", "tables/persons", "wal", "identity", "query-spill"];
 
 /// Bytes that files take on disk, preallocated space included.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use parking_lot::Mutex;
 
 use crate::event::id::ProjectId;
 use crate::identity::IdentityError;
-use crate::identity::bitmap::Bitmap;
 use crate::identity::codec::Point;
+use crate::identity::person_set::PersonSet;
+use crate::identity::person_set::Place;
 use crate::identity::view::View;
 
 /// The recorded changes of all open feeds.
@@ -22,22 +23,19 @@ struct Registry {
 
 struct OpenFeed {
     id: u64,
-    project: ProjectId,
+    /// The project; without one all of them, and new persons too.
+    project: Option<ProjectId>,
     /// Persons changed by batches that have been committed.
-    committed: Bitmap,
-    has_committed: bool,
+    committed: PersonSet,
     /// Persons changed by the last recorded batch.
-    latest: Vec<i64>,
+    latest: Vec<Place>,
     /// The state after that batch.
     point: Point,
 }
 
 impl OpenFeed {
     fn commit_latest(&mut self) {
-        self.has_committed |= !self.latest.is_empty();
-        for number in self.latest.drain(..) {
-            self.committed.insert(usize::try_from(number).unwrap_or(0));
-        }
+        self.latest.drain(..).for_each(|place| self.committed.insert(place));
     }
 }
 
@@ -47,28 +45,30 @@ impl ChangeFeeds {
         !self.registry.lock().feeds.is_empty()
     }
 
-    /// Records the rows that the batch leading to `point` changes. The writer calls it before the
-    /// commit.
-    pub(in crate::identity) fn note(&self, point: Point, changed: &[(ProjectId, i64)]) {
+    /// Records the rows that the batch leading to `point` changes, and whether they are new. The writer
+    /// calls it before the commit.
+    pub(in crate::identity) fn note(&self, point: Point, changed: &[(Place, bool)]) {
         for feed in &mut self.registry.lock().feeds {
             feed.commit_latest();
             feed.point = point;
-            let own = changed.iter().filter(|(project, _)| *project == feed.project);
-            feed.latest.extend(own.map(|(_, number)| *number));
+            let own = changed.iter().filter(|((project, _), is_new)| match feed.project {
+                Some(own) => own == *project && !is_new,
+                None => true,
+            });
+            feed.latest.extend(own.map(|(place, _)| *place));
         }
     }
 
     /// Opens a feed. Must not run between the record of a batch and its commit.
-    pub(in crate::identity) fn register(&self, project: ProjectId) -> u64 {
+    pub(in crate::identity) fn register(&self, project: Option<ProjectId>) -> u64 {
         let mut registry = self.registry.lock();
         registry.last_id += 1;
-        let (id, committed) = (registry.last_id, Bitmap::default());
+        let (id, committed) = (registry.last_id, PersonSet::default());
         let point = Point::default();
-        let feed =
-            OpenFeed { id, project, committed, has_committed: false, latest: Vec::new(), point };
-        registry.feeds.push(feed);
+        registry.feeds.push(OpenFeed { id, project, committed, latest: Vec::new(), point });
         id
     }
+
     /// A view, and the persons of the feed `id` that changed since its previous one. `view` takes the
     /// view, under the lock of the records.
     ///
@@ -79,20 +79,17 @@ impl ChangeFeeds {
         &self,
         id: u64,
         view: impl FnOnce() -> View,
-    ) -> Result<(View, Bitmap), IdentityError> {
+    ) -> Result<(View, PersonSet), IdentityError> {
         let mut registry = self.registry.lock();
         let view = view();
         let point = view.counters()?.point();
         let Some(own) = registry.feeds.iter_mut().find(|feed| feed.id == id) else {
-            return Ok((view, Bitmap::default()));
+            return Ok((view, PersonSet::default()));
         };
         if own.point <= point {
             own.commit_latest();
         }
-        let has_changes = std::mem::take(&mut own.has_committed);
-        let changed =
-            if has_changes { std::mem::take(&mut own.committed) } else { Bitmap::default() };
-        Ok((view, changed))
+        Ok((view, std::mem::take(&mut own.committed)))
     }
 
     /// Closes a feed.

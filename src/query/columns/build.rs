@@ -1,4 +1,4 @@
-//! How columns come to be: all persons are read by several threads, from files if there are any, which
+//! How columns come to be: all persons are read by several threads, from files as far as there are any, which
 //! goes on to its end whoever is still waiting for it.
 
 use std::sync::Arc;
@@ -18,8 +18,7 @@ use crate::identity::view::Flow;
 use crate::query::columns::Columns;
 use crate::query::columns::PUSHED_FOR;
 use crate::query::columns::REFUSED_FOR;
-use crate::query::columns::file_set::Piece;
-use crate::query::columns::file_set::Stock;
+use crate::query::columns::pieces::Piece;
 use crate::query::columns::pieces::Pieces;
 use crate::query::columns::table::Refusal;
 use crate::query::columns::table::Rows;
@@ -156,11 +155,8 @@ impl Columns {
         project: ProjectId,
         keys: Vec<Box<str>>,
     ) -> Result<Option<Pieces>, IdentityError> {
-        let Stock { view, pieces, changed, .. } = self.stock(identities, project)?;
-        if pieces.is_empty() {
-            return Ok(None);
-        }
-        Pieces::new((project, view), (pieces, changed), keys).map(Some)
+        let (_, pieces) = self.stock(identities, project, keys)?;
+        Ok(pieces.has_files().then_some(pieces))
     }
 
     async fn read(
@@ -170,15 +166,15 @@ impl Columns {
         keys: Vec<Box<str>>,
         wanted: Arc<[Box<str>]>,
     ) -> Result<Result<(), Stopped>, QueryError> {
-        let (columns, store) = (Arc::clone(self), identities.clone());
-        let stocking = runtime.spawn_blocking(move || columns.stock(&store, project));
-        let Stock { watch, view, pieces, changed } = stocking.await.map_err(given_up)??;
+        let (columns, store, own) = (Arc::clone(self), identities.clone(), keys.clone());
+        let stocking = runtime.spawn_blocking(move || columns.stock(&store, project, own));
+        let (watch, pieces) = stocking.await.map_err(given_up)??;
+        let view = &pieces.view;
         let (next, persons) = (view.next_number()?, view.person_count(project)?);
         let least = usize::try_from(persons.saturating_mul(PERSON_BYTES)).unwrap_or(usize::MAX);
         if least > self.bytes_max {
             return Ok(keys.into_iter().next().map_or(Ok(()), |key| Err(Stopped::TooLarge(key))));
         }
-        let pieces = Pieces::new((project, view), (pieces, changed), keys.clone())?;
         let columns = Arc::clone(self);
         let all = pieces.all.clone();
         let reading = Reading {

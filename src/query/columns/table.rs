@@ -61,11 +61,6 @@ impl Rows {
         columns.try_for_each(|held| held.column.push(row.property(&held.key)))
     }
 
-    /// The names of the columns, as rows have them.
-    pub(super) fn names(&self) -> Vec<&str> {
-        self.columns.values().map(|held| held.key.json()).collect()
-    }
-
     /// Adds persons with larger numbers: number, time, whether identified. Of a column `values` gives by
     /// its name the different values, and for each person the place of the own one there.
     pub(super) fn extend<'v>(
@@ -162,6 +157,11 @@ impl Rows {
     /// Persons, those included who are gone.
     pub(super) fn len(&self) -> usize {
         self.numbers.len()
+    }
+
+    /// The largest number.
+    pub(super) fn last_number(&self) -> Option<i64> {
+        self.numbers.last().copied().map(i64::from)
     }
 
     pub(in crate::query) fn number(&self, place: usize) -> i64 {
@@ -282,7 +282,10 @@ impl Table {
         }
         let (view, changed) = self.watch.changes()?;
         self.as_of = None;
-        changed.iter().for_each(|number| self.pending.insert(number));
+        let places = (self.project, i64::MIN)..(self.project, i64::MAX);
+        for (_, number) in changed.within(&places) {
+            self.pending.insert(usize::try_from(number).unwrap_or(0));
+        }
         let is_whole = self.update(&view, &mut is_over)? && self.extend(&view, &mut is_over)?;
         if is_whole {
             self.as_of = Some(view.applied_sequence()?);

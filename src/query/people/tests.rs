@@ -5,7 +5,6 @@ mod world;
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -26,8 +25,6 @@ use crate::identity::person::Person;
 use crate::identity::store::Identities;
 use crate::query::columns::Asker;
 use crate::query::columns::Columns;
-use crate::query::columns::FileLimits;
-use crate::query::columns::Step;
 use crate::query::parts::in_parts;
 use crate::query::people::Found;
 use crate::query::people::Part;
@@ -39,11 +36,14 @@ use crate::query::people::full_scan::find_in_columns;
 use crate::query::people::full_scan::joined;
 use crate::query::people::search::Search;
 use crate::query::people::tests::world::AMPLE;
+use crate::query::people::tests::world::INTERVAL;
 use crate::query::people::tests::world::LIMITS;
 use crate::query::people::tests::world::NOW;
 use crate::query::people::tests::world::PROJECTS;
 use crate::query::people::tests::world::World;
 use crate::query::people::tests::world::naive;
+use crate::query::person_table::PersonTable;
+use crate::storage::disk::OsDisk;
 
 fn provide(runtime: &Runtime, columns: &Arc<Columns>, world: &World, question: &PersonsQuestion) {
     let keys = question.keys().into_iter().map(Into::into).collect();
@@ -79,15 +79,23 @@ fn in_files(
     Some(listed(Arc::new(pieces), &found, NOW, bounds, &stop).unwrap())
 }
 
-/// Files for so many persons each, which are as new as they are to be.
-fn files(directory: &Path, persons: usize) -> (PathBuf, FileLimits) {
-    let limits = FileLimits {
-        bytes_max: AMPLE,
-        persons_min: persons.try_into().unwrap(),
-        chunk_persons: persons,
-        stale_max: Duration::from_hours(1),
-    };
-    (directory.join("columns"), limits)
+/// The persons table of a world, with so many persons in a file.
+fn table(
+    runtime: &Runtime,
+    world: &World,
+    directory: &Path,
+    persons_max: usize,
+) -> Arc<PersonTable> {
+    let table = PersonTable::new(
+        (Arc::new(OsDisk), directory.join("persons")),
+        (world.identities.clone(), Arc::new(|| PROJECTS.to_vec())),
+        "node".to_owned(),
+        (runtime.handle().clone(), world.clock.clone()),
+        (INTERVAL, Duration::from_hours(1)),
+    );
+    let table = table.unwrap().with_persons_max(persons_max);
+    table.create().unwrap();
+    Arc::new(table)
 }
 
 fn check(found: &Found, question: &PersonsQuestion, part: Part, context: &str) {
@@ -136,18 +144,19 @@ fn columns_rows_and_a_naive_look_agree() {
         let directory = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, directory.path());
         let bytes_max = [AMPLE, 150_000, 30_000, 0][usize::try_from(seed % 4).unwrap()];
-        let chunk = [3, 40, 5000][usize::try_from(seed % 3).unwrap()];
-        let open = |identities: &Identities| {
-            let files = files(directory.path(), chunk);
-            Arc::new(Columns::open(bytes_max, files, identities).unwrap().0)
+        let persons_max = [3, 40, 5000][usize::try_from(seed % 3).unwrap()];
+        let open = |world: &World| {
+            let table = table(&runtime, world, directory.path(), persons_max);
+            (Arc::new(Columns::of(bytes_max, Some(Arc::clone(&table)))), table)
         };
-        let mut columns = open(&world.identities);
+        let (mut columns, mut files) = open(&world);
+        let mut closed_at = u64::MAX;
         if seed % 3 == 0 {
             // So many that not all of them are read for what columns leave open.
             world.ids = 1500;
             world.change(1000);
         }
-        for step in 0..60 {
+        for step in 0..60_u32 {
             if world.random.random_bool(0.7) {
                 let ops = world.random.random_range(0..8);
                 world.change(ops);
@@ -156,24 +165,26 @@ fn columns_rows_and_a_naive_look_agree() {
                 world.ids += 3;
             }
             for _ in 0..world.random.random_range(0..4) {
-                let now = NOW.saturating_add(Duration::from_mins(10) * step);
-                columns.step(&world.identities, &PROJECTS[..1], now).unwrap();
+                files.step(&|| false).unwrap();
             }
+            world.clock.advance(INTERVAL / 2);
             if world.random.random_bool(0.2) {
                 // A clean end, after which something changes in vain, or none.
                 let is_clean = world.random.random_bool(0.8);
                 if is_clean {
-                    columns.close(NOW).unwrap();
+                    files.close().unwrap();
+                    closed_at = world.sequence;
                 }
-                let chunks = columns.chunks(PROJECTS[0]);
-                drop(columns);
+                let count = files.files();
+                drop((columns, files));
                 let is_same = world.random.random_bool(0.8);
                 if !is_same {
                     world.change(3);
                 }
-                columns = open(&world.identities);
-                let expected = if is_clean && is_same { chunks } else { 0 };
-                assert_eq!(columns.chunks(PROJECTS[0]), expected, "seed {seed} step {step}");
+                (columns, files) = open(&world);
+                // Also after a crash, if nothing has changed since an end in order.
+                let expected = if closed_at == world.sequence { count } else { 0 };
+                assert_eq!(files.known_files(), expected, "seed {seed} step {step}");
                 reopened += expected;
             }
             let persons = world.identities.view().person_count(PROJECTS[0]).unwrap();
@@ -247,10 +258,10 @@ fn answers_are_of_one_moment_beside_a_writer() {
         ids: 12,
         sequence: 0,
         identities: world.identities.clone(),
+        clock: world.clock.clone(),
     };
-    let files = files(directory.path(), 2);
-    let (columns, _) = Columns::open(AMPLE, files, &world.identities).unwrap();
-    let columns = Arc::new(columns);
+    let files = table(&runtime, &world, directory.path(), 2);
+    let columns = Arc::new(Columns::of(AMPLE, Some(Arc::clone(&files))));
     world.change(8);
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {
@@ -261,8 +272,8 @@ fn answers_are_of_one_moment_beside_a_writer() {
         let mut rounds = 0;
         while !writer.is_finished() || rounds < 20 {
             let (question, part) = (asker.question(), asker.part(12));
-            let now = NOW.saturating_add(Duration::from_mins(1) * rounds);
-            columns.step(&asker.identities, &PROJECTS[..1], now).unwrap();
+            asker.clock.advance(Duration::from_mins(1));
+            files.step(&|| false).unwrap();
             if asker.random.random_bool(0.3) {
                 columns.drop_all();
             }
@@ -401,11 +412,12 @@ fn many_properties_are_all_found() {
     let identities = Identities::open(&directory.path().join("store"), LIMITS).unwrap();
     let keys: Vec<String> = (0..600).map(|number| format!("key {number}")).collect();
     persons(&identities, 30, &keys);
-    let files = files(directory.path(), 10);
-    let (columns, _) = Columns::open(AMPLE, files, &identities).unwrap();
-    let columns = Arc::new(columns);
-    while columns.step(&identities, &PROJECTS[..1], NOW).unwrap() != Step::None {}
-    assert_eq!(columns.chunks(PROJECTS[0]), 3);
+    let world =
+        World { identities: identities.clone(), ..World::new(1, &directory.path().join("other")) };
+    let files = table(&runtime, &world, directory.path(), 10);
+    let columns = Arc::new(Columns::of(AMPLE, Some(Arc::clone(&files))));
+    files.write(&|| false).unwrap();
+    assert_eq!(files.known_files(), 3);
     for key in [&keys[0], &keys[300], &keys[599], &"none".to_owned()] {
         read(&runtime, &columns, &identities, vec![key.as_str().into()]);
         let values =

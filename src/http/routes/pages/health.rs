@@ -67,11 +67,6 @@ fn figures(app: &App) -> Figures {
                 bytes: gauge(metrics.ingest_inflight_bytes.get()),
                 limit_bytes: config.ingest.inflight_max_bytes.as_u64(),
             },
-            Use {
-                name: "Person columns on disk",
-                bytes: gauge(metrics.person_columns_disk_bytes.get()),
-                limit_bytes: config.query.person_columns_disk_max_bytes.as_u64(),
-            },
         ],
         refused: refused(&text),
         times: times(&text),

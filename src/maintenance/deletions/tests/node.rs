@@ -137,7 +137,8 @@ impl Bench {
             identities: identities.clone(),
             metadata: self.metadata.clone(),
             progress: Progress::Still,
-            columns: None,
+            persons: None,
+            asked: None,
             spill: None,
         };
         let settings = Settings::parse_from(["weir"]).query;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::time::Duration;
 
 use rand::Rng;
 use rand::SeedableRng;
@@ -13,6 +14,7 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
@@ -47,6 +49,8 @@ pub(super) const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
 pub(super) const DAY: i64 = 86_400_000_000;
 pub(super) const KEYS: [&str; 4] = ["plan", "email", "n", "odd \"key\\\":"];
 pub(super) const AMPLE: u64 = 1 << 30;
+/// The time that files may be out of date.
+pub(super) const INTERVAL: Duration = Duration::from_mins(5);
 
 pub(super) struct World {
     pub(super) random: StdRng,
@@ -54,12 +58,15 @@ pub(super) struct World {
     /// Distinct ids that may be in use.
     pub(super) ids: u32,
     pub(super) sequence: u64,
+    /// The time of files; questions are asked as of [`NOW`].
+    pub(super) clock: Clock,
 }
 
 impl World {
     pub(super) fn new(seed: u64, directory: &Path) -> Self {
         let identities = Identities::open(directory, LIMITS).unwrap();
-        Self { random: StdRng::seed_from_u64(seed), identities, ids: 12, sequence: 0 }
+        let (random, clock) = (StdRng::seed_from_u64(seed), Clock::test(NOW));
+        Self { random, identities, ids: 12, sequence: 0, clock }
     }
 
     pub(super) fn id(&mut self) -> String {

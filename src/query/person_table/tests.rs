@@ -1,33 +1,38 @@
 //! Tests of the persons table: rows of its Parquet files against the identity store.
 
+mod renewal;
+
 use std::collections::BTreeSet;
 use std::io;
 
 use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
 use arrow::datatypes::Int64Type;
+use arrow::datatypes::TimeUnit;
 use arrow::datatypes::TimestampMicrosecondType;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use rand::SeedableRng;
-use rand::rngs::StdRng;
 use serde_json::Value;
 use serde_json::json;
 use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
+use uuid::Uuid;
 
 use super::*;
 use crate::clock::UnixMicros;
+use crate::error::Kind;
 use crate::identity::change::Force;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
 use crate::identity::limits::Limits;
-use crate::metadata::accounts::ProjectPatch;
-use crate::metadata::accounts::UserId;
-use crate::metadata::bootstrap::FirstStart;
-use crate::metadata::secrets::Seed;
+use crate::identity::person::Person;
+use crate::query::person_table::schema::persons_schema;
+use crate::storage::delta::error::TableError;
 use crate::storage::disk::Disk;
 use crate::storage::disk::DiskDir;
 use crate::storage::disk::DiskEntry;
@@ -35,6 +40,7 @@ use crate::storage::disk::DiskFile;
 use crate::storage::disk::OsDisk;
 use crate::storage::disk::sim::SimDisk;
 use crate::storage::disk::sim::Survival;
+use crate::storage::store::StoreError;
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 const LIMITS: Limits = Limits {
@@ -46,12 +52,15 @@ const LIMITS: Limits = Limits {
 };
 const APP: &str = "node/1";
 
+const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
+const INTERVAL: Duration = Duration::from_mins(5);
+const HOUR: Duration = Duration::from_hours(1);
+
 /// Two projects with an identity store.
 struct Bench {
     runtime: Runtime,
     clock: Clock,
     directory: tempfile::TempDir,
-    metadata: Metadata,
     identities: Identities,
 }
 
@@ -61,23 +70,12 @@ impl Bench {
         let runtime = runtime.expect("a runtime");
         let clock = Clock::test(NOW);
         let directory = tempfile::tempdir().expect("a directory");
-        let metadata = runtime.block_on(async {
-            let path = directory.path().join("metadata.db");
-            let metadata = Metadata::open(&path, clock.clone()).await.expect("opens");
-            let seed = |number| Seed::new(&mut StdRng::seed_from_u64(number));
-            metadata.bootstrap(FirstStart::default(), &seed(1)).await.expect("a project");
-            let another = seed(2);
-            let created =
-                metadata.create_project(UserId(1), "another", ProjectPatch::default(), &another);
-            created.await.expect("another project");
-            metadata
-        });
         let identities = identities(directory.path(), "identity");
-        Self { runtime, clock, directory, metadata, identities }
+        Self { runtime, clock, directory, identities }
     }
 
     /// A new handle on the table on the machine's disk, as after a restart.
-    fn table(&self) -> PersonsTable {
+    fn table(&self) -> PersonTable {
         self.table_on(Arc::new(OsDisk), self.directory.path().join("persons"), &self.identities)
     }
 
@@ -86,20 +84,21 @@ impl Bench {
         disk: Arc<dyn Disk>,
         directory: PathBuf,
         identities: &Identities,
-    ) -> PersonsTable {
+    ) -> PersonTable {
         let root = directory.parent().expect("a directory of tables").to_path_buf();
-        PersonsTable::new(
+        let table = PersonTable::new(
             Tables::in_directory(disk, root),
-            (identities.clone(), self.metadata.clone()),
+            (identities.clone(), Arc::new(|| PROJECTS.to_vec())),
             APP.to_owned(),
-            self.runtime.handle().clone(),
-            self.clock.clone(),
-        )
+            (self.runtime.handle().clone(), self.clock.clone()),
+            (INTERVAL, HOUR),
+        );
+        table.expect("reads")
     }
 
     /// Applies a record to the `nth` project.
     fn apply(&self, sequence: u64, nth: usize, ops: Vec<Op>) {
-        apply(&self.identities, &self.metadata, sequence, (nth, ops));
+        apply(&self.identities, sequence, (nth, ops));
     }
 }
 
@@ -107,13 +106,8 @@ fn identities(directory: &std::path::Path, name: &str) -> Identities {
     Identities::open(&directory.join(name), LIMITS).expect("opens")
 }
 
-fn apply(
-    identities: &Identities,
-    metadata: &Metadata,
-    sequence: u64,
-    (nth, ops): (usize, Vec<Op>),
-) {
-    let project = metadata.snapshot().projects().nth(nth).expect("a project").id;
+fn apply(identities: &Identities, sequence: u64, (nth, ops): (usize, Vec<Op>)) {
+    let project = PROJECTS[nth];
     identities.apply(&[Record { sequence, project, ops }]).expect("applies");
 }
 
@@ -140,13 +134,13 @@ fn merge(distinct_id: &str, other: &str) -> Op {
 type Row = (i64, i64, String, Value, Value, i64, bool, i64);
 
 /// The expected rows, read from the store person by person, which is another code path than that of the copy.
-fn expected(bench: &Bench, identities: &Identities) -> Vec<Row> {
+fn expected(identities: &Identities) -> Vec<Row> {
     let (view, mut rows) = (identities.view(), Vec::new());
-    for project in bench.metadata.snapshot().projects() {
+    for project in PROJECTS {
         let visit = |person: Person| {
-            let ids = view.distinct_ids(project.id, person.uuid).expect("reads");
+            let ids = view.distinct_ids(project, person.uuid).expect("reads");
             rows.push((
-                project.id.0,
+                project.0,
                 person.number,
                 person.uuid.to_string(),
                 json!(ids),
@@ -157,13 +151,13 @@ fn expected(bench: &Bench, identities: &Identities) -> Vec<Row> {
             ));
             Flow::Continue(())
         };
-        view.scan_persons(project.id, visit).expect("scans");
+        view.scan_persons(project, visit).expect("scans");
     }
     rows
 }
 
 /// The rows of all live files, whose lengths must match the log.
-fn rows(table: &PersonsTable) -> Vec<Row> {
+fn rows(table: &PersonTable) -> Vec<Row> {
     let read = table.with_table(|table| {
         let version = table.current();
         let mut rows = Vec::new();
@@ -212,7 +206,7 @@ fn rows_of(batch: &RecordBatch, rows: &mut Vec<Row>) {
 }
 
 /// Number of the current version, and its files.
-fn version(table: &PersonsTable) -> (u64, BTreeSet<String>) {
+fn version(table: &PersonTable) -> (u64, BTreeSet<String>) {
     let read = table.with_table(|table| {
         let version = table.current();
         Ok((version.version, version.files.iter().map(|file| file.path.clone()).collect()))
@@ -230,30 +224,29 @@ fn the_copy_is_the_store() {
     let bench = Bench::new();
     let table = bench.table();
     table.create().expect("creates");
-    assert_eq!(table.write(None).expect("nothing to copy"), None);
+    assert_eq!(table.write(&|| false).expect("nothing to copy"), None);
     assert_eq!((version(&table).0, rows(&table)), (0, Vec::new()));
 
     bench.apply(1, 0, people());
     bench.apply(2, 1, vec![touch("a"), set("e", json!({"x": 1}))]);
-    let written = table.write(None).expect("copies").expect("a copy");
+    let written = table.write(&|| false).expect("copies").expect("a copy");
     assert_eq!((written.through, written.rows, written.files), (2, 6, 1));
-    assert_eq!(rows(&table), expected(&bench, &bench.identities));
+    assert_eq!(rows(&table), expected(&bench.identities));
     let first = version(&table);
 
     // Nothing has changed: no commit, also not after a restart.
-    assert_eq!(table.write(None).expect("looks"), None);
-    assert_eq!(bench.table().write(None).expect("looks"), None);
+    assert_eq!(table.write(&|| false).expect("looks"), None);
+    assert_eq!(bench.table().write(&|| false).expect("looks"), None);
     assert_eq!(version(&bench.table()), first);
 
     // A merge removes a person and moves its distinct ids to the other person.
-    let project = bench.metadata.snapshot().projects().next().expect("a project").id;
-    let gone = bench.identities.view().person_of(project, "c").expect("reads");
+    let gone = bench.identities.view().person_of(PROJECTS[0], "c").expect("reads");
     let gone = gone.expect("a person").uuid.to_string();
     assert!(rows(&table).iter().any(|row| row.2 == gone));
     bench.apply(3, 0, vec![merge("b", "c")]);
-    let written = table.write(None).expect("copies").expect("a copy");
+    let written = table.write(&|| false).expect("copies").expect("a copy");
     assert_eq!((written.through, written.rows), (3, 5));
-    assert_eq!(rows(&table), expected(&bench, &bench.identities));
+    assert_eq!(rows(&table), expected(&bench.identities));
     assert!(rows(&table).iter().all(|row| row.2 != gone));
     assert!(rows(&table).iter().any(|row| row.3 == json!(["b", "c"]) && row.6));
 
@@ -261,42 +254,84 @@ fn the_copy_is_the_store() {
     bench.clock.advance(Duration::from_secs(1));
     let removed = table.vacuum(Duration::ZERO).expect("a vacuum");
     assert_eq!(BTreeSet::from_iter(removed), first.1);
-    assert_eq!(rows(&bench.table()), expected(&bench, &bench.identities));
+    assert_eq!(rows(&bench.table()), expected(&bench.identities));
 }
 
+/// Goal: files have as many persons as they may, over all projects, whoever comes in between, and a table of few
+/// persons has few files again.
 #[test]
 fn many_persons_make_many_files() {
     let bench = Bench::new();
     bench.apply(1, 0, (0..50).map(|n| touch(&format!("person {n}"))).collect());
     bench.apply(2, 1, (0..25).map(|n| set(&n.to_string(), json!({"n": n}))).collect());
-    let cases = [
-        (CUTS, 1),
-        (Cuts { batch_rows: 10, ..CUTS }, 1),
-        (Cuts { batch_bytes: 1, ..CUTS }, 1),
-        (Cuts { batch_rows: 10, group_bytes: 0, ..CUTS }, 1),
-        (Cuts { batch_rows: 10, group_bytes: 0, file_bytes: 1, ..CUTS }, 8),
-        (Cuts { batch_rows: 25, group_bytes: 0, file_bytes: 1, ..CUTS }, 3),
-    ];
-    for (case, (cuts, files)) in cases.into_iter().enumerate() {
-        bench.apply(3 + u64::try_from(case).expect("small"), 0, vec![touch("person 0")]);
-        let table = PersonsTable { cuts, ..bench.table() };
-        let written = table.write(None).expect("copies").expect("a copy");
-        assert_eq!((written.rows, written.files), (75, files), "{cuts:?}");
-        assert_eq!(rows(&table), expected(&bench, &bench.identities), "{cuts:?}");
-        assert_eq!(version(&table).1.len(), files, "{cuts:?}");
+    for (persons_max, files) in [(75, 1), (74, 2), (25, 3), (10, 8), (1, 75)] {
+        let _ = std::fs::remove_dir_all(bench.directory.path().join("persons"));
+        let table = bench.table().with_persons_max(persons_max);
+        let written = table.write(&|| false).expect("copies").expect("a copy");
+        let all = written.files;
+        // The first commits are of so many files at most.
+        assert_eq!((written.rows, all), (75, files), "{persons_max}");
+        assert_eq!(rows(&table), expected(&bench.identities), "{persons_max}");
+        assert_eq!(version(&table).0, u64::try_from(files.div_ceil(FILES_MAX)).expect("few"));
     }
+    let table = bench.table().with_persons_max(10);
+    table.write(&|| false).expect("looks");
+    for (sequence, count) in [(3, 3), (4, 40)] {
+        let ops = (0..count).map(|n| touch(&format!("{sequence} {n}"))).collect();
+        bench.apply(sequence, 0, ops);
+        table.write(&|| false).expect("copies").expect("has moved");
+        assert_eq!(rows(&table), expected(&bench.identities), "{sequence}");
+    }
+    let merges = (1..50).map(|n| merge("person 0", &format!("person {n}"))).collect();
+    bench.apply(5, 0, merges);
+    table.write(&|| false).expect("copies").expect("has moved");
+    assert_eq!(rows(&table), expected(&bench.identities));
+    // Those of the other project, who have not changed, are still each in a file.
+    let (files, persons) = (version(&table).1.len() - 25, rows(&table).len() - 25);
+    assert!(files <= persons / 4, "{files} files of {persons}");
 }
 
 #[test]
 fn a_shutdown_ends_a_copy_without_a_trace() {
     let bench = Bench::new();
     bench.apply(1, 0, people());
-    let table = PersonsTable { cuts: Cuts { batch_rows: 1, ..CUTS }, ..bench.table() };
-    let shutdown = Shutdown::new();
-    shutdown.begin();
-    assert_eq!(table.write(Some(&shutdown)).expect("gives up"), None);
+    let table = bench.table();
+    assert_eq!(table.write(&|| true).expect("gives up"), None);
     assert_eq!(version(&table).1.len(), 0);
-    assert!(table.write(None).expect("copies").is_some(), "the last step is not kept from it");
+    bench.clock.advance(HOUR);
+    assert_eq!(table.step(&|| true).expect("gives up"), Step::None);
+    assert_eq!(version(&table).1.len(), 0);
+    assert!(table.write(&|| false).expect("copies").is_some(), "the last step is not kept from it");
+}
+
+/// Goal: the files of a version that knew no pieces are replaced by pieces, as one commit.
+#[test]
+fn files_of_before_are_replaced() {
+    let bench = Bench::new();
+    bench.apply(1, 0, people());
+    let table = bench.table();
+    table.write(&|| false).expect("copies").expect("a copy");
+    // The same rows in a file whose name says nothing.
+    let path = version(&table).1.into_iter().next().expect("a file");
+    let (own, other) = (bench.directory.path().join("persons"), "persons-0192a1b2-c3d4.parquet");
+    std::fs::copy(own.join(&path), own.join(other)).expect("copies");
+    let replaced = table.with_table(|table| {
+        let remove = table.current().files.clone();
+        let add = vec![DataFile { path: other.to_owned(), ..DataFile::clone(&remove[0]) }];
+        let (transaction, kind) = (Some((APP.to_owned(), 2)), EditKind::Overwrite);
+        let commit = table.commit(Edit { add, remove, transaction, kind });
+        bench.runtime.handle().block_on(commit).expect("commits");
+        Ok(())
+    });
+    replaced.expect("the table opens");
+    drop(table);
+    bench.apply(2, 0, vec![merge("b", "c")]);
+    let table = bench.table();
+    table.create().expect("opens");
+    assert_eq!(table.known_files(), 0);
+    table.write(&|| false).expect("copies").expect("has moved");
+    assert_eq!((table.known_files(), version(&table).1.len()), (1, 1));
+    assert_eq!(rows(&table), expected(&bench.identities));
 }
 
 /// Goal: persons that the store has lost are not removed from the table.
@@ -304,22 +339,22 @@ fn a_shutdown_ends_a_copy_without_a_trace() {
 fn persons_that_the_store_has_lost_stay_in_the_table() {
     let bench = Bench::new();
     bench.apply(1, 0, people());
-    let written = bench.table().write(None).expect("copies").expect("has moved");
+    let written = bench.table().write(&|| false).expect("copies").expect("has moved");
     let lost = identities(bench.directory.path(), "lost");
     assert!(!lost.is_incomplete().expect("reads"));
     lost.mark_incomplete().expect("writes");
-    apply(&lost, &bench.metadata, 2, (0, vec![touch("late")]));
+    apply(&lost, 2, (0, vec![touch("late")]));
     let directory = bench.directory.path().join("persons");
     let table = bench.table_on(Arc::new(OsDisk), directory.clone(), &lost);
-    let refused = table.write(None).expect_err("would lose persons");
+    let refused = table.write(&|| false).expect_err("would lose persons");
     assert!(matches!(refused, PersonsError::Incomplete), "{refused}");
-    assert_eq!(bench.table().write(None).expect("as before"), None);
+    assert_eq!(bench.table().write(&|| false).expect("as before"), None);
     assert!(written.rows > 1);
     // Without the table, the next copy contains the remaining persons.
     drop(table);
     std::fs::remove_dir_all(&directory).expect("removes");
     let table = bench.table_on(Arc::new(OsDisk), directory, &lost);
-    assert_eq!(table.write(None).expect("copies").map(|written| written.rows), Some(1));
+    assert_eq!(table.write(&|| false).expect("copies").map(|written| written.rows), Some(1));
 }
 
 #[test]
@@ -329,15 +364,15 @@ fn a_failure_is_over_when_its_cause_is() {
     let disk = SimDisk::new();
     disk.set_capacity_bytes(1);
     let table = bench.table_on(Arc::new(disk.clone()), "/data/persons".into(), &bench.identities);
-    assert_eq!(table.write(None).expect_err("a full disk").kind(), Kind::Unavailable);
+    assert_eq!(table.write(&|| false).expect_err("a full disk").kind(), Kind::Unavailable);
     disk.set_capacity_bytes(1 << 40);
-    assert!(table.write(None).expect("copies").is_some());
+    assert!(table.write(&|| false).expect("copies").is_some());
     bench.apply(2, 0, vec![touch("f")]);
     disk.set_capacity_bytes(1);
-    table.write(None).expect_err("a full disk");
+    table.write(&|| false).expect_err("a full disk");
     disk.set_capacity_bytes(1 << 40);
-    assert!(table.write(None).expect("copies").is_some());
-    assert_eq!(rows(&table), expected(&bench, &bench.identities));
+    assert!(table.write(&|| false).expect("copies").is_some());
+    assert_eq!(rows(&table), expected(&bench.identities));
 }
 
 /// A disk that fails when a commit gets its name, before or after the change.
@@ -401,11 +436,11 @@ fn a_copy_in_doubt_is_settled() {
         let open =
             || bench.table_on(Arc::clone(&disk) as _, "/data/persons".into(), &bench.identities);
         let mut table = open();
-        table.write(None).expect("copies");
+        table.write(&|| false).expect("copies");
         let first = version(&table).0;
         bench.apply(2, 0, vec![merge("b", "c"), touch("f")]);
         *disk.fault.lock() = Some(is_done);
-        let error = table.write(None).expect_err("no answer");
+        let error = table.write(&|| false).expect_err("no answer");
         let in_doubt =
             matches!(error, PersonsError::Store(StoreError::Table(TableError::InDoubt { .. })));
         assert!(in_doubt, "{context}: {error}");
@@ -415,14 +450,14 @@ fn a_copy_in_doubt_is_settled() {
         if moves_on {
             bench.apply(3, 0, vec![touch("g")]);
         }
-        let written = table.write(None).expect(&context);
+        let written = table.write(&|| false).expect(&context);
         assert_eq!(written.is_none(), is_done && !moves_on, "{context}: {written:?}");
-        assert_eq!(rows(&table), expected(&bench, &bench.identities), "{context}");
+        assert_eq!(rows(&table), expected(&bench.identities), "{context}");
         let commits = u64::from(is_done) + u64::from(written.is_some());
         assert_eq!(version(&open()).0, first + commits, "{context}");
         bench.clock.advance(Duration::from_secs(1));
         table.vacuum(Duration::ZERO).expect("a vacuum");
-        assert_eq!(rows(&open()), expected(&bench, &bench.identities), "{context}");
+        assert_eq!(rows(&open()), expected(&bench.identities), "{context}");
     }
 }
 
@@ -433,10 +468,10 @@ fn a_power_cut_leaves_one_copy_or_the_next() {
     let bench = Bench::new();
     let later = identities(bench.directory.path(), "later");
     for identities in [&bench.identities, &later] {
-        apply(identities, &bench.metadata, 1, (0, people()));
+        apply(identities, 1, (0, people()));
     }
-    apply(&later, &bench.metadata, 2, (0, vec![merge("b", "c"), touch("f")]));
-    let states = [Vec::new(), expected(&bench, &bench.identities), expected(&bench, &later)];
+    apply(&later, 2, (0, vec![merge("b", "c"), touch("f")]));
+    let states = [Vec::new(), expected(&bench.identities), expected(&later)];
     let open = |disk: &SimDisk, identities: &Identities| {
         bench.table_on(Arc::new(disk.clone()), "/data/persons".into(), identities)
     };
@@ -445,7 +480,7 @@ fn a_power_cut_leaves_one_copy_or_the_next() {
         let disk = SimDisk::new();
         disk.cut_after(cut);
         let done = [&bench.identities, &later];
-        let done = done.iter().take_while(|of| open(&disk, of).write(None).is_ok()).count();
+        let done = done.iter().take_while(|of| open(&disk, of).write(&|| false).is_ok()).count();
         bench.clock.advance(Duration::from_secs(1));
         let finished = done == 2 && open(&disk, &later).vacuum(Duration::ZERO).is_ok();
         for survival in [Survival::Lose, Survival::Keep, Survival::Mixed(1), Survival::Mixed(2)] {
@@ -456,7 +491,7 @@ fn a_power_cut_leaves_one_copy_or_the_next() {
             let found = states.iter().position(|state| *state == found).expect(&context);
             assert!((done..=done + 1).contains(&found), "{context}: {found} found");
             outcomes.insert((done, found));
-            table.write(None).expect(&context);
+            table.write(&|| false).expect(&context);
             assert_eq!(rows(&table), states[2], "{context}");
         }
         if finished {
@@ -484,16 +519,4 @@ fn the_published_schema_is_the_one_in_use() {
     let expected =
         json!({"table": "persons", "version": 1, "partitioned_by": [], "columns": columns});
     assert_eq!(published, expected);
-}
-
-#[test]
-fn copies_take_a_tenth_of_the_time_at_most() {
-    let pause = |took, interval| {
-        super::pause_after(Duration::from_secs(took), Duration::from_secs(interval)).as_secs()
-    };
-    assert_eq!(pause(0, 300), 300);
-    assert_eq!(pause(30, 300), 300);
-    assert_eq!(pause(60, 300), 540);
-    assert_eq!(pause(600, 1), 5400);
-    assert_eq!(super::pause_after(Duration::MAX, Duration::ZERO), Duration::MAX);
 }

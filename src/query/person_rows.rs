@@ -1,0 +1,110 @@
+//! Arrow rows of persons: [`PersonRows`], the one builder, for SQL and for the files of the persons table.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::array::BooleanBuilder;
+use arrow::array::Int64Builder;
+use arrow::array::StringViewBuilder;
+use arrow::array::TimestampMicrosecondBuilder;
+use arrow::datatypes::Schema;
+use serde_json::Value;
+
+use crate::event::id::ProjectId;
+use crate::identity::row::Row;
+
+/// Rows of persons with the columns of a schema, which are those of the persons table or some of them.
+pub(super) struct PersonRows {
+    rows: usize,
+    bytes: usize,
+    columns: Vec<Column>,
+}
+
+/// A column of persons.
+enum Column {
+    ProjectId(Int64Builder),
+    Id(Int64Builder),
+    Uuid(StringViewBuilder),
+    DistinctIds(StringViewBuilder),
+    Properties(StringViewBuilder),
+    CreatedAt(TimestampMicrosecondBuilder),
+    IsIdentified(BooleanBuilder),
+    Version(Int64Builder),
+}
+
+impl Column {
+    fn named(name: &str) -> Self {
+        match name {
+            "project_id" => Self::ProjectId(Int64Builder::new()),
+            "id" => Self::Id(Int64Builder::new()),
+            "uuid" => Self::Uuid(StringViewBuilder::new()),
+            "distinct_ids" => Self::DistinctIds(StringViewBuilder::new()),
+            "created_at" => Self::CreatedAt(TimestampMicrosecondBuilder::new()),
+            "is_identified" => Self::IsIdentified(BooleanBuilder::new()),
+            "version" => Self::Version(Int64Builder::new()),
+            _ => Self::Properties(StringViewBuilder::new()),
+        }
+    }
+}
+
+impl PersonRows {
+    /// No rows yet.
+    pub(super) fn new(schema: &Schema) -> Self {
+        let columns = schema.fields().iter().map(|field| Column::named(field.name()));
+        Self { rows: 0, bytes: 0, columns: columns.collect() }
+    }
+
+    /// Adds a person with its distinct ids, which are not looked at without a column for them.
+    pub(super) fn push(&mut self, project: ProjectId, person: &Row<'_>, distinct_ids: &[String]) {
+        self.rows += 1;
+        for column in &mut self.columns {
+            match column {
+                Column::ProjectId(ids) => ids.append_value(project.0),
+                Column::Id(ids) => ids.append_value(person.number),
+                Column::Uuid(uuids) => {
+                    uuids.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
+                }
+                Column::DistinctIds(texts) => {
+                    let text = Value::from(distinct_ids).to_string();
+                    self.bytes += text.len();
+                    texts.append_value(text);
+                }
+                Column::Properties(texts) => {
+                    self.bytes += person.properties_len();
+                    texts.append_value(person.properties_json());
+                }
+                Column::CreatedAt(times) => times.append_value(person.created_at.0),
+                Column::IsIdentified(truths) => truths.append_value(person.is_identified),
+                Column::Version(versions) => {
+                    versions.append_value(i64::try_from(person.version).unwrap_or(i64::MAX));
+                }
+            }
+        }
+    }
+
+    /// Rows so far.
+    pub(super) fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of their JSON texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The columns of the rows so far; there are none afterwards.
+    pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
+        (self.rows, self.bytes) = (0, 0);
+        let finish = |column: &mut Column| match column {
+            Column::ProjectId(numbers) | Column::Id(numbers) | Column::Version(numbers) => {
+                Arc::new(numbers.finish()) as ArrayRef
+            }
+            Column::Uuid(texts) | Column::DistinctIds(texts) | Column::Properties(texts) => {
+                Arc::new(texts.finish())
+            }
+            Column::CreatedAt(times) => Arc::new(times.finish().with_timezone("UTC")),
+            Column::IsIdentified(truths) => Arc::new(truths.finish()),
+        };
+        self.columns.iter_mut().map(finish).collect()
+    }
+}

@@ -1,0 +1,259 @@
+//! The table `persons` of SQL: files of the persons table, and in the place of who has changed since, rows of the
+//! identity store, all as of one view. Only columns that a query asks for are read, and of `properties`, if a query asks
+//! for some of them alone ([`PersonsTable::narrowed`]), only these.
+
+use std::sync::Arc;
+
+use arrow::array::BooleanArray;
+use arrow::array::RecordBatch;
+use arrow::array::RecordBatchOptions;
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::catalog::TableProvider;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::TableType;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::streaming::PartitionStream;
+use datafusion::physical_plan::streaming::StreamingTableExec;
+use object_store::ObjectStore;
+use tokio::sync::mpsc::Sender;
+
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::person_set::PersonSet;
+use crate::identity::row::Key;
+use crate::identity::view::Flow;
+use crate::identity::view::View;
+use crate::query::person_rows::PersonRows;
+use crate::query::person_table::FileBatch;
+use crate::query::person_table::Part;
+use crate::query::person_table::Parts;
+use crate::query::person_table::PersonTable;
+use crate::storage::delta::DataFile;
+
+/// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
+const BATCH_ROWS: usize = 2048;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// See the head of this file.
+#[derive(Clone, Debug)]
+pub(super) struct PersonsTable {
+    pub(super) schema: SchemaRef,
+    pub(super) view: Arc<View>,
+    pub(super) project: ProjectId,
+    /// Without it all persons are read from the store.
+    pub(super) table: Option<Arc<PersonTable>>,
+    /// The properties that are asked for; without them, any.
+    pub(super) keys: Option<Arc<[Key]>>,
+}
+
+impl PersonsTable {
+    /// The same for a query that asks for these properties alone, by functions on `properties`. Where that is cheaper
+    /// `properties` has no others.
+    pub(super) fn narrowed(&self, keys: Arc<[Key]>) -> Self {
+        Self { keys: Some(keys), ..self.clone() }
+    }
+}
+
+#[async_trait]
+impl TableProvider for PersonsTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
+        let threads = state.config().target_partitions().max(1);
+        let parts = PersonTable::parts(self.table.as_deref(), (self.project, &self.view), threads);
+        let Parts { store, parts: works, changed } = parts.map_err(external)?;
+        let mut shares = vec![Vec::new(); threads.min(works.len()).max(1)];
+        let count = shares.len();
+        for (at, work) in works.into_iter().enumerate() {
+            if let Some(share) = shares.get_mut(at % count) {
+                share.push(work);
+            }
+        }
+        let reading =
+            Arc::new(Reading { table: self.clone(), schema: Arc::clone(&schema), store, changed });
+        let scan = |works: Vec<Part>| {
+            Arc::new(Scan { reading: Arc::clone(&reading), works }) as Arc<dyn PartitionStream>
+        };
+        let scans = shares.into_iter().map(scan).collect();
+        Ok(Arc::new(StreamingTableExec::try_new(schema, scans, None, [], false, limit)?))
+    }
+}
+
+/// What all parts of a scan have in common.
+#[derive(Debug)]
+struct Reading {
+    table: PersonsTable,
+    /// The columns that are wanted.
+    schema: SchemaRef,
+    store: Option<Arc<dyn ObjectStore>>,
+    /// Persons who are not as the files say.
+    changed: PersonSet,
+}
+
+/// A part of a scan, for one thread.
+#[derive(Debug)]
+struct Scan {
+    reading: Arc<Reading>,
+    works: Vec<Part>,
+}
+
+impl PartitionStream for Scan {
+    fn schema(&self) -> &SchemaRef {
+        &self.reading.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.reading.schema);
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), 2);
+        let (reading, works) = (Arc::clone(&self.reading), self.works.clone());
+        let mut out = Out { rows: PersonRows::new(&schema), schema, sender: builder.tx() };
+        builder.spawn_blocking(move || {
+            for work in works {
+                if reading.read(&work, &mut out)?.is_break() {
+                    return Ok(());
+                }
+            }
+            let _ = out.send_rows();
+            Ok(())
+        });
+        builder.build()
+    }
+}
+
+impl Reading {
+    /// Sends the persons of a part; [`Flow::Break`] once nobody takes any more.
+    fn read(&self, work: &Part, out: &mut Out) -> Result<Flow> {
+        let read = match (&work.file, &self.store, &self.table.table) {
+            (Some(file), Some(store), Some(table)) => {
+                self.read_file((table, store), file, work, out)?
+            }
+            _ => None,
+        };
+        match read {
+            Some(flow) => Ok(flow),
+            None => {
+                let (view, project) = (&self.table.view, self.table.project);
+                let mut flow = Flow::Continue(());
+                let read = view.scan_rows(project, work.numbers.clone(), |row| {
+                    flow = out.push(project, row);
+                    Ok(flow)
+                });
+                read.map_err(external)?;
+                Ok(flow)
+            }
+        }
+    }
+
+    /// The same of a file; `None` if it cannot be read.
+    fn read_file(
+        &self,
+        (table, store): (&PersonTable, &Arc<dyn ObjectStore>),
+        file: &DataFile,
+        work: &Part,
+        out: &mut Out,
+    ) -> Result<Option<Flow>> {
+        let (project, numbers) = (self.table.project, &work.numbers);
+        let names = self.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let columns = (names, self.table.keys.as_deref());
+        let part = (project, numbers.clone());
+        let Some((mut rows, mut next)) = table.scan(store, file, part, columns) else {
+            return Ok(None);
+        };
+        let places = (project, numbers.start)..(project, numbers.end);
+        let has_changed = self.changed.count(&places) > 0;
+        while let Some(batch) = next {
+            if out.send(self.unchanged(batch, has_changed)?).is_break() {
+                return Ok(Some(Flow::Break(())));
+            }
+            next = table.next(&mut rows)?;
+        }
+        for (_, number) in self.changed.within(&places) {
+            let pushed = self.table.view.ask_row(project, number, |row| out.push(project, row));
+            if pushed.map_err(external)?.is_some_and(|flow| flow.is_break()) {
+                return Ok(Some(Flow::Break(())));
+            }
+        }
+        Ok(Some(Flow::Continue(())))
+    }
+
+    /// The rows of persons who are as the file says.
+    fn unchanged(&self, batch: FileBatch, has_changed: bool) -> Result<RecordBatch> {
+        let FileBatch { ids, columns } = batch;
+        let options = RecordBatchOptions::new().with_row_count(Some(ids.len()));
+        let schema = Arc::clone(&self.schema);
+        let rows = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        if !has_changed {
+            return Ok(rows);
+        }
+        let project = self.table.project;
+        let is_same = |id: &i64| Some(!self.changed.contains((project, *id)));
+        let same: BooleanArray = ids.values().iter().map(is_same).collect();
+        Ok(filter_record_batch(&rows, &same)?)
+    }
+}
+
+fn external(error: IdentityError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// Where batches go.
+struct Out {
+    schema: SchemaRef,
+    /// Rows of the store that are not sent yet.
+    rows: PersonRows,
+    sender: Sender<Result<RecordBatch>>,
+}
+
+impl Out {
+    fn push(&mut self, project: ProjectId, row: &crate::identity::row::Row<'_>) -> Flow {
+        self.rows.push(project, row, &[]);
+        match self.rows.len() >= BATCH_ROWS || self.rows.bytes() >= BATCH_BYTES {
+            true => self.send_rows(),
+            false => Flow::Continue(()),
+        }
+    }
+
+    /// Sends the rows of the store so far.
+    fn send_rows(&mut self) -> Flow {
+        let options = RecordBatchOptions::new().with_row_count(Some(self.rows.len()));
+        let (schema, columns) = (Arc::clone(&self.schema), self.rows.finish());
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options);
+        self.send_any(batch.map_err(DataFusionError::from))
+    }
+
+    fn send(&self, batch: RecordBatch) -> Flow {
+        self.send_any(Ok(batch))
+    }
+
+    fn send_any(&self, batch: Result<RecordBatch>) -> Flow {
+        if batch.as_ref().is_ok_and(|batch| batch.num_rows() == 0) {
+            return Flow::Continue(());
+        }
+        match self.sender.blocking_send(batch) {
+            Ok(()) => Flow::Continue(()),
+            Err(_) => Flow::Break(()),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Why the persons table could not be written.
+
+use std::path::PathBuf;
+
+use crate::error::Kind;
+use crate::identity::IdentityError;
+use crate::storage::delta::error::TableError;
+use crate::storage::store::StoreError;
+
+/// Error of writing. The table is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum PersonsError {
+    /// The directory of the table.
+    #[error("cannot use {}", path.display())]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the operating system.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Reading the persons failed.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The identity store has lost persons that the table has.
+    #[error(
+        "the identity store lost the persons of records before the start of the log; the persons \
+         table keeps its previous version. Restore the directory identity, or remove tables/persons to go \
+         on without them"
+    )]
+    Incomplete,
+    /// Writing or committing the files failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<TableError> for PersonsError {
+    fn from(error: TableError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl PersonsError {
+    /// What the receiver can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Io { .. } | Self::Incomplete => Kind::Unavailable,
+            Self::Identity(error) => error.kind(),
+            Self::Store(error) => error.kind(),
+        }
+    }
+}
