@@ -17,7 +17,7 @@ use datafusion::logical_expr::TableScan;
 use crate::identity::row::Key;
 use crate::query::events::OWN_EVENTS;
 use crate::query::json;
-use crate::query::person_scan::PersonsTable;
+use crate::query::person_scan::PersonsProvider;
 
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";
@@ -46,10 +46,10 @@ pub(super) fn narrowed(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(plan.transform_down_with_subqueries(narrow)?.data)
 }
 
-fn persons(scan: &TableScan) -> Result<Option<PersonsTable>> {
+fn persons(scan: &TableScan) -> Result<Option<PersonsProvider>> {
     // A source of something else is a view, such as that of events.
     let Ok(provider) = source_as_provider(&scan.source) else { return Ok(None) };
-    Ok(provider.downcast_ref::<PersonsTable>().cloned())
+    Ok(provider.downcast_ref::<PersonsProvider>().cloned())
 }
 
 /// The properties that a plan asks for of any table; `None` if it takes the text of all of them anywhere.

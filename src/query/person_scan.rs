@@ -1,6 +1,6 @@
 //! The table `persons` of SQL: files of the persons table, and in the place of who has changed since, rows of the
 //! identity store, all as of one view. Only columns that a query asks for are read, and of `properties`, if a query asks
-//! for some of them alone ([`PersonsTable::narrowed`]), only these.
+//! for some of them alone ([`PersonsProvider::narrowed`]), only these.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// See the head of this file.
 #[derive(Clone, Debug)]
-pub(super) struct PersonsTable {
+pub(super) struct PersonsProvider {
     pub(super) schema: SchemaRef,
     pub(super) view: Arc<View>,
     pub(super) project: ProjectId,
@@ -54,7 +54,7 @@ pub(super) struct PersonsTable {
     pub(super) keys: Option<Arc<[Key]>>,
 }
 
-impl PersonsTable {
+impl PersonsProvider {
     /// The same for a query that asks for these properties alone, by functions on `properties`. Where that is cheaper
     /// `properties` has no others.
     pub(super) fn narrowed(&self, keys: Arc<[Key]>) -> Self {
@@ -63,7 +63,7 @@ impl PersonsTable {
 }
 
 #[async_trait]
-impl TableProvider for PersonsTable {
+impl TableProvider for PersonsProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
@@ -104,7 +104,7 @@ impl TableProvider for PersonsTable {
 /// What all parts of a scan have in common.
 #[derive(Debug)]
 struct Reading {
-    table: PersonsTable,
+    table: PersonsProvider,
     /// The columns that are wanted.
     schema: SchemaRef,
     store: Option<Arc<dyn ObjectStore>>,
@@ -255,5 +255,171 @@ impl Out {
             Ok(()) => Flow::Continue(()),
             Err(_) => Flow::Break(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::prelude::SessionContext;
+    use serde_json::json;
+    use tokio::runtime::Runtime;
+    use uuid::Uuid;
+
+    use super::PersonsProvider;
+    use crate::clock::Clock;
+    use crate::clock::UnixMicros;
+    use crate::event::id::ProjectId;
+    use crate::identity::change::Force;
+    use crate::identity::change::Op;
+    use crate::identity::change::OpKind;
+    use crate::identity::change::Record;
+    use crate::identity::change::Update;
+    use crate::identity::limits::Limits;
+    use crate::identity::row::Key;
+    use crate::identity::store::Identities;
+    use crate::query::person_table::PersonTable;
+    use crate::query::persons::persons_schema;
+    use crate::storage::disk::OsDisk;
+
+    const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
+    const LIMITS: Limits = Limits {
+        ids_bytes: 1 << 16,
+        rows_bytes: 1 << 16,
+        blocks_bytes: 1 << 20,
+        overrides_bytes: 1 << 16,
+        part_bytes: 1 << 20,
+    };
+    const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
+
+    fn set(number: u32, properties: serde_json::Value) -> Op {
+        let set = properties.as_object().cloned().unwrap();
+        op(number, OpKind::Update(Update { set, ..Update::default() }))
+    }
+
+    fn op(number: u32, kind: OpKind) -> Op {
+        let distinct_id = format!("id{number}");
+        Op { distinct_id, event_id: Uuid::from_u128(7), timestamp: NOW, kind }
+    }
+
+    fn apply(identities: &Identities, sequence: u64, project: ProjectId, ops: Vec<Op>) {
+        identities.apply(&[Record { sequence, project, ops }]).unwrap();
+    }
+
+    fn table(
+        directory: &std::path::Path,
+        identities: &Identities,
+        runtime: &Runtime,
+    ) -> PersonTable {
+        let times = (Duration::from_mins(5), Duration::from_hours(1));
+        let table = PersonTable::new(
+            (Arc::new(OsDisk), directory.join("persons")),
+            (identities.clone(), Arc::new(|| PROJECTS.to_vec())),
+            "node".to_owned(),
+            (runtime.handle().clone(), Clock::test(NOW)),
+            times,
+        );
+        table.unwrap().with_persons_max(20)
+    }
+
+    fn answer(runtime: &Runtime, persons: PersonsProvider, sql: &str) -> String {
+        runtime.block_on(async {
+            let mut context = SessionContext::new();
+            datafusion_functions_json::register_all(&mut context).unwrap();
+            context.register_table("persons", Arc::new(persons)).unwrap();
+            let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+            pretty_format_batches(&batches).unwrap().to_string()
+        })
+    }
+
+    /// Goal: files with who has changed since say what rows of the store say, whichever columns are asked for, also if
+    /// only some properties are, and nothing of another project. Method: the same queries of both.
+    #[test]
+    fn files_and_rows_give_the_same_answers() {
+        let (runtime, directory) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
+        let identities = Identities::open(&directory.path().join("identity"), LIMITS).unwrap();
+        let files = Arc::new(table(directory.path(), &identities, &runtime));
+        let plans = ["pro", "free", "a \"quoted\" \\ é"];
+        let told = |number: u32| match number % 4 {
+            0 => json!({"n": number}),
+            of => {
+                json!({"n": number, "plan": plans[usize::try_from(of - 1).unwrap()], "o": {"a": [1]}})
+            }
+        };
+        apply(
+            &identities,
+            1,
+            PROJECTS[0],
+            (0..70).map(|number| set(number, told(number))).collect(),
+        );
+        apply(
+            &identities,
+            2,
+            PROJECTS[1],
+            (0..30).map(|number| set(number, json!({"plan": "other"}))).collect(),
+        );
+        for round in 0..4 {
+            let (sequence, first) = (3 + round * 2, u32::try_from(round).unwrap() * 5);
+            if round > 0 {
+                let force = Force::Yes;
+                let merge = OpKind::Merge {
+                    other: format!("id{}", first + 40),
+                    force,
+                    update: Update::default(),
+                };
+                let changes = vec![
+                    set(first, json!({"plan": "new", "late": true})),
+                    set(70 + first, told(first)),
+                    op(first + 1, merge),
+                ];
+                apply(&identities, sequence, PROJECTS[0], changes);
+            }
+            let view = Arc::new(identities.view());
+            // After the view, so that files are newer than it.
+            if round % 2 == 0 {
+                files.write(&|| false).unwrap();
+            }
+            apply(
+                &identities,
+                sequence + 1,
+                PROJECTS[0],
+                vec![set(3, json!({"plan": format!("later {round}")}))],
+            );
+            for project in PROJECTS {
+                let schema = persons_schema();
+                let own = PersonsProvider {
+                    schema,
+                    view: Arc::clone(&view),
+                    project,
+                    table: None,
+                    keys: None,
+                };
+                let of_files = PersonsProvider { table: Some(Arc::clone(&files)), ..own.clone() };
+                for sql in [
+                    "SELECT * FROM persons ORDER BY id",
+                    "SELECT count(*) FROM persons",
+                    "SELECT created_at, is_identified, count(*) FROM persons GROUP BY 1, 2 ORDER BY 1, 2",
+                    "SELECT uuid FROM persons WHERE json_as_text(properties, 'plan') = 'new' ORDER BY uuid",
+                    "SELECT count(*) FROM (SELECT id FROM persons LIMIT 5)",
+                ] {
+                    let expected = answer(&runtime, own.clone(), sql);
+                    assert_eq!(answer(&runtime, of_files.clone(), sql), expected, "{round} {sql}");
+                }
+                let keys: Arc<[Key]> =
+                    ["plan", "late", "none"].iter().map(|key| Key::new(key)).collect();
+                for sql in [
+                    "SELECT id, json_as_text(properties, 'plan'), json_as_text(properties, 'none') FROM persons ORDER BY id",
+                    "SELECT json_get_bool(properties, 'late') AS l, count(*) FROM persons GROUP BY 1 ORDER BY 1",
+                ] {
+                    let expected = answer(&runtime, own.clone(), sql);
+                    let narrowed = of_files.narrowed(Arc::clone(&keys));
+                    assert_eq!(answer(&runtime, narrowed, sql), expected, "{round} {sql}");
+                }
+            }
+        }
+        assert!(files.known_files() > 3);
     }
 }

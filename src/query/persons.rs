@@ -27,7 +27,7 @@ use crate::identity::IdentityError;
 use crate::identity::person::Group;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
-use crate::query::person_scan::PersonsTable;
+use crate::query::person_scan::PersonsProvider;
 use crate::query::person_table::PersonTable;
 
 /// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
@@ -41,7 +41,7 @@ pub(super) fn tables(
     table: Option<Arc<PersonTable>>,
 ) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
     let (schema, view_of_persons) = (persons_schema(), Arc::clone(view));
-    let persons = PersonsTable { schema, view: view_of_persons, project, table, keys: None };
+    let persons = PersonsProvider { schema, view: view_of_persons, project, table, keys: None };
     let mut tables: Vec<(_, Arc<dyn TableProvider>)> = vec![("persons", Arc::new(persons))];
     let others = [
         ("person_distinct_ids", Part::DistinctIds, distinct_ids_schema()),
@@ -56,7 +56,7 @@ pub(super) fn tables(
     tables
 }
 
-fn persons_schema() -> SchemaRef {
+pub(super) fn persons_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         number("id"),
         text("uuid"),
