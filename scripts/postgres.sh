@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # A PostgreSQL server for tests, in a directory of its own, which root runs as the user `postgres`.
 #
-#   scripts/postgres.sh start DIR    makes the server in DIR, which must not exist, or starts the one there; prints its URL
+#   scripts/postgres.sh start DIR    makes the server in DIR, or starts the one that is there; prints its URL
+#   scripts/postgres.sh start-tls DIR   the same with a certificate for `localhost`, DIR/data/server.crt
 #   scripts/postgres.sh stop DIR     ends it at once, as `kill` would
 #   scripts/postgres.sh remove DIR   ends it and removes DIR
 #
-# Text sorts by language in it, as on most servers, and nothing is synced to disk. WEIR_TEST_TLS=1 gives it a certificate.
+# Text sorts by language in it, as on most servers, and nothing is synced to disk.
 set -euo pipefail
 
 what=$1 directory=$2
@@ -23,7 +24,7 @@ as_postgres() {
 }
 
 case $what in
-start)
+start | start-tls)
     if [ ! -e "$directory" ]; then
         mkdir -p "$directory"
         [ "$(id -u)" != 0 ] || chown postgres:postgres "$directory"
@@ -40,8 +41,9 @@ max_connections = 400
 fsync = off
 full_page_writes = off
 SETTINGS
-        if [ -n "${WEIR_TEST_TLS:-}" ]; then
-            as_postgres openssl req -new -x509 -days 30 -nodes -subj /CN=localhost -addext subjectAltName=DNS:localhost \
+        if [ "$what" = start-tls ]; then
+            as_postgres openssl req -new -x509 -days 30 -nodes -subj /CN=localhost \
+                -addext subjectAltName=DNS:localhost -addext basicConstraints=CA:FALSE \
                 -out "$directory/data/server.crt" -keyout "$directory/data/server.key" 2>/dev/null
             as_postgres chmod 600 "$directory/data/server.key"
             as_postgres tee -a "$directory/data/postgresql.conf" >/dev/null <<<"ssl = on"

@@ -9,7 +9,8 @@
 //! A write is a [`Write`]. It holds the gate, so that there is one at a time. Its snapshot is up to
 //! date inside the transaction. It publishes the next snapshot after the commit and before it
 //! releases the gate. Hence snapshots follow each other in commit order, and a rule that needs
-//! other rows (is this key taken?) reads the snapshot.
+//! other rows (is this key taken?) reads the snapshot. Processes on one database exclude each other by the lock
+//! that a transaction takes at its start (`db`); whoever finds that another one has written reloads first.
 //!
 //! # Cancellation
 //!

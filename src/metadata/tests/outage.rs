@@ -1,4 +1,4 @@
-//! PostgreSQL stops, and comes back; or is not there.
+//! PostgreSQL stops, and comes back; is not there; or wants encryption.
 
 use std::time::Instant;
 
@@ -79,4 +79,38 @@ async fn a_database_that_cannot_be_used_is_refused_by_name() {
     assert!(unfit.to_string().contains("has the encoding LATIN1"), "{unfit}");
     let drop = "DROP DATABASE weir_latin WITH (FORCE)";
     place::administer(&database.server().url, drop).await.expect("no database");
+}
+
+/// Goal: `sslmode` decides whether the connection is encrypted and whom it trusts. Method: a server whose certificate
+/// nobody knows, for the name `localhost`.
+#[tokio::test]
+async fn connections_are_encrypted_as_the_url_says() {
+    let (server, certificate) = Server::encrypted();
+    let database = Database::on(server, Duration::from_secs(20)).await;
+    let settings = database.settings();
+    let url = settings.metadata_url.clone().expect("a URL");
+    let root = format!("&sslrootcert={}", certificate.display());
+    for (host, mode, root, is_encrypted) in [
+        ("127.0.0.1", "disable", "", Some(false)),
+        ("127.0.0.1", "prefer", "", Some(true)),
+        ("127.0.0.1", "require", "", Some(true)),
+        ("localhost", "verify-full", &*root, Some(true)),
+        ("127.0.0.1", "verify-full", &*root, None),
+        ("localhost", "verify-full", "", None),
+    ] {
+        let url = url.value().replace("127.0.0.1", host);
+        let url = format!("{url}?sslmode={mode}{root}").parse().expect("a URL");
+        let opened = Metadata::connect(&settings, &url, Clock::test(START), Access::Write).await;
+        let found = match opened {
+            Ok(metadata) => {
+                let mut reader = metadata.shared.db.reader().await.expect("a connection");
+                let select = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+                let select = sql::query_scalar::<bool>(select);
+                Some(select.fetch_one(&mut reader).await.expect("a row"))
+            }
+            Err(MetadataError::Connect { .. }) => None,
+            Err(error) => panic!("{host} {mode}: {error}"),
+        };
+        assert_eq!(found, is_encrypted, "{host} {mode} {root}");
+    }
 }

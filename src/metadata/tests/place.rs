@@ -118,11 +118,22 @@ impl Server {
 
     /// A server of its own, which can be stopped.
     pub(super) fn own() -> Self {
+        Self::started("start")
+    }
+
+    /// A server of its own with a certificate, whose path is returned.
+    pub(super) fn encrypted() -> (Self, PathBuf) {
+        let server = Self::started("start-tls");
+        let certificate = server.directory().join("data/server.crt");
+        (server, certificate)
+    }
+
+    fn started(how: &str) -> Self {
         let directory = tempfile::tempdir().expect("directory");
         // Its user has to get there.
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(directory.path(), open).expect("permissions");
-        let url = script("start", &directory.path().join("server"));
+        let url = script(how, &directory.path().join("server"));
         Self { url, directory: Some(directory) }
     }
 
