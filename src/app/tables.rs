@@ -231,7 +231,7 @@ pub(super) async fn events_store(
     let name = events_spec().name;
     let place = PathBuf::from(tables.name(name));
     // Also creates the directory, and syncs its name, which a directory that was created here would lack.
-    let files = tables.writing(name).map_err(OpenError::io(&place))?.checked();
+    let files = tables.writing(name).map_err(OpenError::io(&place))?.for_queries();
     check_table_log(&**files.objects(), &place).await?;
     let partitioning = Partitioning {
         time_column: column::TIMESTAMP,

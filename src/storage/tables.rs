@@ -65,14 +65,10 @@ impl Bucket {
         format!("s3://{}/{}", self.url.bucket, self.prefix(table))
     }
 
-    /// The files of a table, through the cache if there is one.
+    /// The files of a table.
     fn objects(&self, table: &str) -> Arc<dyn ObjectStore> {
         let prefix = ObjectPath::from(self.prefix(table));
-        let objects = Arc::new(PrefixStore::new(Arc::clone(&self.objects), prefix));
-        match &self.cache {
-            Some(cache) => Arc::new(CachedStore::new(objects, cache.clone(), &self.name(table))),
-            None => objects,
-        }
+        Arc::new(PrefixStore::new(Arc::clone(&self.objects), prefix))
     }
 }
 
@@ -194,7 +190,7 @@ impl Tables {
                 Url::parse(&format!("{}/", bucket.name(table))).map_err(io::Error::other)?
             }
         };
-        Ok(TableFiles { objects, location, place: self.place(table) })
+        Ok(TableFiles { objects, location, place: self.place(table), cache: self.cache().cloned() })
     }
 
     /// The files of a table for writing: creates a directory and removes what a crash left in it, see
@@ -214,6 +210,8 @@ pub struct TableFiles {
     objects: Arc<dyn ObjectStore>,
     location: Url,
     place: String,
+    /// For data files that queries read.
+    cache: Option<BlockCache>,
 }
 
 impl TableFiles {
@@ -222,11 +220,15 @@ impl TableFiles {
         &self.objects
     }
 
-    /// Data files are verified when they are read.
+    /// For queries: data files are verified when they are read, and cached if they are in a bucket.
     #[must_use]
-    pub fn checked(self) -> Self {
-        let objects = Arc::new(CheckedStore::new(self.objects, &self.place));
-        Self { objects, ..self }
+    pub fn for_queries(self) -> Self {
+        let objects = match &self.cache {
+            Some(cache) => Arc::new(CachedStore::new(self.objects, cache.clone(), &self.place))
+                as Arc<dyn ObjectStore>,
+            None => self.objects,
+        };
+        Self { objects: Arc::new(CheckedStore::new(objects, &self.place)), ..self }
     }
 
     /// With another store of the same files.

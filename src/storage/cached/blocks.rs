@@ -213,6 +213,7 @@ impl BlockCache {
             fs::remove_file(cache.path(key, size))?;
         }
         cache.make_room(0);
+        cache.show(&cache.shared.index.lock());
         Ok(cache)
     }
 
