@@ -15,6 +15,10 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::documents::boards;
@@ -180,6 +184,10 @@ pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Re
     Ok(())
 }
 
+pub(in crate::http) const MOVE_TILE: Operation =
+    Operation::ok::<by_hand::Dashboard>("Move a tile to another dashboard")
+        .optional_body::<by_hand::DashboardsMoveTileUpdateBody>();
+
 /// `PATCH :id/move_tile/` with `tile`, which has its `id`, and `toDashboard`: moves a tile to another dashboard.
 pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = form::document_id(call.id())?;
@@ -217,6 +225,17 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
+
+pub(in crate::http) const RUN_INSIGHTS: Operation = Operation::ok::<
+    by_hand::DashboardsRunInsightsRetrieveAnswer,
+>("The results of the insights of a dashboard")
+.query(&[
+    Parameter::shared("refresh"),
+    Parameter::shared("filters_override"),
+    Parameter::shared("variables_override"),
+    Parameter::one_of("output_format", &["json"]),
+])
+.or(&[INVALID]);
 
 /// `GET :id/run_insights/`: the results of the insights of a dashboard.
 pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
