@@ -12,6 +12,7 @@
 //! hyper's types end in `http/request.rs` and `http/response.rs`.
 
 pub mod auth;
+pub mod body;
 pub mod call;
 pub mod conditional;
 pub mod cors;
@@ -20,6 +21,7 @@ pub mod fields;
 pub mod gzip;
 pub mod handler;
 pub mod limits;
+pub mod openapi;
 pub mod page;
 pub mod public;
 pub mod request;

@@ -186,7 +186,7 @@
 //!
 //! | a new | goes to |
 //! |---|---|
-//! | endpoint | a line in `http/table.rs` (for SDKs: `http/public.rs`), a function in `http/routes/`, a path in `schemas/openapi.json` |
+//! | endpoint | a line in `http/table.rs` (for SDKs: `http/public.rs`), a function in `http/routes/` with its `Operation` beside it, from which `schemas/openapi.json` is made; the body of a request is a `body!` |
 //! | thing that SDKs learn at their start | `wire/remote_config.rs` |
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | name of an attribute of a span | `wire/otlp/mapping.rs` |

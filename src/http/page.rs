@@ -3,6 +3,7 @@
 use form_urlencoded::Serializer;
 use hyper::Method;
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
@@ -29,7 +30,8 @@ pub struct Page {
 }
 
 /// A page of a list as sent to clients.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "{T}Page")]
 pub struct Envelope<T> {
     /// Items of the whole list.
     pub count: usize,

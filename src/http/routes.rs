@@ -10,7 +10,7 @@ pub mod activity;
 pub mod capture;
 pub mod capture_v1;
 pub mod cohorts;
-mod definition_questions;
+mod definition_parameters;
 pub mod description;
 pub mod discarded;
 pub mod documents;

@@ -9,6 +9,8 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -69,6 +71,14 @@ async fn page(
     });
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
+
+pub(in crate::http) const OF_PROJECT: Operation =
+    Operation::activity("What was changed in the project").query(&[
+        Parameter::text("scope"),
+        Parameter::text("scopes").about("A list with commas"),
+        Parameter::text("item_id"),
+        Parameter::uuid("user"),
+    ]);
 
 /// `GET activity_log/`: all changes in the project, filtered by `scope`, `scopes` (a list with
 /// commas), `item_id` and `user` (a uuid).

@@ -18,11 +18,15 @@ use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
-use crate::http::routes::cohorts::body::CohortBody;
+pub(in crate::http::routes) use crate::http::routes::cohorts::body::CohortBody;
+use crate::http::routes::cohorts::body::MemberBody;
 use crate::http::routes::feature_flags;
 use crate::http::routes::query;
 use crate::http::routes::store;
@@ -36,8 +40,11 @@ use crate::metadata::cohorts::CohortPatch;
 use crate::metadata::cohorts::NewCohort;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::error::MetadataError;
-use crate::metadata::snapshot::Snapshot;
 use crate::query::people::InCohort;
+
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<CohortBody<'static>>("Cohorts that are not deleted, newest first")
+        .query(&[Parameter::shared("search"), Parameter::one_of("type", &["static", "dynamic"])]);
 
 /// `GET cohorts/`: cohorts that are not deleted, newest first. `search` filters by name, `type` by `static`
 /// or `dynamic`.
@@ -60,6 +67,11 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<CohortBody<'static>>("Make a cohort")
+        .optional_body::<by_hand::CohortWrite>()
+        .requires(&["name"]);
+
 /// `POST cohorts/`. A static cohort may have initial members, as uuids of persons or as distinct ids.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
@@ -77,15 +89,15 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
         is_static,
         members,
     };
-    let place = (asker.project.id, asker.user.id);
-    let cohort = add(app, place, new).await?.map_err(problem)?;
+    let cohort = add(app, asker.project.id, asker.user.id, new).await?.map_err(problem)?;
     Ok(Response::json(StatusCode::CREATED, &CohortBody::new(&cohort, &snapshot)))
 }
 
 /// Stores a new cohort and starts its count. The caller maps errors of the store.
 pub(super) async fn add(
     app: &App,
-    (project, user): (ProjectId, UserId),
+    project: ProjectId,
+    user: UserId,
     new: NewCohort,
 ) -> Result<Result<std::sync::Arc<StoredCohort>, MetadataError>, Problem> {
     let metadata = app.metadata.clone();
@@ -97,6 +109,8 @@ pub(super) async fn add(
     Ok(cohort)
 }
 
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<CohortBody<'static>>("One cohort");
+
 /// `GET cohorts/:id/`, also for a deleted cohort.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
@@ -104,6 +118,11 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let cohort = app.metadata.cohort(project, id).await.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<CohortBody<'static>>("Change a cohort")
+        .optional_body::<by_hand::CohortWrite>()
+        .requires(&["name"]);
 
 /// `PATCH cohorts/:id/`, and `PUT`, which requires the name.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -136,10 +155,20 @@ async fn change(
     store::write(app, "update-cohort", write).await
 }
 
+pub(in crate::http) const DELETE: Operation =
+    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+
 /// `DELETE cohorts/:id/`: refused without a body, as for flags.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     feature_flags::delete(app, call).await
 }
+
+pub(in crate::http) const CHANGE_MEMBERS: Operation =
+    Operation::ok::<by_hand::AnyObject>("Add members to a list").body::<by_hand::CohortMembers>();
+
+pub(in crate::http) const REMOVE_PERSON_FROM_STATIC_COHORT: Operation =
+    Operation::ok::<by_hand::AnyObject>("Remove members from a list")
+        .body::<by_hand::CohortMembers>();
 
 /// `PATCH` or `POST cohorts/:id/add_persons_to_static_cohort/` with `person_ids` (uuids) or
 /// `distinct_ids`, and `remove_person_from_static_cohort/` with `person_id`.
@@ -166,6 +195,8 @@ pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response
     Ok(Response::json(StatusCode::OK, &json!({})))
 }
 
+pub(in crate::http) const MEMBERS: Operation = Operation::page::<MemberBody>("Members");
+
 /// `GET cohorts/:id/persons/`: one page of the members, found by a scan.
 pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
@@ -187,7 +218,7 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
         collected.0 += 1;
         if place >= page.offset && place - page.offset < page.limit {
             let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
-            collected.1.push(body::member(person, &ids));
+            collected.1.push(MemberBody::new(person, ids));
         }
     });
     visited.await.map_err(query::problem)?;
@@ -202,13 +233,10 @@ pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     Box::new(membership::memberships(set, project, app.clock.now()))
 }
 
-/// The response with one cohort.
-pub(super) fn shown<'a>(
-    cohort: &'a StoredCohort,
-    snapshot: &'a Snapshot,
-) -> impl serde::Serialize + use<'a> {
-    CohortBody::new(cohort, snapshot)
-}
+pub(in crate::http) const ACTIVITY: Operation = Operation::activity("What was changed of cohorts");
+
+pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What was changed of a cohort");
 
 /// `GET cohorts/:id/activity/`; without an id, of all cohorts.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

@@ -5,6 +5,7 @@
 mod boards;
 mod body;
 pub mod dashboards;
+pub mod described;
 mod form;
 mod question;
 pub(in crate::http::routes) mod results;

@@ -3,9 +3,9 @@
 
 use hyper::Method;
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::json;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -14,6 +14,8 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -55,6 +57,9 @@ impl<'f> Summary<'f> {
     }
 }
 
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<FeatureBody>("Early access features, newest first");
+
 /// `GET early_access_feature/`, newest first.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
@@ -62,11 +67,16 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let page = Page::of(&request);
     let features = snapshot.features(asker.project.id);
     let shown = features.iter().skip(page.offset).take(page.limit);
-    let bodies: Vec<Value> = shown.map(|feature| body(feature, &snapshot, &asker)).collect();
+    let bodies: Vec<_> = shown.map(|feature| body(feature, &snapshot, &asker)).collect();
     let public_url = app.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, features.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
+
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<FeatureBody>("Create an early access feature, and its flag")
+        .optional_body::<by_hand::EarlyAccessFeatureWrite>()
+        .requires(&["name", "stage"]);
 
 /// `POST early_access_feature/`, with `feature_flag_id` for an existing flag.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -83,6 +93,9 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
+pub(in crate::http) const RETRIEVE: Operation =
+    Operation::ok::<FeatureBody>("One early access feature");
+
 /// `GET early_access_feature/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
@@ -91,6 +104,12 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let feature = found.ok_or_else(|| Problem::not_found("Not found."))?;
     Ok(Response::json(StatusCode::OK, &body(feature, &snapshot, &call.asker)))
 }
+
+pub(in crate::http) const UPDATE: Operation = Operation::ok::<FeatureBody>(
+    "Change an early access feature; its stage says whether people enrol in the flag",
+)
+.optional_body::<by_hand::EarlyAccessFeatureWrite>()
+.requires(&["name", "stage"]);
 
 /// `PATCH early_access_feature/:id/`, and `PUT`, which requires what a new one requires.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -104,6 +123,9 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let feature = store::write(app, "update-feature", write).await?;
     Ok(Response::json(StatusCode::OK, &body(&feature, &app.metadata.snapshot(), &asker)))
 }
+
+pub(in crate::http) const DELETE: Operation =
+    Operation::empty("204", "Delete an early access feature; its flag stays");
 
 /// `DELETE early_access_feature/:id/`: ends the enrolment in its flag; the flag stays.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -155,22 +177,41 @@ fn stage(given: &Value) -> Result<Stage, Problem> {
     })
 }
 
-/// A feature as sent to clients of the management API; `asker` is one.
-fn body(feature: &EarlyAccessFeature, snapshot: &Snapshot, asker: &Principal) -> Value {
+/// A feature as sent to clients of the management API.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "EarlyAccessFeature")]
+struct FeatureBody {
+    id: Uuid,
+    #[schemars(with = "Option<by_hand::MinimalFlag>")]
+    feature_flag: Option<Value>,
+    name: String,
+    description: String,
+    #[schemars(with = "by_hand::Stage")]
+    stage: &'static str,
+    documentation_url: String,
+    payload: Value,
+    created_at: String,
+    created_by: Option<UserBody>,
+    #[schemars(extend("enum" = ["editor", "viewer"]))]
+    user_access_level: &'static str,
+}
+
+/// The body of a feature for `asker`.
+fn body(feature: &EarlyAccessFeature, snapshot: &Snapshot, asker: &Principal) -> FeatureBody {
     let flags = snapshot.flags(feature.project).iter();
     let flag = flags.into_iter().find(|flag| flag.id == feature.flag);
     let created_by = feature.created_by.and_then(|user| snapshot.user(user));
     let may_edit = auth::grants(&asker.key, "early_access_feature:write");
-    json!({
-        "id": feature.id,
-        "feature_flag": flag.map(|flag| feature_flags::minimal(flag)),
-        "name": feature.name,
-        "description": feature.description,
-        "stage": feature.stage.name(),
-        "documentation_url": feature.documentation_url,
-        "payload": feature.payload,
-        "created_at": feature.created_at.to_rfc3339(),
-        "created_by": created_by.map(|user| UserBody::new(user)),
-        "user_access_level": if may_edit { "editor" } else { "viewer" },
-    })
+    FeatureBody {
+        id: feature.id,
+        feature_flag: flag.map(|flag| feature_flags::minimal(flag)),
+        name: feature.name.clone(),
+        description: feature.description.clone(),
+        stage: feature.stage.name(),
+        documentation_url: feature.documentation_url.clone(),
+        payload: feature.payload.clone(),
+        created_at: feature.created_at.to_rfc3339(),
+        created_by: created_by.map(|user| UserBody::new(user)),
+        user_access_level: if may_edit { "editor" } else { "viewer" },
+    }
 }

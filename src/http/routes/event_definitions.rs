@@ -4,22 +4,29 @@ mod body;
 pub mod bulk;
 mod choice;
 
+use std::collections::BTreeMap;
 use std::collections::HashSet;
 
 use hyper::StatusCode;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::app::App;
+use crate::clock::UnixMicros;
 use crate::http::auth::Principal;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
-use crate::http::routes::definition_questions::id;
+use crate::http::routes::definition_parameters::id;
 use crate::http::routes::event_definitions::body::DefinitionBody;
 use crate::http::routes::event_definitions::choice::Choice;
 use crate::http::routes::query;
@@ -29,6 +36,26 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Scope;
 use crate::metadata::annotations::NotesPatch;
 use crate::metadata::definitions::DefinitionPatch;
+
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<DefinitionBody>("Events that were seen")
+        .query(&[
+            Parameter::shared("search"),
+            Parameter::one_of(
+                "event_type",
+                &["event", "all", "action_event", "event_custom", "event_posthog"],
+            ),
+            Parameter::text("ordering")
+                .about("Such as name or -last_seen_at; several with commas, or several times"),
+            Parameter::boolean("exclude_hidden"),
+            Parameter::boolean("exclude_stale")
+                .about("Leave out what was last seen over 30 days ago"),
+            Parameter::boolean("verified"),
+            Parameter::text("names").about("These alone; several with commas, or several times"),
+            Parameter::text("excluded_properties").about("A JSON list of names"),
+            Parameter::text("tags").about("A JSON list"),
+        ])
+        .or(&[INVALID]);
 
 /// `GET event_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -49,6 +76,11 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, bodies))
 }
 
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<DefinitionBody>("Define events that are still to come")
+        .optional_body::<EventDefinitionWrite>()
+        .requires(&["name"]);
+
 /// `POST event_definitions/`: a definition for future events. `created_at` is the time of the request,
 /// and `last_seen_at` is null until such an event arrives, whatever the body contains.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -65,6 +97,8 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
+
 /// `GET event_definitions/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
@@ -74,6 +108,11 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
+
+pub(in crate::http) const BY_NAME: Operation =
+    Operation::ok::<DefinitionBody>("The definition of a name")
+        .query(&[Parameter::text("name").required()])
+        .or(&[INVALID]);
 
 /// `GET event_definitions/by_name/?name=`: exact match of the name.
 pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -86,6 +125,9 @@ pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<DefinitionBody>("Change a definition").optional_body::<EventDefinitionWrite>();
 
 /// `PATCH event_definitions/:id/`, and `PUT`, which requires no more fields: an absent field keeps its
 /// value.
@@ -104,6 +146,9 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
+pub(in crate::http) const DELETE: Operation =
+    Operation::empty("204", "Forget a definition, until such an event arrives");
+
 /// `DELETE event_definitions/:id/`. The definition returns when such an event arrives.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
@@ -113,6 +158,12 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     store::write(app, "delete-event-definition", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
+
+pub(in crate::http) const ACTIVITY: Operation =
+    Operation::activity("What was changed of definitions of events");
+
+pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What was changed of a definition, also of one that is gone");
 
 /// `GET event_definitions/activity/` and `event_definitions/:id/activity/`: changes of definitions by
 /// users, also of a deleted one.
@@ -124,6 +175,9 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     activity::of_item(app, call, Scope::EventDefinition, item).await
 }
 
+pub(in crate::http) const METRICS: Operation =
+    Operation::ok::<EventMetrics>("How many questions named the event in the last 30 days");
+
 /// `GET event_definitions/:id/metrics/`: number of queries that named the event in the last 30 days,
 /// today included; see [`usage`](crate::query::usage).
 pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -133,36 +187,72 @@ pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Probl
     // Includes the queries just before this request.
     let engine = app.engine.clone();
     store::write(app, "write-usage", async move { engine.write_usage().await }).await?;
-    let count = app.metadata.event_usage(id).await.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &json!({"query_usage_30_day": count})))
+    let query_usage_30_day = app.metadata.event_usage(id).await.map_err(problem)?;
+    Ok(Response::json(StatusCode::OK, &EventMetrics { query_usage_30_day }))
 }
+
+pub(in crate::http) const PRIMARY_PROPERTIES: Operation = Operation::ok::<PrimaryProperties>(
+    "The property that is shown beside events, by the name of the events",
+)
+.says("Those that have one")
+.query(&[Parameter::text("names").about("Names of events; may come several times")]);
 
 /// `GET event_definitions/primary_properties/`: the property that is displayed with the events of a
 /// name, for all names that have one, or for `names`, which may be repeated.
 pub async fn primary_properties(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let wanted: HashSet<String> = choice::names_wanted(&call.request);
     app.engine.wait().await.map_err(query::problem)?;
-    let mut found =
+    let mut primary_properties =
         app.metadata.primary_properties(call.asker.project.id).await.map_err(problem)?;
-    found.retain(|name, _| wanted.is_empty() || wanted.contains(name));
-    Ok(Response::json(StatusCode::OK, &json!({"primary_properties": found})))
+    primary_properties.retain(|name, _| wanted.is_empty() || wanted.contains(name));
+    Ok(Response::json(StatusCode::OK, &PrimaryProperties { primary_properties }))
+}
+
+body! {
+    /// A new definition of an event, or a change of one.
+    struct EventDefinitionWrite {
+        name: Option<String>,
+        created_at: Option<UnixMicros>,
+        last_seen_at: Option<UnixMicros>,
+        tags: Option<Vec<String>>,
+        post_to_slack: Option<bool>,
+        description: Option<Option<String>>,
+        owner: Option<Option<i64>>,
+        verified: Option<bool>,
+        hidden: Option<bool>,
+        default_columns: Option<Vec<String>>,
+        primary_property: Option<Option<String>> = {"maxLength": 400},
+    }
+}
+
+/// How often an event was asked for, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+struct EventMetrics {
+    query_usage_30_day: u64,
+}
+
+/// The properties that are shown beside events, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+struct PrimaryProperties {
+    primary_properties: BTreeMap<String, String>,
 }
 
 /// Reads a change. The first invalid field is the error.
 fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
+    let sent = EventDefinitionWrite::read(&mut fields)?;
     Ok(DefinitionPatch {
-        name: fields.text("name")?,
-        created_at: fields.time("created_at")?,
-        last_seen_at: fields.time("last_seen_at")?,
-        tags: fields.texts("tags")?,
-        post_to_slack: fields.boolean("post_to_slack")?,
+        name: sent.name,
+        created_at: sent.created_at,
+        last_seen_at: sent.last_seen_at,
+        tags: sent.tags,
+        post_to_slack: sent.post_to_slack,
         notes: NotesPatch {
-            description: fields.nullable_text("description")?,
-            owner: fields.nullable_integer("owner")?.map(|owner| owner.map(UserId)),
-            verified: fields.boolean("verified")?,
-            hidden: fields.boolean("hidden")?,
-            default_columns: fields.texts("default_columns")?,
-            primary_property: fields.nullable_text("primary_property")?,
+            description: sent.description,
+            owner: sent.owner.map(|owner| owner.map(UserId)),
+            verified: sent.verified,
+            hidden: sent.hidden,
+            default_columns: sent.default_columns,
+            primary_property: sent.primary_property,
         },
     })
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
@@ -23,6 +24,10 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields;
+use crate::http::openapi::Either;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -44,11 +49,13 @@ const VALUES_MAX: usize = 20;
 const PERSON_KEYS: [&str; 3] = ["email", "name", "username"];
 
 /// An event as sent to clients.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Event")]
 struct EventBody {
     id: String,
     distinct_id: String,
     /// Unchanged JSON of the sender.
+    #[schemars(with = "Map<String, Value>")]
     properties: Box<RawValue>,
     event: String,
     timestamp: String,
@@ -57,7 +64,8 @@ struct EventBody {
 }
 
 /// The person of an event, as sent to clients.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[schemars(rename = "EventPerson")]
 struct PersonPart {
     uuid: String,
     is_identified: bool,
@@ -66,14 +74,16 @@ struct PersonPart {
 }
 
 /// A list of events. It has no count, which would take longer than everything else.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Events")]
 struct EventsBody {
     next: Option<String>,
     results: Vec<EventBody>,
 }
 
 /// Selected columns of events.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "EventTable")]
 struct TableBody {
     columns: Vec<String>,
     next: Option<String>,
@@ -81,10 +91,27 @@ struct TableBody {
 }
 
 /// One value of a property.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Name")]
 struct ValueBody {
     name: String,
 }
+
+pub(in crate::http) const LIST: Operation =
+    Operation::ok::<Either<EventsBody, TableBody>>("The newest events")
+        .query(&[
+            Parameter::shared("limit"),
+            Parameter::shared("offset"),
+            Parameter::text("event"),
+            Parameter::shared("distinct_id"),
+            Parameter::text("person_id"),
+            Parameter::text("properties").about("A JSON list of property filters"),
+            Parameter::text("after").about("A time, or a span such as -7d"),
+            Parameter::text("before"),
+            Parameter::text("select").about("A JSON list of columns"),
+            Parameter::one_of("orderBy", &["-timestamp", "[\"-timestamp\"]"]),
+        ])
+        .or(&[INVALID]);
 
 /// `GET events/`: newest first.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -111,6 +138,9 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(csv::render(StatusCode::OK, rendering, &EventsBody { next, results }))
 }
 
+pub(in crate::http) const RETRIEVE: Operation =
+    Operation::ok::<EventBody>("One event").named("events_of_id").or(&[INVALID]);
+
 /// `GET events/:uuid/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
@@ -122,6 +152,13 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let body = bodies.into_iter().next().ok_or_else(missing)?;
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
+
+pub(in crate::http) const VALUES: Operation =
+    Operation::ok::<Vec<ValueBody>>("Values of a property of events").query(&[
+        Parameter::text("key"),
+        Parameter::text("value").about("Part of the values"),
+        Parameter::texts("event_name"),
+    ]);
 
 /// `GET events/values/`: values that a property had in the last days, for the editor of a filter.
 /// The names of events are the values of `custom_event`.

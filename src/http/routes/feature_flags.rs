@@ -8,8 +8,8 @@ pub mod actions;
 mod body;
 pub mod bulk;
 pub mod copy;
+pub mod evaluations;
 mod filter;
-pub mod questions;
 pub mod role_access;
 pub mod rollout;
 pub mod status;
@@ -28,6 +28,10 @@ use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -47,6 +51,26 @@ use crate::metadata::flags::StoredFlag;
 /// Allowed methods of one flag.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
 
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<by_hand::Flag>("Flags that are not deleted")
+        .query(&[
+            Parameter::one_of("active", &["true", "false", "STALE"]),
+            Parameter::one_of("archived", &["true", "false"]),
+            Parameter::text("created_by_id").about("An id, or a list"),
+            Parameter::shared("search"),
+            Parameter::text("key"),
+            Parameter::one_of("type", &["boolean", "multivariant", "remote_config", "experiment"]),
+            Parameter::one_of("evaluation_runtime", &["server", "client", "all"]),
+            Parameter::text("tags").about("A JSON list"),
+            Parameter::text("excluded_tags").about("A JSON list"),
+            Parameter::text("excluded_properties").about("A JSON list of keys of flags"),
+            Parameter::one_of("has_evaluation_contexts", &["true", "false"]),
+            Parameter::one_of("eligible_for_experiment", &["true", "false"])
+                .about("Only flags of two variants or more, control first"),
+            Parameter::text("order").about("Such as -created_at"),
+        ])
+        .or(&[INVALID]);
+
 /// `GET feature_flags/`: the flags that are not deleted, newest first; see [`filter`].
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
@@ -64,6 +88,10 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
+pub(in crate::http) const CREATE: Operation = Operation::created::<by_hand::Flag>("Make a flag")
+    .optional_body::<by_hand::FlagWrite>()
+    .requires(&["key"]);
+
 /// `POST feature_flags/`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
@@ -71,15 +99,24 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_flag(project, user, new).await };
     let flag = store::write(app, "create-flag", write).await?;
-    Ok(shown(app, StatusCode::CREATED, (&flag, &asker), &Calls::none(app)))
+    Ok(shown(app, StatusCode::CREATED, &flag, &asker, &Calls::none(app)))
 }
+
+pub(in crate::http) const RETRIEVE: Operation =
+    Operation::ok::<by_hand::Flag>("One flag, deleted or not");
 
 /// `GET feature_flags/:id/`, also for a deleted flag, so that it can be viewed before it is restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let calls = Calls::of_flag(app, flag.id).await?;
-    Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
+    Ok(shown(app, StatusCode::OK, &flag, &call.asker, &calls))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<by_hand::Flag>("Change a flag; `deleted` deletes and restores")
+        .optional_body::<by_hand::FlagWrite>()
+        .requires(&["key"])
+        .or(&[("409", "Conflict")]);
 
 /// `PATCH feature_flags/:id/`, and `PUT`, which requires more fields: as in PostHog, an absent field keeps
 /// its value.
@@ -92,7 +129,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     // Before the change, so that nothing can fail after it.
     let calls = Calls::of_flag(app, id).await?;
     let flag = change(app, &asker, id, patch).await?;
-    Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
+    Ok(shown(app, StatusCode::OK, &flag, &asker, &calls))
 }
 
 /// A flag embedded in another object.
@@ -114,7 +151,8 @@ pub(super) fn minimal(flag: &StoredFlag) -> Value {
 fn shown(
     app: &App,
     status: StatusCode,
-    (flag, asker): (&StoredFlag, &Principal),
+    flag: &StoredFlag,
+    asker: &Principal,
     calls: &Calls,
 ) -> Response {
     let snapshot = app.metadata.snapshot();
@@ -133,6 +171,11 @@ async fn change(
     Ok(store::write(app, "update-flag", write).await?.after)
 }
 
+pub(in crate::http) const ACTIVITY: Operation = Operation::activity("What was changed of flags");
+
+pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What was changed of a flag").or(&[("404", "NoFlag")]);
+
 /// `GET feature_flags/:id/activity/`; without an id, of all flags.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     if !call.parameters.is_empty() {
@@ -146,6 +189,9 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     }
     activity::of_scope(app, call, Scope::FeatureFlag).await
 }
+
+pub(in crate::http) const DELETE: Operation =
+    Operation::refused("Refused", &[("405", "DeleteRefused")]);
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
 /// Endpoints).

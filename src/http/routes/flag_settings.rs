@@ -2,8 +2,9 @@
 //! the project's secret key.
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
-use serde_json::json;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
@@ -13,16 +14,25 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::store;
 use crate::metadata::members::Level;
+
+pub(in crate::http) const RETRIEVE: Operation =
+    Operation::ok::<FlagSettingsBody>("What all flags of the project share");
 
 /// `GET feature_flags/settings/`: `property_matching_version`, 1 or 2, and
 /// `minimal_flag_called_events`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     Ok(settings(app, call.asker.project.id))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<FlagSettingsBody>("Change what all flags share")
+        .optional_body::<by_hand::FeatureFlagsSettingsUpdateBody>();
 
 /// `PATCH feature_flags/settings/`, for users who may change every flag.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -49,19 +59,48 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(settings(app, project))
 }
 
+/// What all flags of a project share, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "FlagSettings")]
+struct FlagSettingsBody {
+    #[schemars(extend("enum" = [1, 2]))]
+    property_matching_version: u8,
+    /// SDKs may leave out of `$feature_flag_called` what says nothing of the flag.
+    minimal_flag_called_events: bool,
+    secret_api_token_mask: Option<String>,
+}
+
+/// A new secret key, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "ProjectSecret")]
+struct SecretBody {
+    secret_api_token: String,
+}
+
 fn settings(app: &App, project: ProjectId) -> Response {
     let snapshot = app.metadata.snapshot();
     let settings = snapshot.flag_settings(project);
-    let body = json!({
-        "property_matching_version": match snapshot.matching(project) {
+    let body = FlagSettingsBody {
+        property_matching_version: match snapshot.matching(project) {
             Matching::Legacy => 1,
             Matching::Explicit => 2,
         },
-        "minimal_flag_called_events": snapshot.has_minimal_called_events(project),
-        "secret_api_token_mask": settings.and_then(|settings| settings.secret_mask.as_deref()),
-    });
+        minimal_flag_called_events: snapshot.has_minimal_called_events(project),
+        secret_api_token_mask: settings.and_then(|settings| settings.secret_mask.clone()),
+    };
     Response::json(StatusCode::OK, &body)
 }
+
+pub(in crate::http) const ROTATE_SECRET: Operation =
+    Operation::ok::<SecretBody>("Make another secret key of the project; the old one ends")
+        .says("The key, told this once")
+        .tagged("projects");
+
+pub(in crate::http) const ROTATE_SECRET_BY_PATCH: Operation =
+    Operation::ok::<SecretBody>("Another name of POST")
+        .says("The key, told this once")
+        .deprecated()
+        .tagged("projects");
 
 /// `POST rotate_secret_token/`: returns a new secret key, only here, and revokes the previous one.
 pub async fn rotate_secret(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -70,6 +109,5 @@ pub async fn rotate_secret(app: &App, call: Call<Principal>) -> Result<Response,
         (app.metadata.clone(), call.asker.project.id, call.asker.user.id);
     let write = async move { metadata.rotate_secret_key(project, user, &auth::seed()).await };
     let value = store::write(app, "rotate-secret-key", write).await?;
-    let body = json!({"secret_api_token": value});
-    Ok(Response::json(StatusCode::OK, &body))
+    Ok(Response::json(StatusCode::OK, &SecretBody { secret_api_token: value }))
 }

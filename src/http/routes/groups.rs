@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
@@ -16,12 +17,16 @@ use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
+use crate::http::routes::persons::values::ValueBody;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
 use crate::identity::person::Group;
@@ -35,7 +40,8 @@ use crate::query::people::Part;
 const VALUES_MAX: usize = 20;
 
 /// A group as sent to clients.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Group")]
 struct GroupBody {
     group_type_index: u8,
     group_key: String,
@@ -44,7 +50,8 @@ struct GroupBody {
 }
 
 /// A group type as sent to clients.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "GroupType")]
 struct TypeBody {
     group_type: String,
     group_type_index: usize,
@@ -53,19 +60,20 @@ struct TypeBody {
     name_plural: Option<String>,
 }
 
-/// A name or a value, with the number of groups that have it.
-#[derive(Debug, Serialize)]
-struct CountBody {
-    name: String,
-    count: usize,
-}
-
 impl GroupBody {
     fn new(group_type_index: u8, group_key: String, group: Group) -> Self {
         let created_at = group.created_at.to_rfc3339();
         Self { group_type_index, group_key, group_properties: group.properties, created_at }
     }
 }
+
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<GroupBody>("Groups of a type, newest first")
+        .query(&[
+            Parameter::between("group_type_index", 0, 4).required(),
+            Parameter::shared("search"),
+        ])
+        .or(&[INVALID]);
 
 /// `GET groups/?group_type_index=`: newest first.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -79,11 +87,26 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, groups.into_iter().map(body).collect()))
 }
 
+pub(in crate::http) const FIND: Operation = Operation::ok::<GroupBody>("One group")
+    .query(&[
+        Parameter::between("group_type_index", 0, 4).required(),
+        Parameter::text("group_key").required(),
+    ])
+    .or(&[INVALID]);
+
 /// `GET groups/find/?group_type_index=&group_key=`.
 pub async fn find(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (index, key, group) = find_one(app, call.asker.project.id, &call.request).await?;
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, group)))
 }
+
+pub(in crate::http) const ACTIVITY: Operation =
+    Operation::activity("What operators did to a group")
+        .query(&[
+            Parameter::between("group_type_index", 0, 4).required(),
+            Parameter::text("group_key").required(),
+        ])
+        .or(&[INVALID]);
 
 /// `GET groups/activity/?group_type_index=&group_key=`: changes of a group by operators.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -120,6 +143,12 @@ async fn group(
     group.map_err(|error| Problem::of(error.kind(), &error))
 }
 
+pub(in crate::http) const PROPERTY_DEFINITIONS: Operation =
+    Operation::ok::<BTreeMap<String, Vec<ValueBody>>>(
+        "Properties of groups by the index of their type",
+    )
+    .says("Names and numbers");
+
 /// `GET groups/property_definitions/`: the properties of each type of groups, the most frequent
 /// first.
 pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -129,10 +158,19 @@ pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Re
     let types = u8::try_from(types).unwrap_or(u8::MAX);
     let found =
         groups::group_properties(&app.engine, project, types).await.map_err(query::problem)?;
-    let bodies: BTreeMap<String, Vec<CountBody>> =
+    let bodies: BTreeMap<String, Vec<ValueBody>> =
         found.into_iter().map(|(index, counts)| (index.to_string(), ranked(counts))).collect();
     Ok(Response::json(StatusCode::OK, &bodies))
 }
+
+pub(in crate::http) const PROPERTY_VALUES: Operation =
+    Operation::ok::<Vec<ValueBody>>("Values of a property of groups")
+        .query(&[
+            Parameter::between("group_type_index", 0, 4).required(),
+            Parameter::text("key").required(),
+            Parameter::text("value").about("Part of the values"),
+        ])
+        .or(&[INVALID]);
 
 /// `GET groups/property_values/?group_type_index=&key=&value=`: the most frequent values.
 pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -149,6 +187,8 @@ pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Respons
     values.truncate(VALUES_MAX);
     Ok(Response::json(StatusCode::OK, &values))
 }
+
+pub(in crate::http) const TYPES: Operation = Operation::ok::<Vec<TypeBody>>("Types of groups");
 
 /// `GET groups_types/`, in the order of their indexes: the types that an event has named in
 /// `$groups` or in `$groupidentify`.
@@ -190,9 +230,9 @@ fn missing(name: &'static str) -> Problem {
 }
 
 /// Ordered by count, the largest first; equal counts by name.
-fn ranked(counts: Counts) -> Vec<CountBody> {
+fn ranked(counts: Counts) -> Vec<ValueBody> {
     let mut bodies: Vec<_> =
-        counts.into_iter().map(|(name, count)| CountBody { name, count }).collect();
+        counts.into_iter().map(|(name, count)| ValueBody { name, count }).collect();
     bodies.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
     bodies
 }

@@ -10,12 +10,17 @@ use crate::app::App;
 use crate::clock::UnixMicros;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::metadata::warnings::DayOfWarnings;
 
 /// Most samples of one kind in a response.
 const SAMPLES_MAX: usize = 50;
+
+pub(in crate::http) const LIST: Operation =
+    Operation::ok::<by_hand::Warnings>("What was odd about events, by kind");
 
 /// `GET ingestion_warnings/`: `{"results": [{"type", "lastSeen", "sparkline": [[count, day], ...],
 /// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the most recent kind

@@ -24,6 +24,10 @@ use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Attr;
@@ -52,6 +56,25 @@ const OF_POINTS: [&str; 3] = ["entity_id", "entity_math", "entity_order"];
 
 /// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
 pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
+
+pub(in crate::http) const TREND: Operation =
+    Operation::ok::<by_hand::TrendAnswer>("What series of events count in each interval")
+        .notes("With insight STICKINESS or LIFECYCLE, the series of these")
+        .query(&[
+            Parameter::text("events"),
+            Parameter::text("actions"),
+            Parameter::text("properties"),
+            Parameter::text("date_from"),
+            Parameter::text("date_to"),
+            Parameter::text("interval"),
+            Parameter::text("display"),
+            Parameter::text("breakdown"),
+            Parameter::text("breakdown_type"),
+            Parameter::text("compare"),
+            Parameter::text("formula"),
+        ])
+        .body::<by_hand::AnyObject>()
+        .or(&[INVALID]);
 
 /// `GET insights/trend/` and `POST`.
 pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -141,6 +164,24 @@ pub(super) async fn told(
     let result = result.map_err(|error| Problem::of(Kind::Internal, &error))?;
     Ok(Told { result, is_cached, at: answer.at })
 }
+
+pub(in crate::http) const TREND_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+    "Persons behind a point of a trend, those with the largest numbers first",
+)
+.notes("Beside these, the filters of the trend, as for insights/trend/")
+.query(&[
+    Parameter::text("entity_id").about("Name of the event"),
+    Parameter::one_of("entity_type", &["events"]),
+    Parameter::text("entity_math"),
+    Parameter::integer("entity_order").about("Of the series"),
+    Parameter::text("day").about("Interval, as in days; absent for all"),
+    Parameter::text("breakdown_value"),
+    Parameter::one_of("period", &["previous"]),
+    Parameter::text("search").about("Part of email, name or distinct id"),
+    Parameter::shared("limit"),
+    Parameter::shared("offset"),
+])
+.or(&[INVALID]);
 
 /// `GET persons/trends/`: the persons or groups with an event of an entity within the range of dates.
 pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

@@ -129,7 +129,7 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
     if !entry.active {
         let is_multivariate = entry.definition.as_ref().is_ok_and(|flag| !flag.variants.is_empty());
         let value = (!is_multivariate).then_some(Value::Bool(false));
-        return Ok(Response::json(StatusCode::OK, &item(key, (value, OFF), "DISABLED")));
+        return Ok(Response::json(StatusCode::OK, &item(key, value, OFF, "DISABLED")));
     }
     let known = app.evaluator.load(&snapshot, &context.question(project)).await?;
     // The flag may depend on all others.
@@ -227,12 +227,12 @@ fn shown(flags: &FlagSet, answer: &Answer<'_>) -> Result<Value, Refusal> {
     if let Some(payload) = verdict.payload {
         metadata.insert("payload".to_owned(), payload.clone());
     }
-    let mut shown = item(answer.key, (value, variant), reason(flag, verdict));
+    let mut shown = item(answer.key, value, variant, reason(flag, verdict));
     shown.insert("metadata".to_owned(), Value::Object(metadata));
     Ok(Value::Object(shown))
 }
 
-fn item(key: &str, (value, variant): (Option<Value>, &str), reason: &str) -> Map<String, Value> {
+fn item(key: &str, value: Option<Value>, variant: &str, reason: &str) -> Map<String, Value> {
     let mut item = Map::from_iter([
         ("key".to_owned(), Value::from(key)),
         ("variant".to_owned(), Value::from(variant)),

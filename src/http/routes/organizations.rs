@@ -3,16 +3,23 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::app::App;
 use crate::http::auth;
 use crate::http::auth::Asker;
 use crate::http::auth::CURRENT;
+use crate::http::body::Field;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -25,20 +32,24 @@ use crate::metadata::members::NewMember;
 use crate::metadata::members::Organization;
 
 /// An organization as sent to clients; the names are PostHog's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Organization")]
 pub(super) struct OrganizationBody {
     id: String,
     name: String,
     created_at: String,
     /// The caller's level in the organization.
+    #[schemars(extend("enum" = [1, 8, 15]))]
     membership_level: i64,
 }
 
 /// A member as sent to clients.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Member")]
 struct MemberBody {
     id: String,
     user: UserBody,
+    #[schemars(extend("enum" = [1, 8, 15]))]
     level: i64,
     joined_at: String,
     /// The first key of a new member; returned only on creation.
@@ -70,6 +81,9 @@ impl MemberBody {
     }
 }
 
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<OrganizationBody>("The organization of the asker");
+
 /// `GET /api/organizations/`: the caller's organization.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
@@ -82,6 +96,9 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer(app, &request, rendering, count, shown))
 }
 
+pub(in crate::http) const RETRIEVE: Operation =
+    Operation::ok::<OrganizationBody>("One organization");
+
 /// `GET /api/organizations/:organization/`.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own(app, &call)?;
@@ -89,17 +106,24 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &body))
 }
 
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<OrganizationBody>("Rename an organization")
+        .optional_body::<OrganizationWrite>();
+
 /// `PATCH /api/organizations/:organization/`: its name.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own_as_admin(app, &call)?;
-    let name = Fields::read(call.request).await?.text("name")?;
-    let name = name.unwrap_or_else(|| organization.name.clone());
+    let sent = OrganizationWrite::read(&mut Fields::read(call.request).await?)?;
+    let name = sent.name.unwrap_or_else(|| organization.name.clone());
     let (metadata, id) = (app.metadata.clone(), organization.id);
     let write = async move { metadata.rename_organization(id, &name).await };
     let renamed = store::write(app, "rename-organization", write).await?;
     let body = OrganizationBody::new(&renamed, call.asker.user.level);
     Ok(Response::json(StatusCode::OK, &body))
 }
+
+pub(in crate::http) const MEMBERS: Operation =
+    Operation::page::<MemberBody>("Members by the time of joining");
 
 /// `GET /api/organizations/:organization/members/`, ordered by the time of joining.
 pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -113,18 +137,21 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
     Ok(page.answer(app, &request, rendering, members.len(), bodies))
 }
 
+pub(in crate::http) const ADD_MEMBER: Operation = Operation::created::<MemberBody>(
+    "Add a member; the answer has the key by which the member begins",
+)
+.body::<MemberWrite>();
+
 /// `POST /api/organizations/:organization/members/` with `first_name`, `email` and `level`. There are no
 /// passwords and no mails: the response contains the member's first key, only here.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
-    let mut fields = Fields::read(call.request).await?;
-    fields.require("email")?;
-    let email = fields.text("email")?.unwrap_or_default();
-    let local = email.split('@').next().unwrap_or_default().to_owned();
+    let sent = MemberWrite::read(&mut Fields::read(call.request).await?)?;
+    let local = sent.email.split('@').next().unwrap_or_default().to_owned();
     let new = NewMember {
-        first_name: fields.text("first_name")?.filter(|name| !name.is_empty()).unwrap_or(local),
-        email,
-        level: level(&mut fields)?.unwrap_or(Level::Member),
+        first_name: sent.first_name.filter(|name| !name.is_empty()).unwrap_or(local),
+        email: sent.email,
+        level: sent.level.unwrap_or(Level::Member),
     };
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
     let write = async move { metadata.add_member(by, new, &auth::seed()).await };
@@ -133,6 +160,11 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
+pub(in crate::http) const UPDATE_MEMBER: Operation =
+    Operation::ok::<MemberBody>("Change the level of a member")
+        .optional_body::<LevelWrite>()
+        .needs(&["level"]);
+
 /// `PATCH /api/organizations/:organization/members/:uuid/`: the level.
 pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
@@ -140,11 +172,14 @@ pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
     let id = member(app, &call)?;
     let mut fields = Fields::read(call.request).await?;
     fields.require("level")?;
-    let level = level(&mut fields)?.unwrap_or(Level::Member);
+    let level = LevelWrite::read(&mut fields)?.level.unwrap_or(Level::Member);
     let write = async move { metadata.set_level(by, id, level).await };
     let user = store::write(app, "set-level", write).await?;
     Ok(Response::json(StatusCode::OK, &MemberBody::new(&user)))
 }
+
+pub(in crate::http) const REMOVE_MEMBER: Operation =
+    Operation::empty("204", "Remove a member; the member's keys end").or(&[INVALID]);
 
 /// `DELETE /api/organizations/:organization/members/:uuid/`: revokes the member's keys. Members may
 /// remove themselves.
@@ -192,9 +227,38 @@ fn member(app: &App, call: &Call<Asker>) -> Result<UserId, Problem> {
     user.map(|user| user.id).ok_or_else(not_found)
 }
 
-fn level(fields: &mut Fields) -> Result<Option<Level>, Problem> {
-    let Some(number) = fields.nullable_integer("level")?.flatten() else { return Ok(None) };
-    let refused =
-        || refused("level", "invalid_choice", format!("\"{number}\" is not a valid choice."));
-    Level::from_number(number).map(Some).ok_or_else(refused)
+impl Field for Option<Level> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let Some(number) = fields.nullable_integer(name)?.flatten() else { return Ok(None) };
+        let refused =
+            || refused(name, "invalid_choice", format!("\"{number}\" is not a valid choice."));
+        Level::from_number(number).map(Some).ok_or_else(refused)
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "enum": [1, 8, 15]})
+    }
+}
+
+body! {
+    /// A change of an organization.
+    struct OrganizationWrite {
+        name: Option<String>,
+    }
+}
+
+body! {
+    /// A new member.
+    struct MemberWrite {
+        email: String = {"format": "email"},
+        first_name: Option<String>,
+        level: Option<Level>,
+    }
+}
+
+body! {
+    /// A change of a member.
+    struct LevelWrite {
+        level: Option<Level>,
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -11,9 +12,12 @@ use crate::event::id::ProjectId;
 use crate::http::auth;
 use crate::http::auth::Asker;
 use crate::http::auth::CURRENT;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -53,7 +57,8 @@ const OBJECTS: [&str; 25] = [
 ];
 
 /// A key as sent to clients; the names are PostHog's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Key")]
 struct KeyBody<'a> {
     id: i64,
     label: &'a str,
@@ -90,6 +95,9 @@ impl<'a> KeyBody<'a> {
     }
 }
 
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<KeyBody<'static>>("The keys of the asker");
+
 /// `GET /api/personal_api_keys/`: valid keys, oldest first.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
@@ -100,6 +108,10 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let bodies = shown.map(|key| KeyBody::new(key)).collect();
     Ok(page.answer(app, &request, rendering, keys.len(), bodies))
 }
+
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<KeyBody<'static>>("Make a key; its value is told this once")
+        .body::<by_hand::KeyWrite>();
 
 /// `POST /api/personal_api_keys/` with `label`, `scopes` and, to limit it, `scoped_teams`, which are
 /// projects.
@@ -120,21 +132,28 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<KeyBody<'static>>("One key");
+
 /// `GET /api/personal_api_keys/:id/`; `@current` is the key of the request.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&*find(app, &call)?)))
 }
 
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<KeyBody<'static>>("Relabel a key").optional_body::<KeyLabel>();
+
 /// `PATCH /api/personal_api_keys/:id/`: the label. The rights of a key never change.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let key = find(app, &call)?;
-    let label = Fields::read(call.request).await?.text("label")?;
-    let label = label.unwrap_or_else(|| key.label.clone());
+    let sent = KeyLabel::read(&mut Fields::read(call.request).await?)?;
+    let label = sent.label.unwrap_or_else(|| key.label.clone());
     let (metadata, id) = (app.metadata.clone(), key.id);
     let write = async move { metadata.relabel_key(id, &label).await };
     let key = store::write(app, "label-key", write).await?;
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&key)))
 }
+
+pub(in crate::http) const REVOKE: Operation = Operation::empty("204", "Revoke a key");
 
 /// `DELETE /api/personal_api_keys/:id/`: revokes the key at once and for good.
 pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -142,6 +161,13 @@ pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let write = async move { metadata.revoke_key(id).await };
     store::write(app, "revoke-key", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+body! {
+    /// A change of a key.
+    struct KeyLabel {
+        label: Option<String>,
+    }
 }
 
 /// The key in the path, if it is the caller's own.

@@ -13,7 +13,8 @@ pub mod timeline;
 pub mod values;
 
 use hyper::StatusCode;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -25,11 +26,15 @@ use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
 use crate::http::routes::cohorts;
+use crate::http::routes::cohorts::CohortBody;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
@@ -44,6 +49,23 @@ const LISTED_IDS_MAX: usize = 1000;
 
 /// Allowed methods of `persons/`.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+pub(in crate::http) const LIST: Operation = Operation::page::<PersonBody>("Persons, newest first")
+    .query(&[
+        Parameter::shared("distinct_id"),
+        Parameter::text("email"),
+        Parameter::shared("search"),
+        Parameter::texts("properties")
+            .about("A JSON list of property filters; may be repeated, and all have to hold"),
+        Parameter::integer("cohort"),
+        Parameter::text("id").about("Numbers with commas between"),
+        Parameter::text("uuid").about("Uuids with commas between"),
+        Parameter::text("key_identifier").about("The email or a distinct id"),
+        Parameter::boolean("is_identified"),
+        Parameter::text("updated_after")
+            .about("A date and time, or a span such as -7d; to the minute"),
+    ])
+    .or(&[INVALID]);
 
 /// `GET persons/`: newest first. CSV contains the whole list, whatever page is requested.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -76,6 +98,11 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, bodies))
 }
 
+pub(in crate::http) const CREATE: Operation = Operation::refused(
+    "Refused: persons are made by events such as $identify",
+    &[("405", "CreationRefused")],
+);
+
 /// `POST persons/`: refused with PostHog's text, which names the alternative.
 pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let detail = "Creating persons via this API is not allowed. Please create persons by sending an \
@@ -84,12 +111,29 @@ pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Probl
     Err(refused.with_detail(detail))
 }
 
+pub(in crate::http) const RETRIEVE: Operation =
+    Operation::ok::<PersonBody>("One person").or(&[INVALID]);
+
 /// `GET persons/:id/`, by number or uuid.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (person, ids) = find_one(app, call.asker.project.id, call.id()).await?;
     let body = PersonBody::retrieved(&call.asker.project, person, ids);
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
+
+/// The cohorts of a person, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "CohortsOfPerson")]
+struct CohortsBody<'a> {
+    results: Vec<CohortBody<'a>>,
+}
+
+pub(in crate::http) const COHORTS: Operation =
+    Operation::ok::<CohortsBody<'static>>("The cohorts that a person is in")
+        .query(&[Parameter::text("person_id")
+            .about("The number or the uuid of the person")
+            .required()])
+        .or(&[INVALID]);
 
 /// `GET persons/cohorts/?person_id=`, by number or uuid: the cohorts that contain the person.
 pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -104,9 +148,15 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let view = app.identities.view();
     let all = snapshot.cohorts(project).iter();
     let own = all.filter(|cohort| is_member(&view, cohort.id.0, &person));
-    let own: Vec<_> = own.map(|cohort| cohorts::shown(cohort, &snapshot)).collect();
-    Ok(csv::render(StatusCode::OK, call.rendering, &json!({"results": own})))
+    let results = own.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
+    Ok(csv::render(StatusCode::OK, call.rendering, &CohortsBody { results }))
 }
+
+pub(in crate::http) const ACTIVITY: Operation =
+    Operation::activity("What operators did to persons");
+
+pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What operators did to a person").or(&[INVALID]);
 
 /// `GET persons/activity/` and `persons/:id/activity/`: changes of persons by operators. Only the
 /// first contains those of deleted persons.

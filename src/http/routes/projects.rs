@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use chrono_tz::Tz;
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Map;
 use serde_json::Value;
 
 use crate::app::App;
@@ -17,6 +19,8 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -27,7 +31,8 @@ use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::members::Level;
 
 /// A project as sent to clients; the names are PostHog's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Project")]
 struct ProjectBody<'a> {
     id: i64,
     organization: String,
@@ -36,6 +41,7 @@ struct ProjectBody<'a> {
     timezone: &'a str,
     anonymize_ips: bool,
     week_start_day: i64,
+    #[schemars(with = "Vec<Map<String, Value>>")]
     test_account_filters: &'a Value,
     person_display_name_properties: Option<&'a [String]>,
     created_at: String,
@@ -58,6 +64,8 @@ impl<'a> ProjectBody<'a> {
     }
 }
 
+pub(in crate::http) const LIST: Operation = Operation::page::<ProjectBody<'static>>("Projects");
+
 /// `GET /api/projects/`: the projects of the caller's organization that the key may use. An alias is
 /// `/api/organizations/:organization/projects/`, PostHog's newer name.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -70,6 +78,11 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let bodies = shown.map(|project| ProjectBody::new(project)).collect();
     Ok(page.answer(app, &request, rendering, projects.len(), bodies))
 }
+
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<ProjectBody<'static>>("Make a project")
+        .optional_body::<by_hand::ProjectWrite>()
+        .requires(&["name"]);
 
 /// `POST /api/projects/`, and under the organization.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -85,10 +98,17 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &ProjectBody::new(&project)))
 }
 
+pub(in crate::http) const RETRIEVE: Operation =
+    Operation::ok::<ProjectBody<'static>>("One project");
+
 /// `GET /api/projects/:project/`.
 pub async fn retrieve(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&call.asker.project)))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<ProjectBody<'static>>("Change a project")
+        .optional_body::<by_hand::ProjectWrite>();
 
 /// `PATCH /api/projects/:project/`, and `PUT`, which requires no more fields.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -102,10 +122,17 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
 }
 
+pub(in crate::http) const RETRIEVE_ONE: Operation =
+    Operation::ok::<ProjectBody<'static>>("One project");
+
 /// `GET /api/organizations/:organization/projects/:id/`, the same as `/api/projects/:project/`.
 pub async fn retrieve_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     retrieve(app, of_organization(app, call)?).await
 }
+
+pub(in crate::http) const UPDATE_ONE: Operation =
+    Operation::ok::<ProjectBody<'static>>("Change a project")
+        .optional_body::<by_hand::ProjectWrite>();
 
 /// `PATCH` and `PUT /api/organizations/:organization/projects/:id/`.
 pub async fn update_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -128,6 +155,10 @@ fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Prob
     let asker = auth::principal(&app.metadata.snapshot(), &request, asker, &project)?;
     Ok(Call { asker, parameters, rendering, request })
 }
+
+pub(in crate::http) const RESET_TOKEN: Operation =
+    Operation::ok::<ProjectBody<'static>>("Make another project API key; the old one ends")
+        .tagged("projects");
 
 /// `PATCH /api/projects/:project/reset_token/`: a new public token. SDKs that send the previous one
 /// are refused from then on.

@@ -3,27 +3,35 @@
 
 mod body;
 
+use std::collections::BTreeMap;
+
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::json;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::http::auth::Principal;
+use crate::http::body::Field;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::definition_questions::boolean;
-use crate::http::routes::definition_questions::id;
-use crate::http::routes::definition_questions::names;
+use crate::http::routes::definition_parameters::boolean;
+use crate::http::routes::definition_parameters::id;
+use crate::http::routes::definition_parameters::names;
 use crate::http::routes::property_definitions::body::DefinitionBody;
 use crate::http::routes::query;
 use crate::http::routes::store;
@@ -40,6 +48,23 @@ const TERMS_MAX: usize = 50;
 /// Most events that one request may name together with a property.
 const SEEN_MAX: usize = 1000;
 
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<DefinitionBody>("Properties that were seen")
+        .query(&[
+            Parameter::shared("search"),
+            Parameter::one_of("type", &["event", "person", "group", "session"]),
+            Parameter::between("group_type_index", 0, 4).about("Only for groups"),
+            Parameter::text("properties").about("Names with commas"),
+            Parameter::boolean("is_numerical"),
+            Parameter::boolean("is_feature_flag"),
+            Parameter::text("excluded_properties").about("A JSON list"),
+            Parameter::text("event_names").about("A JSON list"),
+            Parameter::boolean("filter_by_event_names"),
+            Parameter::boolean("exclude_core_properties"),
+            Parameter::boolean("exclude_hidden"),
+        ])
+        .or(&[INVALID]);
+
 /// `GET property_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
@@ -52,6 +77,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, bodies.collect()))
 }
 
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
+
 /// `GET property_definitions/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
@@ -61,6 +88,10 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<DefinitionBody>("Change a definition")
+        .optional_body::<PropertyDefinitionWrite>();
 
 /// `PATCH property_definitions/:id/`, and `PUT`, which requires no more fields: an absent field
 /// keeps its value. The name cannot be changed.
@@ -78,6 +109,9 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
+pub(in crate::http) const DELETE: Operation =
+    Operation::empty("204", "Forget a definition, until such a property arrives");
+
 /// `DELETE property_definitions/:id/`. The definition returns when such a property arrives.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
@@ -87,6 +121,17 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     store::write(app, "delete-property-definition", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
+
+pub(in crate::http) const SEEN_TOGETHER: Operation =
+    Operation::ok::<BTreeMap<String, bool>>("Which events ever had a property")
+        .says("By the names of the events")
+        .query(&[
+            Parameter::texts("event_names")
+                .about("Once for each name, or one JSON list")
+                .required(),
+            Parameter::text("property_name").required(),
+        ])
+        .or(&[INVALID]);
 
 /// `GET property_definitions/seen_together/?event_names=a&event_names=b&property_name=`: the named
 /// events that ever had the property. The names may also be one JSON list.
@@ -117,18 +162,41 @@ pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response,
     Ok(Response::json(StatusCode::OK, &seen_by_name))
 }
 
+impl Field for Option<Option<ValueType>> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let named = fields.nullable_choice(name, &ValueType::ALL.map(ValueType::name))?;
+        let value_type = |name: String| ValueType::ALL.into_iter().find(|own| own.name() == name);
+        Ok(named.map(|name| name.and_then(value_type)))
+    }
+
+    fn schema() -> Value {
+        let names = ValueType::ALL.map(|own| Value::from(own.name())).into_iter();
+        let names: Vec<Value> = names.chain([Value::Null]).collect();
+        json!({"type": ["string", "null"], "enum": names})
+    }
+}
+
+body! {
+    /// A change of a definition of a property.
+    struct PropertyDefinitionWrite {
+        property_type: Option<Option<ValueType>>,
+        tags: Option<Vec<String>>,
+        description: Option<Option<String>>,
+        verified: Option<bool>,
+        hidden: Option<bool>,
+    }
+}
+
 /// Reads a change. The first invalid field is the error.
 fn patch(mut fields: Fields) -> Result<PropertyPatch, Problem> {
-    let types = ValueType::ALL.map(ValueType::name);
-    let named = fields.nullable_choice("property_type", &types)?;
-    let value_type = |name: String| ValueType::ALL.into_iter().find(|own| own.name() == name);
+    let sent = PropertyDefinitionWrite::read(&mut fields)?;
     Ok(PropertyPatch {
-        value_type: named.map(|name| name.and_then(value_type)),
-        tags: fields.texts("tags")?,
+        value_type: sent.property_type,
+        tags: sent.tags,
         notes: NotesPatch {
-            description: fields.nullable_text("description")?,
-            verified: fields.boolean("verified")?,
-            hidden: fields.boolean("hidden")?,
+            description: sent.description,
+            verified: sent.verified,
+            hidden: sent.hidden,
             ..NotesPatch::default()
         },
     })

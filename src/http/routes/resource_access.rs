@@ -2,14 +2,19 @@
 //! of the caller's organization.
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
 use crate::http::auth::Asker;
+use crate::http::body::Field;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -22,6 +27,10 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::flag_rights::ResourceAccess;
 use crate::metadata::roles::shown;
 use crate::metadata::snapshot::Snapshot;
+
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<ResourceAccessBody>("What members may do with flags by default")
+        .tagged("roles");
 
 /// `GET /api/organizations/:organization/resource_access/`.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -36,30 +45,40 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<ResourceAccessBody>("Set the default")
+        .tagged("roles")
+        .body::<ResourceAccessWrite>();
+
 /// `POST /api/organizations/:organization/resource_access/` with `resource` and `access_level`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
-    let mut fields = Fields::read(call.request).await?;
-    fields.require("resource")?;
-    let resource = fields.text("resource")?.unwrap_or_default();
-    let level = level(&mut fields)?;
+    let sent = ResourceAccessWrite::read(&mut Fields::read(call.request).await?)?;
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
-    let write = async move { metadata.add_resource_access(by, &resource, level).await };
+    let write =
+        async move { metadata.add_resource_access(by, &sent.resource, sent.access_level.0).await };
     let access = store::write(app, "add-resource-access", write).await?;
     Ok(Response::json(StatusCode::CREATED, &body(&app.metadata.snapshot(), &access)))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<ResourceAccessBody>("Change the default")
+        .tagged("roles")
+        .body::<AccessLevelWrite>();
 
 /// `PATCH /api/organizations/:organization/resource_access/:id/` with `access_level`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
     let id = id(call.second_id())?;
-    let mut fields = Fields::read(call.request).await?;
-    let level = level(&mut fields)?;
+    let sent = AccessLevelWrite::read(&mut Fields::read(call.request).await?)?;
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
-    let write = async move { metadata.change_resource_access(by, id, level).await };
+    let write = async move { metadata.change_resource_access(by, id, sent.access_level.0).await };
     let access = store::write(app, "change-resource-access", write).await?;
     Ok(Response::json(StatusCode::OK, &body(&app.metadata.snapshot(), &access)))
 }
+
+pub(in crate::http) const DELETE: Operation =
+    Operation::empty("204", "Let members change every flag again").tagged("roles");
 
 /// `DELETE /api/organizations/:organization/resource_access/:id/`: members may change every flag again.
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -75,21 +94,63 @@ fn id(text: &str) -> Result<i64, Problem> {
     text.parse().map_err(|_| Problem::not_found("Not found."))
 }
 
-fn level(fields: &mut Fields) -> Result<i64, Problem> {
-    fields.require("access_level")?;
-    let level = fields.nullable_integer("access_level")?.flatten();
-    level.ok_or_else(|| refused("access_level", "null", "This field may not be null."))
+/// What members may do with a resource by default.
+#[derive(Debug)]
+struct AccessLevel(i64);
+
+impl Field for AccessLevel {
+    const IS_REQUIRED: bool = true;
+
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        fields.require(name)?;
+        let level = fields.nullable_integer(name)?.flatten();
+        level.map(Self).ok_or_else(|| refused(name, "null", "This field may not be null."))
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "enum": [21, 37]})
+    }
 }
 
-fn body(snapshot: &Snapshot, access: &ResourceAccess) -> Value {
+body! {
+    /// A new default.
+    struct ResourceAccessWrite {
+        resource: String = {"enum": ["feature flags"]},
+        /// 21: may look; 37: may change.
+        access_level: AccessLevel,
+    }
+}
+
+body! {
+    /// A change of the default.
+    struct AccessLevelWrite {
+        /// 21: may look; 37: may change.
+        access_level: AccessLevel,
+    }
+}
+
+/// A default as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "ResourceAccess")]
+struct ResourceAccessBody {
+    id: i64,
+    resource: String,
+    access_level: i64,
+    organization: String,
+    created_at: String,
+    updated_at: String,
+    created_by: Option<UserBody>,
+}
+
+fn body(snapshot: &Snapshot, access: &ResourceAccess) -> ResourceAccessBody {
     let user = access.created_by.and_then(|user| snapshot.user(UserId(user)));
-    json!({
-        "id": access.id,
-        "resource": access.resource,
-        "access_level": access.access_level,
-        "organization": access.organization,
-        "created_at": shown(access.created_at),
-        "updated_at": shown(access.updated_at),
-        "created_by": user.map(|user| UserBody::new(user)),
-    })
+    ResourceAccessBody {
+        id: access.id,
+        resource: access.resource.clone(),
+        access_level: access.access_level,
+        organization: access.organization.clone(),
+        created_at: shown(access.created_at),
+        updated_at: shown(access.updated_at),
+        created_by: user.map(|user| UserBody::new(user)),
+    }
 }

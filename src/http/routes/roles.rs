@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
@@ -11,9 +13,12 @@ use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::auth;
 use crate::http::auth::Asker;
+use crate::http::body::Field;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -28,6 +33,8 @@ use crate::metadata::roles::Role;
 use crate::metadata::roles::RoleMember;
 use crate::metadata::roles::shown;
 use crate::metadata::snapshot::Snapshot;
+
+pub(in crate::http) const LIST: Operation = Operation::page::<RoleBody>("Roles");
 
 /// `GET /api/organizations/:organization/roles/`.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -44,20 +51,26 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<RoleBody>("Make a role").body::<RoleWrite>().requires(&["name"]);
+
 /// `POST /api/organizations/:organization/roles/`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
     fields.require("name")?;
-    let name = fields.text("name")?.unwrap_or_default();
-    let level = level(&mut fields)?;
+    let RoleWrite { name, feature_flags_access_level } = RoleWrite::read(&mut fields)?;
+    let name = name.unwrap_or_default();
+    let level = feature_flags_access_level.map(|level| level.0);
     let (metadata, by) = (app.metadata.clone(), asker.user.id);
     let write = async move { metadata.create_role(by, &name, level, &auth::seed()).await };
     let role = store::write(app, "create-role", write).await?;
     let body = body(app, &app.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
     Ok(Response::json(StatusCode::CREATED, &body))
 }
+
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<RoleBody>("One role");
 
 /// `GET /api/organizations/:organization/roles/:id/`.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -67,19 +80,24 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &body))
 }
 
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<RoleBody>("Change a role").optional_body::<RoleWrite>();
+
 /// `PATCH /api/organizations/:organization/roles/:id/`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
     let id = call.second_id().to_owned();
     let Call { asker, request, .. } = call;
-    let mut fields = Fields::read(request).await?;
-    let (name, level) = (fields.text("name")?, level(&mut fields)?);
+    let sent = RoleWrite::read(&mut Fields::read(request).await?)?;
+    let level = sent.feature_flags_access_level.map(|level| level.0);
     let (metadata, by) = (app.metadata.clone(), asker.user.id);
-    let write = async move { metadata.update_role(by, &id, name, level).await };
+    let write = async move { metadata.update_role(by, &id, sent.name, level).await };
     let role = store::write(app, "update-role", write).await?;
     let body = body(app, &app.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
+
+pub(in crate::http) const DELETE: Operation = Operation::empty("204", "Delete a role");
 
 /// `DELETE /api/organizations/:organization/roles/:id/`.
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -90,6 +108,8 @@ pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     store::write(app, "delete-role", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
+
+pub(in crate::http) const MEMBERS: Operation = Operation::page::<MembershipBody>("Who has a role");
 
 /// `GET /api/organizations/:organization/roles/:id/role_memberships/`.
 pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -104,15 +124,17 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
+pub(in crate::http) const ADD_MEMBER: Operation =
+    Operation::created::<MembershipBody>("Give a role to a user").body::<RoleMemberWrite>();
+
 /// `POST /api/organizations/:organization/roles/:id/role_memberships/` with `user_uuid`.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own_as_admin(app, &call)?;
     // 404 for an unknown role precedes 400 for a bad body.
     let role = find(app, &call).await?.id;
     let Call { asker, request, .. } = call;
-    let mut fields = Fields::read(request).await?;
-    fields.require("user_uuid")?;
-    let uuid = fields.text("user_uuid")?.unwrap_or_default().to_lowercase();
+    let sent = RoleMemberWrite::read(&mut Fields::read(request).await?)?;
+    let uuid = sent.user_uuid.to_lowercase();
     let snapshot = app.metadata.snapshot();
     let is_known = |user: &&Arc<User>| {
         user.uuid.to_string() == uuid && user.organization == organization.id && !user.is_removed
@@ -124,6 +146,9 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
     let member = store::write(app, "add-role-member", write).await?;
     Ok(Response::json(StatusCode::CREATED, &membership(&snapshot, &member)))
 }
+
+pub(in crate::http) const REMOVE_MEMBER: Operation =
+    Operation::empty("204", "Take a role from a user");
 
 /// `DELETE /api/organizations/:organization/roles/:id/role_memberships/:membership/`.
 pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -142,49 +167,115 @@ async fn find(app: &App, call: &Call<Asker>) -> Result<Role, Problem> {
     app.metadata.role(organization.id, call.second_id()).await.map_err(problem)
 }
 
-fn level(fields: &mut Fields) -> Result<Option<i64>, Problem> {
-    const NAME: &str = "feature_flags_access_level";
-    let Some(value) = fields.value(NAME)? else { return Ok(None) };
-    let level = value.as_i64().or_else(|| value.as_str()?.parse().ok());
-    level.map(Some).ok_or_else(|| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        refused(NAME, "invalid_choice", format!("\"{text}\" is not a valid choice."))
-    })
+/// What members with a role may do with flags.
+#[derive(Debug)]
+struct AccessLevel(i64);
+
+impl Field for Option<AccessLevel> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        let Some(value) = fields.value(name)? else { return Ok(None) };
+        let level = value.as_i64().or_else(|| value.as_str()?.parse().ok());
+        level.map(|level| Some(AccessLevel(level))).ok_or_else(|| {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            refused(name, "invalid_choice", format!("\"{text}\" is not a valid choice."))
+        })
+    }
+
+    fn schema() -> Value {
+        json!({"type": "integer", "enum": [21, 37]})
+    }
 }
 
-/// A role as sent to clients, with its flags in `projects`, or in all projects.
+body! {
+    /// A new role, or a change of one.
+    struct RoleWrite {
+        name: Option<String>,
+        /// 21 may read, 37 may edit.
+        feature_flags_access_level: Option<AccessLevel>,
+    }
+}
+
+body! {
+    /// A user who gets a role.
+    struct RoleMemberWrite {
+        user_uuid: String = {"format": "uuid"},
+    }
+}
+
+/// A role as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Role")]
+pub(super) struct RoleBody {
+    id: String,
+    name: String,
+    feature_flags_access_level: i64,
+    created_at: String,
+    created_by: Option<UserBody>,
+    members: Vec<MembershipBody>,
+    associated_flags: Vec<RoleFlag>,
+}
+
+/// A flag that those with a role may change.
+#[derive(Debug, JsonSchema, Serialize)]
+struct RoleFlag {
+    id: i64,
+    key: String,
+}
+
+/// A user with a role, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Membership")]
+struct MembershipBody {
+    id: String,
+    role_id: String,
+    organization_member: RoleMemberBody,
+    user: Option<UserBody>,
+    joined_at: String,
+    updated_at: String,
+}
+
+/// The member of the organization.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(inline)]
+struct RoleMemberBody {
+    user: Option<UserBody>,
+}
+
+/// The body of a role, with its flags in `projects`, or in all projects.
 pub(super) async fn body(
     app: &App,
     snapshot: &Snapshot,
     projects: Option<&[ProjectId]>,
     role: &Role,
-) -> Result<Value, Problem> {
+) -> Result<RoleBody, Problem> {
     let members = app.metadata.role_members(&role.id).await.map_err(problem)?;
     let mut flags = app.metadata.flags_of_role(&role.id).await.map_err(problem)?;
     if let Some(own) = projects {
         flags.retain(|flag| own.contains(&ProjectId(flag.project_id)));
     }
     let created_by = role.created_by.and_then(|user| snapshot.user(UserId(user)));
-    Ok(json!({
-        "id": role.id,
-        "name": role.name,
-        "feature_flags_access_level": role.feature_flags_access_level,
-        "created_at": shown(role.created_at),
-        "created_by": created_by.map(|user| UserBody::new(user)),
-        "members": members.iter().map(|m| membership(snapshot, m)).collect::<Vec<_>>(),
-        "associated_flags":
-            flags.iter().map(|f| json!({"id": f.id, "key": f.key})).collect::<Vec<_>>(),
-    }))
+    Ok(RoleBody {
+        id: role.id.clone(),
+        name: role.name.clone(),
+        feature_flags_access_level: role.feature_flags_access_level,
+        created_at: shown(role.created_at),
+        created_by: created_by.map(|user| UserBody::new(user)),
+        members: members.iter().map(|member| membership(snapshot, member)).collect(),
+        associated_flags: flags
+            .into_iter()
+            .map(|flag| RoleFlag { id: flag.id, key: flag.key })
+            .collect(),
+    })
 }
 
-fn membership(snapshot: &Snapshot, member: &RoleMember) -> Value {
-    let user = snapshot.user(UserId(member.user_id)).map(|user| UserBody::new(user));
-    json!({
-        "id": member.id,
-        "role_id": member.role,
-        "organization_member": {"user": user},
-        "user": user,
-        "joined_at": shown(member.joined_at),
-        "updated_at": shown(member.updated_at),
-    })
+fn membership(snapshot: &Snapshot, member: &RoleMember) -> MembershipBody {
+    let user = || snapshot.user(UserId(member.user_id)).map(|user| UserBody::new(user));
+    MembershipBody {
+        id: member.id.clone(),
+        role_id: member.role.clone(),
+        organization_member: RoleMemberBody { user: user() },
+        user: user(),
+        joined_at: shown(member.joined_at),
+        updated_at: shown(member.updated_at),
+    }
 }

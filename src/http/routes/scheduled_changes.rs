@@ -4,8 +4,9 @@
 
 use hyper::Method;
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
-use serde_json::json;
 
 use crate::app::App;
 use crate::clock::UnixMicros;
@@ -13,6 +14,9 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
@@ -36,6 +40,12 @@ const MODEL: &str = "FeatureFlag";
 /// Longest `record_id`, in characters; the column width of PostHog.
 const RECORD_ID_MAX_CHARS: usize = 200;
 
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<ChangeBody>("Changes of flags that are made at a time").query(&[
+        Parameter::text("model_name"),
+        Parameter::text("record_id").about("The id of the flag"),
+    ]);
+
 /// `GET scheduled_changes/`, in the order in which they were scheduled, filtered by `model_name` and
 /// `record_id`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -53,10 +63,14 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
         // A value that is not a number matches no flag.
         _ => (0, Vec::new()),
     };
-    let bodies: Vec<Value> = changes.iter().map(|change| body(change, &snapshot)).collect();
+    let bodies: Vec<_> = changes.iter().map(|change| body(change, &snapshot)).collect();
     let public_url = app.config.http.public_url.as_deref();
     Ok(Response::json(StatusCode::OK, &page.envelope(&request, public_url, count, bodies)))
 }
+
+pub(in crate::http) const CREATE: Operation = Operation::created::<ChangeBody>("Schedule a change")
+    .optional_body::<by_hand::ScheduledChangeWrite>()
+    .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
 
 /// `POST scheduled_changes/`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -86,12 +100,19 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body(&change, &snapshot)))
 }
 
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<ChangeBody>("One scheduled change");
+
 /// `GET scheduled_changes/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let change = find(app, &call).await?;
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
+
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<ChangeBody>("Change what is scheduled")
+        .optional_body::<by_hand::ScheduledChangeWrite>()
+        .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
 
 /// `PATCH scheduled_changes/:id/`, and `PUT`, which requires what a new one requires.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -109,6 +130,9 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let change = store::write(app, "reschedule", write).await?;
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
+
+pub(in crate::http) const DELETE: Operation =
+    Operation::empty("204", "Delete a scheduled change; what is not made yet will not be");
 
 /// `DELETE scheduled_changes/:id/`: a pending change will not be made.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -205,26 +229,52 @@ fn nullable_time(
 }
 
 /// A scheduled change as sent to clients.
-fn body(change: &ScheduledChange, snapshot: &Snapshot) -> Value {
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "ScheduledChange")]
+struct ChangeBody {
+    id: i64,
+    team_id: i64,
+    record_id: String,
+    #[schemars(extend("enum" = ["FeatureFlag"]))]
+    model_name: &'static str,
+    #[schemars(with = "by_hand::AnyObject")]
+    payload: Value,
+    scheduled_at: String,
+    executed_at: Option<String>,
+    failure_reason: Option<String>,
+    created_at: String,
+    created_by: Option<UserBody>,
+    updated_at: String,
+    is_recurring: bool,
+    recurrence_interval: Option<&'static str>,
+    cron_expression: Option<String>,
+    last_executed_at: Option<String>,
+    #[schemars(extend("format" = "date-time"))]
+    end_date: Option<String>,
+    /// Where days and months of a recurring change begin.
+    timezone: String,
+}
+
+fn body(change: &ScheduledChange, snapshot: &Snapshot) -> ChangeBody {
     let time = |time: Option<UnixMicros>| time.map(UnixMicros::to_rfc3339);
     let timing = &change.timing;
-    json!({
-        "id": change.id.0,
-        "team_id": change.project.0,
-        "record_id": change.flag.to_string(),
-        "model_name": MODEL,
-        "payload": change.payload,
-        "scheduled_at": timing.scheduled_at.to_rfc3339(),
-        "executed_at": time(change.executed_at),
-        "failure_reason": change.failure_reason,
-        "created_at": change.created_at.to_rfc3339(),
-        "created_by": snapshot.user(change.created_by).map(|user| UserBody::new(user)),
-        "updated_at": change.updated_at.to_rfc3339(),
-        "is_recurring": timing.is_recurring,
-        "recurrence_interval": timing.interval.map(Interval::name),
-        "cron_expression": timing.cron,
-        "last_executed_at": time(change.last_executed_at),
-        "end_date": time(timing.end_date),
-        "timezone": change.timezone,
-    })
+    ChangeBody {
+        id: change.id.0,
+        team_id: change.project.0,
+        record_id: change.flag.to_string(),
+        model_name: MODEL,
+        payload: change.payload.clone(),
+        scheduled_at: timing.scheduled_at.to_rfc3339(),
+        executed_at: time(change.executed_at),
+        failure_reason: change.failure_reason.clone(),
+        created_at: change.created_at.to_rfc3339(),
+        created_by: snapshot.user(change.created_by).map(|user| UserBody::new(user)),
+        updated_at: change.updated_at.to_rfc3339(),
+        is_recurring: timing.is_recurring,
+        recurrence_interval: timing.interval.map(Interval::name),
+        cron_expression: timing.cron.clone(),
+        last_executed_at: time(change.last_executed_at),
+        end_date: time(timing.end_date),
+        timezone: change.timezone.clone(),
+    }
 }

@@ -1,11 +1,13 @@
 //! A user embedded in another object: [`UserBody`].
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::metadata::accounts::User;
 
 /// The fields of the API specification in its order.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "User")]
 pub(super) struct UserBody {
     id: i64,
     uuid: String,

@@ -1,13 +1,16 @@
 //! The owner of a key: `/api/users/@me/`.
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::auth::Asker;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::openapi::Operation;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations::OrganizationBody;
@@ -18,7 +21,8 @@ use crate::metadata::members::UserPatch;
 use crate::metadata::snapshot::Snapshot;
 
 /// A user as sent to that user; the names are PostHog's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Me")]
 struct MeBody<'a> {
     id: i64,
     uuid: String,
@@ -33,7 +37,8 @@ struct MeBody<'a> {
 }
 
 /// The project of `@current`; none if the key may not use it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "CurrentProject")]
 struct TeamPart<'a> {
     id: i64,
     name: &'a str,
@@ -70,6 +75,8 @@ impl<'a> MeBody<'a> {
     }
 }
 
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<MeBody<'static>>("The asker");
+
 /// `GET /api/users/@me/`, or by one's own uuid.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_own(&call)?;
@@ -77,21 +84,34 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
     Ok(MeBody::new(user, key, &app.metadata.snapshot()).to_response())
 }
 
+pub(in crate::http) const UPDATE: Operation =
+    Operation::ok::<MeBody<'static>>("Change the asker").optional_body::<MeWrite>();
+
 /// `PATCH /api/users/@me/`: `first_name`, `email`, and `set_current_team`, the project for
 /// `@current`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_own(&call)?;
     let Asker { key, user } = call.asker;
     let (metadata, id) = (app.metadata.clone(), user.id);
-    let mut fields = Fields::read(call.request).await?;
+    let sent = MeWrite::read(&mut Fields::read(call.request).await?)?;
     let patch = UserPatch {
-        first_name: fields.text("first_name")?,
-        email: fields.text("email")?,
-        current_project: fields.nullable_integer("set_current_team")?.flatten().map(ProjectId),
+        first_name: sent.first_name,
+        email: sent.email,
+        current_project: sent.set_current_team.flatten().map(ProjectId),
     };
     let write = async move { metadata.update_user(id, patch).await };
     let user = store::write(app, "update-user", write).await?;
     Ok(MeBody::new(&user, &key, &app.metadata.snapshot()).to_response())
+}
+
+body! {
+    /// A change of the asker.
+    struct MeWrite {
+        first_name: Option<String>,
+        email: Option<String> = {"format": "email"},
+        /// The project that @current means.
+        set_current_team: Option<Option<i64>>,
+    }
 }
 
 impl MeBody<'_> {

@@ -1,10 +1,9 @@
-//! Checks `schemas/openapi.json` against the tables of endpoints: it describes all endpoints and no
-//! others.
+//! Checks `schemas/openapi.json`: it is what the tables of endpoints, their operations and
+//! `schemas/openapi/by_hand.json` make, describes all endpoints and no others, and each of them once.
 //!
-//! A new endpoint goes next to related ones: the path with its `parameters` in their order, an
-//! `operationId` of the words of the path and the action (`list`, `retrieve`, `create`, `replace`,
-//! `update`, `delete`), `security` with the scope of its row, and `responses`: the success, 401, 403,
-//! 404, 406, 429 and 5XX always, 400 if the request can be wrong, 408, 413 and 415 if it has a body.
+//! A new management endpoint has a constant `Operation` beside its route function and names it in its row of the table;
+//! a new public one goes into `by_hand.json`, next to related ones. Then `WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit
+//! described` writes the file anew.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -14,6 +13,9 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::http::call::Renderings;
+use crate::http::openapi::by_hand;
+use crate::http::openapi::document;
+use crate::http::openapi::document::written;
 use crate::http::public::PUBLIC;
 use crate::http::routes::description::OPENAPI;
 use crate::http::table::TABLE;
@@ -23,20 +25,6 @@ const NO_METHODS: [&str; 2] = ["parameters", "$ref"];
 
 fn description() -> Value {
     serde_json::from_str(OPENAPI).unwrap()
-}
-
-/// A path of a table in the notation of OpenAPI.
-fn written(path: &str) -> String {
-    let path = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
-        (Some(rest), _) => format!("/api/projects/:project/{rest}"),
-        (_, Some(rest)) => format!("/api/organizations/:organization/{rest}"),
-        _ => path.to_owned(),
-    };
-    let part = |part: &str| match part.strip_prefix(':') {
-        Some(name) => format!("{{{name}}}"),
-        None => part.to_owned(),
-    };
-    path.split('/').map(part).collect::<Vec<_>>().join("/")
 }
 
 /// The target of a `$ref`, if `value` is one.
@@ -79,6 +67,39 @@ fn walk<'v>(value: &'v Value, see: &mut impl FnMut(&'v Map<String, Value>)) {
 /// The description explains the alias of the paths under `/api/projects/` in its text.
 fn is_alias(path: &str) -> bool {
     path.starts_with("/api/environments/")
+}
+
+#[test]
+fn the_file_is_what_the_types_say() {
+    let made = document::text().unwrap();
+    if std::env::var_os("WEIR_WRITE_DESCRIPTION").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/openapi.json");
+        std::fs::write(path, made).unwrap();
+        return;
+    }
+    let differs = made.lines().zip(OPENAPI.lines()).find(|(made, file)| made != file);
+    let hint = "WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit described";
+    assert!(made == OPENAPI, "schemas/openapi.json is old: {differs:#?}\n{hint} writes it anew");
+}
+
+/// What is both by hand and from types would be true in one place only.
+#[test]
+fn nothing_is_described_twice() {
+    let by_hand: Value = serde_json::from_str(document::BY_HAND).unwrap();
+    let written_paths = operations(&by_hand);
+    for line in TABLE.iter().filter(|line| line.operation.is_some()) {
+        for method in line.methods() {
+            let key = (method.to_owned(), written(line.path));
+            assert!(!written_paths.contains_key(&key), "{key:?} is in by_hand.json, too");
+        }
+    }
+    let schemas = by_hand["components"]["schemas"].as_object().unwrap();
+    for name in document::named_schemas().keys() {
+        assert!(!schemas.contains_key(name), "{name} is in by_hand.json, too");
+    }
+    for name in by_hand::NAMES {
+        assert!(schemas.contains_key(*name), "{name} is not in by_hand.json");
+    }
 }
 
 #[test]

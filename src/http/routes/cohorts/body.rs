@@ -1,6 +1,8 @@
 //! JSON form of cohorts, in PostHog's format.
 
+use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
@@ -17,8 +19,9 @@ use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
 
 /// A cohort as sent to clients.
-#[derive(Debug, Serialize)]
-pub(super) struct CohortBody<'a> {
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Cohort")]
+pub(in crate::http::routes) struct CohortBody<'a> {
     id: i64,
     name: &'a str,
     description: &'a str,
@@ -35,6 +38,7 @@ pub(super) struct CohortBody<'a> {
     errors_calculating: i64,
     count: Option<i64>,
     is_static: bool,
+    #[schemars(extend("enum" = ["static", "person_property"]))]
     cohort_type: &'static str,
     experiment_set: [i64; 0],
     version: i64,
@@ -42,7 +46,7 @@ pub(super) struct CohortBody<'a> {
 
 impl<'a> CohortBody<'a> {
     /// The body of `cohort`; `snapshot` contains its creator.
-    pub(super) fn new(cohort: &'a StoredCohort, snapshot: &'a Snapshot) -> Self {
+    pub(in crate::http::routes) fn new(cohort: &'a StoredCohort, snapshot: &'a Snapshot) -> Self {
         let created_by = cohort.created_by.and_then(|user| snapshot.user(user));
         Self {
             id: cohort.id.0,
@@ -134,14 +138,28 @@ pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
     Ok(listed)
 }
 
-/// A person in a list of members.
-pub(super) fn member(person: &Person, distinct_ids: &[String]) -> Value {
-    json!({
-        "id": person.number,
-        "uuid": person.uuid.to_string(),
-        "distinct_ids": distinct_ids,
-        "properties": person.properties,
-        "created_at": person.created_at.to_rfc3339(),
-        "is_identified": person.is_identified,
-    })
+/// A person in a list of members, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "CohortMember")]
+pub(super) struct MemberBody {
+    id: i64,
+    uuid: Uuid,
+    distinct_ids: Vec<String>,
+    properties: Map<String, Value>,
+    created_at: String,
+    is_identified: bool,
+}
+
+impl MemberBody {
+    /// The body of a person.
+    pub(super) fn new(person: &Person, distinct_ids: Vec<String>) -> Self {
+        Self {
+            id: person.number,
+            uuid: person.uuid,
+            distinct_ids,
+            properties: person.properties.clone(),
+            created_at: person.created_at.to_rfc3339(),
+            is_identified: person.is_identified,
+        }
+    }
 }

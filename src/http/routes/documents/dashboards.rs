@@ -15,6 +15,10 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::documents::boards;
@@ -176,6 +180,10 @@ pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Re
     Ok(())
 }
 
+pub(in crate::http) const MOVE_TILE: Operation =
+    Operation::ok::<by_hand::Dashboard>("Move a tile to another dashboard")
+        .optional_body::<by_hand::DashboardsMoveTileUpdateBody>();
+
 /// `PATCH :id/move_tile/` with `tile`, which has its `id`, and `toDashboard`: moves a tile to another dashboard.
 pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (asker, from, mut sent) = opened(app, call).await?;
@@ -200,6 +208,10 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     edited(app, &asker, (from.id, "move-tile"), (others, edit)).await
 }
 
+pub(in crate::http) const COPY_TILE: Operation =
+    Operation::ok::<by_hand::Dashboard>("Put a tile of another dashboard on this one, too")
+        .body::<by_hand::DashboardsCopyTileBody>();
+
 /// `POST :id/copy_tile/` with `fromDashboardId` and `tileId`: puts a tile of another dashboard on this one, too.
 pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (asker, to, mut sent) = opened(app, call).await?;
@@ -214,6 +226,10 @@ pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     };
     edited(app, &asker, (to.id, "copy-tile"), (insight.into_iter().collect(), edit)).await
 }
+
+pub(in crate::http) const REORDER_TILES: Operation =
+    Operation::ok::<by_hand::Dashboard>("Put tiles in an order")
+        .body::<by_hand::DashboardsReorderTilesBody>();
 
 /// `POST :id/reorder_tiles/` with `tile_order`, the ids of tiles: puts them first, in this order.
 pub async fn reorder_tiles(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -281,6 +297,17 @@ async fn edited(
     let body = tiles::whole(app, &document, Viewer::from(asker), &Asked::kept()).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
+
+pub(in crate::http) const RUN_INSIGHTS: Operation = Operation::ok::<
+    by_hand::DashboardsRunInsightsRetrieveAnswer,
+>("The results of the insights of a dashboard")
+.query(&[
+    Parameter::shared("refresh"),
+    Parameter::shared("filters_override"),
+    Parameter::shared("variables_override"),
+    Parameter::one_of("output_format", &["json"]),
+])
+.or(&[INVALID]);
 
 /// `GET :id/run_insights/`: the results of the insights of a dashboard.
 pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

@@ -351,7 +351,9 @@ mod tests {
             let made = read(&mut fields(&json!({})), kind, true).unwrap();
             assert_eq!(
                 made,
-                defaults(kind).map(|(name, value)| (name.to_owned(), value)).collect()
+                defaults(kind)
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .collect::<serde_json::Map<_, _>>()
             );
             let changed = read(&mut fields(&json!({"unknown": 1})), kind, false).unwrap();
             assert_eq!(changed.len(), 0);

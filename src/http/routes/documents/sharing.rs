@@ -2,9 +2,10 @@
 //! leads to is in `shared`.
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
-use serde_json::json;
 
 use crate::app::App;
 use crate::http::auth;
@@ -12,6 +13,7 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::documents::form;
@@ -96,12 +98,28 @@ fn settings(sent: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
     Ok(settings)
 }
 
-fn body(share: Option<&Share>) -> Value {
+/// A link as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Sharing")]
+pub(super) struct SharingBody {
+    created_at: Option<String>,
+    enabled: bool,
+    /// Null until there is a link first.
+    access_token: Option<String>,
+    #[schemars(with = "Option<by_hand::SharingSettings>")]
+    settings: Option<Map<String, Value>>,
+    password_required: bool,
+    share_passwords: [bool; 0],
+}
+
+fn body(share: Option<&Share>) -> SharingBody {
     let settings = share.map(|share| &share.settings).filter(|settings| !settings.is_empty());
-    json!({
-        "created_at": share.map(|share| share.created_at.to_rfc3339()),
-        "enabled": share.is_some_and(|share| share.is_enabled),
-        "access_token": share.map(|share| &share.token),
-        "settings": settings, "password_required": false, "share_passwords": [],
-    })
+    SharingBody {
+        created_at: share.map(|share| share.created_at.to_rfc3339()),
+        enabled: share.is_some_and(|share| share.is_enabled),
+        access_token: share.map(|share| share.token.clone()),
+        settings: settings.cloned(),
+        password_required: false,
+        share_passwords: [],
+    }
 }

@@ -1,5 +1,6 @@
 //! JSON form of an event definition: [`DefinitionBody`].
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::http::routes::user_body::UserBody;
@@ -10,7 +11,8 @@ use crate::metadata::snapshot::Snapshot;
 
 /// The fields of the API specification in its order, then additional ones of PostHog's enterprise
 /// edition. Events never include actions, so the fields about actions stay empty.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "EventDefinition")]
 pub(super) struct DefinitionBody {
     id: String,
     name: String,

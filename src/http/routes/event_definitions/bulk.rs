@@ -10,6 +10,8 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::bulk;
@@ -17,6 +19,11 @@ use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::metadata::definition_bulk::BulkChange;
 use crate::metadata::definitions::EventDefinition;
+
+pub(in crate::http) const UPDATE_TAGS: Operation =
+    Operation::ok::<by_hand::BulkDefinitionsTagged>("Change the tags of many definitions")
+        .says("What was changed")
+        .body::<by_hand::BulkDefinitionTags>();
 
 /// `POST event_definitions/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`.
 pub async fn update_tags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -27,6 +34,11 @@ pub async fn update_tags(app: &App, call: Call<Principal>) -> Result<Response, P
     let shown = |own: &EventDefinition| json!({"id": own.id, "tags": own.tags});
     change_all(app, &asker, ids, change, shown).await
 }
+
+pub(in crate::http) const UPDATE_VERIFIED: Operation =
+    Operation::ok::<by_hand::BulkDefinitionsVerified>("Vouch for many definitions, or no more")
+        .says("What was changed")
+        .body::<by_hand::BulkVerified>();
 
 /// `POST event_definitions/bulk_update_verified/` with `ids` and `verified`. Definitions that already have
 /// the value are neither among the changed nor among the skipped.

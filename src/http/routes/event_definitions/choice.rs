@@ -11,8 +11,8 @@ use crate::clock::UnixMicros;
 use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
-use crate::http::routes::definition_questions::boolean;
-use crate::http::routes::definition_questions::names;
+use crate::http::routes::definition_parameters::boolean;
+use crate::http::routes::definition_parameters::names;
 use crate::metadata::annotations::Notes;
 use crate::metadata::definitions::EventDefinition;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
@@ -14,6 +16,10 @@ use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::auth::Asker;
 use crate::http::call::Call;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::REFUSED;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -30,6 +36,9 @@ const KEYS_DEFAULT: usize = 25;
 /// Period over which calls of a flag are counted.
 const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
 
+pub(in crate::http) const BY_KEY: Operation =
+    Operation::list::<FlagOfProjectBody>("The flags of a key in all projects");
+
 /// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects,
 /// with the number of calls that SDKs reported in the last 7 days; null if that cannot be counted.
 pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -39,17 +48,45 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let mut bodies = Vec::new();
     for flag in flags_of(&snapshot, asker).filter(|flag| flag.key == key) {
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
-        bodies.push(json!({
-            "flag_id": flag.id.0,
-            "team_id": flag.project.0,
-            "created_by": created_by.map(|user| UserBody::new(user)),
-            "filters": flag.filters,
-            "created_at": flag.created_at.to_rfc3339(),
-            "active": flag.active,
-            "evaluations_7d": calls(app, flag).await.ok(),
-        }));
+        bodies.push(FlagOfProjectBody {
+            flag_id: flag.id.0,
+            team_id: flag.project.0,
+            created_by: created_by.map(|user| UserBody::new(user)),
+            filters: flag.filters.clone(),
+            created_at: flag.created_at.to_rfc3339(),
+            active: flag.active,
+            evaluations_7d: calls(app, flag).await.ok(),
+        });
     }
     Ok(Response::json(StatusCode::OK, &bodies))
+}
+
+/// The flag of a key in one project, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "FlagOfProject")]
+struct FlagOfProjectBody {
+    flag_id: i64,
+    team_id: i64,
+    created_by: Option<UserBody>,
+    #[schemars(with = "by_hand::AnyObject")]
+    filters: Value,
+    created_at: String,
+    active: bool,
+    /// How often SDKs said that they called it; null if that cannot be counted.
+    evaluations_7d: Option<i64>,
+}
+
+/// The flag that stands for a key, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "FlagOfKey")]
+struct FlagOfKeyBody {
+    key: String,
+    name: String,
+    flag_id: i64,
+    team_id: i64,
+    #[schemars(with = "by_hand::AnyObject")]
+    filters: Value,
+    active: bool,
 }
 
 /// Number of calls of the flag that SDKs reported in this period.
@@ -69,6 +106,16 @@ async fn calls(app: &App, flag: &StoredFlag) -> Result<i64, QueryError> {
     });
     Ok(counts.sum())
 }
+
+pub(in crate::http) const KEYS: Operation =
+    Operation::page::<FlagOfKeyBody>("The keys of flags in all projects, each once")
+        .query(&[
+            Parameter::shared("search"),
+            Parameter::text("team_ids").about("Ids of projects with commas; all if it is absent"),
+            Parameter::integer("current_team_id")
+                .about("The project whose flag stands for a key, if it has one"),
+        ])
+        .or(&[REFUSED]);
 
 /// `GET /api/organizations/:organization/feature_flags/keys/`: the keys of all projects, or of those in
 /// `team_ids`, each once with one of its flags, preferably that of `current_team_id`; `search` matches
@@ -107,16 +154,14 @@ pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
         }
     }
     let shown = by_key.values().skip(page.offset).take(page.limit);
-    let bodies: Vec<Value> = shown
-        .map(|flag| {
-            json!({
-                "key": flag.key,
-                "name": flag.name,
-                "flag_id": flag.id.0,
-                "team_id": flag.project.0,
-                "filters": flag.filters,
-                "active": flag.active,
-            })
+    let bodies: Vec<FlagOfKeyBody> = shown
+        .map(|flag| FlagOfKeyBody {
+            key: flag.key.clone(),
+            name: flag.name.clone(),
+            flag_id: flag.id.0,
+            team_id: flag.project.0,
+            filters: flag.filters.clone(),
+            active: flag.active,
         })
         .collect();
     let public_url = app.config.http.public_url.as_deref();

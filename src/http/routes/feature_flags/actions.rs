@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -15,9 +17,13 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts;
+use crate::http::routes::cohorts::CohortBody;
 use crate::http::routes::feature_flags::change;
 use crate::http::routes::feature_flags::find;
 use crate::http::routes::feature_flags::flag_id;
@@ -41,6 +47,11 @@ use crate::metadata::flags::plain::PlainPatch;
 /// Entries of the activity log that the look-up of an old version reads at once.
 const HISTORY_PAGE: usize = 500;
 
+pub(in crate::http) const DASHBOARD: Operation =
+    Operation::ok::<by_hand::Success>("Make the dashboard of a flag's use")
+        .says("Whether it was done")
+        .or(&[("400", "Success")]);
+
 /// `POST feature_flags/:id/dashboard/`.
 pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = flag_id(call.id())?;
@@ -53,6 +64,11 @@ pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Pro
         Err(error) => Err(problem(error)),
     }
 }
+
+pub(in crate::http) const ENRICH: Operation =
+    Operation::ok::<by_hand::Success>("Add enriched analytics to the dashboard of a flag")
+        .says("Whether it was done")
+        .or(&[("400", "Success")]);
 
 /// `POST feature_flags/:id/enrich_usage_dashboard/`.
 pub async fn enrich(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -70,6 +86,18 @@ pub async fn enrich(app: &App, call: Call<Principal>) -> Result<Response, Proble
 pub(super) fn unsuccessful(error: &str) -> Response {
     Response::json(StatusCode::BAD_REQUEST, &json!({"success": false, "error": error}))
 }
+
+pub(in crate::http) const SWITCH: Operation =
+    Operation::ok::<by_hand::Flag>("Switch a flag on").or(&[("400", "NotSwitched")]);
+
+pub(in crate::http) const DISABLE: Operation =
+    Operation::ok::<by_hand::Flag>("Switch a flag off").or(&[("400", "NotSwitched")]);
+
+pub(in crate::http) const ARCHIVE: Operation =
+    Operation::ok::<by_hand::Flag>("Archive a flag").or(&[("400", "NotSwitched")]);
+
+pub(in crate::http) const UNARCHIVE: Operation =
+    Operation::ok::<by_hand::Flag>("Take a flag out of the archive").or(&[("400", "NotSwitched")]);
 
 /// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment is the
 /// action. A flag that already has the state is not written.
@@ -100,8 +128,27 @@ pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Proble
     }
     let calls = Calls::of_flag(app, flag.id).await?;
     let flag = if is_done { flag } else { change(app, &asker, flag.id, patch).await? };
-    Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
+    Ok(shown(app, StatusCode::OK, &flag, &asker, &calls))
 }
+
+/// The cohort of those for whom a flag is on, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "CohortOfFlag")]
+struct NewCohortBody<'a> {
+    cohort: CohortBody<'a>,
+}
+
+/// A flag among others, as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "FlagKey")]
+struct FlagKeyBody<'a> {
+    id: i64,
+    key: &'a str,
+    name: &'a str,
+}
+
+pub(in crate::http) const DEPENDENTS: Operation =
+    Operation::ok::<Vec<FlagKeyBody<'static>>>("Flags whose conditions ask for this one");
 
 /// `GET feature_flags/:id/dependent_flags/`: flags that are on and have a condition on this one.
 pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -116,10 +163,13 @@ pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Pr
     dependents.sort_by(|a, b| a.key.cmp(&b.key));
     let bodies = dependents.iter().map(|flag| {
         let name = if flag.name.is_empty() { &flag.key } else { &flag.name };
-        json!({"id": flag.id.0, "key": flag.key, "name": name})
+        FlagKeyBody { id: flag.id.0, key: &flag.key, name }
     });
     Ok(Response::json(StatusCode::OK, &bodies.collect::<Vec<_>>()))
 }
+
+pub(in crate::http) const VERSION: Operation =
+    Operation::ok::<by_hand::FlagVersion>("A flag as it was");
 
 /// `GET feature_flags/:id/versions/:n/`: the flag at that version, from the activity log.
 pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -135,6 +185,9 @@ pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(Response::json(StatusCode::OK, &body))
 }
 
+pub(in crate::http) const REVERT: Operation =
+    Operation::ok::<by_hand::Flag>("Make a flag again what it was").or(&[INVALID]);
+
 /// `POST feature_flags/:id/versions/:n/revert/`: restores the flag of that version, as a new version.
 pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
@@ -148,7 +201,7 @@ pub async fn revert(app: &App, call: Call<Principal>) -> Result<Response, Proble
     patch.replaces_filters = true;
     let calls = Calls::of_flag(app, flag.id).await?;
     let flag = change(app, &call.asker, flag.id, patch).await?;
-    Ok(shown(app, StatusCode::OK, (&flag, &call.asker), &calls))
+    Ok(shown(app, StatusCode::OK, &flag, &call.asker, &calls))
 }
 
 /// The fields of a flag at a version: the current ones, with every later change undone.
@@ -196,6 +249,10 @@ async fn at_version(
     Ok(fields)
 }
 
+pub(in crate::http) const STATIC_COHORT: Operation =
+    Operation::created::<NewCohortBody<'static>>("Make a list of those for whom the flag is on")
+        .or(&[INVALID]);
+
 /// `POST feature_flags/:id/create_static_cohort_for_flag/`: a static cohort of the persons for whom the
 /// flag is on.
 pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -231,8 +288,8 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
         members,
         ..NewCohort::default()
     };
-    let place = (project, call.asker.user.id);
-    let cohort = cohorts::add(app, place, new).await?.map_err(problem)?;
-    let body = json!({"cohort": cohorts::shown(&cohort, &app.metadata.snapshot())});
+    let cohort = cohorts::add(app, project, call.asker.user.id, new).await?.map_err(problem)?;
+    let snapshot = app.metadata.snapshot();
+    let body = NewCohortBody { cohort: CohortBody::new(&cohort, &snapshot) };
     Ok(Response::json(StatusCode::CREATED, &body))
 }

@@ -13,6 +13,11 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::REFUSED;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::filter;
@@ -28,6 +33,12 @@ const DELETED_MAX: usize = 10_000;
 
 /// Most flags or definitions of other bulk changes; PostHog's number.
 const TAGGED_MAX: usize = 500;
+
+pub(in crate::http) const BULK_KEYS: Operation =
+    Operation::ok::<by_hand::FeatureFlagsBulkKeysCreateAnswer>("The keys of some flags")
+        .says("By their ids")
+        .body::<by_hand::FeatureFlagsBulkKeysCreateBody>()
+        .or(&[REFUSED]);
 
 /// `POST feature_flags/bulk_keys/` with `ids`. Invalid ids are reported and ignored.
 pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -69,6 +80,26 @@ fn id_of(value: &Value) -> Option<i64> {
     }
 }
 
+pub(in crate::http) const MATCHING_IDS: Operation =
+    Operation::ok::<by_hand::FeatureFlagsMatchingIdsRetrieveAnswer>("The ids of the whole list")
+        .query(&[
+            Parameter::one_of("active", &["true", "false", "STALE"]),
+            Parameter::one_of("archived", &["true", "false"]),
+            Parameter::text("created_by_id").about("An id, or a list"),
+            Parameter::shared("search"),
+            Parameter::text("key"),
+            Parameter::one_of("type", &["boolean", "multivariant", "remote_config", "experiment"]),
+            Parameter::one_of("evaluation_runtime", &["server", "client", "all"]),
+            Parameter::text("tags").about("A JSON list"),
+            Parameter::text("excluded_tags").about("A JSON list"),
+            Parameter::text("excluded_properties").about("A JSON list of keys of flags"),
+            Parameter::one_of("has_evaluation_contexts", &["true", "false"]),
+            Parameter::one_of("eligible_for_experiment", &["true", "false"])
+                .about("Only flags of two variants or more, control first"),
+            Parameter::text("order").about("Such as -created_at"),
+        ])
+        .or(&[INVALID]);
+
 /// `GET feature_flags/matching_ids/`: the ids of all flags that match a query of the list and that the
 /// caller may change.
 pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -80,6 +111,12 @@ pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, 
     let ids: Vec<i64> = flags.map(|flag| flag.id.0).collect();
     Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
 }
+
+pub(in crate::http) const BULK_DELETE: Operation =
+    Operation::ok::<by_hand::BulkDeleted>("Delete many flags")
+        .says("What was deleted")
+        .body::<by_hand::BulkDelete>()
+        .or(&[REFUSED]);
 
 /// `POST feature_flags/bulk_delete/` with `ids`, or with `filters` similar to those of the list. Empty
 /// values count as absent.
@@ -147,6 +184,11 @@ fn rollout_state(rollout: &Rollout<'_>) -> &'static str {
         _ => "not_rolled_out",
     }
 }
+
+pub(in crate::http) const BULK_UPDATE_TAGS: Operation =
+    Operation::ok::<by_hand::BulkTagged>("Change the tags of many flags")
+        .says("What was changed")
+        .body::<by_hand::BulkTags>();
 
 /// `POST feature_flags/bulk_update_tags/` with `ids`, `action` (`add`, `remove` or `set`) and `tags`:
 /// changes all flags that the caller may change, in one transaction, and reports the others.

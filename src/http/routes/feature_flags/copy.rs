@@ -24,6 +24,9 @@ use crate::http::auth::Asker;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::openapi::Operation;
+use crate::http::openapi::REFUSED;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::cohorts;
@@ -87,6 +90,14 @@ fn same_cohort<'s>(
 ) -> Option<&'s Arc<StoredCohort>> {
     snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name)
 }
+
+pub(in crate::http) const COPY: Operation = Operation::ok::<by_hand::FlagsCopied>(
+    "Copy a flag to other projects; needs cohort:write besides, if a cohort has to be made",
+)
+.says("What was copied, and what was not")
+.named("feature_flags_copy_flags")
+.body::<by_hand::FlagCopy>()
+.or(&[REFUSED]);
 
 /// `POST /api/organizations/:organization/feature_flags/copy_flags/`: overwrites a flag of the same
 /// key in a target.
@@ -213,11 +224,11 @@ async fn copy_to(
         Err(message) => return Ok(Err(message)),
     };
     let ids = Ids { cohorts, flags };
-    let flag = match copy_flag(app, asker, source, (project, &ids)).await? {
+    let flag = match copy_flag(app, asker, source, project, &ids).await? {
         Ok(flag) => flag,
         Err(message) => return Ok(Err(message)),
     };
-    let scheduled = copy_schedules(app, asker, source, (&flag, &ids)).await?;
+    let scheduled = copy_schedules(app, asker, source, &flag, &ids).await?;
     let snapshot = app.metadata.snapshot();
     // The copy exists, even if this fails.
     let calls = Calls::of_flag(app, flag.id).await.unwrap_or_else(|_| Calls::none(app));
@@ -286,7 +297,7 @@ async fn copy_cohorts(
             is_static: cohort.is_static,
             members: Vec::new(),
         };
-        match client_error(cohorts::add(app, (project, asker.user.id), new).await?)? {
+        match client_error(cohorts::add(app, project, asker.user.id, new).await?)? {
             Ok(copy) => ids.cohorts.insert(cohort.id.0, copy.id.0),
             Err(message) => return Ok(Err(format!("Cohort '{}': {message}", cohort.name))),
         };
@@ -326,7 +337,8 @@ async fn copy_flag(
     app: &App,
     asker: &Principal,
     source: &Source,
-    (project, ids): (ProjectId, &Ids),
+    project: ProjectId,
+    ids: &Ids,
 ) -> Result<Result<Arc<StoredFlag>, String>, Problem> {
     let snapshot = app.metadata.snapshot();
     let flag = StoredFlag::clone(&source.flag);
@@ -369,7 +381,8 @@ async fn copy_schedules(
     app: &App,
     asker: &Principal,
     source: &Source,
-    (flag, ids): (&StoredFlag, &Ids),
+    flag: &StoredFlag,
+    ids: &Ids,
 ) -> Result<Result<(), String>, Problem> {
     for change in &source.schedules {
         let mut payload = change.payload.clone();

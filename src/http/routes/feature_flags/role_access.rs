@@ -7,9 +7,12 @@ use serde_json::json;
 use crate::app::App;
 use crate::error::Kind;
 use crate::http::auth::Principal;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
@@ -24,6 +27,9 @@ use crate::metadata::flags::FlagId;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::roles::RoleAccess;
 use crate::metadata::roles::shown;
+
+pub(in crate::http) const LIST: Operation =
+    Operation::page::<by_hand::RoleAccess>("The roles that may change a flag");
 
 /// `GET feature_flags/:flag/role_access/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -40,14 +46,15 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<by_hand::RoleAccess>("Let a role change a flag").body::<RoleAccessWrite>();
+
 /// `POST feature_flags/:flag/role_access/` with `role_id`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = flag_of(app, &call).await?;
     check_granting(app, &call.asker, &flag)?;
     let Call { asker, request, .. } = call;
-    let mut fields = Fields::read(request).await?;
-    fields.require("role_id")?;
-    let id = fields.text("role_id")?.unwrap_or_default();
+    let id = RoleAccessWrite::read(&mut Fields::read(request).await?)?.role_id;
     let role = match app.metadata.role(asker.user.organization, &id).await {
         Ok(role) => role,
         Err(MetadataError::NotFound(_)) => {
@@ -63,6 +70,8 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body(app, &asker, &flag, &access).await?))
 }
 
+pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<by_hand::RoleAccess>("One access");
+
 /// `GET feature_flags/:flag/role_access/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = flag_of(app, &call).await?;
@@ -70,6 +79,8 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let asker = call.asker;
     Ok(Response::json(StatusCode::OK, &body(app, &asker, &flag, &access).await?))
 }
+
+pub(in crate::http) const DELETE: Operation = Operation::empty("204", "Take an access back");
 
 /// `DELETE feature_flags/:flag/role_access/:id/`: answered without a body.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -83,6 +94,13 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let write = async move { metadata.revoke_role(project, user, id, &access, &role).await };
     store::write(app, "revoke-role", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
+}
+
+body! {
+    /// A role that may change a flag from now on.
+    struct RoleAccessWrite {
+        role_id: String = {"format": "uuid"},
+    }
 }
 
 fn check_granting(app: &App, asker: &Principal, flag: &StoredFlag) -> Result<(), Problem> {

@@ -14,6 +14,8 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -28,6 +30,11 @@ use crate::metadata::flag_rights::NO_EDITOR;
 use crate::metadata::flags::FlagPatch;
 use crate::metadata::flags::StoredFlag;
 
+pub(in crate::http) const SET_CONDITION: Operation =
+    Operation::ok::<by_hand::Flag>("Change the percentage of one condition")
+        .body::<by_hand::FeatureFlagsSetReleaseConditionRolloutCreateBody>()
+        .or(&[("400", "NotSwitched"), ("409", "Outdated")]);
+
 /// `POST feature_flags/:id/set_release_condition_rollout/` with `condition_index`, `rollout_percentage`
 /// and `version`.
 pub async fn set_condition(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -41,6 +48,11 @@ pub async fn set_condition(app: &App, call: Call<Principal>) -> Result<Response,
     })
     .await
 }
+
+pub(in crate::http) const OPEN: Operation =
+    Operation::ok::<by_hand::Flag>("Put a condition for everybody before the others")
+        .body::<by_hand::FeatureFlagsRollOutToEveryoneCreateBody>()
+        .or(&[("400", "NotSwitched"), ("409", "Outdated")]);
 
 /// `POST feature_flags/:id/roll_out_to_everyone/` with `version`, and for a flag with variants
 /// `variant_key`.
@@ -85,7 +97,7 @@ async fn roll_out(
             change(app, &asker, flag.id, patch).await?
         }
     };
-    Ok(shown(app, StatusCode::OK, (&flag, &asker), &calls))
+    Ok(shown(app, StatusCode::OK, &flag, &asker, &calls))
 }
 
 /// The version that the caller has seen, and the new filters or their error. An error of the version

@@ -14,6 +14,8 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::feature_flags::flag_id;
@@ -78,6 +80,10 @@ impl<'f> Rollout<'f> {
 fn number(value: f64) -> Value {
     value.to_string().parse().unwrap_or_default()
 }
+
+pub(in crate::http) const STATUS: Operation =
+    Operation::ok::<by_hand::FlagStatus>("Whether a flag is still of use")
+        .or(&[("404", "NoStatus")]);
 
 /// `GET feature_flags/:id/status/`.
 pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

@@ -25,11 +25,13 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::feature_flags::evaluations::Plain;
+use crate::http::routes::feature_flags::evaluations::value;
 use crate::http::routes::feature_flags::find;
-use crate::http::routes::feature_flags::questions::Plain;
-use crate::http::routes::feature_flags::questions::value;
 use crate::http::routes::query;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
@@ -39,6 +41,11 @@ use crate::insights::events::history;
 
 /// The id of a flag that is not saved yet; those that are have numbers from 1 on.
 const NEW: i64 = 0;
+
+pub(in crate::http) const TEST_EVALUATION: Operation = Operation::ok::<by_hand::TestedEvaluation>(
+    "The answer for one person and every step that leads to it; needs person:read besides",
+)
+.body::<by_hand::TestEvaluation>();
 
 /// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
 pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

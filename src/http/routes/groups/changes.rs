@@ -10,9 +10,13 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::groups::GroupBody;
+use crate::http::routes::groups::TypeBody;
 use crate::http::routes::groups::group;
 use crate::http::routes::groups::named;
 use crate::http::routes::groups::types_of;
@@ -27,6 +31,9 @@ use crate::metadata::group_types::CalledPatch;
 const NAME_MAX_CHARS: usize = 400;
 
 const REQUIRED: &str = "This field is required.";
+
+pub(in crate::http) const CREATE: Operation =
+    Operation::created::<GroupBody>("Make a group").optional_body::<by_hand::GroupWrite>();
 
 /// `POST groups/` with `group_type_index`, `group_key` and `group_properties`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -55,7 +62,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     if group(app, project, place).await?.is_some() {
         return Err(is_taken());
     }
-    let done = change(app, &asker, place, (true, set, Vec::new())).await?;
+    let done = change(app, &asker, place, Edit { is_new: true, set, ..Edit::default() }).await?;
     match group(app, project, place).await? {
         Some(made) if done => {
             Ok(Response::json(StatusCode::CREATED, &GroupBody::new(index, key, made)))
@@ -64,6 +71,14 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
         None => Err(too_large("group_properties")),
     }
 }
+
+pub(in crate::http) const UPDATE_PROPERTY: Operation =
+    Operation::ok::<GroupBody>("Set one property")
+        .query(&[
+            Parameter::between("group_type_index", 0, 4).required(),
+            Parameter::text("group_key").required(),
+        ])
+        .optional_body::<by_hand::PropertyWrite>();
 
 /// `POST groups/update_property/?group_type_index=&group_key=` with `key` and `value`.
 pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -77,7 +92,7 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let value = fields.nullable_value("value").flatten();
     let value = value.ok_or_else(|| refused("value", "required", REQUIRED))?;
     let set = Map::from_iter([(property.clone(), value.clone())]);
-    let done = change(app, &asker, (index, &key), (false, set, Vec::new())).await?;
+    let done = change(app, &asker, (index, &key), Edit { set, ..Edit::default() }).await?;
     let now = found(app, &asker, (index, &key)).await?;
     // A property that already has the value is not a change.
     if !done && now.properties.get(&property) != Some(&value) {
@@ -85,6 +100,14 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     }
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
+
+pub(in crate::http) const DELETE_PROPERTY: Operation =
+    Operation::ok::<GroupBody>("Remove one property")
+        .query(&[
+            Parameter::between("group_type_index", 0, 4).required(),
+            Parameter::text("group_key").required(),
+        ])
+        .optional_body::<by_hand::PropertyUnset>();
 
 /// `POST groups/delete_property/?group_type_index=&group_key=` with `$unset`, one key.
 pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -102,10 +125,15 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
         return Err(refused("$unset", "invalid_input", detail));
     }
     let unset = vec![property.to_owned()];
-    change(app, &asker, (index, &key), (false, Map::new(), unset)).await?;
+    change(app, &asker, (index, &key), Edit { unset, ..Edit::default() }).await?;
     let now = found(app, &asker, (index, &key)).await?;
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
+
+pub(in crate::http) const UPDATE_TYPES: Operation =
+    Operation::ok::<Vec<TypeBody>>("Say what the groups of types are called")
+        .named("groups_types_update_metadata_partial")
+        .optional_body::<Vec<by_hand::GroupTypeWrite>>();
 
 /// `PATCH groups_types/update_metadata/`: a list of types by their `group_type_index`, each with a
 /// `name_singular` or a `name_plural`, or both; null removes a name.
@@ -143,12 +171,20 @@ fn type_index(fields: &mut Fields) -> Result<u8, Problem> {
     u8::try_from(index).map_err(|_| Problem::not_found("Not found."))
 }
 
+/// A change of a group.
+#[derive(Debug, Default)]
+struct Edit {
+    is_new: bool,
+    set: Map<String, Value>,
+    unset: Vec<String>,
+}
+
 /// Logs a change of a group, and waits until it has taken effect. Returns whether it changed anything.
 async fn change(
     app: &App,
     asker: &Principal,
     (index, key): (u8, &str),
-    (is_new, set, unset): (bool, Map<String, Value>, Vec<String>),
+    Edit { is_new, set, unset }: Edit,
 ) -> Result<bool, Problem> {
     let snapshot = app.metadata.snapshot();
     let group_types = snapshot.group_types(asker.project.id).to_vec();

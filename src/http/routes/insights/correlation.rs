@@ -10,6 +10,10 @@ use crate::app::App;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -38,6 +42,26 @@ use crate::insights::legacy::Filter;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Unit;
+
+pub(in crate::http) const CORRELATION: Operation = Operation::ok::<by_hand::CorrelationAnswer>(
+    "What those who come through a funnel do or have more often than the others, or less often",
+)
+.says("What correlates")
+.notes("Beside these, the filters of insights/funnel/")
+.query(&[
+    Parameter::one_of(
+        "funnel_correlation_type",
+        &["events", "properties", "event_with_properties"],
+    ),
+    Parameter::text("funnel_correlation_names").about("Names of properties of persons, or $all"),
+    Parameter::text("funnel_correlation_exclude_names"),
+    Parameter::text("funnel_correlation_exclude_event_names"),
+    Parameter::text("funnel_correlation_event_names")
+        .about("Names of events whose properties correlate"),
+    Parameter::text("funnel_correlation_event_exclude_property_names"),
+])
+.body::<by_hand::AnyObject>()
+.or(&[INVALID]);
 
 /// `GET insights/funnel/correlation/` and `POST`.
 pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -77,6 +101,8 @@ fn subjects(correlation: &Correlation, answer: &Value) -> Option<Vec<Subject>> {
     let subject = |row: &Value| correlation.subject_of(row.pointer("/event/event")?.as_str()?);
     rows.iter().map(subject).collect()
 }
+
+pub(in crate::http) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>("Persons of a funnel who do or have something, with success or not").notes("Beside these, the filters of insights/funnel/correlation/").query(&[Parameter::text("funnel_correlation_person_entity").about("JSON of the events that they have between the first step and the end: id, type, properties"), Parameter::text("funnel_correlation_property_values").about("JSON list of filters of persons, where properties correlate"), Parameter::text("funnel_correlation_person_converted").about("true for those who come to the last step, false for the others"), Parameter::integer("funnel_correlation_person_limit").about("Another name of limit"), Parameter::integer("funnel_correlation_person_offset").about("Another name of offset"), Parameter::text("search").about("Part of email, name or distinct id"), Parameter::shared("limit"), Parameter::shared("offset")]).body::<by_hand::AnyObject>().or(&[INVALID]);
 
 /// `GET persons/funnel/correlation/` and `POST`: the persons who do or have something, and come through the funnel
 /// or not.

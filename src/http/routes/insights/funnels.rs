@@ -10,6 +10,10 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::insights::Paging;
@@ -52,6 +56,28 @@ const NAMES: [(&str, &str); 5] = [
     ("funnelTrendsEntrancePeriodStart", "entrance_period_start"),
 ];
 
+pub(in crate::http) const FUNNEL: Operation =
+    Operation::ok::<by_hand::FunnelAnswer>("How many actors go from step to step")
+        .query(&[
+            Parameter::text("events"),
+            Parameter::text("properties"),
+            Parameter::text("date_from"),
+            Parameter::text("date_to"),
+            Parameter::text("interval"),
+            Parameter::text("exclusions"),
+            Parameter::text("breakdown"),
+            Parameter::text("breakdown_type"),
+            Parameter::text("breakdown_attribution_type"),
+            Parameter::text("funnel_order_type"),
+            Parameter::text("funnel_viz_type"),
+            Parameter::text("funnel_window_interval"),
+            Parameter::text("funnel_window_interval_unit"),
+            Parameter::text("funnel_from_step"),
+            Parameter::text("funnel_to_step"),
+        ])
+        .body::<by_hand::AnyObject>()
+        .or(&[INVALID]);
+
 /// `GET insights/funnel/` and `POST`.
 pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
@@ -68,6 +94,25 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let body = Value::Object(told.into_body(&settings));
     Ok(csv::render(StatusCode::OK, rendering, &body))
 }
+
+pub(in crate::http) const FUNNEL_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+    "Persons who came to a step of a funnel, or not further than to the step before",
+)
+.notes("Beside these, the filters of the funnel, as for insights/funnel/")
+.query(&[
+    Parameter::integer("funnel_step")
+        .about("From 1: who came to it; from -2: who dropped off before it"),
+    Parameter::text("funnel_custom_steps")
+        .about("JSON list of numbers of steps: who came just so far"),
+    Parameter::text("funnel_step_breakdown"),
+    Parameter::text("entrance_period_start").about("Interval of a trend, as in days"),
+    Parameter::text("drop_off").about("Of a trend: true, or false for who converted"),
+    Parameter::text("search").about("Part of email, name or distinct id"),
+    Parameter::shared("limit"),
+    Parameter::shared("offset"),
+])
+.body::<by_hand::AnyObject>()
+.or(&[INVALID]);
 
 /// `GET persons/funnel/` and `POST`: the persons who came to a step, or not further than to the one before.
 pub async fn funnel_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

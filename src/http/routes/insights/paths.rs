@@ -7,6 +7,10 @@ use crate::app::App;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::insights::Paging;
@@ -20,6 +24,28 @@ use crate::insights::insight::ActorsOf;
 use crate::insights::paths::Paths;
 use crate::insights::paths::legacy::paths_query;
 
+pub(in crate::http) const PATH: Operation =
+    Operation::ok::<by_hand::PathsAnswer>("Which steps persons take one after another")
+        .says("The edges between steps")
+        .query(&[
+            Parameter::text("path_type"),
+            Parameter::text("include_event_types"),
+            Parameter::text("start_point"),
+            Parameter::text("end_point"),
+            Parameter::text("exclude_events"),
+            Parameter::text("step_limit"),
+            Parameter::text("edge_limit"),
+            Parameter::text("min_edge_weight"),
+            Parameter::text("max_edge_weight"),
+            Parameter::text("path_groupings"),
+            Parameter::text("local_path_cleaning_filters"),
+            Parameter::text("properties"),
+            Parameter::text("date_from"),
+            Parameter::text("date_to"),
+        ])
+        .body::<by_hand::AnyObject>()
+        .or(&[INVALID]);
+
 /// `GET insights/path/` and `POST`.
 pub async fn path(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
@@ -31,6 +57,21 @@ pub async fn path(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     body.insert("next".to_owned(), Value::Null);
     Ok(csv::render(StatusCode::OK, rendering, &Value::Object(body)))
 }
+
+pub(in crate::http) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+    "Persons who went from a step to another one, or ended at one; those who did most often first",
+)
+.notes("Beside these, the filters of the paths, as for insights/path/")
+.query(&[
+    Parameter::text("path_start_key").about("Such as 1_/pricing"),
+    Parameter::text("path_end_key").about("Of the next step"),
+    Parameter::text("path_dropoff_key").about("Of the last step"),
+    Parameter::text("search").about("Part of email, name or distinct id"),
+    Parameter::shared("limit"),
+    Parameter::shared("offset"),
+])
+.body::<by_hand::AnyObject>()
+.or(&[INVALID]);
 
 /// `GET persons/path/` and `POST`: the persons who took the step that the keys name.
 pub async fn persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

@@ -10,6 +10,10 @@ use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -77,6 +81,23 @@ impl Question {
     }
 }
 
+pub(in crate::http) const STICKINESS: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
+    "Persons who were active in some number of intervals, those with the largest numbers first",
+)
+.notes("Beside these, the filters of the stickiness, as for insights/trend/")
+.query(&[
+    Parameter::text("entity_id").about("Name of the event"),
+    Parameter::one_of("entity_type", &["events"]),
+    Parameter::text("entity_math"),
+    Parameter::integer("entity_order").about("Of the series"),
+    Parameter::integer("stickiness_days").about("The number; absent for any"),
+    Parameter::one_of("period", &["previous"]),
+    Parameter::text("search").about("Part of email, name or distinct id"),
+    Parameter::shared("limit"),
+    Parameter::shared("offset"),
+])
+.or(&[INVALID]);
+
 /// `GET persons/stickiness/`: who was active in so many intervals.
 pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let mut question = Question::of(app, call).await?;
@@ -94,6 +115,20 @@ pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Pr
     let asked = Asked { intervals: intervals.transpose()?, is_previous, ..Asked::default() };
     question.answered(app, ActorsOf::Stickiness(stickiness, asked), "stickiness_days").await
 }
+
+pub(in crate::http) const LIFECYCLE: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
+    "Persons with a status in an interval of a lifecycle",
+)
+.notes("Beside these, the filters of the lifecycle, as for insights/trend/")
+.query(&[
+    Parameter::text("target_date").about("Interval, as in days").required(),
+    Parameter::one_of("lifecycle_type", &["new", "returning", "resurrecting", "dormant"])
+        .required(),
+    Parameter::text("search").about("Part of email, name or distinct id"),
+    Parameter::shared("limit"),
+    Parameter::shared("offset"),
+])
+.or(&[("400", "BadLifecycle")]);
 
 /// `GET persons/lifecycle/`: who had a status in an interval.
 pub async fn lifecycle(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

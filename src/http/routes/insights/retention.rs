@@ -11,6 +11,10 @@ use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -35,6 +39,22 @@ use crate::query::people::Part;
 const ROW: &str = "selected_interval";
 const VALUES: &str = "breakdown_values";
 
+pub(in crate::http) const RETENTION: Operation = Operation::ok::<by_hand::RetentionAnswer>(
+    "Of those who did something in an interval, how many came back in each one after it",
+)
+.says("The rows, each shorter by an interval than the one before")
+.query(&[
+    Parameter::text("target_entity"),
+    Parameter::text("returning_entity"),
+    Parameter::one_of("period", &["Hour", "Day", "Week", "Month"]),
+    Parameter::between("total_intervals", 1, 400),
+    Parameter::text("retention_type"),
+    Parameter::text("date_to").about("In the last interval"),
+    Parameter::text("properties"),
+])
+.body::<by_hand::AnyObject>()
+.or(&[INVALID]);
+
 /// `GET insights/retention/` and `POST`.
 pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
@@ -56,6 +76,18 @@ pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Pro
     }
     Ok(rendered(rendering, &Value::Object(told.into_body(&settings))))
 }
+
+pub(in crate::http) const RETENTION_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfRow>(
+    "Persons of a row of a retention, those who were active in most of its intervals first",
+)
+.notes("Beside these, the filters of the retention, as for insights/retention/")
+.query(&[
+    Parameter::integer("selected_interval"),
+    Parameter::text("search").about("Part of email, name or distinct id"),
+    Parameter::shared("limit"),
+    Parameter::shared("offset"),
+])
+.or(&[INVALID]);
 
 /// `GET persons/retention/`: the persons of a row, those who were active in most of its cells first.
 pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

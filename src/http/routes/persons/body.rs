@@ -1,5 +1,6 @@
 //! JSON form of a person: [`PersonBody`].
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
@@ -13,7 +14,8 @@ const NAME_PROPERTIES: [&str; 8] =
     ["email", "Email", "$email", "name", "Name", "username", "Username", "UserName"];
 
 /// The fields of the API specification in its order, then `is_identified`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "Person")]
 pub(in crate::http::routes) struct PersonBody {
     id: i64,
     name: String,

@@ -18,6 +18,9 @@ use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -31,6 +34,9 @@ use crate::ingest::activity;
 use crate::ingest::operation::Action;
 use crate::ingest::operation::Operation;
 
+pub(in crate::http) const UPDATE: openapi::Operation =
+    openapi::Operation::accepted::<PersonBody>("Set properties").body::<by_hand::PersonPatch>();
+
 /// `PATCH persons/:id/`, and `PUT`, which does the same: sets the properties of the body and keeps
 /// all others.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -43,8 +49,13 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
         return Err(missing("properties"));
     }
     let set = fields.object("properties")?.unwrap_or_default();
-    change(app, &asker, &id, (set, Vec::new()), (StatusCode::ACCEPTED, rendering)).await
+    change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
 }
+
+pub(in crate::http) const UPDATE_PROPERTY: openapi::Operation =
+    openapi::Operation::accepted::<PersonBody>("Set one property")
+        .query(&[Parameter::text("key"), Parameter::text("value")])
+        .optional_body::<by_hand::PropertyWrite>();
 
 /// `POST persons/:id/update_property/` with `key` and `value`, in the body or in the query.
 pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -60,8 +71,13 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     let key = key.as_ref().and_then(Value::as_str).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| missing("key"))?.to_owned();
     let set = Map::from_iter([(key, value)]);
-    change(app, &asker, &id, (set, Vec::new()), (StatusCode::ACCEPTED, rendering)).await
+    change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
 }
+
+pub(in crate::http) const DELETE_PROPERTY: openapi::Operation =
+    openapi::Operation::created::<PersonBody>("Remove one property")
+        .query(&[Parameter::text("$unset")])
+        .optional_body::<by_hand::PropertyUnset>();
 
 /// `POST persons/:id/delete_property/` with `$unset`, one key, in the body or in the query.
 pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -72,8 +88,13 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     let mut fields = Fields::read(request).await?;
     let key = fields.exact_text("$unset")?.or(in_query).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| refused("$unset", "required", "This field is required."))?;
-    change(app, &asker, &id, (Map::new(), vec![key]), (StatusCode::CREATED, rendering)).await
+    let edit = Edit { unset: vec![key], ..Edit::default() };
+    change(app, &asker, &id, edit, rendering).await
 }
+
+pub(in crate::http) const RESET_DISTINCT_ID: openapi::Operation =
+    openapi::Operation::empty("202", "Let a distinct id of a deleted person be used again")
+        .body::<by_hand::PersonsResetPersonDistinctIdCreateBody>();
 
 /// `POST persons/reset_person_distinct_id/` with `distinct_id`: makes a distinct id usable again
 /// after its person was deleted. In Weir it is usable at once; the request is only validated.
@@ -140,14 +161,22 @@ pub(super) async fn find_again(
     }
 }
 
+/// A change of a person's properties.
+#[derive(Debug, Default)]
+struct Edit {
+    set: Map<String, Value>,
+    unset: Vec<String>,
+}
+
 async fn change(
     app: &App,
     asker: &Principal,
     id: &str,
-    (set, unset): (Map<String, Value>, Vec<String>),
-    (status, rendering): (StatusCode, Rendering),
+    Edit { set, unset }: Edit,
+    rendering: Rendering,
 ) -> Result<Response, Problem> {
     let project = asker.project.id;
+    let is_removal = !unset.is_empty();
     let (person, _) = persons::find_one(app, project, id).await?;
     let action = Action::ChangePerson { person: person.uuid.to_string(), set, unset };
     let changed = operate(app, asker, action, 1).await?;
@@ -157,8 +186,10 @@ async fn change(
         false => persons::find_one(app, project, &person.number.to_string()).await?,
     };
     let body = PersonBody::retrieved(&asker.project, person, ids);
-    let body = if status == StatusCode::CREATED { body.succeeded() } else { body };
-    Ok(csv::render(status, rendering, &body))
+    Ok(match is_removal {
+        true => csv::render(StatusCode::CREATED, rendering, &body.succeeded()),
+        false => csv::render(StatusCode::ACCEPTED, rendering, &body),
+    })
 }
 
 /// The error format that clients of PostHog expect: code and detail are swapped.

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -14,9 +15,14 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::page::Page;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -42,7 +48,8 @@ const PENDING_IDS_MAX: usize = 1_000_000;
 const NO: [&str; 8] = ["", "false", "0", "no", "f", "n", "off", "null"];
 
 /// Result of a bulk deletion; the names are PostHog's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "PersonsDeleted")]
 struct BulkBody {
     persons_found: usize,
     persons_deleted: usize,
@@ -52,16 +59,19 @@ struct BulkBody {
 }
 
 /// A person that was merged away, or deleted by another request, before this one was applied.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "PersonGone")]
 struct GoneBody {
     person_uuid: Uuid,
 }
 
 /// One request to delete the events of a person; the names are PostHog's.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "EventDeletion")]
 struct DeletionBody {
     person_uuid: Uuid,
     created_at: String,
+    #[schemars(extend("enum" = ["pending", "completed"]))]
     status: &'static str,
     delete_verified_at: Option<String>,
 }
@@ -83,8 +93,9 @@ impl Wanted {
         let in_query = |name: &str| is_yes(request.query(name));
         let (events, keep) = (in_query("delete_events"), in_query("keep_person"));
         let mut fields = Fields::read(request).await?;
-        let events = fields.boolean("delete_events")?.unwrap_or(false) || events;
-        let keep = fields.boolean("keep_person")?.unwrap_or(false) || keep;
+        let sent = DeletionWrite::read(&mut fields)?;
+        let events = sent.delete_events.unwrap_or(false) || events;
+        let keep = sent.keep_person.unwrap_or(false) || keep;
         Ok((Self { events, persons: !keep }, fields))
     }
 
@@ -102,9 +113,27 @@ impl Wanted {
     }
 }
 
+body! {
+    /// What of a person is deleted.
+    struct DeletionWrite {
+        /// Whether the events go too.
+        delete_events: Option<bool>,
+        /// Whether only the events go.
+        keep_person: Option<bool>,
+    }
+}
+
 fn is_yes(asked: Option<Cow<'_, str>>) -> bool {
     asked.is_some_and(|asked| !NO.iter().any(|no| asked.eq_ignore_ascii_case(no)))
 }
+
+pub(in crate::http) const DELETE: Operation =
+    Operation::empty("202", "Delete a person, its events, or both")
+        .query(&[
+            Parameter::boolean("delete_events").about("Whether the events go too"),
+            Parameter::boolean("keep_person").about("Whether only the events go"),
+        ])
+        .optional_body::<DeletionWrite>();
 
 /// `DELETE persons/:id/`; with `delete_events` also its events, with `keep_person` only those.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -114,6 +143,9 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     delete_one(app, &call.asker, wanted, &person).await
 }
 
+pub(in crate::http) const DELETE_EVENTS: Operation =
+    Operation::empty("202", "Delete the events of a person").or(&[INVALID]);
+
 /// `POST persons/:id/delete_events/`: deletes the events and keeps the person.
 pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
@@ -121,6 +153,9 @@ pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response,
     let wanted = Wanted { events: true, persons: false };
     delete_one(app, &call.asker, wanted, &person).await
 }
+
+pub(in crate::http) const DELETE_RECORDINGS: Operation =
+    Operation::empty("202", "Does nothing: there are no recordings").or(&[INVALID]);
 
 /// `POST persons/:id/delete_recordings/`: Weir stores no recordings.
 pub async fn delete_recordings(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -142,6 +177,15 @@ async fn delete_one(
         false => Err(Problem::not_found("Not found.")),
     }
 }
+
+pub(in crate::http) const BULK_DELETE: Operation =
+    Operation::accepted::<BulkBody>("Delete persons")
+        .says("What was deleted")
+        .query(&[
+            Parameter::boolean("delete_events").about("Whether the events go too"),
+            Parameter::boolean("keep_person").about("Whether only the events go"),
+        ])
+        .body::<by_hand::PersonsDelete>();
 
 /// `POST persons/bulk_delete/` with `ids`, uuids of persons, or `distinct_ids`.
 pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -174,6 +218,14 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     };
     Ok(Response::json(StatusCode::ACCEPTED, &body))
 }
+
+pub(in crate::http) const STATUS: Operation =
+    Operation::page::<DeletionBody>("What has become of deletions of events, newest first")
+        .query(&[
+            Parameter::one_of("status", &["pending", "completed", "all"]),
+            Parameter::uuid("person_uuid"),
+        ])
+        .or(&[INVALID]);
 
 /// `GET persons/deletion_status/`: the requests to delete events, newest first. `status` is
 /// `pending`, `completed` or `all`; `person_uuid` selects those of one person.

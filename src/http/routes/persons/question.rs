@@ -17,7 +17,7 @@ use crate::event::predicate::tree::TreeError;
 use crate::http::fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
-use crate::http::routes::definition_questions::boolean;
+use crate::http::routes::definition_parameters::boolean;
 use crate::query::people::PersonsQuestion;
 
 /// Parses the filters. An empty one counts as absent.

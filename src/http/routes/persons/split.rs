@@ -18,6 +18,8 @@ use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -29,6 +31,10 @@ use crate::ingest::operation::Action;
 
 const MAIN: &str = "main_distinct_id";
 const LEAVING: &str = "distinct_ids_to_split";
+
+pub(in crate::http) const SPLIT: Operation =
+    Operation::created::<PersonBody>("Give every other distinct id, or some, a person of its own")
+        .optional_body::<by_hand::Split>();
 
 /// Splits a person. The body may contain `main_distinct_id`, the id that the person keeps, or
 /// `distinct_ids_to_split`, the ids that leave it.

@@ -23,10 +23,14 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
 use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::definition_questions::boolean;
+use crate::http::routes::definition_parameters::boolean;
 use crate::http::routes::persons;
 use crate::http::routes::query;
 use crate::insights::date_range::DateRange;
@@ -47,6 +51,25 @@ struct TimelineBody {
     effective_date_from: String,
     effective_date_to: String,
 }
+
+pub(in crate::http) const TIMELINE: Operation =
+    Operation::ok::<by_hand::Timeline>("When properties of a person changed")
+        .query(&[
+            Parameter::text("events").about("A JSON list of series"),
+            Parameter::text("properties").about("A JSON list of property filters"),
+            Parameter::text("breakdown").about("A name, or a JSON list"),
+            Parameter::text("breakdown_type"),
+            Parameter::between("aggregation_group_type_index", 0, 4).about(
+                "Of the groups of this type that the events belong to, instead of the person",
+            ),
+            Parameter::text("date_from").about(
+                "A date, a span such as -7d or -1mStart, or all; in the time zone of the project",
+            ),
+            Parameter::text("date_to"),
+            Parameter::text("interval").about("minute, hour, day, week or month"),
+            Parameter::boolean("explicit_date").about("Whether dates are not to be rounded"),
+        ])
+        .or(&[INVALID]);
 
 /// The timeline of one person.
 pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

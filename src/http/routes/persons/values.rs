@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use hyper::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -10,6 +11,8 @@ use crate::app::App;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::csv;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
@@ -24,11 +27,16 @@ const VALUES_MAX: usize = 50_000;
 const TOLD_MAX: usize = 20;
 
 /// One value.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, JsonSchema, Serialize)]
+#[schemars(rename = "Count")]
 pub(in crate::http::routes) struct ValueBody {
-    name: String,
-    count: usize,
+    pub(in crate::http::routes) name: String,
+    pub(in crate::http::routes) count: usize,
 }
+
+pub(in crate::http) const VALUES: Operation =
+    Operation::ok::<Vec<ValueBody>>("Values of a property of persons")
+        .query(&[Parameter::text("key"), Parameter::text("value").about("Part of the values")]);
 
 /// The most frequent values of the property `key`; with `value`, only those that contain it.
 pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

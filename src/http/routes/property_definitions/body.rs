@@ -1,5 +1,6 @@
 //! JSON form of a property definition: [`DefinitionBody`].
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
@@ -17,14 +18,21 @@ use crate::metadata::snapshot::Snapshot;
 
 /// The fields of PostHog's free edition in its order, then additional ones of its enterprise
 /// edition.
-#[derive(Debug, Serialize)]
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "PropertyDefinition")]
 pub(super) struct DefinitionBody {
+    #[schemars(with = "Uuid")]
     id: Value,
+    #[schemars(with = "String")]
     name: Value,
+    #[schemars(with = "bool")]
     is_numerical: Value,
+    #[schemars(with = "Option<String>")]
     property_type: Value,
+    #[schemars(with = "Vec<String>")]
     tags: Value,
     /// Null, except in a list whose request names events.
+    #[schemars(with = "Option<bool>")]
     is_seen_on_filtered_events: Value,
     description: Option<String>,
     updated_at: Option<String>,

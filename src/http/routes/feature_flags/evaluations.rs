@@ -33,6 +33,10 @@ use crate::flags::verdict::Verdict;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -83,7 +87,9 @@ impl Plain {
 async fn answers<T: Default + Send + 'static>(
     app: &App,
     snapshot: &Arc<Snapshot>,
-    (project, distinct_id, plain): (ProjectId, String, Plain),
+    project: ProjectId,
+    distinct_id: String,
+    plain: Plain,
     show: impl FnOnce(&[Answer<'_>]) -> T + Send + 'static,
 ) -> Result<T, Problem> {
     let Some(flags) = snapshot.flag_set(project).cloned() else { return Ok(T::default()) };
@@ -99,6 +105,15 @@ async fn answers<T: Default + Send + 'static>(
     Ok(evaluation.await?)
 }
 
+pub(in crate::http) const EVALUATION_REASONS: Operation =
+    Operation::ok::<by_hand::EvaluationReasons>("Why flags are what they are for a distinct id")
+        .query(&[
+            Parameter::text("distinct_id").required(),
+            Parameter::shared("groups"),
+            Parameter::text("flag_keys").about("A list with commas"),
+        ])
+        .or(&[INVALID]);
+
 /// `GET feature_flags/evaluation_reasons/?distinct_id=&groups=&flag_keys=`.
 pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
@@ -113,9 +128,9 @@ pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Resp
         keys.as_ref().is_none_or(|keys| keys.split(',').any(|asked| asked.trim() == key))
     };
     let project = asker.project.id;
-    let question = (project, distinct_id.into_owned(), Plain::of(&request));
+    let (distinct_id, plain) = (distinct_id.into_owned(), Plain::of(&request));
     let is_shown = is_asked.clone();
-    let mut reasons = answers(app, &snapshot, question, move |answers| {
+    let mut reasons = answers(app, &snapshot, project, distinct_id, plain, move |answers| {
         let asked = answers.iter().filter(|answer| is_shown(answer.key));
         asked.map(|answer| (answer.key.to_owned(), reason(answer))).collect::<Map<_, _>>()
     })
@@ -155,13 +170,17 @@ pub(super) fn value(verdict: &Verdict<'_>) -> Value {
     }
 }
 
+pub(in crate::http) const MY_FLAGS: Operation =
+    Operation::ok::<Vec<by_hand::MyFlag>>("The flags as they are for the asker")
+        .query(&[Parameter::shared("groups")]);
+
 /// `GET feature_flags/my_flags/?groups=`: the flags evaluated for the caller.
 pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
     let project = asker.project.id;
-    let question = (project, asker.user.distinct_id.clone(), Plain::of(&request));
-    let values = answers(app, &snapshot, question, |answers| {
+    let (distinct_id, plain) = (asker.user.distinct_id.clone(), Plain::of(&request));
+    let values = answers(app, &snapshot, project, distinct_id, plain, |answers| {
         let values = answers.iter().map(|answer| {
             let verdict = answer.result.as_ref().ok();
             (answer.id, verdict.map_or(Value::Bool(false), value))
@@ -184,6 +203,10 @@ impl Dependencies for NoFlags {
         Dependency::Off
     }
 }
+
+pub(in crate::http) const BLAST_RADIUS: Operation =
+    Operation::ok::<by_hand::Audience>("How many persons or groups a condition matches")
+        .body::<by_hand::AudienceQuestion>();
 
 /// `POST feature_flags/user_blast_radius/`: the number of persons or groups that match the
 /// properties of a condition. Its rollout and its conditions on other flags are ignored, as in

@@ -1,0 +1,211 @@
+//! Bodies of requests as structs, by [`body!`]: such a struct reads itself from [`Fields`], field by field in the order of
+//! its declaration, and has its schema from the same types, so that the description says what is read. What the values
+//! mean is for routes to say.
+
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::clock::UnixMicros;
+use crate::http::fields::Fields;
+use crate::http::response::Problem;
+
+/// A type of a field of a body.
+pub(super) trait Field: Sized {
+    /// Whether a body without the field is refused.
+    const IS_REQUIRED: bool = false;
+
+    /// Takes the field from a body.
+    ///
+    /// # Errors
+    ///
+    /// It is not there and has to be, or has another type.
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem>;
+
+    /// What a client may send.
+    fn schema() -> Value;
+}
+
+/// Types of fields: those that may be absent, and of them those that may not, whose null is refused.
+macro_rules! fields {
+    ($($kind:ty, $take:ident, $schema:tt;)*) => {$(
+        impl Field for Option<$kind> {
+            fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+                fields.$take(name)
+            }
+
+            fn schema() -> Value {
+                json!($schema)
+            }
+        }
+    )*};
+}
+
+fields! {
+    String, text, {"type": "string"};
+    bool, boolean, {"type": "boolean"};
+    UnixMicros, time, {"type": "string", "format": "date-time"};
+    Vec<String>, texts, {"type": "array", "items": {"type": "string"}};
+    Option<String>, nullable_text, {"type": ["string", "null"]};
+    Option<i64>, nullable_integer, {"type": ["integer", "null"]};
+}
+
+/// Fields that have to be there.
+macro_rules! required {
+    ($($kind:ty;)*) => {$(
+        impl Field for $kind {
+            const IS_REQUIRED: bool = true;
+
+            fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+                fields.require(name)?;
+                Ok(<Option<$kind> as Field>::take(fields, name)?.unwrap_or_default())
+            }
+
+            fn schema() -> Value {
+                <Option<$kind> as Field>::schema()
+            }
+        }
+    )*};
+}
+
+required! {
+    String;
+    bool;
+}
+
+/// A field of a schema.
+#[derive(Debug)]
+pub(super) struct Described {
+    name: &'static str,
+    schema: Value,
+    is_required: bool,
+}
+
+impl Described {
+    /// A field with its documentation and what its type does not say.
+    pub(super) fn of<K: Field>(name: &'static str, about: &[&str], more: &[Value]) -> Self {
+        let mut schema = K::schema();
+        if let Value::Object(fields) = &mut schema {
+            if !about.is_empty() {
+                fields.insert("description".to_owned(), json!(about.concat().trim()));
+            }
+            fields.extend(more.iter().filter_map(Value::as_object).flatten().map(owned));
+        }
+        Self { name, schema, is_required: K::IS_REQUIRED }
+    }
+}
+
+fn owned((name, value): (&String, &Value)) -> (String, Value) {
+    (name.clone(), value.clone())
+}
+
+/// The schema of a body with these fields.
+pub(super) fn schema(fields: Vec<Described>) -> Map<String, Value> {
+    let required: Vec<&str> =
+        fields.iter().filter(|field| field.is_required).map(|field| field.name).collect();
+    let mut schema = Map::from_iter([("type".to_owned(), json!("object"))]);
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
+    }
+    let properties = fields.into_iter().map(|field| (field.name.to_owned(), field.schema));
+    schema.insert("properties".to_owned(), properties.collect());
+    schema
+}
+
+/// Declares a body: a struct whose fields are [`Field`]s; `= {...}` after a type adds to its schema.
+macro_rules! body {
+    (
+        $(#[$of:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[doc = $about:literal])* $field:ident: $kind:ty $(= $more:tt)?,)*
+        }
+    ) => {
+        $(#[$of])*
+        #[derive(Debug)]
+        $vis struct $name {
+            $($(#[doc = $about])* $vis $field: $kind,)*
+        }
+
+        impl $name {
+            /// Reads the body.
+            ///
+            /// # Errors
+            ///
+            /// That of the first field that cannot be read.
+            $vis fn read(
+                fields: &mut crate::http::fields::Fields,
+            ) -> Result<Self, crate::http::response::Problem> {
+                Ok(Self {
+                    $($field: crate::http::body::Field::take(fields, stringify!($field))?,)*
+                })
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                crate::http::body::schema(vec![$(
+                    crate::http::body::Described::of::<$kind>(
+                        stringify!($field),
+                        &[$($about),*],
+                        &[$(serde_json::json!($more))?],
+                    ),
+                )*])
+                .into()
+            }
+        }
+    };
+}
+
+pub(super) use body;
+
+#[cfg(test)]
+mod tests {
+    use schemars::SchemaGenerator;
+    use serde_json::json;
+
+    use crate::http::fields::Fields;
+
+    body! {
+        /// A body.
+        struct Write {
+            /// What it is called.
+            name: String = {"maxLength": 9},
+            tags: Option<Vec<String>>,
+            owner: Option<Option<i64>>,
+        }
+    }
+
+    #[test]
+    fn a_body_is_read_as_it_is_described() {
+        let read = |body: &serde_json::Value| {
+            let mut fields = Fields::parse("", body.to_string().as_bytes()).unwrap();
+            Write::read(&mut fields)
+        };
+        let body = json!({"name": " a ", "owner": null, "more": 1});
+        let own = read(&body).unwrap();
+        assert_eq!((own.name.as_str(), own.tags, own.owner), ("a", None, Some(None)));
+        // The first wrong field of the struct is told, whatever the order in the body.
+        for (body, name) in [
+            (json!({"tags": 1}), "name"),
+            (json!({"name": null}), "name"),
+            (json!({"owner": {}, "tags": 1, "name": "a"}), "tags"),
+            (json!({"tags": null, "name": "a"}), "tags"),
+        ] {
+            let problem = format!("{:?}", read(&body).unwrap_err());
+            assert!(problem.contains(&format!("Name(\"{name}\")")), "{body}: {problem}");
+        }
+        let schema = SchemaGenerator::default().into_root_schema_for::<Write>().to_value();
+        assert_eq!(schema["required"], json!(["name"]));
+        let name = json!({"type": "string", "description": "What it is called.", "maxLength": 9});
+        let properties = json!({
+            "name": name,
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "owner": {"type": ["integer", "null"]},
+        });
+        assert_eq!(schema["properties"], properties);
+    }
+}

@@ -1,0 +1,308 @@
+//! What the OpenAPI description says of an endpoint beside its row in the table: [`Operation`], a constant next to the
+//! route function. Its schemas come from the types that the function reads and writes; `document` puts the whole
+//! together.
+
+pub mod by_hand;
+pub mod document;
+
+use schemars::JsonSchema;
+use schemars::Schema;
+use schemars::SchemaGenerator;
+
+use crate::http::openapi::by_hand::ActivityPage;
+use crate::http::page::Envelope;
+
+/// Makes the schema of a type.
+pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// A response of the components that an operation has besides those that all have, or in place of one of them.
+pub(super) type Refusal = (&'static str, &'static str);
+
+/// The request may be refused for what its query says; endpoints with a body have this anyway.
+pub(super) const INVALID: Refusal = ("400", "BadRequest");
+
+/// The same, where some errors have the form `{"error": "..."}`.
+pub(super) const REFUSED: Refusal = ("400", "Refused");
+
+/// What is described of the methods of one row.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    pub(super) summary: &'static str,
+    /// Further explanations.
+    pub(super) notes: &'static str,
+    /// What the ids begin with; by default the words of the path.
+    pub(super) name: Option<&'static str>,
+    /// By default the first word of the path.
+    pub(super) tag: Option<&'static str>,
+    pub(super) query: &'static [Parameter],
+    pub(super) paging: Paging,
+    pub(super) body: Option<Body>,
+    /// `None` if it is always refused.
+    pub(super) success: Option<Success>,
+    pub(super) refusals: &'static [Refusal],
+    pub(super) is_deprecated: bool,
+}
+
+/// By which parameters a part of a list is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paging {
+    /// It is no list.
+    None,
+    /// All of it is answered.
+    Whole,
+    /// `limit` and `offset`.
+    Offset,
+    /// `limit` and `page`.
+    Number,
+}
+
+/// The body of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Body {
+    pub(super) schema: SchemaOf,
+    pub(super) is_required: bool,
+    /// Fields that are needed besides those that the type says.
+    pub(super) required: &'static [&'static str],
+    /// Whether PATCH needs none of these.
+    pub(super) is_partial: bool,
+}
+
+/// The response to a request that was done.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Success {
+    pub(super) status: &'static str,
+    pub(super) says: &'static str,
+    /// `None` without content.
+    pub(super) schema: Option<SchemaOf>,
+}
+
+impl Operation {
+    const fn new(summary: &'static str, success: Option<Success>) -> Self {
+        Self {
+            summary,
+            notes: "",
+            name: None,
+            tag: None,
+            query: &[],
+            paging: Paging::None,
+            body: None,
+            success,
+            refusals: &[],
+            is_deprecated: false,
+        }
+    }
+
+    const fn of<T: JsonSchema>(status: &'static str, summary: &'static str) -> Self {
+        let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
+        Self::new(summary, Some(Success { status, says: "The answer", schema: Some(schema) }))
+    }
+
+    /// Answers 200 with a `T`.
+    pub(super) const fn ok<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::of::<T>("200", summary)
+    }
+
+    /// Answers 201 with a `T`.
+    pub(super) const fn created<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::of::<T>("201", summary)
+    }
+
+    /// Answers 202 with a `T`.
+    pub(super) const fn accepted<T: JsonSchema>(summary: &'static str) -> Self {
+        Self::of::<T>("202", summary)
+    }
+
+    /// Answers 200 with a page of a list of `T`, by `limit` and `offset`.
+    pub(super) const fn page<T: JsonSchema>(summary: &'static str) -> Self {
+        let page = Self::ok::<Envelope<T>>(summary).says("A page of the list");
+        Self { paging: Paging::Offset, ..page }
+    }
+
+    /// Answers 200 with the whole of a list of `T`.
+    pub(super) const fn list<T: JsonSchema>(summary: &'static str) -> Self {
+        Self { paging: Paging::Whole, ..Self::ok::<Vec<T>>(summary) }
+    }
+
+    /// Answers 200 with a page of the log of changes, by `limit` and `page`.
+    pub(super) const fn activity(summary: &'static str) -> Self {
+        let page = Self::ok::<ActivityPage>(summary).says("A page of what was changed");
+        Self { paging: Paging::Number, ..page }
+    }
+
+    /// Answers with `status` and no content.
+    pub(super) const fn empty(status: &'static str, summary: &'static str) -> Self {
+        Self::new(summary, Some(Success { status, says: "Done", schema: None }))
+    }
+
+    /// Is refused, with a response of the components.
+    pub(super) const fn refused(summary: &'static str, refusals: &'static [Refusal]) -> Self {
+        Self::new(summary, None).or(refusals)
+    }
+
+    /// The same with a body, which is a `T`.
+    pub(super) const fn body<T: JsonSchema>(self) -> Self {
+        self.with_body::<T>(true)
+    }
+
+    /// The same with a body that may be absent.
+    pub(super) const fn optional_body<T: JsonSchema>(self) -> Self {
+        self.with_body::<T>(false)
+    }
+
+    const fn with_body<T: JsonSchema>(mut self, is_required: bool) -> Self {
+        let schema: SchemaOf = SchemaGenerator::subschema_for::<T>;
+        self.body = Some(Body { schema, is_required, required: &[], is_partial: true });
+        self
+    }
+
+    /// The same with fields of the body that POST and PUT need.
+    pub(super) const fn requires(mut self, required: &'static [&'static str]) -> Self {
+        if let Some(body) = &mut self.body {
+            body.required = required;
+        }
+        self
+    }
+
+    /// The same with fields of the body that every method needs.
+    pub(super) const fn needs(self, required: &'static [&'static str]) -> Self {
+        let mut needing = self.requires(required);
+        if let Some(body) = &mut needing.body {
+            body.is_partial = false;
+        }
+        needing
+    }
+
+    /// The same with parameters of the query.
+    pub(super) const fn query(mut self, query: &'static [Parameter]) -> Self {
+        self.query = query;
+        self
+    }
+
+    /// The same with other responses of the components.
+    pub(super) const fn or(mut self, refusals: &'static [Refusal]) -> Self {
+        self.refusals = refusals;
+        self
+    }
+
+    /// The same with another description of the answer.
+    pub(super) const fn says(mut self, says: &'static str) -> Self {
+        if let Some(success) = &mut self.success {
+            success.says = says;
+        }
+        self
+    }
+
+    /// The same with further explanations.
+    pub(super) const fn notes(mut self, notes: &'static str) -> Self {
+        self.notes = notes;
+        self
+    }
+
+    /// The same with another beginning of its id.
+    pub(super) const fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// The same with another tag.
+    pub(super) const fn tagged(mut self, tag: &'static str) -> Self {
+        self.tag = Some(tag);
+        self
+    }
+
+    /// The same, with another endpoint to be preferred.
+    pub(super) const fn deprecated(mut self) -> Self {
+        self.is_deprecated = true;
+        self
+    }
+}
+
+/// Either of two types, where a route function answers one or the other; has no values.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged, inline)]
+#[expect(dead_code, reason = "stands in the description alone")]
+pub(super) enum Either<A, B> {
+    One(A),
+    Other(B),
+}
+
+/// A parameter of the query.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) about: &'static str,
+    pub(super) is_required: bool,
+}
+
+/// What a parameter may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// As in the components.
+    Shared,
+    Text,
+    Uuid,
+    Boolean,
+    Integer,
+    Between(i64, i64),
+    OneOf(&'static [&'static str]),
+    Texts,
+}
+
+impl Parameter {
+    const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind, about: "", is_required: false }
+    }
+
+    /// One that many endpoints have.
+    pub(super) const fn shared(name: &'static str) -> Self {
+        Self::new(name, Kind::Shared)
+    }
+
+    /// A text.
+    pub(super) const fn text(name: &'static str) -> Self {
+        Self::new(name, Kind::Text)
+    }
+
+    /// A uuid.
+    pub(super) const fn uuid(name: &'static str) -> Self {
+        Self::new(name, Kind::Uuid)
+    }
+
+    /// `true` or `false`.
+    pub(super) const fn boolean(name: &'static str) -> Self {
+        Self::new(name, Kind::Boolean)
+    }
+
+    /// A number.
+    pub(super) const fn integer(name: &'static str) -> Self {
+        Self::new(name, Kind::Integer)
+    }
+
+    /// A number within bounds, which belong to it.
+    pub(super) const fn between(name: &'static str, min: i64, max: i64) -> Self {
+        Self::new(name, Kind::Between(min, max))
+    }
+
+    /// One of some words.
+    pub(super) const fn one_of(name: &'static str, words: &'static [&'static str]) -> Self {
+        Self::new(name, Kind::OneOf(words))
+    }
+
+    /// Texts; the parameter comes once for each.
+    pub(super) const fn texts(name: &'static str) -> Self {
+        Self::new(name, Kind::Texts)
+    }
+
+    /// The same with an explanation.
+    pub(super) const fn about(mut self, about: &'static str) -> Self {
+        self.about = about;
+        self
+    }
+
+    /// The same; without it the request is refused.
+    pub(super) const fn required(mut self) -> Self {
+        self.is_required = true;
+        self
+    }
+}

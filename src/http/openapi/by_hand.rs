@@ -1,0 +1,59 @@
+//! Schemas that are still written by hand in `schemas/openapi/by_hand.json`, as types: each name here is one there.
+//! A type that derives its schema takes the place of its name in an [`super::Operation`], and the name goes.
+
+use std::borrow::Cow;
+
+use schemars::JsonSchema;
+use schemars::Schema;
+use schemars::SchemaGenerator;
+use schemars::json_schema;
+use serde_json::Map;
+use serde_json::Value;
+
+/// An object with any fields.
+pub type AnyObject = Map<String, Value>;
+
+macro_rules! by_hand {
+    ($($name:ident)*) => {
+        /// The names.
+        #[cfg(test)]
+        pub(in crate::http) const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+        $(
+            /// The schema of this name.
+            #[derive(Debug)]
+            pub struct $name;
+
+            impl JsonSchema for $name {
+                fn inline_schema() -> bool {
+                    true
+                }
+
+                fn schema_name() -> Cow<'static, str> {
+                    stringify!($name).into()
+                }
+
+                fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                    json_schema!({"$ref": concat!("#/components/schemas/", stringify!($name))})
+                }
+            }
+        )*
+    };
+}
+
+by_hand! {
+    Action ActionWrite ActivityPage Annotation AnnotationWrite Audience AudienceQuestion
+    BulkDefinitionTags BulkDefinitionsTagged BulkDefinitionsVerified BulkDelete BulkDeleted
+    BulkTagged BulkTags BulkVerified CohortMembers CohortWrite CorrelationAnswer Dashboard
+    DashboardWrite DashboardsCopyTileBody DashboardsMoveTileUpdateBody DashboardsReorderTilesBody
+    DashboardsRunInsightsRetrieveAnswer
+    EarlyAccessFeatureWrite EvaluationReasons FeatureFlagsBulkKeysCreateAnswer
+    FeatureFlagsBulkKeysCreateBody FeatureFlagsMatchingIdsRetrieveAnswer
+    FeatureFlagsRollOutToEveryoneCreateBody FeatureFlagsSetReleaseConditionRolloutCreateBody
+    FeatureFlagsSettingsUpdateBody Flag FlagCopy FlagStatus FlagVersion FlagWrite FlagsCopied
+    FunnelAnswer GroupTypeWrite GroupWrite Insight InsightInList InsightWrite KeyWrite
+    MinimalFlag MyFlag PathsAnswer PersonPatch PersonsDelete PersonsOfNumber PersonsOfPoint
+    PersonsOfRow PersonsResetPersonDistinctIdCreateBody ProjectWrite PropertyUnset PropertyWrite
+    RetentionAnswer RoleAccess ScheduledChangeWrite SharingSettings SharingWrite Split Stage
+    Success TestEvaluation TestedEvaluation Timeline TrendAnswer Warnings
+}

@@ -1,0 +1,368 @@
+//! The OpenAPI description as a whole: [`text`] makes `schemas/openapi.json` from the tables of endpoints, the
+//! [`Operation`]s in them, and `schemas/openapi/by_hand.json`, which has what no type says yet.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use schemars::Schema;
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::event::json;
+use crate::http::call::Renderings;
+use crate::http::openapi::Body;
+use crate::http::openapi::Kind;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Paging;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::Success;
+use crate::http::table::Endpoint;
+use crate::http::table::TABLE;
+
+/// Paths, responses, parameters and schemas that are still written by hand.
+pub const BY_HAND: &str =
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/openapi/by_hand.json"));
+
+/// Responses of every management endpoint.
+const RESPONSES: [(&str, &str); 6] = [
+    ("401", "Unauthorized"),
+    ("403", "Forbidden"),
+    ("404", "NotFound"),
+    ("406", "NotAcceptable"),
+    ("429", "Throttled"),
+    ("5XX", "Unavailable"),
+];
+
+/// Responses of those that take a body.
+const RESPONSES_TO_BODIES: [(&str, &str); 4] =
+    [("400", "BadRequest"), ("408", "Slow"), ("413", "TooLarge"), ("415", "UnsupportedMediaType")];
+
+/// Parameters in paths that are not those of the components with their names: (beginning of the path, name, component).
+const PATH_PARAMETERS: [(&str, &str, &str); 8] = [
+    ("/api/personal_api_keys/", "id", "key_id"),
+    ("/api/users/", "uuid", "member"),
+    ("O/members/", "uuid", "member"),
+    ("O/roles/", "id", "uuid_id"),
+    ("P/early_access_feature/", "id", "uuid_id"),
+    ("P/event_definitions/", "id", "uuid_id"),
+    ("P/persons/", "id", "person"),
+    ("P/property_definitions/", "id", "uuid_id"),
+];
+
+/// First words of paths both of projects and of organizations; ids of the latter say so.
+const OF_BOTH: [&str; 2] = ["feature_flags", "projects"];
+
+/// Levels of objects that are written one field a line, so that an operation or a schema is one line.
+const LEVELS: usize = 3;
+
+/// The text of `schemas/openapi.json`.
+///
+/// # Errors
+///
+/// What is written by hand is no JSON.
+pub fn text() -> Result<String, serde_json::Error> {
+    let mut text = String::new();
+    write_value(&mut text, &document()?, 0);
+    text.push('\n');
+    Ok(text)
+}
+
+/// Writes `value`, which is `depth` levels deep.
+fn write_value(text: &mut String, value: &Value, depth: usize) {
+    let fields = value.as_object().filter(|fields| depth < LEVELS && !fields.is_empty());
+    let Some(fields) = fields else {
+        // Writing to a `String` does not fail.
+        let _ = write!(text, "{value}");
+        return;
+    };
+    text.push('{');
+    for (place, (name, value)) in fields.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}\n{:indent$}{}: ", "", json!(name), indent = 2 * depth + 2);
+        write_value(text, value, depth + 1);
+    }
+    let _ = write!(text, "\n{:indent$}}}", "", indent = 2 * depth);
+}
+
+fn document() -> Result<Value, serde_json::Error> {
+    let mut document: Map<String, Value> = match json::read(BY_HAND.as_bytes())? {
+        Value::Object(document) => document,
+        _ => Map::new(),
+    };
+    let mut schemas = Schemas::new();
+    for endpoint in TABLE {
+        let Some(operation) = endpoint.operation else { continue };
+        let Some(Value::Object(paths)) = document.get_mut("paths") else { continue };
+        let item = paths.entry(written(endpoint.path)).or_insert_with(|| json!({}));
+        let Value::Object(item) = item else { continue };
+        let parameters = path_parameters(endpoint.path);
+        if !parameters.is_empty() {
+            item.insert("parameters".to_owned(), json!(parameters));
+        }
+        for method in endpoint.methods() {
+            let described = schemas.described(endpoint, operation, method);
+            item.insert(method.to_lowercase(), described);
+        }
+    }
+    let components = document.get_mut("components").and_then(|all| all.get_mut("schemas"));
+    if let Some(Value::Object(named)) = components {
+        named.extend(schemas.into_named());
+    }
+    Ok(Value::Object(document))
+}
+
+/// The schemas that operations refer to by their names.
+#[cfg(test)]
+pub(in crate::http) fn named_schemas() -> Map<String, Value> {
+    let mut schemas = Schemas::new();
+    for endpoint in TABLE {
+        for method in endpoint.methods() {
+            if let Some(operation) = endpoint.operation {
+                schemas.described(endpoint, operation, method);
+            }
+        }
+    }
+    schemas.into_named()
+}
+
+/// A path of a table in the notation of OpenAPI.
+pub(in crate::http) fn written(path: &str) -> String {
+    let path = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
+        (Some(rest), _) => format!("/api/projects/:project/{rest}"),
+        (_, Some(rest)) => format!("/api/organizations/:organization/{rest}"),
+        _ => path.to_owned(),
+    };
+    let part = |part: &str| match part.strip_prefix(':') {
+        Some(name) => format!("{{{name}}}"),
+        None => part.to_owned(),
+    };
+    path.split('/').map(part).collect::<Vec<_>>().join("/")
+}
+
+/// The parameters of a path of the table, in their order.
+fn path_parameters(path: &str) -> Vec<Value> {
+    let owner = match path.get(..2) {
+        Some("P/") => Some("project"),
+        Some("O/") => Some("organization"),
+        _ => None,
+    };
+    let own = path.split('/').filter_map(|part| part.strip_prefix(':')).map(|name| {
+        let other =
+            PATH_PARAMETERS.iter().find(|(begin, own, _)| path.starts_with(begin) && *own == name);
+        other.map_or(name, |(_, _, component)| component)
+    });
+    owner.into_iter().chain(own).map(|name| component("parameters", name)).collect()
+}
+
+/// What refers to a component.
+fn component(kind: &str, name: &str) -> Value {
+    json!({"$ref": format!("#/components/{kind}/{name}")})
+}
+
+/// The id of an operation, and its tag.
+fn names(endpoint: &Endpoint, operation: &Operation, method: &str) -> (String, String) {
+    let path = endpoint.path;
+    let (root, rest) = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
+        (Some(rest), _) => ("projects", rest),
+        (_, Some(rest)) => ("organizations", rest),
+        _ => ("", path.trim_start_matches("/api/")),
+    };
+    let words: Vec<&str> =
+        rest.split('/').filter(|word| !word.is_empty() && !word.starts_with(':')).collect();
+    let first = words.first().copied().unwrap_or(root);
+    let mut name = if words.is_empty() { root.to_owned() } else { words.join("_") };
+    if root == "organizations" && OF_BOTH.contains(&first) {
+        name = format!("organization_{name}");
+    }
+    if rest.ends_with("/:id/activity/") {
+        name.push_str("_of_one");
+    }
+    let action = match method {
+        "GET" if matches!(operation.paging, Paging::Offset | Paging::Whole) => "list",
+        "GET" => "retrieve",
+        "POST" => "create",
+        "PUT" => "replace",
+        "PATCH" => "update",
+        _ => "delete",
+    };
+    let name = operation.name.map_or(name, str::to_owned);
+    (format!("{name}_{action}"), operation.tag.unwrap_or(first).to_owned())
+}
+
+/// Makes schemas, and keeps those that have names.
+struct Schemas {
+    /// Of what is read: a field that has a default may be absent.
+    bodies: SchemaGenerator,
+    /// Of what is written: a field is always there, unless it is skipped.
+    answers: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let settings = || {
+            let mut settings = SchemaSettings::draft2020_12();
+            settings.definitions_path = "/components/schemas".into();
+            settings
+        };
+        Self {
+            bodies: settings().for_deserialize().into_generator(),
+            answers: settings().for_serialize().into_generator(),
+        }
+    }
+
+    fn into_named(mut self) -> Map<String, Value> {
+        let mut named = self.answers.take_definitions(true);
+        named.extend(self.bodies.take_definitions(true));
+        named.values_mut().for_each(plain);
+        named
+    }
+
+    /// One method of an endpoint.
+    fn described(&mut self, endpoint: &Endpoint, operation: &Operation, method: &str) -> Value {
+        let (id, tag) = names(endpoint, operation, method);
+        let body = operation.body.filter(|_| method != "GET");
+        let body = body.map(|body| self.body(&body, method));
+        let mut described = json!({
+            "operationId": id,
+            "summary": operation.summary,
+            "tags": [tag],
+            "security": [{"personalKey": [endpoint.scope]}],
+            "responses": self.responses(endpoint, operation, body.is_some()),
+        });
+        let Value::Object(fields) = &mut described else { return described };
+        if !operation.notes.is_empty() {
+            fields.insert("description".to_owned(), json!(operation.notes));
+        }
+        if operation.is_deprecated {
+            fields.insert("deprecated".to_owned(), json!(true));
+        }
+        let parameters = query_parameters(endpoint, operation, body.is_some());
+        if !parameters.is_empty() {
+            fields.insert("parameters".to_owned(), json!(parameters));
+        }
+        fields.extend(body.map(|body| ("requestBody".to_owned(), body)));
+        described
+    }
+
+    fn body(&mut self, body: &Body, method: &str) -> Value {
+        let mut schema = plain_of((body.schema)(&mut self.bodies));
+        let required = if body.is_partial && method == "PATCH" { &[] } else { body.required };
+        if !required.is_empty() {
+            schema = json!({"allOf": [schema, {"required": required}]});
+        }
+        let content = json!({"application/json": {"schema": schema}});
+        match body.is_required || !required.is_empty() {
+            true => json!({"content": content, "required": true}),
+            false => json!({"content": content}),
+        }
+    }
+
+    fn responses(&mut self, endpoint: &Endpoint, operation: &Operation, has_body: bool) -> Value {
+        let of_bodies = RESPONSES_TO_BODIES.iter().filter(|_| has_body);
+        let refusals = RESPONSES.iter().chain(of_bodies).chain(operation.refusals);
+        let mut responses: BTreeMap<&str, Value> =
+            refusals.map(|(status, name)| (*status, component("responses", name))).collect();
+        if let Some(Success { status, says, schema }) = operation.success {
+            let mut response = json!({"description": says});
+            if let (Some(schema), Value::Object(response)) = (schema, &mut response) {
+                let schema = plain_of(schema(&mut self.answers));
+                let mut content = Map::new();
+                content.insert("application/json".to_owned(), json!({"schema": schema}));
+                if endpoint.renderings == Renderings::JsonOrCsv {
+                    content.insert("text/csv".to_owned(), json!({"schema": {"type": "string"}}));
+                }
+                response.insert("content".to_owned(), Value::Object(content));
+            }
+            responses.insert(status, response);
+        }
+        json!(responses)
+    }
+}
+
+/// The parameters in the query of one method. One that has its filters in the body has no other name for them.
+fn query_parameters(endpoint: &Endpoint, operation: &Operation, has_body: bool) -> Vec<Value> {
+    let paging: &[&str] = match operation.paging {
+        Paging::None | Paging::Whole => &[],
+        Paging::Offset => &["limit", "offset"],
+        Paging::Number => &["limit", "page"],
+    };
+    let is_filter_in_body = has_body && endpoint.methods().any(|method| method == "GET");
+    let is_here = |own: &&Parameter| !is_filter_in_body || matches!(own.kind, Kind::Shared);
+    let own = operation.query.iter().filter(is_here).map(parameter);
+    let format = (endpoint.renderings == Renderings::JsonOrCsv).then_some("format");
+    let shared = paging.iter().copied().chain(format);
+    own.chain(shared.map(|name| component("parameters", name))).collect()
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    let schema = match parameter.kind {
+        Kind::Shared => return component("parameters", parameter.name),
+        Kind::Text => json!({"type": "string"}),
+        Kind::Uuid => json!({"type": "string", "format": "uuid"}),
+        Kind::Boolean => json!({"type": "boolean"}),
+        Kind::Integer => json!({"type": "integer"}),
+        Kind::Between(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
+        Kind::OneOf(words) => json!({"type": "string", "enum": words}),
+        Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+    };
+    let mut described = json!({"name": parameter.name, "in": "query", "schema": schema});
+    if let Value::Object(fields) = &mut described {
+        if !parameter.about.is_empty() {
+            fields.insert("description".to_owned(), json!(parameter.about));
+        }
+        if parameter.is_required {
+            fields.insert("required".to_owned(), json!(true));
+        }
+    }
+    described
+}
+
+fn add_format(name: &str, schema: &mut Value) {
+    let is_text = match schema.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|name| name == "string"),
+        other => other.is_some_and(|name| name == "string"),
+    };
+    let format = match name {
+        "timestamp" => "date-time",
+        "uuid" => "uuid",
+        name if name.ends_with("_at") => "date-time",
+        name if name.ends_with("_uuid") => "uuid",
+        _ => return,
+    };
+    if let Value::Object(fields) = schema
+        && is_text
+    {
+        fields.entry("format").or_insert_with(|| json!(format));
+    }
+}
+
+fn plain_of(schema: Schema) -> Value {
+    let mut schema = schema.to_value();
+    plain(&mut schema);
+    schema
+}
+
+/// Removes how many bits the numbers of a schema have here, which is nothing to clients, and adds the formats that the
+/// names of texts say: `..._at` is a time, `uuid` and `..._uuid` a UUID.
+fn plain(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+                properties.iter_mut().for_each(|(name, schema)| add_format(name, schema));
+            }
+            let is_number = |format: &Value| {
+                let format = format.as_str().unwrap_or_default();
+                format.starts_with("int") || format.starts_with("uint") || format == "double"
+            };
+            if fields.get("format").is_some_and(is_number) {
+                fields.remove("format");
+            }
+            fields.values_mut().for_each(plain);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}

@@ -1,0 +1,192 @@
+//! What the description of the API says of documents: one set of operations for each kind.
+
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::Parameter;
+use crate::http::openapi::by_hand;
+use crate::http::routes::documents::sharing::SharingBody;
+
+pub(in crate::http) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
+    "Actions that are not deleted, newest first",
+)
+.query(&[
+    Parameter::shared("search"),
+    Parameter::integer("created_by"),
+    Parameter::text("order").about(
+        "name, created_at, updated_at, last_modified_at or date_marker; with a minus downwards",
+    ),
+])
+.or(&[INVALID]);
+
+pub(in crate::http) const ACTION_CREATE: Operation =
+    Operation::created::<by_hand::Action>("Make an action").optional_body::<by_hand::ActionWrite>();
+
+pub(in crate::http) const ACTION_ACTIVITY: Operation =
+    Operation::activity("What was changed of actions");
+
+pub(in crate::http) const ACTION_RETRIEVE: Operation =
+    Operation::ok::<by_hand::Action>("An action, also a deleted one");
+
+pub(in crate::http) const ACTION_UPDATE: Operation =
+    Operation::ok::<by_hand::Action>("Change, delete or restore an action")
+        .optional_body::<by_hand::ActionWrite>();
+
+pub(in crate::http) const ACTION_DELETE: Operation =
+    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+
+pub(in crate::http) const ACTION_ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What was changed of an action");
+
+pub(in crate::http) const ANNOTATION_LIST: Operation = Operation::page::<by_hand::Annotation>(
+    "Annotations that are not deleted, newest first",
+)
+.query(&[
+    Parameter::shared("search"),
+    Parameter::text("scope"),
+    Parameter::integer("created_by"),
+    Parameter::text("order").about(
+        "name, created_at, updated_at, last_modified_at or date_marker; with a minus downwards",
+    ),
+])
+.or(&[INVALID]);
+
+pub(in crate::http) const ANNOTATION_CREATE: Operation =
+    Operation::created::<by_hand::Annotation>("Make an annotation")
+        .optional_body::<by_hand::AnnotationWrite>();
+
+pub(in crate::http) const ANNOTATION_ACTIVITY: Operation =
+    Operation::activity("What was changed of annotations");
+
+pub(in crate::http) const ANNOTATION_RETRIEVE: Operation =
+    Operation::ok::<by_hand::Annotation>("An annotation, also a deleted one");
+
+pub(in crate::http) const ANNOTATION_UPDATE: Operation =
+    Operation::ok::<by_hand::Annotation>("Change, delete or restore an annotation")
+        .optional_body::<by_hand::AnnotationWrite>();
+
+pub(in crate::http) const ANNOTATION_DELETE: Operation =
+    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+
+pub(in crate::http) const ANNOTATION_ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What was changed of an annotation");
+
+pub(in crate::http) const DASHBOARD_LIST: Operation = Operation::page::<by_hand::Dashboard>(
+    "Dashboards that are not deleted, newest first",
+)
+.query(&[
+    Parameter::shared("search"),
+    Parameter::boolean("pinned"),
+    Parameter::shared("created_by"),
+    Parameter::text("order").about(
+        "name, created_at, updated_at, last_modified_at or date_marker; with a minus downwards",
+    ),
+])
+.or(&[INVALID]);
+
+pub(in crate::http) const DASHBOARD_CREATE: Operation =
+    Operation::created::<by_hand::Dashboard>("Make a dashboard")
+        .optional_body::<by_hand::DashboardWrite>();
+
+pub(in crate::http) const DASHBOARD_ACTIVITY: Operation =
+    Operation::activity("What was changed of dashboards");
+
+pub(in crate::http) const DASHBOARD_RETRIEVE: Operation =
+    Operation::ok::<by_hand::Dashboard>("A dashboard, also a deleted one")
+        .query(&[
+            Parameter::shared("refresh"),
+            Parameter::shared("filters_override"),
+            Parameter::shared("variables_override"),
+        ])
+        .or(&[INVALID]);
+
+pub(in crate::http) const DASHBOARD_UPDATE: Operation =
+    Operation::ok::<by_hand::Dashboard>("Change, delete or restore a dashboard")
+        .optional_body::<by_hand::DashboardWrite>();
+
+pub(in crate::http) const DASHBOARD_DELETE: Operation =
+    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+
+pub(in crate::http) const DASHBOARD_ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What was changed of a dashboard");
+
+pub(in crate::http) const DASHBOARD_SHARING_RETRIEVE: Operation =
+    Operation::ok::<SharingBody>("The link to a dashboard");
+
+pub(in crate::http) const DASHBOARD_SHARING_UPDATE: Operation =
+    Operation::ok::<SharingBody>("Turn the link to a dashboard on or off, or say how it shows it")
+        .optional_body::<by_hand::SharingWrite>();
+
+pub(in crate::http) const DASHBOARD_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
+    "Give the link to a dashboard another token; the one before leads nowhere from then on",
+);
+
+pub(in crate::http) const INSIGHT_LIST: Operation = Operation::page::<by_hand::InsightInList>(
+    "Saved insights that are not deleted, newest first",
+)
+.query(&[
+    Parameter::shared("search"),
+    Parameter::boolean("saved").about("True finds those on a dashboard, too"),
+    Parameter::boolean("favorited"),
+    Parameter::text("short_id"),
+    Parameter::text("insight").about("The kind, such as TRENDS or SQL"),
+    Parameter::shared("created_by"),
+    Parameter::boolean("basic").about("Without results and what belongs to them"),
+    Parameter::text("date_from").about("Changed after it: a date, or -7d"),
+    Parameter::text("date_to").about("Changed before it"),
+    Parameter::text("tags").about("A JSON list of texts, of which an insight has one"),
+    Parameter::text("dashboards")
+        .about("A JSON list of ids: of dashboards that all show the insight"),
+    Parameter::shared("refresh"),
+    Parameter::boolean("user").about("Those of the asker"),
+    Parameter::text("order").about(
+        "name, created_at, updated_at, last_modified_at or date_marker; with a minus downwards",
+    ),
+])
+.or(&[INVALID]);
+
+pub(in crate::http) const INSIGHT_CREATE: Operation =
+    Operation::created::<by_hand::Insight>("Make a saved insight")
+        .optional_body::<by_hand::InsightWrite>();
+
+pub(in crate::http) const INSIGHT_ACTIVITY: Operation =
+    Operation::activity("What was changed of saved insights");
+
+pub(in crate::http) const INSIGHT_MY_LAST_VIEWED: Operation = Operation::ok::<Vec<by_hand::Insight>>(
+    "Insights that the asker looked at last, the last one first",
+);
+
+pub(in crate::http) const INSIGHT_RETRIEVE: Operation =
+    Operation::ok::<by_hand::Insight>("A saved insight, also a deleted one")
+        .query(&[
+            Parameter::shared("refresh"),
+            Parameter::shared("filters_override"),
+            Parameter::shared("variables_override"),
+            Parameter::integer("from_dashboard")
+                .about("The dashboard whose filters and variables hold"),
+        ])
+        .or(&[INVALID]);
+
+pub(in crate::http) const INSIGHT_UPDATE: Operation =
+    Operation::ok::<by_hand::Insight>("Change, delete or restore a saved insight")
+        .optional_body::<by_hand::InsightWrite>();
+
+pub(in crate::http) const INSIGHT_DELETE: Operation =
+    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+
+pub(in crate::http) const INSIGHT_ACTIVITY_OF_ONE: Operation =
+    Operation::activity("What was changed of a saved insight");
+
+pub(in crate::http) const INSIGHT_SHARING_RETRIEVE: Operation =
+    Operation::ok::<SharingBody>("The link to a saved insight");
+
+pub(in crate::http) const INSIGHT_SHARING_UPDATE: Operation = Operation::ok::<SharingBody>(
+    "Turn the link to a saved insight on or off, or say how it shows it",
+)
+.optional_body::<by_hand::SharingWrite>();
+
+pub(in crate::http) const INSIGHT_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
+    "Give the link to a saved insight another token; the one before leads nowhere from then on",
+);
+
+pub(in crate::http) const INSIGHT_VIEWED: Operation =
+    Operation::empty("201", "Note that the asker looked at it").says("Noted");
