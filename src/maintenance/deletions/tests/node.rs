@@ -95,7 +95,7 @@ pub(super) struct Node {
     /// Records that are logged and not yet applied to the identity store.
     pub(super) waiting: Vec<Record>,
     /// A state of before that is held, and the events that each project had then.
-    held: Vec<(Engine, ProjectId, Vec<Uuid>)>,
+    pub(super) held: Vec<(Engine, ProjectId, Vec<Uuid>)>,
 }
 
 pub(super) struct Bench {
