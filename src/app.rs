@@ -43,8 +43,6 @@ use crate::insights::cache::Answers;
 use crate::insights::jobs::Jobs;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
-use crate::maintenance::columns;
-use crate::maintenance::persons::PersonsTable;
 use crate::maintenance::schedules;
 use crate::maintenance::usage;
 use crate::metadata::Metadata;

@@ -27,7 +27,7 @@ use crate::event::schema::column;
 use crate::event::schema::events_schema;
 use crate::event::time::Month;
 use crate::event::time::partition_of;
-use crate::maintenance::persons;
+use crate::query::person_table;
 use crate::storage::cached::blocks::BlockCache;
 use crate::storage::cached::blocks::Limits;
 use crate::storage::delta::TableSpec;
@@ -204,7 +204,7 @@ pub fn events_spec() -> TableSpec {
 
 /// The specification of the persons table.
 pub fn persons_spec() -> TableSpec {
-    persons::spec()
+    person_table::spec()
 }
 
 /// The layout of the files of the events table.

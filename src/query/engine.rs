@@ -38,7 +38,6 @@ use crate::query::guard::Pools;
 use crate::query::guard::Running;
 use crate::query::parts::given_up;
 use crate::query::parts::in_parts;
-use crate::query::person_table::PersonTable;
 use crate::query::planners::Planners;
 use crate::query::rows;
 use crate::query::rows::Format;

@@ -18,7 +18,6 @@ mod span;
 mod writing;
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,9 +55,6 @@ pub(in crate::query) use crate::query::person_table::file::FilePersons;
 pub(in crate::query) use crate::query::person_table::file::FileRows;
 pub(in crate::query) use crate::query::person_table::pieces::Part;
 pub(in crate::query) use crate::query::person_table::pieces::Parts;
-
-/// Where the table is, in messages.
-const PLACE: &str = "tables/persons";
 
 /// Persons of a file.
 const PERSONS: usize = 1 << 16;
