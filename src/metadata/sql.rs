@@ -160,12 +160,6 @@ impl<T> QueryAs<T> {
         self.query = self.query.bind(value);
         self
     }
-
-    /// Whether the connection keeps it prepared.
-    pub(super) fn persistent(mut self, is_kept: bool) -> Self {
-        self.query.is_kept = is_kept;
-        self
-    }
 }
 
 impl<T: Row> QueryAs<T> {
@@ -219,12 +213,6 @@ where
     /// Binds the next value.
     pub(super) fn bind(mut self, value: impl Into<Bind>) -> Self {
         self.query = self.query.bind(value);
-        self
-    }
-
-    /// Whether the connection keeps it prepared.
-    pub(super) fn persistent(mut self, is_kept: bool) -> Self {
-        self.query = self.query.persistent(is_kept);
         self
     }
 

@@ -284,6 +284,7 @@ mod tests {
     use crate::query::person_table::PersonTable;
     use crate::query::persons::persons_schema;
     use crate::storage::disk::OsDisk;
+    use crate::storage::tables::Tables;
 
     const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
     const LIMITS: Limits = Limits {
@@ -316,7 +317,7 @@ mod tests {
     ) -> PersonTable {
         let times = (Duration::from_mins(5), Duration::from_hours(1));
         let table = PersonTable::new(
-            (Arc::new(OsDisk), directory.join("persons")),
+            Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
             (identities.clone(), Arc::new(|| PROJECTS.to_vec())),
             "node".to_owned(),
             (runtime.handle().clone(), Clock::test(NOW)),

@@ -378,7 +378,7 @@ impl PersonTable {
     fn open(&self) -> Result<DeltaTable, PersonsError> {
         let name = spec().name;
         let failed = |source| PersonsError::Io { path: self.tables.name(name).into(), source };
-        let files = self.tables.writing(name).map_err(failed)?.checked();
+        let files = self.tables.writing(name).map_err(failed)?.for_queries();
         let table = self.runtime.block_on(files.open_or_create(spec(), self.clock.clone()))?;
         let version = table.current();
         let noted = |app_id: &str| u64::try_from(version.transaction(app_id)?).ok();

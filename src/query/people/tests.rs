@@ -44,6 +44,7 @@ use crate::query::people::tests::world::World;
 use crate::query::people::tests::world::naive;
 use crate::query::person_table::PersonTable;
 use crate::storage::disk::OsDisk;
+use crate::storage::tables::Tables;
 
 fn provide(runtime: &Runtime, columns: &Arc<Columns>, world: &World, question: &PersonsQuestion) {
     let keys = question.keys().into_iter().map(Into::into).collect();
@@ -87,7 +88,7 @@ fn table(
     persons_max: usize,
 ) -> Arc<PersonTable> {
     let table = PersonTable::new(
-        (Arc::new(OsDisk), directory.join("persons")),
+        Tables::in_directory(Arc::new(OsDisk), directory.to_path_buf()),
         (world.identities.clone(), Arc::new(|| PROJECTS.to_vec())),
         "node".to_owned(),
         (runtime.handle().clone(), world.clock.clone()),

@@ -4,6 +4,7 @@ mod renewal;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
