@@ -104,9 +104,12 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
 /// Locks the directory. To be held to the end: a process that copied the files meanwhile would get an
 /// inconsistent store. A running server is no conflict: server and command see each other's changes.
 fn hold(data_dir: &Path) -> anyhow::Result<Holder> {
-    let name = data_dir.display();
-    if !data_dir.is_dir() {
-        bail!("there is no directory {name}: start the server once first");
+    let (name, path) = (data_dir.display(), data_dir.join("metadata.db"));
+    if !path.is_file() {
+        bail!(
+            "there is no file {}: start the server once first, or restore the file from a backup",
+            path.display()
+        );
     }
     let holder = DirectoryLock::take(data_dir).with_context(|| format!("cannot lock {name}"))?;
     if matches!(holder, Holder::Unknown) {

@@ -1,4 +1,4 @@
-//! The arrows of JSON (`->`, `->>`, `?`) bind more tightly than comparisons, as in PostgreSQL: in
+//! The arrows of JSON (`->`, `->>`) bind more tightly than comparisons, as in PostgreSQL: in
 //! `properties ->> 'plan' = 'pro'` the property is compared. The parser gives them less precedence than any comparison and
 //! would look up the key `'plan' = 'pro'`. [`rewrite`] turns such trees. What stands in parentheses stays as it is.
 
@@ -63,7 +63,7 @@ fn taken(expression: &mut Expr) -> Expr {
 }
 
 fn is_arrow(op: &BinaryOperator) -> bool {
-    matches!(op, BinaryOperator::Arrow | BinaryOperator::LongArrow | BinaryOperator::Question)
+    matches!(op, BinaryOperator::Arrow | BinaryOperator::LongArrow)
 }
 
 fn is_comparison(op: &BinaryOperator) -> bool {
@@ -155,7 +155,6 @@ mod tests {
             ("p ->> 'a' IN ('b', 'c')", "(p ->> 'a') IN ('b', 'c')"),
             ("p ->> 'a' NOT BETWEEN 'b' AND 'c'", "(p ->> 'a') NOT BETWEEN 'b' AND 'c'"),
             ("p ->> 'a' IS DISTINCT FROM q ->> 'b'", "(p ->> 'a') IS DISTINCT FROM (q ->> 'b')"),
-            ("p ? 'a' = true", "(p ? 'a') = true"),
             ("p ->> 'a' || 'b' = 'cb'", "((p ->> 'a') || 'b') = 'cb'"),
             ("p ->> 'a' ~ 'b'", "(p ->> 'a') ~ 'b'"),
             ("p ->> ('a' = 'b')", "p ->> ('a' = 'b')"),
