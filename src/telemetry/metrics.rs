@@ -478,6 +478,7 @@ fn seconds() -> Histogram {
 mod tests {
     use super::KindLabels;
     use super::Metrics;
+    use super::OperationLabels;
     use super::OutcomeLabels;
     use super::PlaceLabels;
     use super::ReasonLabels;
@@ -528,10 +529,13 @@ mod tests {
         metrics.table_files.get_or_create(&TableLabels { table: "events" }).set(1);
         metrics.queries.get_or_create(&OutcomeLabels { outcome: "ok" }).inc();
         metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+        let get = OperationLabels { operation: "get" };
+        metrics.bucket_seconds.get_or_create(&get).observe(0.1);
+        metrics.bucket_failures.get_or_create(&get).inc();
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 32, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 39, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 }
