@@ -29,10 +29,12 @@ use crate::app::log::open_log;
 use crate::app::tables::Access;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::config::storage::StorageConfig;
 use crate::evaluation::Evaluator;
 use crate::event::id::ProjectId;
 use crate::geoip::GeoIp;
 use crate::geoip::Places;
+use crate::identity::IdentityError;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::ingest::Engines;
@@ -55,6 +57,7 @@ use crate::query::person_table::PersonTable;
 use crate::query::sources::Sources;
 use crate::storage::disk::Disk;
 use crate::storage::disk::OsDisk;
+use crate::storage::store::Store;
 use crate::storage::tables::Tables;
 use crate::tasks::CpuPool;
 use crate::tasks::Pause;
@@ -218,10 +221,8 @@ impl App {
         let data_dir = config.storage.data_dir.clone();
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let store = tables::events_store(&config, &tables, &clock).await?;
-        let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
-        metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
-        let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
-        let identities = Identities::open(&data_dir.join("identity"), limits)?;
+        note_damage(&store, &metrics);
+        let identities = open_identities(&config)?;
         let wal = open_log(&config, &disk, (&store, &identities), &metrics)?;
         note_lost_persons(&identities, &wal, &metrics)?;
         read_overrides(&tasks, identities.clone())?;
@@ -249,18 +250,11 @@ impl App {
             clock: clock.clone(),
             metrics: Arc::clone(&metrics),
         };
-        let known = metadata.clone();
-        let projects = move || known.snapshot().projects().map(|project| project.id).collect();
         // Before the first change of persons.
-        let persons = || {
-            PersonTable::new(
-                tables.clone(),
-                (identities.clone(), Arc::new(projects)),
-                store.app_id().to_owned(),
-                (runtimes.main.clone(), clock.clone()),
-                (config.storage.persons_table_interval, config.storage.deletion_interval),
-            )
-        };
+        let stores = (identities.clone(), metadata.clone());
+        let place = (tables.clone(), store.app_id().to_owned());
+        let running = (runtimes.main.clone(), clock.clone());
+        let persons = || person_table(&config.storage, place, stores, running);
         let persons = is_live.then(persons).transpose()?.map(Arc::new);
         let pipeline = Pipeline::start(engines, wal, &config, foundations, recent)?;
         let sources = Sources {
@@ -384,6 +378,29 @@ fn start_background(
         }
     });
     Ok(())
+}
+
+fn open_identities(config: &Config) -> Result<Identities, IdentityError> {
+    let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
+    Identities::open(&config.storage.data_dir.join("identity"), limits)
+}
+
+/// Counts the damaged places of the log of the events table.
+fn note_damage(store: &Store, metrics: &Metrics) {
+    let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
+    metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
+}
+
+/// The table of the persons of all projects that there are.
+fn person_table(
+    settings: &StorageConfig,
+    (tables, app_id): (Tables, String),
+    (identities, metadata): (Identities, Metadata),
+    running: (Handle, Clock),
+) -> Result<PersonTable, IdentityError> {
+    let projects = move || metadata.snapshot().projects().map(|project| project.id).collect();
+    let times = (settings.persons_table_interval, settings.deletion_interval);
+    PersonTable::new(tables, (identities, Arc::new(projects)), app_id, running, times)
 }
 
 /// Loads the overrides of merged persons in the background. Until that is done, queries look up each person.

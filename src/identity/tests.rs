@@ -138,28 +138,7 @@ fn assert_same(identities: &Identities, model: &Model) {
             view.scan_rows_with_ids(project, numbers, visit).expect("scans");
             assert_eq!(part, together.get(from..to).expect("they are among all"));
         }
-        let mut listed = Vec::new();
-        let visit = |number| {
-            listed.push(number);
-            ControlFlow::Continue(())
-        };
-        view.scan_listed(project, UnixMicros(i64::MAX), visit).expect("scans");
-        let mut by_place = expected.clone();
-        by_place.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
-        assert_eq!(listed, by_place.iter().map(|person| person.number).collect::<Vec<_>>());
-        for person in &expected {
-            let Some(email) = person.properties.get("email") else { continue };
-            let text = email.as_str().map_or_else(|| email.to_string(), str::to_owned);
-            let found = view.persons_by_email(project, &text.to_uppercase()).expect("reads");
-            let same = |other: &&Person| other.properties.get("email") == Some(email);
-            assert!(expected.iter().filter(same).all(|same| found.contains(same)), "{text}");
-            assert!(found.iter().all(|found| expected.contains(found)), "{text}");
-        }
-        if let Some(person) = by_place.get(by_place.len() / 2) {
-            let later = by_place.iter().filter(|other| other.created_at > person.created_at);
-            let found = view.count_created_after(project, person.created_at).expect("counts");
-            assert_eq!(usize::try_from(found).expect("small"), later.count());
-        }
+        assert_look_ups(&view, project, &expected);
         let pairs = expected.into_iter().map(|person| {
             let ids = model.ids_of(person.number);
             (person, ids)
@@ -168,6 +147,32 @@ fn assert_same(identities: &Identities, model: &Model) {
         assert_groups(identities, model, project);
     }
     assert_overrides(identities, model, &view);
+}
+
+/// The order of lists, and look-ups by email and by place.
+fn assert_look_ups(view: &View, project: ProjectId, expected: &[Person]) {
+    let mut listed = Vec::new();
+    let visit = |number| {
+        listed.push(number);
+        ControlFlow::Continue(())
+    };
+    view.scan_listed(project, UnixMicros(i64::MAX), visit).expect("scans");
+    let mut by_place = expected.to_vec();
+    by_place.sort_by_key(|person| std::cmp::Reverse((person.created_at, person.uuid)));
+    assert_eq!(listed, by_place.iter().map(|person| person.number).collect::<Vec<_>>());
+    for person in expected {
+        let Some(email) = person.properties.get("email") else { continue };
+        let text = email.as_str().map_or_else(|| email.to_string(), str::to_owned);
+        let found = view.persons_by_email(project, &text.to_uppercase()).expect("reads");
+        let same = |other: &&Person| other.properties.get("email") == Some(email);
+        assert!(expected.iter().filter(same).all(|same| found.contains(same)), "{text}");
+        assert!(found.iter().all(|found| expected.contains(found)), "{text}");
+    }
+    if let Some(person) = by_place.get(by_place.len() / 2) {
+        let later = by_place.iter().filter(|other| other.created_at > person.created_at);
+        let found = view.count_created_after(project, person.created_at).expect("counts");
+        assert_eq!(usize::try_from(found).expect("small"), later.count());
+    }
 }
 
 fn assert_overrides(identities: &Identities, model: &Model, view: &View) {

@@ -3,7 +3,6 @@
 //! Futures of PostgreSQL's driver are on the heap: those of a new connection take 60 kB, which all that
 //! waits for one would be larger by, on SQLite too.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use sqlx::PgConnection;
@@ -71,14 +70,12 @@ impl Conn {
     }
 }
 
-fn ended<D: sqlx::Database>(
+async fn ended<D: sqlx::Database>(
     tx: sqlx::Transaction<'static, D>,
     is_kept: bool,
-) -> impl Future<Output = Result<(), sqlx::Error>> {
-    async move {
-        match is_kept {
-            true => tx.commit().await,
-            false => tx.rollback().await,
-        }
+) -> Result<(), sqlx::Error> {
+    match is_kept {
+        true => tx.commit().await,
+        false => tx.rollback().await,
     }
 }

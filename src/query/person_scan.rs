@@ -390,9 +390,8 @@ mod tests {
                 vec![set(3, json!({"plan": format!("later {round}")}))],
             );
             for project in PROJECTS {
-                let schema = persons_schema();
                 let own = PersonsProvider {
-                    schema,
+                    schema: persons_schema(),
                     view: Arc::clone(&view),
                     project,
                     table: None,

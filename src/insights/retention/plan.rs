@@ -31,6 +31,7 @@ use crate::insights::retention::rows::NAMED;
 use crate::insights::retention::rows::RETURNING;
 use crate::insights::retention::rows::Rule;
 use crate::insights::retention::rows::TARGET;
+use crate::insights::retention::split::Split;
 use crate::insights::retention::split::Splitter;
 use crate::insights::retention::sums::with_number;
 use crate::insights::selection::buckets;
@@ -81,7 +82,8 @@ impl Retention {
         let is_each = self.occurrences > 1 || self.measure.is_some();
         let rows = if is_each { Rows::All } else { Rows::Distinct };
         let is_split = matches!(self.breakdown, Breakdown::Properties { .. });
-        let splitter = Splitter::new(rule, is_split, self.measure.is_some());
+        let split = Split { is_split, has_numbers: self.measure.is_some() };
+        let splitter = Splitter::new(rule, split);
         Ok(Folded { plan, rows, splitter })
     }
 

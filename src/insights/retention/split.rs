@@ -10,6 +10,15 @@ use crate::query::error::QueryError;
 use crate::query::histories::Row;
 use crate::query::interner::Interner;
 
+/// How rows are split.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Split {
+    /// Whether there is a breakdown by values of events.
+    pub(super) is_split: bool,
+    /// Whether texts begin with a number.
+    pub(super) has_numbers: bool,
+}
+
 /// Takes the rows of an actor apart.
 ///
 /// As in PostHog, events with different values have nothing to do with each other: who begins with one value and comes
@@ -18,17 +27,14 @@ use crate::query::interner::Interner;
 #[derive(Debug)]
 pub(super) struct Splitter {
     pub(super) rule: Rule,
-    /// Whether there is a breakdown by values of events.
-    is_split: bool,
-    /// Whether texts begin with a number.
-    has_numbers: bool,
+    split: Split,
     activity: Activity,
     own: Vec<Row>,
 }
 
 impl Splitter {
-    pub(super) fn new(rule: Rule, is_split: bool, has_numbers: bool) -> Self {
-        Self { rule, is_split, has_numbers, activity: Activity::default(), own: Vec::new() }
+    pub(super) fn new(rule: Rule, split: Split) -> Self {
+        Self { rule, split, activity: Activity::default(), own: Vec::new() }
     }
 
     /// Shows each value with what the actor did and its rows, if it is in a row; the empty value without a breakdown.
@@ -39,7 +45,7 @@ impl Splitter {
         texts: &Interner,
         mut found: impl FnMut(&Rule, &str, (&Activity, &[Row])) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
-        let Self { rule, is_split, has_numbers, activity, own } = self;
+        let Self { rule, split: Split { is_split, has_numbers }, activity, own } = self;
         let value = |row: &Row| match *has_numbers {
             true => texts.get(row.text).map(value_of),
             false => texts.get(row.text),

@@ -1,6 +1,6 @@
 //! PostgreSQL stops, and comes back; is not there; or wants encryption.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use super::*;
 use crate::config::metadata::MetadataConfig;

@@ -156,7 +156,8 @@ async fn damaged_blocks_are_dropped_and_read_again() {
     let mut bench = Bench::new();
     let (path, bytes) = bench.put("month=1/a.parquet", 2 * BLOCK + 40_000).await;
     let size = u64::try_from(bytes.len()).unwrap();
-    let damages: [(&str, fn(&mut Vec<u8>)); 6] = [
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 6] = [
         ("magic", |block| block[0] ^= 1),
         ("number", |block| block[24] ^= 1),
         ("checksum", |block| block[41] ^= 1),

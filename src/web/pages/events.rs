@@ -246,12 +246,15 @@ fn sql_of_files(project: i64, table: &str, wanted: &Wanted) -> Option<String> {
     list_of(&format!("delta_scan({})", literal(table)), own, wanted, (&path_in_file, "100"))
 }
 
+/// A property as an expression in SQL.
+type InSql<'a> = &'a dyn Fn(&str) -> Option<String>;
+
 /// A list of the events in a table that fulfil all conditions.
 fn list_of(
     table: &str,
     mut conditions: Vec<String>,
     wanted: &Wanted,
-    (property, limit): (&dyn Fn(&str) -> Option<String>, &str),
+    (property, limit): (InSql<'_>, &str),
 ) -> Option<String> {
     if !wanted.event.is_empty() {
         conditions.push(format!("event = {}", literal(&wanted.event)));

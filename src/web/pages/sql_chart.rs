@@ -145,10 +145,10 @@ mod tests {
     use super::chart;
     use super::drawn;
 
-    fn of(
-        columns: Value,
-        results: Value,
-    ) -> Option<(Vec<String>, Vec<(String, Vec<Option<f64>>)>)> {
+    /// The name and the points of a series.
+    type Drawn = (String, Vec<Option<f64>>);
+
+    fn of(columns: Value, results: Value) -> Option<(Vec<String>, Vec<Drawn>)> {
         let (labels, series, _) = drawn(&json!({"columns": columns, "results": results}))?;
         let values = series.into_iter().map(|own| {
             let points = own.points.iter().map(|point| point.value).collect();
