@@ -410,7 +410,7 @@ fn the_persons_behind_steps_are_those_who_took_them() {
     let mut rng = StdRng::seed_from_u64(52);
     let (server, world) = start(&mut rng);
     let mut steps = 0;
-    for round in 0..80 {
+    for round in 0..120 {
         let mut asked = Asked::random(&mut rng);
         asked.is_by_company = false;
         let paths = asked.paths(&world);

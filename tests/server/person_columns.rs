@@ -143,7 +143,7 @@ fn files(server: &TestServer) -> BTreeSet<PathBuf> {
 fn values(server: &TestServer) -> Option<String> {
     let script = "import duckdb, sys\n\
                   for path in sys.argv[1:]:\n\
-                  \tfor row in duckdb.execute('SELECT * FROM read_parquet(?)', [path]).fetchall():\n\
+                  \tfor row in duckdb.execute('SELECT COLUMNS(*)::VARCHAR FROM read_parquet(?)', [path]).fetchall():\n\
                   \t\tprint(*row)";
     let files = files(server);
     let mut command = Command::new(tools().join("readers/bin/python"));

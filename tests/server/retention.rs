@@ -254,8 +254,8 @@ fn sums(asked: &Asked, world: &World, (start, person): (usize, usize)) -> Vec<f6
         name.is_none_or(|name| name == event.name) && plan.is_none_or(|plan| plan == event.plan)
     };
     let after = |event: &Event| {
-        let own = world.interval(asked.period, event.at) - rows[start];
-        usize::try_from(own).ok()
+        let own = world.interval(asked.period, event.at);
+        rows.iter().position(|row| *row == own)?.checked_sub(start)
     };
     let own = || {
         let of_person = |event: &&Event| world.persons[event.id] == person;
