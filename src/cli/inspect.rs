@@ -1,29 +1,23 @@
 //! `weir inspect`: shows the contents of a data directory, read only, with or without a running server.
 
 mod parts;
+mod tables;
 mod usage;
 mod verify;
 
 use std::io::Write;
-use std::path::Path;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Context;
 use anyhow::bail;
 use tokio::runtime::Runtime;
 
-use crate::app::tables;
-use crate::app::tables::Access;
 use crate::app::tables::events_spec;
-use crate::cli::environment;
 use crate::cli::inspect::parts::Parts;
+use crate::cli::inspect::tables::open_table;
+use crate::cli::inspect::tables::tables_of;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::TableSpec;
-use crate::storage::tables::Tables;
-use crate::telemetry::metrics::Metrics;
 
 /// Options of `weir inspect`.
 #[derive(Clone, Debug, clap::Args)]
@@ -75,22 +69,4 @@ pub fn run(args: InspectArgs, clock: Clock) -> anyhow::Result<()> {
         0 => Ok(()),
         failures => bail!("{failures} parts of {} cannot be read", data_dir.display()),
     }
-}
-
-/// Where the tables of a data directory are, for reading.
-async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
-    let mut config = environment::settings()?;
-    config.storage.data_dir = data_dir.to_path_buf();
-    Ok(tables::open(&config, Access::Read, (clock, &Arc::new(Metrics::new()))).await?)
-}
-
-/// A table, if there is one.
-async fn open_table(
-    tables: &Tables,
-    spec: TableSpec,
-    clock: &Clock,
-) -> anyhow::Result<Option<DeltaTable>> {
-    let files = tables.reading(spec.name);
-    let files = files.with_context(|| format!("cannot use {}", tables.name(spec.name)))?;
-    Ok(files.open_existing(spec, clock.clone()).await?)
 }

@@ -123,6 +123,7 @@ fn what_was_acknowledged_survives_kills() {
 }
 
 /// Kills the server under load, round for round, and checks what is stored.
+#[expect(clippy::print_stdout, reason = "a failure is repeated with the seed")]
 pub(crate) fn survives_kills(mut server: TestServer, rounds: u64) {
     let seed = setting("WEIR_KILL_SEED").unwrap_or_else(|| rand::rng().random());
     println!("WEIR_KILL_ROUNDS={rounds} WEIR_KILL_SEED={seed}");

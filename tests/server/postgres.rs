@@ -2,7 +2,7 @@
 //! tests run on it too, with `WEIR_TEST_METADATA=postgres`.
 
 use std::time::Duration;
-use std::time::Instant;
+use tokio::time::Instant;
 
 use serde_json::Value;
 use serde_json::json;
@@ -54,7 +54,8 @@ fn is_on(server: &TestServer, key: &str) -> bool {
 
 /// How long PostgreSQL is away: `WEIR_TEST_OUTAGE_SECONDS`, which is short where it is not set.
 fn outage() -> Duration {
-    let seconds = std::env::var("WEIR_TEST_OUTAGE_SECONDS").ok();
+    let seconds = std::env::var_os("WEIR_TEST_OUTAGE_SECONDS");
+    let seconds = seconds.and_then(|seconds| seconds.into_string().ok());
     Duration::from_secs(seconds.map_or(6, |seconds| seconds.parse().expect("a number")))
 }
 

@@ -18,7 +18,7 @@ use crate::app::overview::Overview;
 use crate::app::tables::events_spec;
 use crate::app::tables::persons_spec;
 use crate::cli::failure::explain;
-use crate::cli::inspect::open_table;
+use crate::cli::inspect::tables::open_table;
 use crate::cli::inspect::usage::Usage;
 use crate::cli::server;
 use crate::clock::Clock;

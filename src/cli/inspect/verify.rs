@@ -13,7 +13,7 @@ use crate::app::verify::Line;
 use crate::app::verify::Use;
 use crate::app::verify::verify;
 use crate::cli::failure::explain;
-use crate::cli::inspect::tables_of;
+use crate::cli::inspect::tables::tables_of;
 use crate::cli::runtime::small_runtime;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;

@@ -71,8 +71,8 @@ impl Database {
     pub(crate) fn of_environment() -> Option<Self> {
         let chosen = std::env::var_os("WEIR_TEST_METADATA")?;
         assert_eq!(chosen, "postgres", "WEIR_TEST_METADATA");
-        let server = std::env::var("WEIR_TEST_POSTGRES").expect("WEIR_TEST_POSTGRES");
-        Some(Self::on(&server))
+        let server = std::env::var_os("WEIR_TEST_POSTGRES").expect("WEIR_TEST_POSTGRES");
+        Some(Self::on(server.to_str().expect("an address")))
     }
 
     fn on(server: &str) -> Self {

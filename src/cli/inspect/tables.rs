@@ -1,0 +1,33 @@
+//! The tables of a data directory, opened for reading.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+
+use crate::app::tables;
+use crate::app::tables::Access;
+use crate::cli::environment;
+use crate::clock::Clock;
+use crate::storage::delta::DeltaTable;
+use crate::storage::delta::TableSpec;
+use crate::storage::tables::Tables;
+use crate::telemetry::metrics::Metrics;
+
+/// Where the tables of a data directory are, for reading.
+pub(super) async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
+    let mut config = environment::settings()?;
+    config.storage.data_dir = data_dir.to_path_buf();
+    Ok(tables::open(&config, Access::Read, (clock, &Arc::new(Metrics::new()))).await?)
+}
+
+/// A table, if there is one.
+pub(super) async fn open_table(
+    tables: &Tables,
+    spec: TableSpec,
+    clock: &Clock,
+) -> anyhow::Result<Option<DeltaTable>> {
+    let files = tables.reading(spec.name);
+    let files = files.with_context(|| format!("cannot use {}", tables.name(spec.name)))?;
+    Ok(files.open_existing(spec, clock.clone()).await?)
+}
