@@ -80,7 +80,8 @@ print(json.dumps(["polars", frame.height, frame["uuid"].n_unique()]))
 #[test]
 fn tables_in_a_bucket_are_read_and_written_by_all() {
     let moto = Moto::start();
-    let url = moto.url();
+    let gate = moto.gate();
+    let url = gate.url();
     let mut server = TestServer::start_with(&settings(&url, &[]));
     for start in [0, 100, 200] {
         send(&server, start, start + 100);
@@ -126,7 +127,8 @@ fn tables_in_a_bucket_are_read_and_written_by_all() {
 #[test]
 fn a_data_directory_keeps_to_its_bucket() {
     let moto = Moto::start();
-    let url = moto.url();
+    let gate = moto.gate();
+    let url = gate.url();
     let mut server = TestServer::start_with(&settings(&url, &[]));
     send(&server, 0, 10);
     server.stop();
@@ -174,7 +176,8 @@ fn stores_without_conditional_writes_are_refused() {
 #[test]
 fn what_was_acknowledged_survives_kills() {
     let moto = Moto::start();
-    let url = moto.url();
+    let gate = moto.gate();
+    let url = gate.url();
     let server = TestServer::start_with(&settings(&url, &BUSY));
     crash::survives_kills(server, crash::rounds());
 }

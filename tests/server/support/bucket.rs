@@ -21,11 +21,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::harness::patiently;
+use crate::harness::within;
 use crate::sdk::tools;
 
 /// Name of the bucket.
 pub(crate) const BUCKET: &str = "weir-tests";
+
+/// Longest that moto takes to start.
+const STARTING: Duration = Duration::from_secs(60);
 
 /// Starts moto on a port. One request at a time: on several threads its conditional puts are not atomic.
 const SERVE: &str = "import sys\n\
@@ -57,14 +60,14 @@ impl Moto {
             .spawn()
             .expect("moto starts");
         let moto = Self { process, address, tools };
-        let created = patiently(|| {
+        let created = within(STARTING, || {
             let request = format!(
                 "PUT /{BUCKET} HTTP/1.1\r\nhost: s3.amazonaws.com\r\n\
                 authorization: AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, \
                 SignedHeaders=host, Signature=0\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             );
             let answer = exchange(moto.address, request.as_bytes()).ok()?;
-            answer.starts_with(b"HTTP/1.1 200").then_some(())
+            answer.get(8..12).is_some_and(|status| status == b" 200").then_some(())
         });
         created.expect("moto makes a bucket");
         moto
@@ -73,11 +76,6 @@ impl Moto {
     /// Python of the readers of tables.
     pub(crate) fn python(&self) -> PathBuf {
         self.tools.join("readers/bin/python")
-    }
-
-    /// URL of the store.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
     }
 
     /// Keys of all objects, sorted.
