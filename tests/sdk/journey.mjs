@@ -43,7 +43,7 @@ const look = async (page, name) => {
 const watched = async (context) => {
   const page = await context.newPage()
   page.setDefaultTimeout(DEADLINE_MILLIS)
-  page.on('pageerror', (error) => say('complaint', { text: `error: ${error.stack}` }))
+  page.on('pageerror', (error) => say('complaint', { text: `error: ${error.name}: ${error.message} ${error.stack}` }))
   page.on('console', (message) => {
     if (['error', 'warning'].includes(message.type())) {
       say('complaint', { text: `${message.text()} on ${page.url()} ${message.location().url ?? ''}` })

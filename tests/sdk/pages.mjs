@@ -37,7 +37,7 @@ const context = await browser.newContext({ viewport: { width: 1400, height: 900 
 const page = await context.newPage()
 page.setDefaultTimeout(DEADLINE_MILLIS)
 page.on('dialog', (dialog) => dialog.accept())
-page.on('pageerror', (error) => say('complaint', { text: `error: ${error.stack}` }))
+page.on('pageerror', (error) => say('complaint', { text: `error: ${error.name}: ${error.message} ${error.stack}` }))
 page.on('console', (message) => {
   if (['error', 'warning'].includes(message.type())) {
     say('complaint', { text: `${message.text()} on ${page.url()}` })
