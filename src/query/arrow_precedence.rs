@@ -2,17 +2,16 @@
 //! `properties ->> 'plan' = 'pro'` the property is compared. The parser gives them less precedence than any comparison and
 //! would look up the key `'plan' = 'pro'`. [`rewrite`] turns such trees. What stands in parentheses stays as it is.
 
-use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
 use crate::query::asked::asked;
+use crate::query::asked::take;
 
 /// Turns all accesses by arrows whose operand is a comparison without parentheses.
 pub(super) fn rewrite(statement: &mut Statement) {
@@ -38,28 +37,24 @@ fn turn(expression: &mut Expr) {
     if !is_arrow(op) {
         return;
     }
-    let (left, op, right) = (taken(left), op.clone(), taken(right));
+    let (left, op, right) = (take(left), op.clone(), take(right));
     *expression = access(left, op, right);
 }
 
 fn access(mut left: Expr, op: BinaryOperator, mut right: Expr) -> Expr {
     // `a -> ('b' = c)` is `(a -> 'b') = c`.
     if let Some(first) = first_operand(&mut right) {
-        let key = taken(first);
+        let key = take(first);
         *first = access(left, op, key);
         return right;
     }
     // `(a = b) -> 'c'` is `a = (b -> 'c')`.
     if let Some(last) = last_operand(&mut left) {
-        let value = taken(last);
+        let value = take(last);
         *last = access(value, op, right);
         return left;
     }
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
-}
-
-fn taken(expression: &mut Expr) -> Expr {
-    mem::replace(expression, Expr::Value(Value::Null.into()))
 }
 
 fn is_arrow(op: &BinaryOperator) -> bool {

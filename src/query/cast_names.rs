@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 
 use crate::query::asked::asked;
+use crate::query::asked::take;
 use crate::query::item_names::ItemNames;
 
 /// Whether a statement was refused for two columns of one name.
@@ -64,7 +65,7 @@ impl VisitorMut for Casts {
             Expr::Value(text.into())
         };
         let (operand, condition) = (Some(Box::new(name())), name());
-        let result = std::mem::replace(expression, Expr::Value(Value::Null.into()));
+        let result = take(expression);
         *expression = Expr::Case {
             case_token: AttachedToken::empty(),
             end_token: AttachedToken::empty(),

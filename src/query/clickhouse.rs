@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::query::asked::asked;
+use crate::query::asked::take;
 use crate::query::complexity;
 use crate::query::error::QueryError;
 use crate::query::item_names::ItemNames;
@@ -431,7 +432,7 @@ impl VisitorMut for Parts<'_> {
         let at = name.strip_prefix('$').and_then(|at| at.parse::<usize>().ok()?.checked_sub(1));
         match at.and_then(|at| self.arguments.get_mut(at)) {
             Some(argument) => {
-                let argument = std::mem::replace(argument, Expr::Value(Value::Null.into()));
+                let argument = take(argument);
                 *expression = Expr::Nested(Box::new(argument));
                 ControlFlow::Continue(())
             }

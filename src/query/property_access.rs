@@ -43,6 +43,7 @@ use datafusion::sql::sqlparser::ast::VisitorMut;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::promoted_column_name;
 use crate::query::asked::asked;
+use crate::query::asked::take;
 
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";
@@ -186,7 +187,7 @@ fn name_columns(items: &mut [SelectItem]) {
             continue;
         };
         if let SelectItem::UnnamedExpr(expr) = item {
-            let expr = std::mem::replace(expr, SqlExpr::Value(Value::Null.into()));
+            let expr = take(expr);
             *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) };
         }
     }

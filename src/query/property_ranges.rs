@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
 use crate::query::asked::asked;
+use crate::query::asked::take;
 use crate::query::property_access::access;
 
 /// Writes ranges and lists of properties as comparisons. Before
@@ -34,8 +35,8 @@ impl VisitorMut for Comparisons {
             Expr::Between { expr, negated, low, high }
                 if access(expr).is_some() && (is_typed(low) || is_typed(high)) =>
             {
-                let from = binary((**expr).clone(), BinaryOperator::GtEq, taken(low));
-                let to = binary(taken(expr), BinaryOperator::LtEq, taken(high));
+                let from = binary((**expr).clone(), BinaryOperator::GtEq, take(low));
+                let to = binary(take(expr), BinaryOperator::LtEq, take(high));
                 Some((*negated, binary(from, BinaryOperator::And, to)))
             }
             Expr::InList { expr, list, negated }
@@ -79,10 +80,6 @@ fn any(mut conditions: Vec<Expr>) -> Option<Expr> {
 
 fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
-}
-
-fn taken(expression: &mut Expr) -> Expr {
-    mem::replace(expression, Expr::Value(Value::Null.into()))
 }
 
 #[cfg(test)]
