@@ -1,11 +1,14 @@
 """SQL over the events of bench-read.sh. Usage: bench_sql.py URL DATA_DIR ROUNDS SERVER_PID
 
 Asks Weir over HTTP and DuckDB on the same live files in turn, ROUNDS times each, with as many threads as there are
-cores; prints medians in milliseconds and their ratio. Answers have to be equal, except where they are about persons:
-files have the person as at ingest, and Weir follows the merges since.
+cores; prints medians of time and of processor time in milliseconds, and their ratios: what else the machine does
+changes the first more than the second. Answers have to be equal, except where they are about persons: files have the
+person as at ingest, and Weir follows the merges since.
 """
 
 import io
+import os
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -55,6 +58,17 @@ def rows(answer):
         return float(f"{cell:.10g}") if isinstance(cell, (int, float)) else cell
     return sorted((tuple(map(value, row.values())) for row in answer.to_pylist()), key=repr)
 
+def processor_seconds(pid):
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+def measured(ask, pid):
+    """The answer, its seconds, and the processor seconds that PID spent on it."""
+    before, spent = time.perf_counter(), processor_seconds(pid)
+    answer = ask()
+    return answer, time.perf_counter() - before, processor_seconds(pid) - spent
+
 def main():
     url, data, rounds, pid = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     weir, duck = Weir(url), duckdb.connect()
@@ -64,22 +78,24 @@ def main():
     distinct_id = duck.sql(busiest).fetchall()[0][0]
     own = {"events": "events", "persons": "persons", "distinct_id": distinct_id}
     theirs = {**files, "distinct_id": distinct_id}
-    print(f"{'milliseconds':32} {'Weir':>9} {'DuckDB':>9} {'ratio':>6}")
+    print(f"{'milliseconds':32} {'Weir':>9} {'DuckDB':>9} {'ratio':>6} {'Weir CPU':>9} {'DuckDB':>9} {'ratio':>6}")
     for name, text, other in QUESTIONS:
-        times = ([], [])
+        ours, duckdbs = [], []
         for _ in range(rounds + 1):
-            before = time.perf_counter()
-            answer = weir.sql(text.format(**own))
-            times[0].append(time.perf_counter() - before)
-            before = time.perf_counter()
-            expected = duck.sql((other or text).format(**theirs)).to_arrow_table()
-            times[1].append(time.perf_counter() - before)
+            answer, *spent = measured(lambda: weir.sql(text.format(**own)), pid)
+            ours.append(spent)
+            ask = lambda: duck.sql((other or text).format(**theirs)).to_arrow_table()
+            expected, *spent = measured(ask, os.getpid())
+            duckdbs.append(spent)
         answer = pyarrow.parquet.read_table(io.BytesIO(answer))
         if name not in OF_PERSONS and rows(answer) != rows(expected):
             sys.exit(f"{name}: answers differ: {rows(answer)[:3]} and {rows(expected)[:3]}")
-        # The first round warms caches.
-        ours, duckdbs = (sorted(list(of)[1:])[rounds // 2] * 1e3 for of in times)
-        print(f"{name:32} {ours:9.1f} {duckdbs:9.1f} {ours / duckdbs:6.2f}", flush=True)
+        # The first round warms caches. Processor time is counted in steps of 10 ms: its mean, not its median.
+        figures = []
+        for at, middle in ((0, statistics.median), (1, statistics.mean)):
+            pair = [middle(spent[at] for spent in of[1:]) * 1e3 for of in (ours, duckdbs)]
+            figures += [*pair, pair[0] / pair[1] if pair[1] else float("nan")]
+        print("{:32} {:9.1f} {:9.1f} {:6.2f} {:9.1f} {:9.1f} {:6.2f}".format(name, *figures), flush=True)
     print("server {} MiB after, {} MiB at most".format(*memory(pid)))
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ mod columns;
 pub mod complexity;
 pub mod condition;
 mod damage;
+mod date_trunc;
 pub mod definitions;
 mod deleted;
 mod distinct_persons;

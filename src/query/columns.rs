@@ -1,4 +1,4 @@
-//! Properties of all persons in memory, for questions that look at everybody: a value of each person
+//! Properties of all persons in memory, for queries that scan all of them: a value of each person
 //! is a code of one, two or four bytes, and a filter is asked once for each different value.
 //!
 //! A column is a cache of the persons table ([`PersonTable`]). It is read when it is asked for first, from the files of

@@ -200,6 +200,7 @@ fn sql_reads_persons_as_merged_beside_any_property() {
             "WITH v AS (SELECT person_id AS who FROM events WHERE event = 'visit' ORDER BY timestamp LIMIT 99) SELECT count(DISTINCT who) AS n FROM v",
             "SELECT count(DISTINCT a.person_id) AS n FROM events a LEFT JOIN events b ON a.person_id = b.person_id WHERE a.event = 'visit'",
             "SELECT max(n) AS n FROM (SELECT count(DISTINCT person_id) AS n, count(DISTINCT distinct_id) AS ids FROM events WHERE event = 'visit' HAVING count(DISTINCT person_id) < 4)",
+            "SELECT count(DISTINCT a.person_id) * count(DISTINCT b.person_id) / 3 AS n FROM events a JOIN events b ON a.person_id = b.person_id WHERE a.event = 'visit' AND b.event = 'visit'",
             "SELECT uniqIf(person_id, event = 'visit') AS n FROM events",
         ] {
             assert_eq!(server.count(sql), 3, "{state}: {sql}");
@@ -207,7 +208,7 @@ fn sql_reads_persons_as_merged_beside_any_property() {
     });
 }
 
-/// Goal: hash tables of distinct persons hold numbers, and of anything else what it is.
+/// Goal: hash tables of distinct persons hold numbers, which are made of what is stored, and of anything else what it is.
 #[test]
 fn distinct_persons_are_counted_by_their_numbers() {
     let mut server = start();
@@ -215,6 +216,7 @@ fn distinct_persons_are_counted_by_their_numbers() {
         for (sql, expected) in [
             ("SELECT count(DISTINCT person_id) AS n FROM events", true),
             ("SELECT event, count(DISTINCT e.person_id) AS n FROM events e GROUP BY 1", true),
+            ("WITH v AS (SELECT person_id AS who FROM events ORDER BY timestamp LIMIT 9) SELECT count(DISTINCT who) AS n FROM v", true),
             ("SELECT count(DISTINCT distinct_id) AS n FROM events", false),
             ("SELECT count(DISTINCT lower(person_id)) AS n FROM events", false),
             ("SELECT count(DISTINCT person_id) AS n FROM person_distinct_ids", false),
@@ -222,6 +224,7 @@ fn distinct_persons_are_counted_by_their_numbers() {
             let plan = server.query(&format!("EXPLAIN {sql}"));
             let plan: String = plan.iter().map(Value::to_string).collect();
             assert_eq!(plan.contains("number_of_person"), expected, "{state}: {sql}: {plan}");
+            assert!(!(expected && plan.contains("resolve_person")), "{state}: {sql}: {plan}");
         }
     });
 }

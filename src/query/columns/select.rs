@@ -32,7 +32,7 @@ const READ_SHARE: usize = 16;
 /// Persons that may be read whatever their share.
 const READ_MIN: usize = 256;
 
-/// What is asked of everybody.
+/// A filter over all persons.
 #[derive(Debug)]
 pub(in crate::query) enum Asked<'q> {
     /// All of it holds; nothing does no harm.
@@ -51,7 +51,7 @@ pub(in crate::query) enum Asked<'q> {
     EmailPart(&'q str),
     /// The person has one of these numbers.
     Numbers(&'q [i64]),
-    /// The same of everybody.
+    /// The same for all persons.
     Constant(bool),
     /// Nothing that columns know.
     Unknown,

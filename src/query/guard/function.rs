@@ -38,6 +38,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::sort_properties::ExprProperties;
 use datafusion::logical_expr::sort_properties::SortProperties;
 
+use crate::query::date_trunc;
 use crate::query::guard;
 use crate::query::guard::bounds::Bounds;
 use crate::query::guard::functions::Cost;
@@ -68,27 +69,30 @@ const CONSTANT_BYTES_MAX: usize = 64 << 10;
 
 const TOO_LONG: &str = "takes too long for texts or lists of this length";
 
+/// How a function is called on rows: by itself, or with less work where it gives the same.
+type Call = fn(&ScalarUDF, ScalarFunctionArgs) -> Result<ColumnarValue>;
+
 /// A function and its limits.
 #[derive(Debug)]
 pub(super) struct Guarded {
     inner: Arc<ScalarUDF>,
     rule: Rule,
     pool: Arc<dyn MemoryPool>,
-    /// Whether it reads JSON by a key.
-    is_json_access: bool,
+    call: Call,
 }
 
 impl Guarded {
     pub(super) fn new(inner: Arc<ScalarUDF>, rule: Rule, pool: &Arc<dyn MemoryPool>) -> Self {
-        let is_json_access = json::is_access(&inner);
-        Self { inner, rule, pool: Arc::clone(pool), is_json_access }
+        let call: Call = match () {
+            () if json::is_access(&inner) => json::call,
+            () if date_trunc::is_it(&inner) => date_trunc::call,
+            () => ScalarUDF::invoke_with_args,
+        };
+        Self { inner, rule, pool: Arc::clone(pool), call }
     }
 
     fn call(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        match self.is_json_access {
-            true => json::call(&self.inner, arguments),
-            false => self.inner.invoke_with_args(arguments),
-        }
+        (self.call)(&self.inner, arguments)
     }
 
     fn exhausted(&self, needs: &str) -> DataFusionError {

@@ -29,7 +29,7 @@ use crate::query::person_table::draft::PROPERTY;
 use crate::storage::delta::DataFile;
 use crate::storage::parquet::open_as;
 
-/// Columns that tell who a person is, and what is read of everybody.
+/// Columns that tell who a person is, and those that every scan reads.
 const PLACE: [&str; 2] = ["project_id", "id"];
 const OWN: [&str; 2] = ["created_at", "is_identified"];
 const PROPERTIES: &str = "properties";

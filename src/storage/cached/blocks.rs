@@ -173,12 +173,12 @@ impl BlockCache {
     ) -> io::Result<Self> {
         fs::create_dir_all(directory)?;
         let mut found = Vec::new();
-        for shelf in fs::read_dir(directory)? {
-            let shelf = shelf?.path();
-            if !shelf.is_dir() {
+        for subdirectory in fs::read_dir(directory)? {
+            let subdirectory = subdirectory?.path();
+            if !subdirectory.is_dir() {
                 continue;
             }
-            for entry in fs::read_dir(&shelf)? {
+            for entry in fs::read_dir(&subdirectory)? {
                 let entry = entry?;
                 match entry.file_name().to_str().and_then(parsed) {
                     Some(named) => {
@@ -357,12 +357,12 @@ impl BlockCache {
 
     fn path(&self, (file, number): (FileKey, u64), size: Option<u64>) -> PathBuf {
         let hash = format!("{:032x}", file.0);
-        let shelf = hash.get(..2).unwrap_or_default().to_owned();
+        let subdirectory = hash.get(..2).unwrap_or_default().to_owned();
         let name = match size {
             Some(size) => format!("{hash}-{number}-{size}"),
             None => format!("{hash}-{number}"),
         };
-        self.shared.directory.join(shelf).join(name)
+        self.shared.directory.join(subdirectory).join(name)
     }
 }
 
@@ -398,8 +398,8 @@ fn encoded((file, number): (FileKey, u64), bytes: &[u8]) -> Option<Vec<u8>> {
 fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     // The name of a thread is its own, and two of them never write the same file at once otherwise.
     let draft = path.with_extension(format!("{:?}", std::thread::current().id()));
-    if let Some(shelf) = path.parent() {
-        fs::create_dir_all(shelf)?;
+    if let Some(subdirectory) = path.parent() {
+        fs::create_dir_all(subdirectory)?;
     }
     let written = fs::write(&draft, contents).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {

@@ -69,7 +69,9 @@ impl Bench {
         let list = |path: &std::path::Path| {
             std::fs::read_dir(path).expect("a directory").map(|entry| entry.expect("a name").path())
         };
-        list(self.directory.path()).flat_map(|shelf| list(&shelf).collect::<Vec<_>>()).collect()
+        list(self.directory.path())
+            .flat_map(|subdirectory| list(&subdirectory).collect::<Vec<_>>())
+            .collect()
     }
 }
 
@@ -182,11 +184,11 @@ async fn damaged_blocks_are_dropped_and_read_again() {
         assert_eq!(bench.metrics.bucket_cache_damaged.get(), 3 * number, "{name}");
     }
     // What is no block goes at a start, and a block under the name of another is none.
-    let shelf = bench.directory.path().join("ab");
-    std::fs::create_dir_all(&shelf).expect("a directory");
-    std::fs::write(shelf.join("notes"), "x").expect("a file");
+    let subdirectory = bench.directory.path().join("ab");
+    std::fs::create_dir_all(&subdirectory).expect("a directory");
+    std::fs::write(subdirectory.join("notes"), "x").expect("a file");
     bench.cache(NO_LIMITS);
-    assert!(!shelf.join("notes").exists());
+    assert!(!subdirectory.join("notes").exists());
 }
 
 #[tokio::test]

@@ -1,0 +1,209 @@
+//! `date_trunc` of many instants, in a zone too: computed once for each quarter of an hour that has any. A query groups
+//! millions of events by day, and a look into the zone for each costs several times what the rest of the query does.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::PrimitiveArray;
+use arrow::array::UInt32Array;
+use arrow::compute::max;
+use arrow::compute::min;
+use arrow::compute::take;
+use arrow::datatypes::DataType;
+use arrow::datatypes::TimeUnit;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+
+/// Microseconds of a quarter of an hour. From [`SINCE`] on all zones are off by multiples of it, and change at multiples
+/// of it (tz database), so the instants of one have the same start of any of [`UNITS`].
+const QUARTER: i64 = 900_000_000;
+
+/// The begin of 1973, in microseconds. The last zone that was off by a broken number of minutes, Liberia's, was so
+/// until January 1972.
+const SINCE: i64 = 94_694_400_000_000;
+
+/// Units that are longer than a quarter. Shorter ones need no look into the zone.
+const UNITS: [&str; 6] = ["hour", "day", "week", "month", "quarter", "year"];
+
+/// A quarter without an instant so far.
+const NONE: u32 = u32::MAX;
+
+/// Whether it is the function that [`call`] calls.
+pub(super) fn is_it(function: &ScalarUDF) -> bool {
+    function.name() == "date_trunc"
+}
+
+/// Calls the function, for one instant of each quarter of an hour where that is less work.
+///
+/// # Errors
+///
+/// Those of the function.
+pub(super) fn call(
+    function: &ScalarUDF,
+    mut arguments: ScalarFunctionArgs,
+) -> Result<ColumnarValue> {
+    let Some(Quarters { instants, places }) = quarters(&arguments) else {
+        return function.invoke_with_args(arguments);
+    };
+    let rows = instants.len();
+    if let Some(own) = arguments.args.get_mut(1) {
+        *own = ColumnarValue::Array(instants);
+    }
+    arguments.number_rows = rows;
+    let starts = function.invoke_with_args(arguments)?.into_array(rows)?;
+    Ok(ColumnarValue::Array(take(&starts, &places, None)?))
+}
+
+/// An instant of each quarter that has any, and for each row which of these is of its quarter.
+struct Quarters {
+    instants: ArrayRef,
+    places: UInt32Array,
+}
+
+/// `None` where the function does better by itself.
+fn quarters(arguments: &ScalarFunctionArgs) -> Option<Quarters> {
+    let [ColumnarValue::Scalar(unit), ColumnarValue::Array(times)] = arguments.args.as_slice()
+    else {
+        return None;
+    };
+    let (ScalarValue::Utf8(unit) | ScalarValue::Utf8View(unit) | ScalarValue::LargeUtf8(unit)) =
+        unit
+    else {
+        return None;
+    };
+    let unit = unit.as_deref()?;
+    let DataType::Timestamp(TimeUnit::Microsecond, zone) = times.data_type() else { return None };
+    let times = times.as_primitive::<TimestampMicrosecondType>();
+    let (first, last) = (min(times)?, max(times)?);
+    if first < SINCE || !UNITS.iter().any(|own| own.eq_ignore_ascii_case(unit)) {
+        return None;
+    }
+    let first = first / QUARTER;
+    let count = usize::try_from(last / QUARTER - first + 1).ok()?;
+    if count > times.len() / 2 {
+        return None;
+    }
+    let mut of_quarter = vec![NONE; count];
+    let mut instants = Vec::new();
+    let mut place = |time: i64| {
+        let own = of_quarter.get_mut(usize::try_from(time / QUARTER - first).ok()?)?;
+        if *own == NONE {
+            *own = u32::try_from(instants.len()).ok()?;
+            instants.push(time);
+        }
+        Some(*own)
+    };
+    let places = times.iter().map(|time| place(time?)).collect();
+    let instants = PrimitiveArray::<TimestampMicrosecondType>::from(instants);
+    let instants = instants.with_timezone_opt(zone.clone());
+    Some(Quarters { instants: Arc::new(instants), places })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::ArrayRef;
+    use arrow::array::TimestampMicrosecondArray;
+    use arrow::datatypes::Field;
+    use chrono_tz::TZ_VARIANTS;
+    use datafusion::common::ScalarValue;
+    use datafusion::config::ConfigOptions;
+    use datafusion::functions::datetime::date_trunc;
+    use datafusion::logical_expr::ColumnarValue;
+    use datafusion::logical_expr::ScalarFunctionArgs;
+    use rand::Rng;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::QUARTER;
+    use super::SINCE;
+    use super::UNITS;
+    use super::call;
+    use super::is_it;
+    use super::quarters;
+
+    fn arguments(unit: &str, times: &ArrayRef) -> ScalarFunctionArgs {
+        let unit = ScalarValue::from(unit);
+        let field = |name, data_type| Arc::new(Field::new(name, data_type, true));
+        ScalarFunctionArgs {
+            arg_fields: vec![field("u", unit.data_type()), field("t", times.data_type().clone())],
+            args: vec![ColumnarValue::Scalar(unit), ColumnarValue::Array(Arc::clone(times))],
+            number_rows: times.len(),
+            return_field: field("r", times.data_type().clone()),
+            config_options: Arc::new(ConfigOptions::default()),
+        }
+    }
+
+    fn times(micros: Vec<Option<i64>>, zone: Option<&str>) -> ArrayRef {
+        let times = TimestampMicrosecondArray::from(micros);
+        Arc::new(times.with_timezone_opt(zone.map(Arc::<str>::from)))
+    }
+
+    /// Goal: what the function itself gives, in each zone of the world and without one. Method: instants of some days
+    /// anywhere from 1973 to 2100, among them the first and the last of quarters, and nulls.
+    #[test]
+    fn starts_are_those_of_the_function() {
+        let function = date_trunc();
+        assert!(is_it(&function));
+        let mut rng = StdRng::seed_from_u64(7);
+        let zones = TZ_VARIANTS.iter().map(|zone| Some(zone.name())).chain([None, Some("+05:45")]);
+        let (mut short, mut all) = (0, 0);
+        for zone in zones {
+            for unit in UNITS {
+                let from = rng.random_range(SINCE / QUARTER..4_102_444_800_000_000 / QUARTER);
+                let reach = rng.random_range(1..150);
+                let micros = (0..400).map(|_| {
+                    let quarter = (from + rng.random_range(0..reach)) * QUARTER;
+                    match rng.random_range(0..8) {
+                        0 => None,
+                        1 => Some(quarter),
+                        2 => Some(quarter + QUARTER - 1),
+                        _ => Some(quarter + rng.random_range(0..QUARTER)),
+                    }
+                });
+                let times = times(micros.collect(), zone);
+                short += usize::from(quarters(&arguments(unit, &times)).is_some());
+                all += 1;
+                let expected = function.invoke_with_args(arguments(unit, &times));
+                match (expected, call(&function, arguments(unit, &times))) {
+                    (Ok(expected), Ok(found)) => {
+                        let (expected, found) =
+                            (expected.into_array(400).unwrap(), found.into_array(400).unwrap());
+                        assert_eq!(&expected, &found, "{unit} in {zone:?}");
+                    }
+                    (expected, found) => {
+                        assert_eq!(expected.is_err(), found.is_err(), "{unit} in {zone:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(short, all, "all were short");
+    }
+
+    #[test]
+    fn others_are_left_to_the_function() {
+        let now = 1_700_000_000_000_000;
+        let many = |first: i64, step: i64| {
+            times((0..100).map(|row| Some(first + row * step)).collect(), Some("UTC"))
+        };
+        for (unit, times, is_short) in [
+            ("day", many(now, 1), true),
+            ("DAY", many(now, 1), true),
+            ("minute", many(now, 1), false),
+            ("fortnight", many(now, 1), false),
+            ("day", many(now, QUARTER), false),
+            ("day", many(SINCE - 50, 1), false),
+            ("day", times(vec![None; 100], None), false),
+            ("day", times(Vec::new(), None), false),
+        ] {
+            assert_eq!(quarters(&arguments(unit, &times)).is_some(), is_short, "{unit} {times:?}");
+        }
+    }
+}
