@@ -468,3 +468,44 @@ fn members_and_roles_are_changed_by_forms() {
     assert_eq!(next, "/project/2/onboarding");
     assert_eq!(server.get("/api/projects/2/").json()["name"], "Second");
 }
+
+#[test]
+fn a_cohort_by_events_is_made_of_fields() {
+    let server = TestServer::start();
+    persons(&server);
+    let fields = |not: &'static str| {
+        [
+            ("do", "save"),
+            ("name", "Signed up"),
+            ("kind", "rule"),
+            ("groups", "1"),
+            ("c1.p1.of", "person"),
+            ("c1.p1.key", "plan"),
+            ("c1.p1.op", "exact"),
+            ("c1.p1.value", "pro"),
+            ("c1.d1.not", not),
+            ("c1.d1.event", "signup"),
+            ("c1.d1.op", "gte"),
+            ("c1.d1.days", "7"),
+        ]
+    };
+    assert_eq!(done(&server, "cohorts", &fields("0")), "/project/1/cohorts/1");
+    let cohort = || server.get("/api/projects/1/cohorts/1/").json();
+    let rule = cohort()["filters"]["properties"]["values"][0]["values"].clone();
+    let deed = json!({"type": "behavioral", "key": "signup", "event_type": "events", "value": "performed_event",
+        "time_value": 7, "time_interval": "day", "negation": false});
+    assert_eq!(rule[1], deed, "{rule}");
+    let counted = |count: i64| patiently(|| (cohort()["count"] == count).then_some(())).is_some();
+    assert!(counted(3), "{}", cohort());
+    let shown = page(&server, "cohorts/1");
+    assert!(shown.contains("performed event <b>signup</b> within 7 days"), "{shown}");
+    assert!(shown.contains(">p0<") && shown.contains(">p6<") && !shown.contains(">p1<"), "{shown}");
+    let shown = page(&server, "cohorts/1/edit");
+    for part in
+        ["name=\"c1.d1.event\"", "value=\"signup\"", "name=\"c1.d1.days\"", "name=\"c1.d2.event\""]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    done(&server, "cohorts/1/edit", &fields("1"));
+    assert!(counted(0), "{}", cohort());
+}

@@ -185,6 +185,7 @@ fn kind_of(property_type: &str) -> &str {
         "Numeric" => "number",
         "Boolean" => "boolean",
         "DateTime" => "time",
+        "Duration" => "duration",
         other => other,
     }
 }

@@ -36,6 +36,8 @@ pub struct Known {
     pub cohorts: Vec<Value>,
     /// Names of properties of persons.
     pub properties: Vec<String>,
+    /// Names of events.
+    pub events: Vec<String>,
     /// Why it was refused.
     pub problem: Option<String>,
     /// How many each condition is about, of how many; `Err` says why it is not known.
