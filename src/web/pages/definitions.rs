@@ -47,7 +47,7 @@ pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volu
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Events" {
             table {
-                thead { tr { th scope="col" { "Event" } th scope="col" class="number" { "Within 30 days" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
+                thead { tr { th scope="col" { "Event" } th scope="col" class="number" { "30 days" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
                 tbody {
                     @for definition in definitions {
                         @let name = text(definition, "name");
