@@ -160,7 +160,9 @@ impl Deed {
                 return Err(unavailable(&format!("{other} is not available")));
             }
         };
-        let key = filter.get("key").unwrap_or(&Value::Null);
+        // Without a name it would be about all events.
+        let key = filter.get("key").filter(|key| !key.is_null());
+        let key = key.ok_or_else(|| unavailable("key is missing"))?;
         let properties = filter.get("event_filters").cloned().unwrap_or_else(|| json!([]));
         let series = match text("event_type") {
             Some("actions") => json!({"kind": "ActionsNode", "id": key.as_str().map_or_else(
@@ -352,6 +354,7 @@ mod tests {
             (json!({"time_value": i64::MAX}), false),
             (json!({"time_value": null}), false),
             (json!({"key": {"a": 1}}), false),
+            (json!({"key": null}), false),
             (json!({"event_filters": "all"}), false),
         ] {
             let rule = json!({"type": "AND", "values": [deed(fields)]});
