@@ -416,7 +416,7 @@ fn members_and_roles_are_changed_by_forms() {
         "POST",
         "/project/1/settings/members",
         &form,
-        &format!("do=remove&id={}", members()[0]["id"].as_str().expect("id")),
+        format!("do=remove&id={}", members()[0]["id"].as_str().expect("id")),
     );
     assert_eq!(refused.status, 403, "{refused}");
 
