@@ -11,6 +11,7 @@ pub mod columns;
 pub mod compare;
 pub mod correlation;
 pub mod date_range;
+pub mod deeds;
 pub mod entity;
 pub mod events;
 pub mod filters;
@@ -42,6 +43,7 @@ use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::insights::node::NodeError;
+use crate::metadata::accounts::Project;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::view::View;
@@ -65,6 +67,18 @@ pub struct ProjectSettings {
     pub is_monday_first: bool,
     /// Filters that leave out the events of the operator's own people.
     pub test_account_filters: Value,
+}
+
+impl ProjectSettings {
+    /// Those of a project.
+    pub fn of(project: &Project) -> Self {
+        Self {
+            project: project.id,
+            timezone: project.timezone.clone(),
+            is_monday_first: project.week_start_day == 1,
+            test_account_filters: project.test_account_filters.clone(),
+        }
+    }
 }
 
 /// Who an event is of, in the order of lists.

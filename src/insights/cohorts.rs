@@ -1,18 +1,22 @@
-//! The sizes of cohorts with a rule, which lists of cohorts show.
+//! The sizes of cohorts with a rule, which lists of cohorts show; and the members of those by events.
 
 use std::sync::Arc;
 
 use crate::evaluation::membership::membership;
 use crate::event::id::ProjectId;
+use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Members;
+use crate::insights::ProjectSettings;
 use crate::insights::audience;
+use crate::insights::deeds::Deeds;
 use crate::metadata::cohorts::CohortId;
+use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::error::MetadataError;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 
 /// Counts the members of a cohort with a rule, and notes how many they are, or that they could not
-/// be counted. Nothing is noted of a cohort that changes meanwhile, is deleted, or is a list.
+/// be counted; of one by events who they are. Nothing is noted of a cohort that changes meanwhile, is deleted, or is a list.
 ///
 /// # Errors
 ///
@@ -22,6 +26,9 @@ pub async fn recount(engine: &Engine, project: ProjectId, id: CohortId) -> Resul
     let snapshot = metadata.snapshot();
     let cohort = snapshot.cohort(project, id).filter(|cohort| !cohort.is_static);
     let Some((cohort, set)) = cohort.zip(snapshot.cohort_set(project)) else { return Ok(()) };
+    if cohort.is_by_events() {
+        return by_events(engine, cohort, Arc::clone(set)).await;
+    }
     let is_countable =
         set.get(id.0).is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
     let count = match is_countable {
@@ -34,6 +41,36 @@ pub async fn recount(engine: &Engine, project: ProjectId, id: CohortId) -> Resul
     };
     let count = count.and_then(|count| i64::try_from(count.matching).ok());
     match metadata.note_cohort_size(project, id, cohort.version, count).await {
+        Err(MetadataError::NotFound(_)) => Ok(()),
+        noted => Ok(noted?),
+    }
+}
+
+/// Notes who are in a cohort by events now.
+async fn by_events(
+    engine: &Engine,
+    cohort: &StoredCohort,
+    set: Arc<CohortSet>,
+) -> Result<(), QueryError> {
+    let metadata = engine.metadata();
+    let snapshot = metadata.snapshot();
+    let (project, id) = (cohort.project, cohort.id);
+    let Some(owner) = snapshot.project(project).map(|own| ProjectSettings::of(own)) else {
+        return Ok(());
+    };
+    let deeds = Deeds::parse(cohort.rule(), snapshot.matching(project), engine.now());
+    let members = match deeds {
+        Ok(deeds) => deeds.members(engine, &owner, set).await,
+        Err(error) => Err(error),
+    };
+    let noted = match members {
+        Ok(members) => metadata.note_cohort_members(project, id, cohort.version, members).await,
+        Err(error) => {
+            tracing::info!(cohort = id.0, %error, "a cohort by events was not computed; it has the members of before");
+            metadata.note_cohort_size(project, id, cohort.version, None).await
+        }
+    };
+    match noted {
         Err(MetadataError::NotFound(_)) => Ok(()),
         noted => Ok(noted?),
     }

@@ -14,6 +14,8 @@ use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
 use crate::flags::cohorts::Cohort;
 use crate::flags::cohorts::Members;
+use crate::flags::cohorts::Rule;
+use crate::flags::cohorts::RuleError;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity;
 use crate::metadata::activity::Change;
@@ -29,7 +31,7 @@ const NAME_MAX_CHARS: usize = 400;
 /// Longest description, in characters; PostHog's column width.
 const DESCRIPTION_MAX_CHARS: usize = 1000;
 
-/// Most members of a static cohort. They are held in memory, 16 bytes each.
+/// Most members of a static cohort, and of one by events. They are held in memory, 16 bytes each.
 pub const MEMBERS_MAX: usize = 1_000_000;
 
 /// The id of a cohort. Positive.
@@ -71,7 +73,8 @@ pub struct StoredCohort {
     pub last_calculation: Option<UnixMicros>,
     /// Failed counts since the last successful one.
     pub errors_calculating: i64,
-    /// The members of a static cohort, in ascending order.
+    /// The members of a static cohort, or those that the rule of a cohort by events had at `last_calculation`, in
+    /// ascending order.
     pub members: Arc<[Uuid]>,
 }
 
@@ -127,10 +130,16 @@ impl StoredCohort {
 
     /// The cohort as flag evaluation reads it.
     pub(super) fn evaluable(&self, matching: Matching) -> Cohort {
-        if self.is_static {
+        if self.is_static || self.is_by_events() {
             return Cohort { id: self.id.0, members: Members::Listed(Arc::clone(&self.members)) };
         }
         Cohort::by_rule(self.id.0, self.rule(), matching)
+    }
+
+    /// Whether its rule asks what persons did: its members are those of the last calculation.
+    pub fn is_by_events(&self) -> bool {
+        let rule = || Rule::parse(self.rule(), Matching::Legacy);
+        !self.is_static && rule().is_err_and(|error| error == RuleError::Behavioral)
     }
 
     /// The rule: a tree of AND and OR.

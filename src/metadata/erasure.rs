@@ -1,4 +1,4 @@
-//! Cascade of a person deletion: removes its memberships of static cohorts, and the hash keys that flags
+//! Cascade of a person deletion: removes its memberships of cohorts that have a list of members, and the hash keys that flags
 //! kept for it. Runs in the transaction of the activity entry, which is written once. So a replay after a
 //! crash does not repeat it, and a person who came back meanwhile keeps its new rows.
 
@@ -50,7 +50,7 @@ impl Write {
         self.remove_from_deleted_cohorts(project, &uuids).await?;
         let (mut left, now) = (Left::default(), self.shared.clock.now());
         let base = Arc::clone(&self.base);
-        for stored in base.cohorts(project).iter().filter(|cohort| cohort.is_static) {
+        for stored in base.cohorts(project).iter().filter(|cohort| !cohort.members.is_empty()) {
             let is_member = |uuid: &&Uuid| stored.members.binary_search(uuid).is_ok();
             let removed: Vec<Uuid> = uuids.iter().filter(is_member).copied().collect();
             if removed.is_empty() {
@@ -77,7 +77,7 @@ impl Write {
         for uuid in uuids {
             sql::query(
                 "DELETE FROM cohort_members WHERE person = $2 AND cohort_id IN
-                 (SELECT id FROM cohorts WHERE project_id = $1 AND is_static AND deleted)",
+                 (SELECT id FROM cohorts WHERE project_id = $1 AND deleted)",
             )
             .bind(project.0)
             .bind(uuid.to_string())

@@ -13,6 +13,9 @@ use crate::query::damage;
 const PLEA: &str = "\nThis issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing \
                     a bug report in our issue tracker: https://github.com/apache/datafusion/issues";
 
+/// What the errors of the parser begin with.
+const PARSER: &str = "sql parser error: ";
+
 /// Why a query is not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -104,8 +107,12 @@ impl From<DataFusionError> for QueryError {
             return Self::Damaged(damage);
         }
         match error.find_root() {
-            DataFusionError::SQL(..)
-            | DataFusionError::Plan(_)
+            DataFusionError::SQL(parser, _) => {
+                let text = parser.to_string();
+                let reason = text.strip_prefix(PARSER).unwrap_or(&text);
+                Self::Invalid(format!("this is not valid SQL: {reason}"))
+            }
+            DataFusionError::Plan(_)
             | DataFusionError::SchemaError(..)
             | DataFusionError::Configuration(_)
             | DataFusionError::NotImplemented(_)

@@ -7,6 +7,7 @@ pub mod figure;
 pub mod funnel;
 pub mod heat;
 pub mod line;
+pub mod pie;
 mod plot;
 pub mod sankey;
 mod scale;

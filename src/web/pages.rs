@@ -8,6 +8,7 @@ pub mod flag_form;
 pub mod flags;
 pub mod health;
 pub mod home;
+pub mod members;
 pub mod onboarding;
 pub mod persons;
 pub mod settings;

@@ -83,6 +83,30 @@ fn rules_of_depth(rules: &Value, depth: usize) -> Markup {
     html! { ul { @for (at, rule) in values.iter().enumerate() { li { @if at > 0 { (word) " " } (rules_of_depth(rule, depth + 1)) } } } }
 }
 
+/// What somebody did, how often and since when.
+fn deed(filter: &Value) -> Markup {
+    let number = |name: &str| parts::short(filter.get(name).unwrap_or(&Value::Null));
+    let often = match text(filter, "operator") {
+        "gt" => "more than ",
+        "gte" => "at least ",
+        "lt" => "less than ",
+        "lte" => "at most ",
+        _ => "",
+    };
+    let is_computed =
+        matches!(text(filter, "value"), "performed_event" | "performed_event_multiple");
+    html! {
+        (text(filter, "value").trim_end_matches("_multiple").replace('_', " ")) " " b { (number("key")) }
+        @if text(filter, "value") == "performed_event_multiple" { " " (often) (number("operator_value")) " times" }
+        @if !text(filter, "explicit_datetime").is_empty() { " since " (clipped(text(filter, "explicit_datetime"), NAME_MAX_CHARS)) }
+        @else if !number("time_value").is_empty() { " within " (number("time_value")) " " (clipped(text(filter, "time_interval"), NAME_MAX_CHARS)) "s" }
+        @if !items(filter, "event_filters").is_empty() { ", where " @for (at, own) in items(filter, "event_filters").iter().take(20).enumerate() {
+            @if at > 0 { " and " } (sentence(own))
+        } }
+        @if !is_computed { " " span class="quiet" { "(nobody matches: this server does not compute it)" } }
+    }
+}
+
 /// One filter.
 pub fn sentence(filter: &Value) -> Markup {
     let operator = text(filter, "operator");
@@ -107,8 +131,7 @@ pub fn sentence(filter: &Value) -> Markup {
                 "cohort is " b { (clipped(text(filter, "cohort_name"), NAME_MAX_CHARS)) " (" (value) ")" }
             },
             "behavioral" => {
-                (text(filter, "value").replace('_', " ")) " " b { (parts::short(filter.get("key").unwrap_or(&Value::Null))) }
-                " " span class="quiet" { "(nobody matches: this server has no cohorts by what persons did)" }
+                (deed(filter))
             },
             kind => {
                 code { (parts::short(filter.get("key").unwrap_or(&Value::Null))) } @if kind == "group" { " of the group" }

@@ -379,3 +379,159 @@ fn a_login_under_one_of_very_many_ids_is_kept() {
     assert_eq!(answer["featureFlags"]["kept"], true, "{answer}");
     assert!(value(&user), "without the id of before");
 }
+
+/// Those whom `rule` should have, of ten persons of whom the number `i` ordered `i` times, and those with an even number
+/// long ago, too.
+fn did(rule: &Value, person: u64) -> bool {
+    if let Some(values) = rule["values"].as_array() {
+        return match rule["type"].as_str() {
+            Some("AND") => values.iter().all(|value| did(value, person)),
+            _ => values.iter().any(|value| did(value, person)),
+        };
+    }
+    if rule["type"] == "person" {
+        return person.is_multiple_of(3);
+    }
+    let is_long = rule["time_value"] == 60;
+    let times = match (rule["key"].as_str(), rule["event_filters"].is_array()) {
+        (Some("order"), false) => person,
+        // Its first two orders.
+        (Some("order"), true) => person.min(2),
+        (Some("old"), _) => u64::from(is_long && person.is_multiple_of(2)),
+        _ => 0,
+    };
+    let count = rule["operator_value"].as_u64().unwrap_or(1);
+    let has = times > 0
+        && match rule["operator"].as_str() {
+            Some("lte") => times <= count,
+            Some("exact") => times == count,
+            _ => times >= count,
+        };
+    has != (rule["negation"] == true)
+}
+
+#[test]
+fn cohorts_by_events_have_those_who_did_it() {
+    let server = TestServer::start_with(&[("WEIR_COHORT_COUNT_INTERVAL", "100ms")]);
+    let now = weir::clock::Clock::system().now().to_datetime();
+    let event = |name: &str, person: u64, hours: i64, properties: Value| {
+        let at = (now - chrono::TimeDelta::hours(hours)).to_rfc3339();
+        json!({"event": name, "distinct_id": format!("p{person}"), "timestamp": at, "properties": properties})
+    };
+    let mut events = Vec::new();
+    for person in 0..10_u64 {
+        let plan = if person.is_multiple_of(3) { "pro" } else { "free" };
+        events.push(event("$set", person, 0, json!({"$set": {"plan": plan}})));
+        for order in 0..person {
+            events.push(event("order", person, 2, json!({"n": order})));
+        }
+        if person.is_multiple_of(2) {
+            events.push(event("old", person, 40 * 24, json!({})));
+        }
+    }
+    server.capture(&json!(events));
+    assert_eq!(server.count("SELECT count(*) FROM persons"), 10);
+
+    let deed = |more: Value| {
+        let mut own = json!({"type": "behavioral", "key": "order", "value": "performed_event",
+            "event_type": "events", "time_value": 30, "time_interval": "day"});
+        own.as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("an object").clone());
+        own
+    };
+    let often = |operator: &str, count: u64| {
+        deed(
+            json!({"value": "performed_event_multiple", "operator": operator, "operator_value": count}),
+        )
+    };
+    let of = |kind: &str, values: Value| json!({"type": kind, "values": values});
+    let few = json!([{"key": "n", "value": 2, "operator": "lt", "type": "event"}]);
+    let rules = [
+        of("OR", json!([deed(json!({}))])),
+        of("OR", json!([deed(json!({"negation": true}))])),
+        of("OR", json!([often("gte", 4)])),
+        of("OR", json!([often("lte", 2)])),
+        of("OR", json!([often("exact", 5)])),
+        of("OR", json!([deed(json!({"key": "old"}))])),
+        of("OR", json!([deed(json!({"key": "old", "time_value": 60}))])),
+        of("AND", json!([{"type": "AND", "values": [plan("pro"), often("gte", 2)]}])),
+        of(
+            "OR",
+            json!([
+                of("AND", json!([plan("pro"), deed(json!({"key": "old", "time_value": 60}))])),
+                often("gte", 8)
+            ]),
+        ),
+        of(
+            "AND",
+            json!([deed(json!({"event_filters": few, "value": "performed_event_multiple",
+            "operator": "exact", "operator_value": 2}))]),
+        ),
+    ];
+    let made: Vec<Value> = rules
+        .iter()
+        .map(|rule| {
+            server.post(COHORTS, &json!({"name": "C", "filters": {"properties": rule}})).created()
+        })
+        .collect();
+    let members = |cohort: &Value| {
+        let found = server.get(&format!("{COHORTS}{}/persons/?limit=100", cohort["id"])).json();
+        let ids = found["results"].as_array().expect("a list").iter();
+        let mut ids: Vec<String> =
+            ids.map(|own| own["distinct_ids"][0].as_str().expect("an id").to_owned()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    for (rule, cohort) in rules.iter().zip(&made) {
+        let expected: Vec<String> = (0..10)
+            .filter(|person| did(rule, *person))
+            .map(|person| format!("p{person}"))
+            .collect();
+        let path = format!("{COHORTS}{}/", cohort["id"]);
+        let counted =
+            patiently(|| Some(server.get(&path).json()).filter(|own| own["count"].is_number()));
+        let counted = counted.expect("it is computed");
+        assert_eq!(members(cohort), expected, "{rule}");
+        assert_eq!(counted["count"], expected.len(), "{rule}: {counted}");
+        assert_eq!(counted["cohort_type"], "behavioral");
+        // Insights have the same.
+        let query = json!({"query": {"kind": "TrendsQuery", "interval": "day", "dateRange": {"date_from": "-2d"},
+            "series": [{"kind": "EventsNode", "event": "$set", "math": "dau"}],
+            "trendsFilter": {"display": "BoldNumber"},
+            "properties": [{"type": "cohort", "key": "id", "value": cohort["id"]}]}});
+        let answer = server.post("/api/projects/1/query/", &query).json();
+        assert_eq!(
+            answer["results"][0]["aggregated_value"].as_f64(),
+            Some(expected.len() as f64),
+            "{rule}: {answer}"
+        );
+    }
+
+    // Whoever does it later is in it then, and who is deleted is not.
+    server.capture(&json!([event("order", 0, 0, json!({"n": 0}))]));
+    let all: Vec<String> = (0..10).map(|person| format!("p{person}")).collect();
+    assert!(
+        patiently(|| (members(&made[0]) == all).then_some(())).is_some(),
+        "{:?}",
+        members(&made[0])
+    );
+    assert!(patiently(|| members(&made[1]).is_empty().then_some(())).is_some());
+    let found = server.get("/api/projects/1/persons/?distinct_id=p9").json();
+    let uuid = found["results"][0]["uuid"].as_str().expect("a person").to_owned();
+    server.delete(&format!("/api/projects/1/persons/{uuid}/?delete_events=true"));
+    assert_eq!(members(&made[0]), all[..9]);
+
+    // What is not available is kept, and says so by errors.
+    let first = of("OR", json!([deed(json!({"value": "performed_event_first_time"}))]));
+    let kept =
+        server.post(COHORTS, &json!({"name": "F", "filters": {"properties": first}})).created();
+    let path = format!("{COHORTS}{}/", kept["id"]);
+    let failed =
+        patiently(|| Some(server.get(&path).json()).filter(|own| own["errors_calculating"] != 0));
+    assert!(failed.is_some() && members(&kept).is_empty());
+    // A rule without events has its own members again.
+    let change = json!({"filters": rule("OR", json!([{"type": "OR", "values": [plan("pro")]}]))});
+    server.patch(&format!("{COHORTS}{}/", made[2]["id"]), &change);
+    assert_eq!(members(&made[2]), ["p0", "p3", "p6"]);
+}

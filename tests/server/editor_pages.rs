@@ -380,3 +380,132 @@ fn forms_of_another_project_change_nothing() {
     }
     assert_eq!(state(), before);
 }
+
+#[test]
+fn members_and_roles_are_changed_by_forms() {
+    let server = TestServer::start();
+    let members = || server.get("/api/organizations/@current/members/").json()["results"].clone();
+    let roles = || server.get("/api/organizations/@current/roles/").json()["results"].clone();
+    let change = |path: &str, fields: &[(&str, &str)]| {
+        assert!(done(&server, path, fields).starts_with("/project/1/settings#"));
+    };
+    // The key of a new member is shown once, and signs in.
+    let email = "ada@example.com";
+    let fields = [("do", "add"), ("first_name", HOSTILE), ("email", email), ("level", "1")];
+    let made = post(&server, "settings/members", &fields);
+    assert_eq!(made.status, 200, "{made}");
+    let shown = text(&made);
+    let key = shown.split("id=\"member-key\">").nth(1).and_then(|rest| rest.split('<').next());
+    let key = key.expect("a key").to_owned();
+    assert!(key.starts_with("phx_"), "{key}");
+    let header = format!("Bearer {key}");
+    let own = |path: &str| server.send("GET", path, &[("authorization", header.as_str())], "");
+    assert_eq!(own("/api/users/@me/").json()["email"], email);
+    let new = members()[1].clone();
+    let (id, user) = (new["id"].as_str().expect("id"), new["user"]["uuid"].as_str().expect("uuid"));
+    let page_of_all = page(&server, "settings");
+    assert!(!page_of_all.contains(&key) && page_of_all.contains(email), "{page_of_all}");
+    // Members see no forms of what only admins may do, and cannot send them.
+    let seen = own("/project/1/settings");
+    assert_eq!(seen.status, 200, "{seen}");
+    let seen = text(&seen);
+    assert!(seen.contains("id=\"members\"") && !seen.contains("settings/members"), "{seen}");
+    let form =
+        [("authorization", header.as_str()), ("content-type", "application/x-www-form-urlencoded")];
+    let refused = server.send(
+        "POST",
+        "/project/1/settings/members",
+        &form,
+        format!("do=remove&id={}", members()[0]["id"].as_str().expect("id")),
+    );
+    assert_eq!(refused.status, 403, "{refused}");
+
+    change("settings/members", &[("do", "level"), ("id", id), ("level", "8")]);
+    assert_eq!(members()[1]["level"], 8);
+
+    change("settings/roles", &[("do", "default"), ("access", "21")]);
+    let defaults = server.get("/api/organizations/@current/resource_access/").json();
+    assert_eq!(defaults["results"][0]["access_level"], 21);
+    let default = defaults["results"][0]["id"].to_string();
+    change("settings/roles", &[("do", "default"), ("id", &default), ("access", "37")]);
+    assert_eq!(
+        server.get("/api/organizations/@current/resource_access/").json()["results"][0]["access_level"],
+        37
+    );
+    change("settings/roles", &[("do", "create"), ("name", "Developers"), ("access", "37")]);
+    let role = roles()[0]["id"].as_str().expect("id").to_owned();
+    change("settings/roles", &[("do", "give"), ("id", &role), ("user", user)]);
+    assert_eq!(roles()[0]["members"][0]["user"]["email"], email);
+    change(
+        "settings/roles",
+        &[("do", "save"), ("id", &role), ("name", "Makers"), ("access", "21")],
+    );
+    assert_eq!(roles()[0]["name"], "Makers");
+    assert_eq!(roles()[0]["feature_flags_access_level"], 21);
+    let shown = page(&server, "settings");
+    assert!(shown.contains("Makers") && shown.contains("only look at flags"), "{shown}");
+    let membership = roles()[0]["members"][0]["id"].as_str().expect("id").to_owned();
+    change("settings/roles", &[("do", "take"), ("id", &role), ("membership", &membership)]);
+    assert_eq!(roles()[0]["members"], json!([]));
+    change("settings/roles", &[("do", "delete"), ("id", &role)]);
+    assert_eq!(roles(), json!([]));
+
+    change("settings/members", &[("do", "remove"), ("id", id)]);
+    assert_eq!(members().as_array().expect("a list").len(), 1);
+    assert_eq!(own("/api/users/@me/").status, 401);
+    for (path, fields) in [
+        ("settings/members", [("do", "fly"), ("id", id)]),
+        ("settings/members", [("do", "level"), ("level", "high")]),
+        ("settings/roles", [("do", "create"), ("access", "")]),
+    ] {
+        let answer = post(&server, path, &fields);
+        assert_eq!(answer.status, 400, "{path} {fields:?}: {answer}");
+    }
+    assert_eq!(post(&server, "settings/roles", &[("do", "delete"), ("id", "no such")]).status, 404);
+
+    // Another project is shown next.
+    let next = done(&server, "settings/projects", &[("name", "Second")]);
+    assert_eq!(next, "/project/2/onboarding");
+    assert_eq!(server.get("/api/projects/2/").json()["name"], "Second");
+}
+
+#[test]
+fn a_cohort_by_events_is_made_of_fields() {
+    let server = TestServer::start();
+    persons(&server);
+    let fields = |not: &'static str| {
+        [
+            ("do", "save"),
+            ("name", "Signed up"),
+            ("kind", "rule"),
+            ("groups", "1"),
+            ("c1.p1.of", "person"),
+            ("c1.p1.key", "plan"),
+            ("c1.p1.op", "exact"),
+            ("c1.p1.value", "pro"),
+            ("c1.d1.not", not),
+            ("c1.d1.event", "signup"),
+            ("c1.d1.op", "gte"),
+            ("c1.d1.days", "7"),
+        ]
+    };
+    assert_eq!(done(&server, "cohorts", &fields("0")), "/project/1/cohorts/1");
+    let cohort = || server.get("/api/projects/1/cohorts/1/").json();
+    let rule = cohort()["filters"]["properties"]["values"][0]["values"].clone();
+    let deed = json!({"type": "behavioral", "key": "signup", "event_type": "events", "value": "performed_event",
+        "time_value": 7, "time_interval": "day", "negation": false});
+    assert_eq!(rule[1], deed, "{rule}");
+    let counted = |count: i64| patiently(|| (cohort()["count"] == count).then_some(())).is_some();
+    assert!(counted(3), "{}", cohort());
+    let shown = page(&server, "cohorts/1");
+    assert!(shown.contains("performed event <b>signup</b> within 7 days"), "{shown}");
+    assert!(shown.contains(">p0<") && shown.contains(">p6<") && !shown.contains(">p1<"), "{shown}");
+    let shown = page(&server, "cohorts/1/edit");
+    for part in
+        ["name=\"c1.d1.event\"", "value=\"signup\"", "name=\"c1.d1.days\"", "name=\"c1.d2.event\""]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    done(&server, "cohorts/1/edit", &fields("1"));
+    assert!(counted(0), "{}", cohort());
+}

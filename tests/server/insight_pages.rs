@@ -17,12 +17,14 @@ const QUERY: &str = "/api/projects/1/query/";
 const HOSTILE: &str = "<script>window.hit=1</script>\"'><img src=x onerror=hit>\u{202e}\u{0}";
 
 /// Questions of all kinds: the kind and the parameters.
-const QUESTIONS: [(&str, &str); 16] = [
+const QUESTIONS: [(&str, &str); 18] = [
     ("trends", ""),
     ("trends", "a=view&a.math=dau&b=buy&b.math=sum&b.property=price&from=-6d"),
     ("trends", "a=view&by1.key=%24browser&by.limit=2&interval=hour&from=-2d&show=area"),
     ("trends", "a=view&b=buy&formula=B%2FA&compare=previous&show=bars"),
     ("trends", "a=view&by1.key=%24browser&show=totals&compare=-1d"),
+    ("trends", "a=view&by1.key=%24browser&show=pie"),
+    ("trends", "a=view&by1.key=%24browser&show=countries"),
     ("trends", "a=*&f1.key=%24browser&f1.value=Chrome&f1.value=Safari&show=number"),
     ("funnel", "a=view&b=buy&window=2"),
     ("funnel", "a=view&b=buy&by1.key=%24browser"),

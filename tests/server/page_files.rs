@@ -104,6 +104,13 @@ fn lists_and_charts_are_files_in_every_format() {
         {"kind": "HogQLQuery", "query": "SELECT event, count(*) AS n, max(properties.n) AS most FROM events GROUP BY event"}}});
     let saved = server.post("/api/projects/1/insights/", &saved).created();
     let saved = format!("insights/{}?", saved["short_id"].as_str().expect("an id"));
+    // Flags have a dashboard each, with insights.
+    let count = |path: &str| {
+        let found = server.get(&format!("/api/projects/1/{path}/?basic=true&limit=1")).json();
+        usize::try_from(found["count"].as_u64().expect("a count")).expect("a size")
+    };
+    let (insights, dashboards) = (count("insights"), count("dashboards"));
+    assert!(insights > 0 && dashboards > 0, "{insights} {dashboards}");
     for (path, count, column) in [
         ("activity/explore?event=cart", 10, "timestamp"),
         ("activity/explore?key=plan&value=pro", 14, "event"),
@@ -111,6 +118,8 @@ fn lists_and_charts_are_files_in_every_format() {
         ("persons?search=p1@", 1, "properties"),
         ("groups?index=0", 3, "group_key"),
         ("cohorts?", 1, "name"),
+        ("insights?", insights, "short_id"),
+        ("dashboard?", dashboards, "name"),
         ("cohorts/1?", 20, "uuid"),
         ("feature_flags?search=two", 1, "key"),
         ("data-management/events?search=ca", 1, "name"),

@@ -13,6 +13,7 @@ pub mod health;
 pub mod home;
 pub mod insights;
 pub mod live;
+pub mod members;
 pub mod onboarding;
 mod origins;
 pub mod persons;
@@ -28,6 +29,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
+use futures::stream::BoxStream;
+use futures::stream::FuturesOrdered;
 use futures::stream::FuturesUnordered;
 use hyper::Method;
 use hyper::StatusCode;
@@ -35,6 +38,7 @@ use hyper::header;
 use hyper::header::HeaderMap;
 use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
+use maud::Markup;
 use maud::html;
 
 use crate::app::App;
@@ -249,25 +253,32 @@ fn frame(
     Frame { project, projects, path: located.rest.clone(), user, has_session, theme }
 }
 
-/// A page that says what went wrong.
-fn failure(problem: &Problem) -> Page {
-    let title = match problem.status() {
+/// What a page is called that says what went wrong.
+fn title_of(problem: &Problem) -> &'static str {
+    match problem.status() {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::FORBIDDEN => "Not allowed",
         StatusCode::BAD_REQUEST => "This cannot be answered",
         _ => "This did not work",
-    };
+    }
+}
+
+/// A page that says what went wrong.
+fn failure(problem: &Problem) -> Page {
     let content = html! {
         (parts::failed(problem.detail()))
+        @if problem.status() == StatusCode::NOT_FOUND {
+            p { "It may have been deleted, or belong to another project. The navigation leads to all that there is." }
+        }
         @if problem.status() == StatusCode::FORBIDDEN {
             p { "The key that you signed in with does not grant this. Sign in with another one, or by a link of "
                 code { "weir login" } "." }
         }
     };
-    Page { status: problem.status(), ..Page::new(title, content) }
+    Page { status: problem.status(), ..Page::new(title_of(problem), content) }
 }
 
-/// A page in its frame. Parts that are computed later follow as soon as each is ready.
+/// A page in its frame. Parts that are computed later follow, all of which are begun at once.
 fn framed(frame: &Frame, page: Page, encoding: Option<&HeaderValue>) -> Response {
     let head = html! { (frame.head(&page.title)) (page.now) }.0;
     let tail = html! { (page.end) (Frame::tail()) }.0;
@@ -275,7 +286,10 @@ fn framed(frame: &Frame, page: Page, encoding: Option<&HeaderValue>) -> Response
         let response = Response::bytes(page.status, HTML, head + &tail);
         return compressed(encoding.and_then(|value| value.to_str().ok()), response);
     }
-    let later: FuturesUnordered<_> = page.later.into_iter().collect();
+    let later: BoxStream<'static, Markup> = match page.is_in_any_order {
+        true => page.later.into_iter().collect::<FuturesUnordered<_>>().boxed(),
+        false => page.later.into_iter().collect::<FuturesOrdered<_>>().boxed(),
+    };
     let piece = |text: String| Ok::<_, StreamError>(Bytes::from(text));
     let pieces = stream::iter([piece(head)])
         .chain(later.map(move |own| piece(own.0)))
@@ -290,7 +304,7 @@ fn refusal(theme: Theme, problem: &Problem) -> Response {
         (parts::failed(problem.detail()))
         p { a href="/" { "To the start" } }
     };
-    Response::bytes(problem.status(), HTML, door("This did not work", theme, &content).0)
+    Response::bytes(problem.status(), HTML, door(title_of(problem), theme, &content).0)
 }
 
 /// The response with the headers that keep a page from others.

@@ -163,6 +163,48 @@ impl Metadata {
         write.publish_cohort(cohort).await
     }
 
+    /// Stores the members that a cohort by events has now, in ascending order. Does nothing if the cohort changed since
+    /// its version was `version`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a live cohort.
+    pub async fn note_cohort_members(
+        &self,
+        project: ProjectId,
+        id: CohortId,
+        version: i64,
+        members: Vec<Uuid>,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        let base = Arc::clone(&write.base);
+        let stored = base.cohort(project, id).ok_or(MetadataError::NotFound("cohort"))?;
+        if stored.version != version || !stored.is_by_events() {
+            return Ok(());
+        }
+        let mut cohort = stored.as_ref().clone();
+        cohort.count = Some(i64::try_from(members.len()).unwrap_or(i64::MAX));
+        cohort.errors_calculating = 0;
+        cohort.last_calculation = Some(self.now());
+        let has = |all: &[Uuid], one: &Uuid| all.binary_search(one).is_ok();
+        let new: Vec<Uuid> =
+            members.iter().copied().filter(|one| !has(&stored.members, one)).collect();
+        let gone: Vec<Uuid> =
+            stored.members.iter().copied().filter(|one| !has(&members, one)).collect();
+        rows::add_members(write.connection(), id, &new).await?;
+        rows::remove_members(write.connection(), id, &gone).await?;
+        cohort.members = members.into();
+        rows::update(write.connection(), &cohort).await?;
+        let cohort = Arc::new(cohort);
+        // Answers that were kept stay valid while nobody came or went.
+        let is_same = new.is_empty() && gone.is_empty();
+        let put = |next: &mut Snapshot| match is_same {
+            true => next.put_counted(cohort),
+            false => next.put_cohort(cohort),
+        };
+        write.commit_with(put).await
+    }
+
     /// Stores how many members a cohort has, or (`None`) that counting failed. Does nothing if the
     /// cohort changed since `version`.
     ///
@@ -190,6 +232,11 @@ impl Metadata {
                 cohort.last_calculation = Some(self.now());
             }
             None => cohort.errors_calculating = cohort.errors_calculating.saturating_add(1),
+        }
+        if !cohort.is_by_events() && !cohort.members.is_empty() {
+            // Its rule asked for events before.
+            rows::remove_members(write.connection(), id, &cohort.members).await?;
+            cohort.members = Arc::from([]);
         }
         rows::update(write.connection(), &cohort).await?;
         write.commit_with(|next| next.put_counted(Arc::new(cohort))).await

@@ -9,6 +9,7 @@ use crate::web::chart::scale::digits;
 use crate::web::chart::scale::percent;
 use crate::web::chart::series::Frame;
 use crate::web::chart::series::Series;
+use crate::web::parts::clipped;
 
 /// Above the plot, for half a line of text.
 pub(super) const TOP_PX: f64 = 10.0;
@@ -16,8 +17,14 @@ pub(super) const TOP_PX: f64 = 10.0;
 /// Below the plot, for the labels.
 const BOTTOM_PX: f64 = 26.0;
 
-/// Labels below a chart, at most; every second one is hidden on narrow screens.
+/// Labels below a chart, at most; every second one is hidden on narrow screens, and of long ones three of four.
 const LABELS_MAX: usize = 8;
+
+/// Labels from which one has more characters are long: half as many stand beside each other.
+const SHORT_MAX_CHARS: usize = 9;
+
+/// Characters of a label; the text of its column has all.
+const LABEL_MAX_CHARS: usize = 18;
 
 /// Places that are as wide as their labels, more or less.
 const WIDE_PLACES_MAX: usize = 12;
@@ -74,15 +81,19 @@ fn vertical(frame: &Frame, scale: &Scale, height: f64) -> Markup {
 fn horizontal(frame: &Frame, height: f64) -> Markup {
     let places = frame.labels.len();
     let each = places.div_ceil(LABELS_MAX).max(1);
+    let is_long = |label: &String| label.chars().count() > SHORT_MAX_CHARS;
+    let narrow_each = if frame.labels.iter().step_by(each).any(is_long) { 4 } else { 2 };
     // A label at the end ends where its place does, so that it is not cut.
     let is_last =
         |place: usize| places > WIDE_PLACES_MAX && (place as f64 + 0.5) / places as f64 > LAST_PART;
     html! {
         g class="chart-labels" aria-hidden="true" {
             @for (place, shown) in (0..places).step_by(each).zip(0_usize..) {
-                text class=[(shown % 2 == 1).then_some("wide")] y=(digits(height - 8.0))
+                text class=[(shown % narrow_each != 0).then_some("wide")] y=(digits(height - 8.0))
                     x=(if is_last(place) { percent(place as f64 + 1.0, places as f64) } else { middle(place, places) })
-                    text-anchor=(if is_last(place) { "end" } else { "middle" }) { (frame.label(place)) }
+                    text-anchor=(if is_last(place) { "end" } else { "middle" }) {
+                    (clipped(frame.label(place), LABEL_MAX_CHARS))
+                }
             }
         }
     }

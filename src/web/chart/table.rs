@@ -44,11 +44,6 @@ impl Cell {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A cell with a text that leads to a page.
-    pub fn linked(text: impl Into<String>, link: String) -> Self {
-        Self { text: text.into(), link: Some(link), ..Self::default() }
-    }
-
     /// A cell with a number.
     pub fn number(value: f64, unit: Unit, link: Option<String>) -> Self {
         let raw = value.is_finite().then(|| value.to_string());
@@ -74,7 +69,11 @@ pub fn table(table: &Table) -> Markup {
         div class="scroll" role="region" aria-label=(table.caption) tabindex="0" {
             table class="data" {
                 thead {
-                    tr { @for name in table.head.iter().take(COLUMNS_MAX + 1) { th scope="col" { bdi { (name) } } } }
+                    tr {
+                        @for (name, at) in table.head.iter().take(COLUMNS_MAX + 1).zip(0_usize..) {
+                            th scope="col" class=[is_of_numbers(table, at).then_some("number")] { bdi { (name) } }
+                        }
+                    }
                 }
                 tbody {
                     @for row in table.rows.iter().take(ROWS_MAX) {
@@ -93,6 +92,11 @@ pub fn table(table: &Table) -> Markup {
             }
         }
     }
+}
+
+/// Whether a column has numbers, so that its name stands above them.
+fn is_of_numbers(table: &Table, at: usize) -> bool {
+    table.rows.first().and_then(|row| row.get(at)).is_some_and(|cell| cell.is_number)
 }
 
 fn shown(cell: &Cell, at: usize) -> Markup {

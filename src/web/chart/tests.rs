@@ -9,6 +9,7 @@ use crate::web::chart::bars::lying;
 use crate::web::chart::funnel;
 use crate::web::chart::heat;
 use crate::web::chart::line::lines;
+use crate::web::chart::pie::pie;
 use crate::web::chart::plot::TOP_PX;
 use crate::web::chart::sankey;
 use crate::web::chart::scale::Scale;
@@ -185,7 +186,28 @@ proptest! {
         check(&funnel::funnel(&counts.iter().map(step).collect::<Vec<_>>(), HOSTILE), 300.0);
         check(&spark(&values, HOSTILE), 300.0);
         let bar = |value: &f64| Lying { name: HOSTILE.to_owned(), value: *value, ..Lying::default() };
-        check(&lying(&values.iter().map(bar).collect::<Vec<_>>(), HOSTILE, Unit::Count), 300.0);
+        let bars: Vec<Lying> = values.iter().map(bar).collect();
+        check(&lying(&bars, HOSTILE, Unit::Count), 300.0);
+        check(&pie(&bars, HOSTILE, Unit::Count), 300.0);
+    }
+
+    #[test]
+    fn parts_of_a_ring_are_in_proportion(values in prop::collection::vec(0_u32..1000, 0..14)) {
+        let part = |value: &u32| Lying { value: f64::from(*value), ..Lying::default() };
+        let ring = pie(&values.iter().map(part).collect::<Vec<_>>(), HOSTILE, Unit::Count).0;
+        let whole: u32 = values.iter().sum();
+        let (own, rest) = values.split_at(values.len().min(9));
+        let expected = own.iter().copied().chain([rest.iter().sum()]).filter(|value| *value > 0);
+        let expected: Vec<f64> = expected.map(|value| f64::from(value) / f64::from(whole) * 100.0).collect();
+        let drawn = numbers(
+            attributes(&ring, "circle", "stroke-dasharray").into_iter().map(|own| own.replace(" 100", "")).collect(),
+        );
+        prop_assert_eq!(drawn.len(), expected.len());
+        let mut from = 0.0;
+        for ((drawn, begin), expected) in drawn.iter().zip(numbers(attributes(&ring, "circle", "stroke-dashoffset"))).zip(expected) {
+            prop_assert!((drawn - expected).abs() < 0.01 && (begin + from).abs() < 0.01, "{} {}", drawn, begin);
+            from += expected;
+        }
     }
 }
 

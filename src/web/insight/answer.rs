@@ -6,8 +6,11 @@ use serde_json::Value;
 use crate::web::chart::table::Table;
 
 /// How a value of a breakdown is called that stands for events without one, and for all other values.
-const BREAKDOWN_NAMES: [(&str, &str); 2] =
-    [("$$_posthog_breakdown_null_$$", "(none)"), ("$$_posthog_breakdown_other_$$", "(all others)")];
+const BREAKDOWN_NAMES: [(&str, &str); 3] = [
+    ("$$_posthog_breakdown_null_$$", "(none)"),
+    ("$$_posthog_breakdown_other_$$", "(all others)"),
+    ("", "(empty)"),
+];
 
 /// An answer that is shown.
 #[derive(Clone, Debug)]

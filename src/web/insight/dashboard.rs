@@ -7,14 +7,11 @@ use maud::html;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::web::chart::table::Cell;
-use crate::web::chart::table::Table;
-use crate::web::chart::table::table;
 use crate::web::insight::form::dates;
 use crate::web::insight::links;
 use crate::web::insight::saved::NAME_MAX_CHARS;
 use crate::web::insight::saved::Saved;
-use crate::web::insight::saved::favourites_first;
+use crate::web::insight::saved::rows;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::sentences::rules_of;
@@ -29,28 +26,13 @@ pub const HEIGHT: i64 = 5;
 
 /// The list of dashboards, and the form that makes one.
 pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
-    let row = |own: &Saved| {
-        let link = links::dashboard(project, own.id);
-        vec![
-            Cell::linked(own.starred(), link),
-            Cell::text(own.description.clone()),
-            Cell::text(own.by.clone()),
-            Cell::text(own.updated_at.clone()),
-        ]
-    };
-    let head = ["Name", "Description", "By", "Changed"];
-    let rows = Table {
-        caption: "Dashboards".to_owned(),
-        head: head.iter().map(|name| (*name).to_owned()).collect(),
-        rows: favourites_first(dashboards).into_iter().map(row).collect(),
-    };
     html! {
         @if dashboards.is_empty() {
             div class="empty" {
                 h2 { "No dashboard yet" }
                 p { "A dashboard shows several saved insights at once. Make one, then save insights onto it." }
             }
-        } @else { (table(&rows)) }
+        } @else { (rows("Dashboards", dashboards, false, |own| links::dashboard(project, own.id))) }
         form class="save" method="post" action=(links::dashboards(project)) {
             label { "Name " input name="name" required maxlength=(NAME_MAX_CHARS) placeholder="Weekly numbers"; }
             button { "Make dashboard" }

@@ -69,7 +69,9 @@ fn steps(results: &Value, links: &Links<'_>) -> Shown {
 fn part(step: &Value, at: usize, links: &Links<'_>) -> Part {
     let value = values(step.get("breakdown_value"));
     let name = match step.get("breakdown") {
-        Some(Value::String(name)) => name.clone(),
+        Some(Value::String(name)) if !name.is_empty() => value_name(name).to_owned(),
+        // Funnels have one text for an empty value and for none.
+        _ if !value.is_empty() && value.iter().all(String::is_empty) => "(none)".to_owned(),
         _ => value.iter().map(|own| value_name(own)).collect::<Vec<_>>().join(" · "),
     };
     let place = i16::try_from(at + 1).unwrap_or(i16::MAX);

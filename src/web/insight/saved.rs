@@ -4,16 +4,17 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::table::Cell;
-use crate::web::chart::table::Table;
-use crate::web::chart::table::table;
 use crate::web::insight::links;
+use crate::web::parts::clipped;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::stored;
 
 /// Longest name of an insight.
 pub const NAME_MAX_CHARS: usize = 200;
+
+/// Longest description in a list, in characters.
+const TOLD_MAX_CHARS: usize = 300;
 
 /// What the form sends for a dashboard that is still to be made.
 pub const NEW_DASHBOARD: &str = "new";
@@ -93,20 +94,6 @@ pub(super) fn favourites_first(all: &[Saved]) -> Vec<&Saved> {
 
 /// The list of saved insights.
 pub fn list(project: i64, insights: &[Saved]) -> Markup {
-    let row = |own: &Saved| {
-        vec![
-            Cell::linked(own.starred(), links::saved(project, &own.short_id)),
-            Cell::text(own.kind().map_or("Other", Kind::title)),
-            Cell::text(own.by.clone()),
-            Cell::text(own.updated_at.clone()),
-        ]
-    };
-    let head = ["Name", "Kind", "By", "Saved"];
-    let rows = Table {
-        caption: "Saved insights".to_owned(),
-        head: head.iter().map(|name| (*name).to_owned()).collect(),
-        rows: favourites_first(insights).into_iter().map(row).collect(),
-    };
     html! {
         (kinds(project, None, None))
         @if insights.is_empty() {
@@ -119,7 +106,39 @@ pub fn list(project: i64, insights: &[Saved]) -> Markup {
                     ", and save it below the answer."
                 }
             }
-        } @else { (table(&rows)) }
+        } @else { (rows("Saved insights", insights, true, |own| links::saved(project, &own.short_id))) }
+    }
+}
+
+/// What was saved as a table; `link` makes the address of one.
+pub(super) fn rows(
+    title: &str,
+    all: &[Saved],
+    has_kinds: bool,
+    link: impl Fn(&Saved) -> String,
+) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label=(title) {
+            table {
+                thead { tr {
+                    th scope="col" { "Name" } @if has_kinds { th scope="col" { "Kind" } }
+                    th scope="col" { "By" } th scope="col" { "Changed" }
+                } }
+                tbody {
+                    @for own in favourites_first(all) {
+                        tr {
+                            th scope="row" {
+                                a href=(link(own)) { bdi { (own.starred()) } }
+                                @if !own.description.is_empty() { div class="quiet" { (clipped(&own.description, TOLD_MAX_CHARS)) } }
+                            }
+                            @if has_kinds { td class="short" { (own.kind().map_or("Other", Kind::title)) } }
+                            td class="wrap" { (own.by) }
+                            td class="short" { (own.updated_at) }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::web::chart::figure;
 use crate::web::chart::figure::Figure;
 use crate::web::chart::figure::large;
 use crate::web::chart::line::lines;
+use crate::web::chart::pie::pie;
 use crate::web::chart::series::Frame;
 use crate::web::chart::series::Point;
 use crate::web::chart::series::Series;
@@ -45,7 +46,7 @@ pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {
         _ => "line",
     };
     match form {
-        "number" | "totals" | "table" => totals(answers, links, form),
+        "number" | "totals" | "pie" | "countries" | "table" => totals(answers, links, form),
         _ => {
             let series = all_series(answers, links);
             let days = answers.first().map(|answer| texts(answer, "days")).unwrap_or_default();
@@ -227,7 +228,7 @@ fn totals(answers: &[Value], links: &Links<'_>, form: &str) -> Shown {
         "number" => html! {
             div class="figures" { @for figure in figures.iter().take(FIGURES_MAX) { (large(figure)) } }
         },
-        "totals" => {
+        "totals" | "pie" | "countries" => {
             let bar = |(own, colour): (&Figure, usize)| Lying {
                 name: own.name.clone(),
                 value: own.value,
@@ -236,13 +237,17 @@ fn totals(answers: &[Value], links: &Links<'_>, form: &str) -> Shown {
                 link: own.link.clone(),
             };
             let bars: Vec<Lying> = figures.iter().zip(0..).map(bar).collect();
-            lying(&bars, title, Unit::Count)
+            if form == "pie" {
+                pie(&bars, title, Unit::Count)
+            } else {
+                lying(&bars, title, Unit::Count)
+            }
         }
         _ => table::table(&table),
     };
     let is_empty =
         figures.iter().all(|own| own.value == 0.0 && own.before.is_none_or(|own| own == 0.0));
-    Shown { chart, table, is_table: form != "number", is_empty }
+    Shown { chart, table, is_table: !matches!(form, "number" | "pie"), is_empty }
 }
 
 fn of_figures(figures: &[Figure], title: &str) -> Table {

@@ -11,7 +11,11 @@ use crate::web::parts;
 use crate::web::parts::integer;
 use crate::web::parts::text;
 use crate::web::sentences::conditions_of;
+use crate::web::state::cohort::DAYS;
+use crate::web::state::cohort::DEEDS_MAX;
+use crate::web::state::cohort::Deed;
 use crate::web::state::cohort::Draft;
+use crate::web::state::cohort::TIMES;
 use crate::web::state::flag::PARTS_MAX;
 
 /// Longest names and descriptions, in characters.
@@ -61,15 +65,18 @@ fn rule(draft: &Draft, known: &Known) -> Markup {
     html! {
         h2 { "Who belongs to it" }
         @if draft.whole.is_empty() {
-            p class="quiet" { "Whoever meets all filters of one of the groups." }
+            p class="quiet" { "Whoever meets all of one of the groups: what somebody is, and what somebody did. The latter is looked up from time to time." }
             input type="hidden" name="groups" value=(count);
             @for number in 1..=count {
-                @let filters = draft.groups.get(number - 1).map(Vec::as_slice).unwrap_or_default();
+                @let group = draft.groups.get(number - 1);
+                @let filters = group.map(|own| own.filters.as_slice()).unwrap_or_default();
                 fieldset class="card" {
                     legend { @if number == 1 { "Group 1" } @else { "or group " (number) } }
                     (flag_form::filters(filters, &format!("c{number}."), known, &OWNERS))
+                    (deeds(group.map(|own| own.deeds.as_slice()).unwrap_or_default(), &format!("c{number}.")))
                 }
             }
+            datalist id="events" { @for name in &known.events { option value=(name) {} } }
             p class="actions" {
                 @if count < PARTS_MAX { button name="do" value="group" { "Add a group" } }
                 button name="do" value="rows" { "More filters" }
@@ -79,6 +86,30 @@ fn rule(draft: &Draft, known: &Known) -> Markup {
         } @else {
             @if let Ok(rule) = draft.rule() { (conditions_of(&serde_json::json!({"properties": rule}))) }
             label class="full" { "The rule as JSON" textarea name="whole" rows="14" spellcheck="false" { (draft.whole) } }
+        }
+    }
+}
+
+/// What somebody did, and an empty row where there is room.
+fn deeds(own: &[Deed], prefix: &str) -> Markup {
+    let rows = (own.len() + 1).min(DEEDS_MAX);
+    html! { @for row in 1..=rows { (deed(own.get(row - 1), &|field| format!("{prefix}d{row}.{field}"))) } }
+}
+
+fn deed(own: Option<&Deed>, name: &dyn Fn(&str) -> String) -> Markup {
+    let is_not = own.is_some_and(|own| own.is_not);
+    let words = TIMES.into_iter().zip(["at least", "at most", "exactly"]);
+    html! {
+        div class="row filter" {
+            label { span class="unseen" { "Did or did not" } (select(&name("not"), if is_not { "1" } else { "0" }, [("0", "did"), ("1", "did not")])) }
+            label {
+                span class="unseen" { "Event" }
+                input name=(name("event")) list="events" maxlength=(NAME_MAX_CHARS) placeholder="add an event" autocomplete="off" spellcheck="false"
+                    value=[own.map(|own| &own.event)];
+            }
+            label { span class="unseen" { "How often" } (select(&name("op"), own.map_or("gte", |own| own.operator), words)) }
+            label { span class="unseen" { "Times" } input name=(name("count")) inputmode="numeric" size="5" maxlength="9" placeholder="1 time" autocomplete="off" value=[own.map(|own| own.count)]; }
+            label { span class="unseen" { "Days before now" } input name=(name("days")) inputmode="numeric" size="9" maxlength="5" placeholder=(format!("{DAYS} days")) autocomplete="off" value=[own.map(|own| own.days)]; }
         }
     }
 }

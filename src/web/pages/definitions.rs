@@ -47,7 +47,7 @@ pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volu
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Events" {
             table {
-                thead { tr { th scope="col" { "Event" } th scope="col" class="number" { "30 days" } th scope="col" { "Description" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
+                thead { tr { th scope="col" { "Event" } th scope="col" class="number" { "30 days" } th scope="col" { "First seen" } th scope="col" { "Last seen" } } }
                 tbody {
                     @for definition in definitions {
                         @let name = text(definition, "name");
@@ -55,12 +55,12 @@ pub fn events((project, zone): (i64, Tz), definitions: &[Value], volumes: &[Volu
                             th scope="row" {
                                 a href=(page(project, &format!("data-management/events/{}", parts::part(text(definition, "id"))))) { (clipped(name, NAME_MAX_CHARS)) }
                                 (marks(definition))
+                                (described(definition))
                                 @if let Some(other) = like(definition, definitions) {
                                     div class="quiet" { "Like " b { (clipped(other, NAME_MAX_CHARS)) } ": one of them may be a slip." }
                                 }
                             }
                             td class="number" { (volume(volumes.iter().find(|own| own.name == name))) }
-                            td { (clipped(text(definition, "description"), 300)) }
                             td class="short" { (parts::time(text(definition, "created_at"), zone)) }
                             td class="short" { (parts::time(text(definition, "last_seen_at"), zone)) }
                         }
@@ -140,13 +140,12 @@ pub fn properties(definitions: &[Value]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Properties" {
             table {
-                thead { tr { th scope="col" { "Property" } th scope="col" { "Type" } th scope="col" { "Description" } } }
+                thead { tr { th scope="col" { "Property" } th scope="col" { "Type" } } }
                 tbody {
                     @for definition in definitions {
                         tr {
-                            th scope="row" { (clipped(text(definition, "name"), NAME_MAX_CHARS)) (marks(definition)) }
-                            td { (text(definition, "property_type")) }
-                            td { (clipped(text(definition, "description"), 300)) }
+                            th scope="row" { (clipped(text(definition, "name"), NAME_MAX_CHARS)) (marks(definition)) (described(definition)) }
+                            td class="quiet short" { (kind_of(text(definition, "property_type"))) }
                         }
                     }
                 }
@@ -171,6 +170,23 @@ fn marks(definition: &Value) -> Markup {
         @if is_true(definition, "verified") { " " span class="badge good" { "verified" } }
         @if is_true(definition, "hidden") { " " span class="badge" { "hidden" } }
         @for tag in items(definition, "tags").iter().take(10) { " " span class="badge" { (parts::short(tag)) } }
+    }
+}
+
+fn described(definition: &Value) -> Markup {
+    let description = text(definition, "description");
+    html! { @if !description.is_empty() { div class="quiet" { (clipped(description, 300)) } } }
+}
+
+/// A type of the API in the words that tables of properties have.
+fn kind_of(property_type: &str) -> &str {
+    match property_type {
+        "String" => "text",
+        "Numeric" => "number",
+        "Boolean" => "boolean",
+        "DateTime" => "time",
+        "Duration" => "duration",
+        other => other,
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Known {
     pub cohorts: Vec<Value>,
     /// Names of properties of persons.
     pub properties: Vec<String>,
+    /// Names of events.
+    pub events: Vec<String>,
     /// Why it was refused.
     pub problem: Option<String>,
     /// How many each condition is about, of how many; `Err` says why it is not known.
@@ -229,10 +231,10 @@ fn variants(draft: &Draft) -> Markup {
                 @let own = draft.variants.get(number - 1).unwrap_or(&empty);
                 @let name = |field: &str| format!("v{number}.{field}");
                 div class="fields" {
-                    label { "Key" input name=(name("key")) value=(own.key) size="12" maxlength=(KEY_MAX_CHARS) autocomplete="off" placeholder="add a variant"; }
+                    label { "Key" input name=(name("key")) value=(own.key) size="20" maxlength=(KEY_MAX_CHARS) autocomplete="off" placeholder="add a variant"; }
                     label { "Percent" input name=(name("rollout")) value=(own.rollout) inputmode="decimal" size="5" maxlength="20" autocomplete="off"; }
                     label { "Called" input name=(name("name")) value=(own.name) size="14" maxlength=(KEY_MAX_CHARS) autocomplete="off"; }
-                    label { "Payload (JSON)" input class="mono" name=(name("payload")) value=(own.payload) size="20" autocomplete="off" spellcheck="false"; }
+                    label class="grow" { "Payload (JSON)" input class="mono" name=(name("payload")) value=(own.payload) size="20" autocomplete="off" spellcheck="false"; }
                     @if *own != empty { label class="check" { input type="checkbox" name=(name("remove")) value="1"; "Remove" } }
                 }
             }

@@ -20,14 +20,14 @@ use crate::web::sentences::sentence;
 const NAME_MAX_CHARS: usize = 120;
 
 /// A list of flags.
-pub fn list(project: i64, zone: Tz, flags: &[Value], is_limited: bool) -> Markup {
+pub fn list((project, server): (i64, &str), zone: Tz, flags: &[Value], is_limited: bool) -> Markup {
     if flags.is_empty() {
         return html! {
             div class="empty" {
                 @if is_limited { h2 { "No flag matches" } } @else {
                     h2 { "No feature flags yet" }
                     p { "A flag turns a part of your product on for some persons, without a release. The button above makes one, and so does the API:" }
-                    (parts::code("make-flag", &format!("curl -X POST /api/projects/{project}/feature_flags/ -H 'Authorization: Bearer phx_...' \\\n  -H 'Content-Type: application/json' -d '{{\"key\": \"new-checkout\", \"filters\": {{\"groups\": [{{\"rollout_percentage\": 10}}]}}}}'")))
+                    (parts::code("make-flag", &format!("curl -X POST {server}/api/projects/{project}/feature_flags/ -H 'Authorization: Bearer phx_...' \\\n  -H 'Content-Type: application/json' -d '{{\"key\": \"new-checkout\", \"filters\": {{\"groups\": [{{\"rollout_percentage\": 10}}]}}}}'")))
                 }
             }
         };

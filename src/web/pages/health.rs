@@ -17,6 +17,9 @@ const METER: u64 = 1000;
 /// Part of a limit from which a meter warns, in thousandths.
 const HIGH: u64 = 850;
 
+/// Longest example of a warning, in characters.
+const EXAMPLE_MAX_CHARS: usize = 160;
+
 /// A use, and what it may be.
 #[derive(Clone, Debug)]
 pub struct Use {
@@ -184,7 +187,7 @@ pub fn warnings(zone: Tz, found: &Value) -> Markup {
                                 td class="number" { (parts::number(integer(warning, "count").unwrap_or_default())) }
                                 td class="short" { (parts::time(text(warning, "lastSeen"), zone)) }
                                 td { @if let Some(first) = items(warning, "warnings").first() {
-                                    code { (parts::short(first.get("details").unwrap_or(&Value::Null))) }
+                                    code { (parts::clipped(&parts::plain(first.get("details").unwrap_or(&Value::Null)), EXAMPLE_MAX_CHARS)) }
                                 } }
                             }
                         }

@@ -32,8 +32,8 @@ pub fn card(summary: &Summary) -> Markup {
         article class="card" {
             h2 { a href=(page(id, "activity/live")) { (clipped(&summary.name, 200)) } }
             @if summary.days.iter().all(|count| *count == 0) {
-                p class="quiet" { "No events within two weeks." }
-                p { a href=(page(id, "onboarding")) { "Send the first event" } }
+                p class="quiet" { "No events within two weeks. What is sent appears here, and in charts, funnels and flags." }
+                p { a class="button main" href=(page(id, "onboarding")) { "Send the first event" } }
             } @else {
                 div class="figure" { (parts::number(today)) }
                 p class="quiet" { "events today; " (parts::number(summary.week_ago)) " at this time a week ago" }

@@ -61,6 +61,18 @@ pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Mark
     }
 }
 
+/// What stands in the place of the persons of a cohort that has none.
+pub fn no_members(is_list: bool) -> Markup {
+    html! {
+        div class="empty" {
+            h2 { "Nobody is in it" }
+            @if is_list { p { "Persons are added above, by their ids." } } @else {
+                p { "Nobody meets the rule at the moment. Whoever does later is in it then, without a change here." }
+            }
+        }
+    }
+}
+
 /// The SQL that finds the persons of a list.
 pub fn sql(wanted: &str, limit: &str) -> String {
     let condition = match wanted {

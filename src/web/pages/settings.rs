@@ -1,4 +1,4 @@
-//! Settings: the project, keys, sessions, members.
+//! Settings: the project, its files, keys, sessions.
 
 use chrono_tz::Tz;
 use maud::Markup;
@@ -150,26 +150,27 @@ pub fn sessions(project: i64, zone: Tz, sessions: &[Shown]) -> Markup {
     }
 }
 
-/// Members of the organization.
-pub fn members(zone: Tz, members: &[Value]) -> Markup {
+/// What is kept for how long, and how it is deleted.
+pub fn kept(project: i64) -> Markup {
     html! {
-        div class="card" {
-            h2 { "Members" }
-            ul class="plain" {
-                @for member in members {
-                    @let user = member.get("user").unwrap_or(member);
-                    li { b { (clipped(text(user, "first_name"), NAME_MAX_CHARS)) } " " (clipped(text(user, "email"), NAME_MAX_CHARS)) " "
-                        span class="badge" { (level(member)) } " " span class="quiet" { (parts::time(text(member, "joined_at"), zone)) } }
-                }
-            }
+        div class="card" id="kept" {
+            h2 { "Kept and deleted" }
+            p { "Events are kept until they are deleted: none is removed for its age. A person is deleted on its page, with its events or without; "
+                a href=(page(project, "data-management/deletions")) { "deletions" } " are shown with the proof that nothing is left." }
         }
     }
 }
 
-fn level(member: &Value) -> &'static str {
-    match integer(member, "level") {
-        Some(15) => "owner",
-        Some(8) => "admin",
-        _ => "member",
+/// The form that makes another project.
+pub fn another_project(project: i64) -> Markup {
+    html! {
+        div class="card" id="another" {
+            h2 { "Another project" }
+            p class="quiet" { "A project has its own token, events, persons, flags and insights." }
+            form class="bar" method="post" action=(page(project, "settings/projects")) {
+                label { "Name" input class="wide" type="text" name="name" maxlength="200" required autocomplete="off"; }
+                button { "Make project" }
+            }
+        }
     }
 }

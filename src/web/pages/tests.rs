@@ -19,6 +19,7 @@ fn known() -> Known {
         groups: vec![json!({"group_type_index": 2, "group_type": HOSTILE})],
         cohorts: vec![json!({"id": 7, "name": HOSTILE})],
         properties: vec![HOSTILE.to_owned()],
+        events: vec![HOSTILE.to_owned()],
         problem: Some(HOSTILE.to_owned()),
         reach: vec![Ok((1, 2)), Err(HOSTILE.to_owned())],
         tried: HOSTILE.to_owned(),
@@ -60,7 +61,16 @@ fn forms_of_cohorts_send_what_is_stored() {
     let rule = json!({"type": "OR", "values": [{"type": "AND", "values": [leaf("a"), leaf(HOSTILE)]},
         {"type": "AND", "values": [leaf("c")]}]});
     let deed = json!({"type": "OR", "values": [{"type": "behavioral", "key": HOSTILE, "value": "performed_event"}]});
-    for rule in [rule, deed] {
+    let did = |value: &str, more: Value| {
+        let mut own = json!({"type": "behavioral", "key": HOSTILE, "event_type": "events", "value": value,
+            "time_value": 7, "time_interval": "day", "negation": true});
+        own.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        own
+    };
+    let often = json!({"operator": "lte", "operator_value": 3});
+    let fields = json!({"type": "OR", "values": [{"type": "AND", "values": [leaf("a"), did("performed_event", json!({})),
+        did("performed_event_multiple", often)]}]});
+    for rule in [rule, deed, fields] {
         let stored =
             json!({"name": HOSTILE, "description": HOSTILE, "filters": {"properties": rule}});
         let draft = cohort::Draft::of(&stored);

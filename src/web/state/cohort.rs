@@ -1,5 +1,7 @@
-//! A cohort as the fields of a form: [`Draft`]. A rule is a list of groups of filters, one of which must hold whole; what
-//! has no field, such as a group within a group, is a text of JSON.
+//! A cohort as the fields of a form: [`Draft`]. A rule is a list of groups of filters and deeds, one of which must hold
+//! whole; what has no field, such as a group within a group, is a text of JSON.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::json;
@@ -12,6 +14,18 @@ use crate::web::state::flag::usual;
 use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Wrong;
 
+/// How often is compared with a number; the first is meant without a word.
+pub const TIMES: [&str; 3] = [AT_LEAST, "lte", "exact"];
+
+/// At least so often.
+const AT_LEAST: &str = "gte";
+
+/// Most deeds of a group.
+pub const DEEDS_MAX: usize = 10;
+
+/// Days of a deed that says none.
+pub const DAYS: u32 = 30;
+
 /// A cohort.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
@@ -23,10 +37,98 @@ pub struct Draft {
     pub is_static: bool,
     /// Ids of persons for a new list, one a line.
     pub ids: String,
-    /// Groups of filters: all of a group must hold, and one group.
-    pub groups: Vec<Vec<Filter>>,
+    /// Of which one must hold.
+    pub groups: Vec<Group>,
     /// The rule as JSON; empty where fields say it.
     pub whole: String,
+}
+
+/// All of which must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// What somebody is.
+    pub filters: Vec<Filter>,
+    /// What somebody did.
+    pub deeds: Vec<Deed>,
+}
+
+/// What somebody did, or did not do, within some days.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    /// The event.
+    pub event: String,
+    /// Whether it must not have happened so.
+    pub is_not: bool,
+    /// One of [`TIMES`].
+    pub operator: &'static str,
+    /// How often.
+    pub count: u32,
+    /// Days before now.
+    pub days: u32,
+}
+
+impl Deed {
+    /// Those of the fields whose names begin with `prefix`.
+    fn take_all(form: &mut Parameters, prefix: &str) -> Result<Vec<Self>, Wrong> {
+        let mut deeds = Vec::new();
+        for number in 1..=DEEDS_MAX {
+            let name = |field: &str| format!("{prefix}d{number}.{field}");
+            let event = form.take(&name("event"))?;
+            let (is_not, operator) = (form.truth(&name("not"))?, form.choice(&name("op"), &TIMES)?);
+            let (count, days) = (form.number(&name("count"))?, form.number(&name("days"))?);
+            if let Some(event) = event {
+                let (count, days) = (count.unwrap_or(1), days.unwrap_or(DAYS));
+                deeds.push(Self {
+                    event,
+                    is_not,
+                    operator: operator.unwrap_or(AT_LEAST),
+                    count,
+                    days,
+                });
+            }
+        }
+        Ok(deeds)
+    }
+
+    /// That of a stored filter; `None` if fields cannot say it.
+    fn of(stored: &Value) -> Option<Self> {
+        let text = |name: &str| stored.get(name).map(plain).unwrap_or_default();
+        let (operator, count) = match text("value").as_str() {
+            "performed_event" => (AT_LEAST, 1),
+            _ => {
+                let operator = text("operator");
+                let operator = TIMES.into_iter().find(|own| *own == operator)?;
+                (operator, text("operator_value").parse().ok()?)
+            }
+        };
+        let is_not = stored.get("negation") == Some(&Value::Bool(true));
+        let days = text("time_value").parse().ok()?;
+        let deed = Self { event: text("key"), is_not, operator, count, days };
+        (said(&deed.node()) == said(stored)).then_some(deed)
+    }
+
+    /// The filter, as the API has it.
+    fn node(&self) -> Value {
+        let mut node = json!({
+            "type": "behavioral", "key": self.event, "event_type": "events", "value": "performed_event",
+            "time_value": self.days, "time_interval": "day", "negation": self.is_not,
+        });
+        if let Value::Object(fields) = &mut node
+            && (self.operator, self.count) != (AT_LEAST, 1)
+        {
+            fields.insert("value".to_owned(), json!("performed_event_multiple"));
+            fields.insert("operator".to_owned(), json!(self.operator));
+            fields.insert("operator_value".to_owned(), json!(self.count));
+        }
+        node
+    }
+}
+
+/// The fields of a filter that say something, as texts.
+fn said(filter: &Value) -> BTreeMap<&str, String> {
+    let fields = filter.as_object().into_iter().flatten();
+    let said = fields.map(|(name, value)| (name.as_str(), plain(value)));
+    said.filter(|(_, text)| !matches!(text.as_str(), "" | "false" | "[]")).collect()
 }
 
 impl Draft {
@@ -62,9 +164,11 @@ impl Draft {
         }
         let mut groups = Vec::new();
         for number in 1..=count {
-            groups.push(Filter::take_all(form, &format!("c{number}."))?);
+            let prefix = format!("c{number}.");
+            let filters = Filter::take_all(form, &prefix)?;
+            groups.push(Group { filters, deeds: Deed::take_all(form, &prefix)? });
         }
-        groups.retain(|group: &Vec<Filter>| !group.is_empty());
+        groups.retain(|group| *group != Group::default());
         let mut text = |name: &str| Ok(form.take(name)?.unwrap_or_default());
         Ok(Self {
             name: text("name")?,
@@ -105,16 +209,17 @@ impl Draft {
             let wrong = |_| Wrong::new("whole", "Expected JSON.");
             return reader::read(self.whole.as_bytes()).map_err(wrong);
         }
-        let group = |group: &Vec<Filter>| {
-            let filters: Vec<Value> = group.iter().map(Filter::node).collect();
-            json!({"type": "AND", "values": filters})
+        let group = |group: &Group| {
+            let filters = group.filters.iter().map(Filter::node);
+            let all: Vec<Value> = filters.chain(group.deeds.iter().map(Deed::node)).collect();
+            json!({"type": "AND", "values": all})
         };
         Ok(json!({"type": "OR", "values": self.groups.iter().map(group).collect::<Vec<_>>()}))
     }
 }
 
 /// The groups of a rule; `None` if fields cannot say it.
-fn groups_of(rule: &Value) -> Option<Vec<Vec<Filter>>> {
+fn groups_of(rule: &Value) -> Option<Vec<Group>> {
     let list = |of: &Value| of.get("values").and_then(Value::as_array).cloned();
     let Some(values) = list(rule) else { return rule.is_null().then(Vec::new) };
     let is_or = |of: &Value| of.get("type").and_then(Value::as_str) == Some("OR");
@@ -137,7 +242,14 @@ fn groups_of(rule: &Value) -> Option<Vec<Vec<Filter>>> {
             let is_same = usual(&filter.node()) == usual(stored);
             (is_same && filter.has_fields()).then_some(filter)
         };
-        values.iter().map(filter).collect::<Option<Vec<_>>>()
+        let mut own = Group::default();
+        for stored in &values {
+            match stored.get("type").and_then(Value::as_str) {
+                Some("behavioral") => own.deeds.push(Deed::of(stored)?),
+                _ => own.filters.push(filter(stored)?),
+            }
+        }
+        (own.deeds.len() <= DEEDS_MAX).then_some(own)
     };
     groups.iter().map(filters).collect()
 }
@@ -164,6 +276,7 @@ mod tests {
     use serde_json::json;
 
     use super::Draft;
+    use super::Group;
     use super::members;
     use crate::web::state::parameters::Parameters;
 
@@ -173,6 +286,16 @@ mod tests {
             |key: &str| json!({"key": key, "type": "person", "operator": "exact", "value": ["x"]});
         let of = |kind: &str, values: Value| json!({"type": kind, "values": values});
         let deed = json!({"type": "behavioral", "key": "buy", "value": "performed_event"});
+        let did = |operator: &str, count: u32| {
+            let mut own = json!({"type": "behavioral", "key": "buy", "event_type": "events", "value": "performed_event",
+                "time_value": 7, "time_interval": "day", "negation": false});
+            if (operator, count) != ("gte", 1) {
+                own["value"] = json!("performed_event_multiple");
+                own["operator"] = json!(operator);
+                own["operator_value"] = json!(count.to_string());
+            }
+            own
+        };
         for (rule, groups) in [
             (
                 of(
@@ -192,6 +315,12 @@ mod tests {
                 None,
             ),
             (of("OR", json!([of("AND", json!([deed]))])), None),
+            (of("OR", json!([of("AND", json!([did("gte", 1)]))])), Some(1)),
+            (
+                of("OR", json!([of("AND", json!([leaf("a"), did("lte", 3), did("exact", 2)]))])),
+                Some(1),
+            ),
+            (of("OR", json!([of("AND", json!([did("gt", 2)]))])), None),
             (of("OR", json!([leaf("a"), of("AND", json!([leaf("b")]))])), None),
         ] {
             let draft = Draft::of(&json!({"name": "n", "filters": {"properties": rule}}));
@@ -208,7 +337,7 @@ mod tests {
                 assert_eq!(leaves(&again), leaves(&rule), "{rule}");
             }
         }
-        assert_eq!(Draft::of(&json!({"filters": {}})).groups, Vec::<Vec<_>>::new());
+        assert_eq!(Draft::of(&json!({"filters": {}})).groups, Vec::<Group>::new());
     }
 
     #[test]

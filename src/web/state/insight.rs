@@ -15,17 +15,29 @@ use crate::web::state::series::Series;
 pub const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];
 
 /// What trends are shown as; the first is meant without a word.
-pub const TRENDS_SHOWN: [&str; 8] =
-    ["line", "area", "bars", "stacked", "cumulative", "number", "totals", "table"];
+pub const TRENDS_SHOWN: [&str; 10] = [
+    "line",
+    "area",
+    "bars",
+    "stacked",
+    "cumulative",
+    "number",
+    "totals",
+    "pie",
+    "countries",
+    "table",
+];
 
 /// The same as the API calls it; lines have no name.
-pub(super) const DISPLAYS: [(&str, &str); 7] = [
+pub(super) const DISPLAYS: [(&str, &str); 9] = [
     ("area", "ActionsAreaGraph"),
     ("bars", "ActionsUnstackedBar"),
     ("stacked", "ActionsBar"),
     ("cumulative", "ActionsLineGraphCumulative"),
     ("number", "BoldNumber"),
     ("totals", "ActionsBarValue"),
+    ("pie", "ActionsPie"),
+    ("countries", "WorldMap"),
     ("table", "ActionsTable"),
 ];
 

@@ -98,7 +98,8 @@ impl Writer<'_> {
                     Some((owner, key)) => Some(self.value(owner, key)?),
                     None => None,
                 };
-                let is_total = matches!(*shown, "number" | "totals" | "table");
+                let is_total =
+                    matches!(*shown, "number" | "totals" | "pie" | "countries" | "table");
                 self.trends(split.as_deref(), is_total)
             }
             Options::Stickiness { compare, interval_count, is_cumulative, criteria } => {

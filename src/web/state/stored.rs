@@ -290,7 +290,11 @@ fn options(printer: &mut Printer, query: &Value, kind: Kind) {
     if kind == Kind::Trends {
         let display = text(of(&["trendsFilter", "display"]));
         let own = DISPLAYS.iter().find(|(_, name)| Some(*name) == display.as_deref());
-        let shown = own.map(|(shown, _)| shown);
+        let shown = match display.as_deref() {
+            // Another name of the same.
+            Some("ActionsStackedBar") => Some("stacked"),
+            _ => own.map(|(shown, _)| *shown),
+        };
         printer.add("show", shown);
     }
     if matches!(kind, Kind::Trends | Kind::Stickiness)

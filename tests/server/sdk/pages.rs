@@ -15,13 +15,14 @@ const HOSTILE: &str = "<script>window.__hit=1</script>\"><img src=x onerror=wind
                        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// Pages to look at; those with an id are about the first thing that was made.
-const PAGES: [&str; 37] = [
+const PAGES: [&str; 38] = [
     "home",
     "activity/live",
     "activity/explore",
     "insights",
     "insights/trends?a=seen&by1.key=plan",
     "insights/trends?a=*&show=table",
+    "insights/trends?a=seen&by1.key=plan&show=pie",
     "insights/funnel?a=seen&b=bought",
     "insights/funnel/persons?a=seen&b=bought&point.step=1",
     "insights/retention?a=seen",

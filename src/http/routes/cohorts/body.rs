@@ -38,7 +38,7 @@ pub(in crate::http::routes) struct CohortBody<'a> {
     errors_calculating: i64,
     count: Option<i64>,
     is_static: bool,
-    #[schemars(extend("enum" = ["static", "person_property"]))]
+    #[schemars(extend("enum" = ["static", "person_property", "behavioral"]))]
     cohort_type: &'static str,
     experiment_set: [i64; 0],
     version: i64,
@@ -63,7 +63,11 @@ impl<'a> CohortBody<'a> {
             errors_calculating: cohort.errors_calculating,
             count: cohort.count,
             is_static: cohort.is_static,
-            cohort_type: if cohort.is_static { "static" } else { "person_property" },
+            cohort_type: match cohort.is_static {
+                true => "static",
+                false if cohort.is_by_events() => "behavioral",
+                false => "person_property",
+            },
             experiment_set: [],
             version: cohort.version,
         }

@@ -22,6 +22,7 @@ use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::text;
 use crate::web::state::cohort::Draft;
+use crate::web::state::cohort::Group;
 use crate::web::state::cohort::members as listed;
 use crate::web::state::parameters::Parameters;
 
@@ -85,7 +86,7 @@ async fn edited(mut visit: Visit, cohort: Option<Value>) -> Result<Sent, Problem
     let mut draft = Draft::take(&mut sent).map_err(|error| wrong(&error))?;
     let mut known = known(&visit.asking).await;
     match what {
-        "group" => draft.groups.push(Vec::new()),
+        "group" => draft.groups.push(Group::default()),
         "rows" => {}
         _ => match saved(&visit.asking, cohort.as_ref(), &draft).await {
             Ok(saved) => {

@@ -111,6 +111,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         }
     };
     let mut page = Page::new(parts::named(&cohort), now);
+    let is_list = parts::is_true(&cohort, "is_static");
     if asking.may("person:read") {
         page = page.then(async move {
             let limit = ROWS.to_string();
@@ -123,7 +124,8 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             let has_next = found.get("next").is_some_and(Value::is_string);
             Ok(html! {
                 h2 { "Persons" }
-                (shown::list(project, asking.zone, items(&found, "results"), true))
+                @if offset == 0 && items(&found, "results").is_empty() { (shown::no_members(is_list)) }
+                @else { (shown::list(project, asking.zone, items(&found, "results"), true)) }
                 (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
                 (files::below(&asking, (&format!("{path}persons/"), &[]), None))
             })

@@ -107,11 +107,16 @@ pub(super) async fn known(asking: &Asking) -> Known {
     let cohorts = list("cohorts/", &[("limit", SUGGESTED)], "cohort:read").await;
     let wanted = [("type", "person"), ("limit", SUGGESTED)];
     let properties = list("property_definitions/", &wanted, "property_definition:read").await;
-    let names = items(&properties, "results").iter().map(|own| text(own, "name").to_owned());
+    let wanted = [("limit", SUGGESTED)];
+    let events = list("event_definitions/", &wanted, "event_definition:read").await;
+    let names = |of: &Value| -> Vec<String> {
+        items(of, "results").iter().map(|own| text(own, "name").to_owned()).collect()
+    };
     Known {
         groups: groups.as_array().cloned().unwrap_or_default(),
         cohorts: items(&cohorts, "results").to_vec(),
-        properties: names.collect(),
+        properties: names(&properties),
+        events: names(&events),
         ..Known::default()
     }
 }

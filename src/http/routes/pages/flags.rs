@@ -42,7 +42,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
             p class="actions" { a class="button main" href=(page(visit.project(), "feature_flags/new")) { "New flag" } }
         }
         @if !flags.is_empty() || !wanted.is_empty() { (search(visit.project(), "feature_flags", "Key or description", &wanted)) }
-        (shown::list(visit.project(), visit.asking.zone, flags, !wanted.is_empty()))
+        (shown::list((visit.project(), &visit.asking.server), visit.asking.zone, flags, !wanted.is_empty()))
         (parts::pager(offset, FLAGS, has_next, |offset| {
             format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
         }))

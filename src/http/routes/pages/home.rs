@@ -55,14 +55,14 @@ pub async fn home(visit: Visit) -> Result<Sent, Problem> {
     let own: Vec<Arc<Project>> = visible(&asking);
     let (newest, pinned) = (asking.clone(), asking.clone());
     let warned = asking.clone();
-    let page = Page::new("Home", html! {}).then(async move {
+    let page = Page::new("Home", html! {}).then(async move { favourites(&pinned).await });
+    let page = page.then(async move {
         let mut cards = Vec::new();
         for own in &own {
             cards.push(shown::card(&summary(&asking.app, own).await?));
         }
         Ok(html! { div class="cards" { @for card in cards { (card) } } })
     });
-    let page = page.then(async move { favourites(&pinned).await });
     let page = page.then(async move {
         let found = newest.get("events/", &[("limit", EVENTS)]).await?;
         let events = items(&found, "results");

@@ -1,4 +1,5 @@
-//! Settings: the project, keys, sessions, members. Changes are made by the functions of the API.
+//! Settings: the project, members and roles, keys, sessions. Changes are made by the functions of the API; those of
+//! members and roles are in `members`.
 
 use chrono_tz::TZ_VARIANTS;
 use hyper::Method;
@@ -7,6 +8,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::error::Kind;
+use crate::http::auth;
 use crate::http::auth::CURRENT;
 use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Asking;
@@ -16,21 +18,41 @@ use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::store;
+use crate::metadata::members::Level;
+use crate::web::pages::members as people;
+use crate::web::pages::members::Added;
 use crate::web::pages::settings as shown;
 use crate::web::pages::settings::Shown;
+use crate::web::parts::integer;
 use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::text;
 use crate::web::state::parameters::Parameters;
 
+/// Most members and roles that are shown.
+const ROWS: &str = "500";
+
 /// `GET settings`.
 pub async fn settings(visit: Visit) -> Result<Sent, Problem> {
     let session = visit.session.as_ref().map(|session| session.id);
-    Ok(Sent::Page(whole(&visit.asking, session, None).await?))
+    Ok(Sent::Page(whole(&visit.asking, session, &Made::default()).await?))
 }
 
-/// The page; `made` is the value of a key that was just made.
-async fn whole(asking: &Asking, session: Option<i64>, made: Option<&str>) -> Result<Page, Problem> {
+/// What a form made whose value is shown only once.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// The value of a personal key.
+    pub key: Option<String>,
+    /// A member with the first key.
+    pub member: Option<Added>,
+}
+
+/// The page.
+pub(super) async fn whole(
+    asking: &Asking,
+    session: Option<i64>,
+    made: &Made,
+) -> Result<Page, Problem> {
     let (id, zone) = (asking.project(), asking.zone);
     let project = asking.get("", &[]).await?;
     let zones: Vec<&str> = TZ_VARIANTS.iter().map(|zone| zone.name()).collect();
@@ -38,10 +60,19 @@ async fn whole(asking: &Asking, session: Option<i64>, made: Option<&str>) -> Res
         true => Some(asking.get("/api/personal_api_keys/", &[]).await?),
         false => None,
     };
-    let members = match asking.may("organization_member:read") {
-        true => asking.get(&format!("/api/organizations/{CURRENT}/members/"), &[]).await.ok(),
-        false => None,
+    let of_organization = async |path: &str, scope: &str| match asking.may(scope) {
+        true => {
+            let path = format!("/api/organizations/{CURRENT}/{path}/");
+            asking.get(&path, &[("limit", ROWS)]).await.map(Some)
+        }
+        false => Ok(None),
     };
+    let members = of_organization("members", "organization_member:read").await?;
+    let members = members.map(|found| items(&found, "results").to_vec());
+    let roles = of_organization("roles", "organization:read").await?;
+    let defaults = of_organization("resource_access", "organization:read").await?;
+    let is_admin = auth::require_level(&asking.asker.key, Level::Admin).is_ok();
+    let may = |scope: &str| is_admin && asking.may(scope);
     let sessions = match asking.may("personal_api_key:read") {
         true => sessions(asking, session).await?,
         false => Vec::new(),
@@ -52,9 +83,17 @@ async fn whole(asking: &Asking, session: Option<i64>, made: Option<&str>) -> Res
     let content = html! {
         (shown::project(id, &project, &zones, asking.may("project:write")))
         (shown::files(id, &asking.app.tables.name("events")))
-        @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), made, asking.may("personal_api_key:write"))) }
+        (shown::kept(id))
+        @if let Some(members) = &members {
+            (people::members((id, zone), members, made.member.as_ref(), may("organization_member:write")))
+        }
+        @if let Some(roles) = &roles {
+            @let defaults = defaults.as_ref().map(|own| items(own, "results")).unwrap_or_default();
+            (people::roles(id, items(roles, "results"), (defaults, members.as_deref().unwrap_or_default()), may("organization:write")))
+        }
+        @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), made.key.as_deref(), asking.may("personal_api_key:write"))) }
         (shown::sessions(id, zone, &sessions))
-        @if let Some(members) = &members { (shown::members(zone, &rows(members))) }
+        @if may("project:write") { (shown::another_project(id)) }
     };
     Ok(Page::new("Settings", content))
 }
@@ -84,6 +123,16 @@ pub async fn change_project(visit: Visit) -> Result<Sent, Problem> {
     back(&asking, "")
 }
 
+/// `POST settings/projects`: another project, which is shown next.
+pub async fn create_project(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let form = form(visit.request).await?;
+    let made =
+        asking.send(Method::POST, "/api/projects/", &json!({"name": form.get("name")})).await?;
+    let address = page(integer(&made, "id").unwrap_or(asking.project()), "onboarding");
+    Ok(Sent::Other(see_other(&address)?))
+}
+
 /// `POST settings/token`: SDKs need another token from now on.
 pub async fn reset_token(visit: Visit) -> Result<Sent, Problem> {
     visit.asking.send(Method::PATCH, "reset_token/", &json!({})).await?;
@@ -98,7 +147,8 @@ pub async fn create_key(visit: Visit) -> Result<Sent, Problem> {
     let scopes: Vec<&str> = form.get("scopes").split_whitespace().collect();
     let body = json!({"label": form.get("label"), "scopes": scopes});
     let made = asking.send(Method::POST, "/api/personal_api_keys/", &body).await?;
-    Ok(Sent::Page(whole(&asking, session, Some(text(&made, "value"))).await?))
+    let made = Made { key: Some(text(&made, "value").to_owned()), ..Made::default() };
+    Ok(Sent::Page(whole(&asking, session, &made).await?))
 }
 
 /// `POST settings/keys/revoke`.
@@ -124,7 +174,8 @@ fn number(form: &Parameters) -> Result<i64, Problem> {
     form.get("id").parse().map_err(|_| wrong())
 }
 
-fn back(asking: &Asking, part: &str) -> Result<Sent, Problem> {
+/// Leads back to a part of the page.
+pub(super) fn back(asking: &Asking, part: &str) -> Result<Sent, Problem> {
     let address = format!("{}{part}", page(asking.project(), "settings"));
     Ok(Sent::Other(see_other(&address)?))
 }

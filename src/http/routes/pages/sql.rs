@@ -29,15 +29,17 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
     }
     let kind = visit.parameter("chart");
     let is_explained = !visit.parameter("explain").is_empty();
-    let tables = asking.sql(TABLES).await.ok();
-    let words = words(&asking, tables.as_ref()).await;
-    let now = html! {
-        div class="pair" {
-            div { (shown::form(project, &sql, &kind, &words)) }
-            @if let Some(tables) = &tables { (shown::tables(tables)) }
-        }
-    };
-    let page = Page::new("SQL", now);
+    let (asked, typed, chosen) = (asking.clone(), sql.clone(), kind.clone());
+    let page = Page::new("SQL", html! {}).then(async move {
+        let tables = asked.sql(TABLES).await.ok();
+        let words = words(&asked, tables.as_ref()).await;
+        Ok(html! {
+            div class="pair" {
+                div { (shown::form(project, &typed, &chosen, &words)) }
+                @if let Some(tables) = &tables { (shown::tables(tables)) }
+            }
+        })
+    });
     if sql.trim().is_empty() {
         return Ok(Sent::Page(page));
     }

@@ -20,6 +20,7 @@ use crate::http::routes::pages::insights::boards;
 use crate::http::routes::pages::insights::people;
 use crate::http::routes::pages::insights::saved;
 use crate::http::routes::pages::live;
+use crate::http::routes::pages::members;
 use crate::http::routes::pages::onboarding;
 use crate::http::routes::pages::persons;
 use crate::http::routes::pages::settings;
@@ -97,7 +98,10 @@ pub const PAGES: &[Line] = &[
     at("GET",  "health",                        "project:read",         run!(health::health)),
     at("GET",  "settings",                      "project:read",         run!(settings::settings)),
     at("POST", "settings/project",              "project:write",        run!(settings::change_project)),
+    at("POST", "settings/projects",             "project:write",        run!(settings::create_project)),
     at("POST", "settings/token",                "project:write",        run!(settings::reset_token)),
+    at("POST", "settings/members",              "organization_member:write", run!(members::change)),
+    at("POST", "settings/roles",                "organization:write",   run!(members::change_roles)),
     at("POST", "settings/keys",                 "personal_api_key:write", run!(settings::create_key)),
     at("POST", "settings/keys/revoke",          "personal_api_key:write", run!(settings::revoke_key)),
     at("POST", "settings/sessions/end",         "personal_api_key:write", run!(settings::end_session)),

@@ -81,8 +81,10 @@ pub struct Page {
     pub title: String,
     /// What is sent before anything is computed.
     pub now: Markup,
-    /// What follows, in the order in which it is ready.
+    /// What follows: each part is computed while those before it are sent.
     pub later: Vec<Later>,
+    /// Whether the parts are sent in the order in which they are ready, since each has its place in the page.
+    pub is_in_any_order: bool,
     /// What comes after that.
     pub end: Markup,
 }
@@ -93,7 +95,14 @@ pub type Later = Pin<Box<dyn Future<Output = Markup> + Send>>;
 impl Page {
     /// A page that is complete.
     pub fn new(title: impl Into<String>, now: Markup) -> Self {
-        Self { status: StatusCode::OK, title: title.into(), now, later: Vec::new(), end: html! {} }
+        Self {
+            status: StatusCode::OK,
+            title: title.into(),
+            now,
+            later: Vec::new(),
+            is_in_any_order: false,
+            end: html! {},
+        }
     }
 
     /// The same with a part that is computed after what is there is sent. A failure is shown in its place.

@@ -188,12 +188,7 @@ async fn computed(
 
 /// What an insight depends on besides its request.
 pub(in crate::http::routes) fn settings(project: &Project) -> ProjectSettings {
-    ProjectSettings {
-        project: project.id,
-        timezone: project.timezone.clone(),
-        is_monday_first: project.week_start_day == 1,
-        test_account_filters: project.test_account_filters.clone(),
-    }
+    ProjectSettings::of(project)
 }
 
 /// The response to a refused node. Nested names are joined as in all errors.

@@ -18,6 +18,7 @@ use crate::http::routes::documents::results::Frame;
 use crate::http::routes::documents::results::Question;
 use crate::http::routes::documents::results::question_of;
 use crate::http::routes::documents::tiles;
+use crate::http::routes::pages::files;
 use crate::http::routes::pages::insights::computed;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
@@ -54,8 +55,15 @@ use crate::web::state::stored;
 /// `GET dashboard`.
 pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&visit.asking, ("dashboards/", &[]), ("dashboards", format)).await;
+    }
     let dashboards = saved_of(app, asker.project.id, Kind::Dashboard).await?;
-    Ok(Sent::Page(Page::new("Dashboards", dashboard::list(asker.project.id.0, &dashboards))))
+    let content = html! {
+        (dashboard::list(asker.project.id.0, &dashboards))
+        @if !dashboards.is_empty() { (files::below(&visit.asking, ("dashboards/", &[]), None)) }
+    };
+    Ok(Sent::Page(Page::new("Dashboards", content)))
 }
 
 /// `POST dashboard`: makes one.
@@ -121,6 +129,7 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
             dashboard::tile(Some(asking.project()), shape, &inner)
         }));
     }
+    page.is_in_any_order = true;
     page.end = dashboard::end();
     Ok(Sent::Page(page))
 }

@@ -51,11 +51,21 @@ use crate::web::state::insight::Question;
 use crate::web::state::node::node;
 use crate::web::state::stored;
 
+/// A list of insights without their results, which would all have to be computed.
+const BASIC: [(&str, &str); 1] = [("basic", "true")];
+
 /// `GET insights`.
 pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
+    if let Some(format) = files::wanted(&visit)? {
+        return files::of_list(&visit.asking, ("insights/", &BASIC), ("insights", format)).await;
+    }
     let insights = saved_of(app, asker.project.id, Stored::Insight).await?;
-    Ok(Sent::Page(Page::new("Insights", shown::list(asker.project.id.0, &insights))))
+    let content = html! {
+        (shown::list(asker.project.id.0, &insights))
+        @if !insights.is_empty() { (files::below(&visit.asking, ("insights/", &BASIC), None)) }
+    };
+    Ok(Sent::Page(Page::new("Insights", content)))
 }
 
 /// The saved insight of an address.

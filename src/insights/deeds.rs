@@ -1,0 +1,404 @@
+//! Cohorts by what persons did: the rule of a cohort with filters by events ([`Deeds`]), and who matches it now. Each
+//! such filter is the question who is behind the number of a trend. Within the rule its answer stands in the place of a
+//! cohort, so that all else is decided as flags decide it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use chrono::DateTime;
+use chrono::Months;
+use chrono::TimeDelta;
+use chrono::Utc;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::evaluation::membership::with_subject;
+use crate::event::predicate::Matching;
+use crate::flags::cohorts::CohortSet;
+use crate::flags::cohorts::Memberships;
+use crate::flags::cohorts::Rule;
+use crate::flags::evaluate::Cohorts;
+use crate::flags::evaluate::UnknownCohort;
+use crate::flags::subject::Subject;
+use crate::identity::view::Flow;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::Who;
+use crate::insights::trends::Trends;
+use crate::insights::trends::actors::Point;
+use crate::metadata::cohorts::MEMBERS_MAX;
+use crate::query::engine::Engine;
+use crate::query::people::Part;
+
+/// Most filters by events of a rule. Each is a query.
+const DEEDS_MAX: usize = 20;
+
+/// Most units of time that a filter goes back.
+const TIME_MAX: i64 = 10_000;
+
+/// Why a rule has no members.
+#[derive(Debug, thiserror::Error)]
+pub enum DeedError {
+    /// It asks for what is not available, or is malformed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// More persons match than a cohort may have.
+    #[error("more than {MEMBERS_MAX} persons match")]
+    TooMany,
+    /// One of its questions has no answer.
+    #[error(transparent)]
+    Insight(#[from] InsightError),
+}
+
+/// A rule with filters by events.
+#[derive(Debug)]
+pub struct Deeds {
+    /// The rule, in which a filter by events is one by a cohort whose id is below zero: see [`place`].
+    rule: Rule,
+    deeds: Vec<Deed>,
+}
+
+/// A filter by events: who did something, and how often.
+#[derive(Debug)]
+struct Deed {
+    trends: Trends,
+    times: Times,
+}
+
+/// How often those did it who did it at all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Times {
+    MoreThan(f64),
+    AtLeast(f64),
+    AtMost(f64),
+    LessThan(f64),
+    Exactly(f64),
+}
+
+/// The cohorts of one person, for a rule: its own, and the answers to filters by events.
+struct Answered<'a> {
+    memberships: Memberships<'a>,
+    did: &'a [HashSet<Uuid>],
+    person: Uuid,
+}
+
+impl Deeds {
+    /// Reads the rule of a cohort, whose times are as of `now`.
+    ///
+    /// # Errors
+    ///
+    /// [`DeedError::Unavailable`]
+    pub fn parse(rule: &Value, matching: Matching, now: UnixMicros) -> Result<Self, DeedError> {
+        let mut deeds = Vec::new();
+        let rule = replaced(rule, now, &mut deeds)?;
+        let rule =
+            Rule::parse(&rule, matching).map_err(|_| unavailable("the rule is malformed"))?;
+        Ok(Self { rule, deeds })
+    }
+
+    /// The persons who match, in ascending order; `set` has the cohorts that the rule names.
+    ///
+    /// # Errors
+    ///
+    /// See [`DeedError`].
+    pub async fn members(
+        self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        set: Arc<CohortSet>,
+    ) -> Result<Vec<Uuid>, DeedError> {
+        let (project, now, Self { rule, deeds }) = (owner.project, engine.now(), self);
+        let mut did = Vec::new();
+        for deed in &deeds {
+            did.push(deed.persons(engine, owner).await?);
+        }
+        let find = engine.read(move |view, stop| {
+            let mut found = Vec::new();
+            view.scan_persons(project, |person| {
+                let holds = with_subject(
+                    &view,
+                    project,
+                    (&person, String::new()),
+                    now,
+                    |subject, uuids| {
+                        let memberships = Memberships::new(&set, uuids);
+                        let cohorts = Answered { memberships, did: &did, person: person.uuid };
+                        rule.holds(subject, &cohorts).unwrap_or(false)
+                    },
+                );
+                found.extend(holds.then_some(person.uuid));
+                let is_over = found.len() > MEMBERS_MAX || stop.load(Ordering::Relaxed);
+                if is_over { Flow::Break(()) } else { Flow::Continue(()) }
+            })?;
+            Ok(found)
+        });
+        let mut found = find.await.map_err(InsightError::from)?;
+        if found.len() > MEMBERS_MAX {
+            return Err(DeedError::TooMany);
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+impl Deed {
+    fn parse(filter: &Map<String, Value>, now: UnixMicros) -> Result<Self, DeedError> {
+        let text = |name: &str| filter.get(name).and_then(Value::as_str);
+        let times = match text("value") {
+            Some("performed_event") => Times::AtLeast(1.0),
+            Some("performed_event_multiple") => {
+                let count = filter.get("operator_value").and_then(number);
+                let count = count.ok_or_else(|| unavailable("operator_value is not a number"))?;
+                Times::parse(text("operator"), count as f64)?
+            }
+            other => {
+                let other: String = other.unwrap_or("null").chars().take(100).collect();
+                return Err(unavailable(&format!("{other} is not available")));
+            }
+        };
+        // Without a name it would be about all events.
+        let key = filter.get("key").filter(|key| !key.is_null());
+        let key = key.ok_or_else(|| unavailable("key is missing"))?;
+        let properties = filter.get("event_filters").cloned().unwrap_or_else(|| json!([]));
+        let series = match text("event_type") {
+            Some("actions") => json!({"kind": "ActionsNode", "id": key.as_str().map_or_else(
+                || key.clone(), |text| text.parse::<i64>().map_or_else(|_| key.clone(), Value::from)),
+                "properties": properties}),
+            _ => json!({"kind": "EventsNode", "event": key, "properties": properties}),
+        };
+        let from = match text("explicit_datetime") {
+            Some(date) => date.to_owned(),
+            None => since(filter, now)
+                .ok_or_else(|| unavailable("Expected time_value and time_interval"))?,
+        };
+        // Weeks are the intervals that begin in their midst: the time is the one that is told, not that of its day.
+        let trend = json!({
+            "kind": "TrendsQuery", "series": [series], "interval": "week",
+            "dateRange": {"date_from": from, "date_to": text("explicit_datetime_to"), "explicitDate": true},
+            "trendsFilter": {"display": "BoldNumber"},
+        });
+        let trends = Trends::parse(&trend).map_err(InsightError::from)?;
+        Ok(Self { trends, times })
+    }
+
+    /// Those who did it so often.
+    async fn persons(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<HashSet<Uuid>, DeedError> {
+        let (point, all) = (Point::default(), Part { offset: 0, limit: MEMBERS_MAX });
+        let actors = engine.within_time(self.trends.actors(engine, owner, &point, all)).await;
+        let actors = actors.map_err(InsightError::from)??;
+        if actors.len() > MEMBERS_MAX {
+            return Err(DeedError::TooMany);
+        }
+        let did = actors.into_iter().filter(|actor| self.times.accepts(actor.value));
+        Ok(did
+            .filter_map(|actor| match actor.who {
+                Who::Person(uuid) => Some(uuid),
+                Who::Group(..) => None,
+            })
+            .collect())
+    }
+}
+
+impl Times {
+    fn parse(operator: Option<&str>, count: f64) -> Result<Self, DeedError> {
+        match operator {
+            Some("gt") => Ok(Self::MoreThan(count)),
+            Some("gte") => Ok(Self::AtLeast(count)),
+            Some("lt") => Ok(Self::LessThan(count)),
+            Some("lte") => Ok(Self::AtMost(count)),
+            None | Some("exact" | "eq") => Ok(Self::Exactly(count)),
+            Some(_) => Err(unavailable("operator is none of gt, gte, lt, lte, exact")),
+        }
+    }
+
+    fn accepts(self, number: f64) -> bool {
+        match self {
+            Self::MoreThan(count) => number > count,
+            Self::AtLeast(count) => number >= count,
+            Self::LessThan(count) => number < count,
+            Self::AtMost(count) => number <= count,
+            Self::Exactly(count) => number == count,
+        }
+    }
+}
+
+impl Cohorts for Answered<'_> {
+    fn contains(&self, cohort_id: i64, person: &Subject<'_>) -> Result<bool, UnknownCohort> {
+        match place(cohort_id) {
+            Some(deed) => {
+                let did = self.did.get(deed).ok_or(UnknownCohort)?;
+                Ok(did.contains(&self.person))
+            }
+            None => self.memberships.contains(cohort_id, person),
+        }
+    }
+}
+
+/// The number of the filter by events that a cohort stands for.
+fn place(cohort: i64) -> Option<usize> {
+    cohort.checked_add(1).and_then(i64::checked_neg).and_then(|at| usize::try_from(at).ok())
+}
+
+/// The rule with cohorts in the place of filters by events, which are added to `deeds`.
+fn replaced(rule: &Value, now: UnixMicros, deeds: &mut Vec<Deed>) -> Result<Value, DeedError> {
+    let Value::Object(fields) = rule else { return Ok(rule.clone()) };
+    if let Some(Value::Array(values)) = fields.get("values") {
+        let values = values.iter().map(|value| replaced(value, now, deeds));
+        let values = values.collect::<Result<Vec<Value>, DeedError>>()?;
+        let mut group = fields.clone();
+        group.insert("values".to_owned(), Value::Array(values));
+        return Ok(Value::Object(group));
+    }
+    if !matches!(fields.get("type").and_then(Value::as_str), Some("behavioral" | "event")) {
+        return Ok(rule.clone());
+    }
+    if deeds.len() >= DEEDS_MAX {
+        return Err(unavailable(&format!("a rule has at most {DEEDS_MAX} filters by events")));
+    }
+    deeds.push(Deed::parse(fields, now)?);
+    let id = i64::try_from(deeds.len()).unwrap_or(i64::MAX);
+    let negation = fields.get("negation").cloned().unwrap_or(Value::Bool(false));
+    Ok(json!({"key": "id", "type": "cohort", "value": -id, "negation": negation}))
+}
+
+/// From when on a filter counts, by the units of time that it goes back.
+fn since(filter: &Map<String, Value>, now: UnixMicros) -> Option<String> {
+    let count = number(filter.get("time_value")?).filter(|count| (0..=TIME_MAX).contains(count))?;
+    let now: DateTime<Utc> = now.to_datetime();
+    let months = |each: u32| Some(Months::new(u32::try_from(count).ok()?.checked_mul(each)?));
+    let from = match filter.get("time_interval")?.as_str()? {
+        "minute" => now.checked_sub_signed(TimeDelta::try_minutes(count)?),
+        "hour" => now.checked_sub_signed(TimeDelta::try_hours(count)?),
+        "day" => now.checked_sub_signed(TimeDelta::try_days(count)?),
+        "week" => now.checked_sub_signed(TimeDelta::try_weeks(count)?),
+        "month" => now.checked_sub_months(months(1)?),
+        "year" => now.checked_sub_months(months(12)?),
+        _ => None,
+    };
+    Some(from?.to_rfc3339())
+}
+
+/// A whole number, or a text of one, as older clients send it.
+fn number(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+fn unavailable(detail: &str) -> DeedError {
+    DeedError::Unavailable(detail.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Deeds;
+    use super::Times;
+    use super::place;
+    use super::replaced;
+    use super::since;
+    use crate::clock::UnixMicros;
+    use crate::event::predicate::Matching;
+
+    fn deed(fields: Value) -> Value {
+        let mut own = json!({"type": "behavioral", "key": "buy", "value": "performed_event",
+            "event_type": "events", "time_value": 30, "time_interval": "day"});
+        own.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        own
+    }
+
+    #[test]
+    fn filters_by_events_become_cohorts() {
+        let plan = json!({"type": "person", "key": "plan", "value": "pro", "operator": "exact"});
+        let rule = json!({"type": "OR", "values": [
+            {"type": "AND", "values": [plan, deed(json!({}))]}, deed(json!({"negation": true}))]});
+        let mut deeds = Vec::new();
+        let replaced = replaced(&rule, UnixMicros(0), &mut deeds).unwrap();
+        assert_eq!(deeds.len(), 2);
+        assert_eq!(replaced["values"][0]["values"][0], plan);
+        assert_eq!(replaced["values"][0]["values"][1]["value"], -1);
+        assert_eq!(replaced["values"][1]["value"], -2);
+        assert_eq!(replaced["values"][1]["negation"], true);
+        assert_eq!((place(-1), place(-2), place(0), place(7)), (Some(0), Some(1), None, None));
+    }
+
+    #[test]
+    fn what_is_not_available_is_refused() {
+        for (fields, is_available) in [
+            (json!({}), true),
+            (json!({"time_value": "7"}), true),
+            (json!({"explicit_datetime": "-14d", "time_value": null}), true),
+            (json!({"event_type": "actions", "key": "3"}), true),
+            (json!({"event_filters": [{"key": "a", "value": "b", "type": "event"}]}), true),
+            (
+                json!({"value": "performed_event_multiple", "operator": "gte", "operator_value": "3"}),
+                true,
+            ),
+            (
+                json!({"value": "performed_event_multiple", "operator": "in", "operator_value": 3}),
+                false,
+            ),
+            (json!({"value": "performed_event_multiple"}), false),
+            (json!({"value": "performed_event_first_time"}), false),
+            (json!({"value": null}), false),
+            (json!({"time_interval": "century"}), false),
+            (json!({"time_value": -1}), false),
+            (json!({"time_value": i64::MAX}), false),
+            (json!({"time_value": null}), false),
+            (json!({"key": {"a": 1}}), false),
+            (json!({"key": null}), false),
+            (json!({"event_filters": "all"}), false),
+        ] {
+            let rule = json!({"type": "AND", "values": [deed(fields)]});
+            let parsed = Deeds::parse(&rule, Matching::Legacy, UnixMicros(1_700_000_000_000_000));
+            assert_eq!(parsed.is_ok(), is_available, "{rule} {:?}", parsed.err());
+        }
+        let many: Vec<Value> = (0..21).map(|_| deed(json!({}))).collect();
+        let rule = json!({"type": "AND", "values": many});
+        assert!(Deeds::parse(&rule, Matching::Legacy, UnixMicros(0)).is_err());
+    }
+
+    #[test]
+    fn times_go_back_by_the_calendar() {
+        // 2024-03-31 12:00 UTC.
+        let now = UnixMicros(1_711_886_400_000_000);
+        for (count, interval, expected) in [
+            (90, "minute", "2024-03-31T10:30:00+00:00"),
+            (1, "day", "2024-03-30T12:00:00+00:00"),
+            (2, "week", "2024-03-17T12:00:00+00:00"),
+            (1, "month", "2024-02-29T12:00:00+00:00"),
+            (1, "year", "2023-03-31T12:00:00+00:00"),
+        ] {
+            let filter = json!({"time_value": count, "time_interval": interval});
+            let from = since(filter.as_object().unwrap(), now);
+            assert_eq!(from.as_deref(), Some(expected), "{count} {interval}");
+        }
+    }
+
+    #[test]
+    fn how_often_is_compared() {
+        for (operator, expected) in [
+            (Some("gt"), [false, false, true]),
+            (Some("gte"), [false, true, true]),
+            (Some("lt"), [true, false, false]),
+            (Some("lte"), [true, true, false]),
+            (Some("exact"), [false, true, false]),
+            (None, [false, true, false]),
+        ] {
+            let times = Times::parse(operator, 2.0).unwrap();
+            assert_eq!(
+                [1.0, 2.0, 3.0].map(|number| times.accepts(number)),
+                expected,
+                "{operator:?}"
+            );
+        }
+    }
+}
