@@ -37,6 +37,9 @@ use crate::query::people::Part;
 /// Most filters by events of a rule. Each is a query.
 const DEEDS_MAX: usize = 20;
 
+/// Most persons behind all filters by events of a rule together: about 64 MiB.
+const PERSONS_MAX: usize = 2 * MEMBERS_MAX;
+
 /// Most units of time that a filter goes back.
 const TIME_MAX: i64 = 10_000;
 
@@ -113,8 +116,14 @@ impl Deeds {
     ) -> Result<Vec<Uuid>, DeedError> {
         let (project, now, Self { rule, deeds }) = (owner.project, engine.now(), self);
         let mut did = Vec::new();
+        let mut count = 0;
         for deed in &deeds {
-            did.push(deed.persons(engine, owner).await?);
+            let persons = deed.persons(engine, owner).await?;
+            count += persons.len();
+            if count > PERSONS_MAX {
+                return Err(DeedError::TooMany);
+            }
+            did.push(persons);
         }
         let find = engine.read(move |view, stop| {
             let mut found = Vec::new();

@@ -216,7 +216,10 @@ fn distinct_persons_are_counted_by_their_numbers() {
         for (sql, expected) in [
             ("SELECT count(DISTINCT person_id) AS n FROM events", true),
             ("SELECT event, count(DISTINCT e.person_id) AS n FROM events e GROUP BY 1", true),
-            ("WITH v AS (SELECT person_id AS who FROM events ORDER BY timestamp LIMIT 9) SELECT count(DISTINCT who) AS n FROM v", true),
+            (
+                "WITH v AS (SELECT person_id AS who FROM events ORDER BY timestamp LIMIT 9) SELECT count(DISTINCT who) AS n FROM v",
+                true,
+            ),
             ("SELECT count(DISTINCT distinct_id) AS n FROM events", false),
             ("SELECT count(DISTINCT lower(person_id)) AS n FROM events", false),
             ("SELECT count(DISTINCT person_id) AS n FROM person_distinct_ids", false),
