@@ -8,6 +8,29 @@ BREAKDOWNS = {"$browser": "browser", **OF_SESSIONS}
 ATTRIBUTIONS = [None, None, "first_touch", "last_touch", "all_events", "step"]
 
 
+def ways_of(count, hours):
+    """Parts of a WITH that end with `best`: how far each actor of `rows` comes, by value, and the times of its steps."""
+    # Each step is another event, no earlier than the one before and within the window since the first.
+    attempts = ["a0 AS (SELECT who, v, us AS t0, id AS i0 FROM rows WHERE s0)"]
+    for at in range(1, count):
+        others = " AND ".join(f"r.id <> i{other}" for other in range(at))
+        attempts.append(f"""
+            a{at} AS (SELECT a.*, r.us AS t{at}, r.id AS i{at} FROM a{at - 1} a
+                      JOIN rows r ON r.who = a.who AND r.v = a.v
+                      AND s{at} AND r.us >= t{at - 1} AND r.us <= t0 + {hours * HOUR} AND {others})""")
+    # What counts is the furthest, of those the one that is first there, and of those the one with the latest steps.
+    best = []
+    for at in range(count):
+        times = [f"t{step}" for step in range(at + 1)]
+        latest = ", ".join(f"{time} DESC" for time in times)
+        listed = ", ".join(times)
+        best.append(f"""
+            SELECT DISTINCT ON (who, v) who, v, {at + 1} AS steps, [{listed}] AS times FROM a{at}
+            {f"WHERE (who, v) NOT IN (SELECT who, v FROM a{at + 1})" if at + 1 < count else ""}
+            ORDER BY who, v, t{at}, {latest}""")
+    return [*attempts, f"best AS ({' UNION ALL '.join(f'(SELECT * FROM ({own}))' for own in best)})"]
+
+
 class Question:
     def __init__(self, pick, world, settings):
         self.range = Range(pick, world, settings, "day", 12)
@@ -51,24 +74,7 @@ class Question:
             "step": f"""SELECT r.* REPLACE ({chosen} AND coalesce(text, '') = v AS {chosen}), v
                         FROM r JOIN (SELECT DISTINCT who, coalesce(text, '') AS v FROM r WHERE {chosen}) USING (who)""",
         }[self.attribution]
-        # Each step is another event, no earlier than the one before and within the window since the first.
-        attempts = ["a0 AS (SELECT who, v, us AS t0, id AS i0 FROM rows WHERE s0)"]
-        for at in range(1, count):
-            others = " AND ".join(f"r.id <> i{other}" for other in range(at))
-            attempts.append(f"""
-                a{at} AS (SELECT a.*, r.us AS t{at}, r.id AS i{at} FROM a{at - 1} a
-                          JOIN rows r ON r.who = a.who AND r.v = a.v
-                          AND s{at} AND r.us >= t{at - 1} AND r.us <= t0 + {self.hours * HOUR} AND {others})""")
-        # What counts is the furthest, of those the one that is first there, and of those the one with the latest steps.
-        best = []
-        for at in range(count):
-            times = [f"t{step}" for step in range(at + 1)]
-            latest = ", ".join(f"{time} DESC" for time in times)
-            listed = ", ".join(times)
-            best.append(f"""
-                SELECT DISTINCT ON (who, v) who, v, {at + 1} AS steps, [{listed}] AS times FROM a{at}
-                {f"WHERE (who, v) NOT IN (SELECT who, v FROM a{at + 1})" if at + 1 < count else ""}
-                ORDER BY who, v, t{at}, {latest}""")
+        ways = ", ".join(ways_of(count, self.hours))
         took = "times[step + 1] - times[step]"
         is_later = "steps > step AND times[step + 1] > times[step]"
         ranking = ", ".join(f"c{at} DESC" for at in reversed(range(count)))
@@ -78,8 +84,7 @@ class Question:
                     SELECT {self.actor} AS who, us, id, nullif({BREAKDOWNS[self.breakdown]}, '') AS text, {flags} FROM e
                     WHERE {self.holds} AND {self.range.bounds()})
                 WHERE who IS NOT NULL AND mask > 0),
-            rows AS MATERIALIZED ({actors}), {', '.join(attempts)},
-            best AS ({' UNION ALL '.join(f'(SELECT * FROM ({own}))' for own in best)}),
+            rows AS MATERIALIZED ({actors}), {ways},
             reached AS (SELECT v, {', '.join(f'count(*) FILTER (steps > {at}) AS c{at}' for at in range(count))}
                         FROM best GROUP BY v),
             ranks AS (SELECT v, row_number() OVER (ORDER BY {ranking}, v) AS rank FROM reached),
