@@ -208,8 +208,7 @@ async fn passes_end_with_their_password_and_their_link() {
         links.push((which, share, own.expect("a password")));
     }
     let [(which, share, own), (_, other_share, other)] = &links[..] else { panic!("two links") };
-    let passwords = async || bench.metadata.share_passwords(PROJECT, *which).await.expect("a list");
-    let listed = passwords().await;
+    let listed = bench.metadata.share_passwords(PROJECT, *which).await.expect("a list");
     assert_eq!(listed, [own.clone()]);
     assert!(listed[0].hash.is_of("the same") && !listed[0].hash.is_of("another"));
     assert_eq!(bench.metadata.share_passwords(ProjectId(2), *which).await.expect("a list"), []);
@@ -245,26 +244,41 @@ async fn passes_end_with_their_password_and_their_link() {
     let pass = own.pass(&share, now);
     let rotated = ShareChange { has_new_token: true, ..ShareChange::default() };
     assert!(!is_passed(&change(*which, rotated).await, &listed, &pass, now), "another token");
-    // An id is never that of another password.
-    let (place, id) = ((PROJECT, USER), own.id);
-    assert_eq!(kind(bench.metadata.remove_share_password(place, *which, 9).await), Kind::NotFound);
-    let foreign = (ProjectId(2), USER);
-    let refused = bench.metadata.remove_share_password(foreign, *which, id).await;
-    assert_eq!(kind(refused), Kind::NotFound);
-    bench.metadata.remove_share_password(place, *which, id).await.expect("removed");
-    assert_eq!(kind(bench.metadata.remove_share_password(place, *which, id).await), Kind::NotFound);
-    assert_eq!(passwords().await, []);
-    let slow = hash("password");
+}
+
+/// Goal: whoever removes a password removes no other one, and a guess stays cheap enough.
+#[tokio::test]
+async fn passwords_of_a_link_are_bounded_and_keep_their_ids() {
+    let bench = Bench::started().await;
+    let hash = PasswordHash::of("a password", &Seed::new(&mut rand::rng()));
+    let board = create(&bench, Of::Dashboard, json!({"name": "b"})).await.expect("one");
+    let which = (Of::Dashboard, board.id);
+    let locked = ShareChange { is_password_required: Some(true), ..ShareChange::default() };
+    let seed = Seed::new(&mut rand::rng());
+    let change = bench.metadata.change_share((PROJECT, USER), which, (locked, seed)).await;
+    change.expect("a link");
+    let place = (PROJECT, USER);
+    let add = async |note: i64| {
+        let new = (hash.clone(), note.to_string());
+        bench.metadata.add_share_password(place, which, new).await
+    };
+    let remove = async |project: ProjectId, id: i64| {
+        bench.metadata.remove_share_password((project, USER), which, id).await
+    };
+    let id = add(0).await.expect("a password").id;
+    assert_eq!(kind(remove(PROJECT, 9).await), Kind::NotFound);
+    assert_eq!(kind(remove(ProjectId(2), id).await), Kind::NotFound);
+    remove(PROJECT, id).await.expect("removed");
+    assert_eq!(kind(remove(PROJECT, id).await), Kind::NotFound);
+    assert_eq!(bench.metadata.share_passwords(PROJECT, which).await.expect("a list"), []);
     for number in 0..PASSWORDS_MAX {
-        let new = (slow.clone(), number.to_string());
-        let own = bench.metadata.add_share_password(place, *which, new).await.expect("one more");
-        assert_eq!(own.id, id + 1 + number);
+        let own = add(number).await.expect("one more");
+        assert_eq!((own.id, own.note), (id + 1 + number, number.to_string()));
     }
-    let many = bench.metadata.add_share_password(place, *which, (slow, String::new())).await;
-    assert_eq!(kind(many), Kind::Invalid);
+    assert_eq!(kind(add(99).await), Kind::Invalid);
     let log = bench.metadata.activity(PROJECT, &Asked::default(), 100, 0).await.expect("the log");
     let told = |verb| log.entries.iter().filter(|entry| entry.activity.as_str() == verb).count();
-    assert_eq!([told("sharing password added"), told("sharing password removed")], [12, 1]);
+    assert_eq!([told("sharing password added"), told("sharing password removed")], [11, 1]);
 }
 
 /// Goal: the id of a document that is gone for good may be used again, and no old link leads to the new one.

@@ -5,7 +5,7 @@ use crate::http::openapi::Operation;
 use crate::http::openapi::Parameter;
 use crate::http::openapi::by_hand;
 use crate::http::routes::documents::sharing::NewPassword;
-use crate::http::routes::documents::sharing::PasswordWrite;
+use crate::http::routes::documents::sharing::SharePasswordWrite;
 use crate::http::routes::documents::sharing::SharingBody;
 
 pub(in crate::http) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
@@ -122,7 +122,7 @@ pub(in crate::http) const DASHBOARD_SHARING_ADD_PASSWORD: Operation =
     Operation::created::<NewPassword>(
         "Give the link to a dashboard one more password, which is told once",
     )
-    .optional_body::<PasswordWrite>();
+    .optional_body::<SharePasswordWrite>();
 
 pub(in crate::http) const DASHBOARD_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
     "204",
@@ -201,7 +201,7 @@ pub(in crate::http) const INSIGHT_SHARING_ADD_PASSWORD: Operation =
     Operation::created::<NewPassword>(
         "Give the link to a saved insight one more password, which is told once",
     )
-    .optional_body::<PasswordWrite>();
+    .optional_body::<SharePasswordWrite>();
 
 pub(in crate::http) const INSIGHT_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
     "204",

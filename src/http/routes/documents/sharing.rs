@@ -81,8 +81,8 @@ pub async fn add_password(
     let (project, which) = (asker.project.id, (kind, id));
     let share = app.metadata.share(project, which).await.map_err(problem)?;
     check_required(share.as_ref()).map_err(|violation| problem(violation.into()))?;
-    let PasswordWrite { raw_password, note } =
-        PasswordWrite::read(&mut Fields::read(request).await?)?;
+    let SharePasswordWrite { raw_password, note } =
+        SharePasswordWrite::read(&mut Fields::read(request).await?)?;
     let given = raw_password.map(|Exact(text)| text).filter(|text| !text.is_empty());
     let note = note.flatten().unwrap_or_default();
     let chars = given.as_ref().map(|text| text.chars().count());
@@ -202,9 +202,9 @@ pub(super) struct NewPassword {
 
 body! {
     /// What a new password is made of.
-    pub(super) struct PasswordWrite {
-        /// The password; without one, or with an empty one, the server makes one.
-        raw_password: Option<Exact> = {"minLength": 8, "maxLength": 200},
+    pub(super) struct SharePasswordWrite {
+        /// The password, of at least 8 characters; without one, or with an empty one, the server makes one.
+        raw_password: Option<Exact> = {"maxLength": 200},
         /// Whom it is for.
         note: Option<Option<String>> = {"maxLength": 100},
     }
