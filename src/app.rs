@@ -63,6 +63,7 @@ use crate::tasks::CpuPool;
 use crate::tasks::Pause;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
+use crate::tasks::slow::SlowJobs;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
@@ -76,6 +77,13 @@ const PLACES_REFRESH: Duration = Duration::from_secs(60);
 
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Requests whose passwords are hashed at a time. Each takes some tenths of a second, or seconds for a link with many
+/// passwords.
+const HASHES_RUNNING_MAX: usize = 1;
+
+/// Requests whose passwords wait to be hashed; others are told to come again.
+const HASHES_WAITING_MAX: usize = 8;
 
 /// Most projects that an error message lists.
 const PROJECTS_NAMED: usize = 20;
@@ -123,6 +131,8 @@ pub struct App {
     pub tasks: TasksHandle,
     /// Thread pool for CPU work.
     pub cpu: CpuPool,
+    /// Computes hashes of passwords.
+    pub hashing: SlowJobs,
     /// Time.
     pub clock: Clock,
     /// The metrics.
@@ -289,6 +299,7 @@ impl App {
             pipeline,
             engine,
             places,
+            hashing: SlowJobs::new(&tasks.0, HASHES_RUNNING_MAX, HASHES_WAITING_MAX),
             tasks,
             cpu,
             clock,

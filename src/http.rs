@@ -15,6 +15,7 @@ pub mod auth;
 pub mod body;
 pub mod call;
 pub mod conditional;
+pub mod cookies;
 pub mod cors;
 pub mod csv;
 pub mod fields;

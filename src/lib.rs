@@ -145,6 +145,7 @@
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
 //! | What persons had leaves the files of the persons table in time, whatever is restarted. | `query/person_table/tests/renewal.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
 //! | The files of the persons table, with who has changed, are the persons of the store, whatever ends and crashes. | `query/person_table/tests/renewal.rs`, `query/people/tests.rs` |
+//! | What a link with a password leads to is told to those who gave one, as long as it is there. | `metadata/tests/documents.rs`, `tests/server/sharing.rs` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
 //! | That a scan leaves out files, pages or rows is not to be seen in any answer. | `query/pruning.rs`, `tests/server/scans.rs` |

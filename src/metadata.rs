@@ -69,6 +69,7 @@ pub mod flags;
 pub mod group_types;
 pub mod hash_keys;
 pub mod members;
+pub mod passwords;
 pub mod postgres;
 pub mod properties;
 pub mod property_edits;

@@ -1,5 +1,5 @@
 //! Task supervision: sets of named tasks and threads ([`Tasks`]), the shutdown signal ([`Shutdown`]), and a
-//! thread pool for CPU work ([`CpuPool`]). The only code that spawns tasks and threads.
+//! thread pool for CPU work ([`CpuPool`]); [`slow`] has jobs that are slow on purpose. The only code that spawns tasks and threads.
 //!
 //! A shutdown signals everything that was spawned here and waits for its end. A panic is logged with the
 //! name of the task and affects no other task, except for vital threads ([`Tasks::vital`]). Queues are
@@ -36,6 +36,8 @@ use tokio::sync::watch;
 
 use crate::error::Kind;
 
+pub mod slow;
+
 /// Niceness of background threads: about a third of the weight of other threads (`sched(7)`: each step is a
 /// factor of 1.25), so that they still make progress under full load.
 const BACKGROUND_NICE: i32 = 5;
@@ -55,6 +57,12 @@ pub enum TaskError {
         /// Name of the task or pool.
         name: &'static str,
     },
+    /// It was not begun: too many others wait.
+    #[error("too many others wait for {name}")]
+    Full {
+        /// Name of the job.
+        name: &'static str,
+    },
     /// The operating system refused a thread.
     #[error("cannot start a thread for {name}")]
     NoThread {
@@ -70,6 +78,7 @@ impl TaskError {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Panicked { .. } => Kind::Internal,
+            Self::Full { .. } => Kind::Overloaded,
             Self::Stopped { .. } | Self::NoThread { .. } => Kind::Unavailable,
         }
     }

@@ -65,6 +65,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("ipnetwork", &["config"]),
     ("maxminddb", &["geoip"]),
     ("maud", &["http/routes/pages", "web"]),
+    ("ring", &["metadata/passwords"]),
     ("semver", &["event/predicate"]),
     ("sqlx", &["metadata"]),
     ("toml", &["config"]),

@@ -50,6 +50,20 @@ fields! {
     Option<i64>, nullable_integer, {"type": ["integer", "null"]};
 }
 
+/// A text with its white space, such as a password.
+#[derive(Debug)]
+pub(super) struct Exact(pub(super) String);
+
+impl Field for Option<Exact> {
+    fn take(fields: &mut Fields, name: &'static str) -> Result<Self, Problem> {
+        Ok(fields.exact_text_if_any(name)?.map(Exact))
+    }
+
+    fn schema() -> Value {
+        json!({"type": ["string", "null"]})
+    }
+}
+
 /// Fields that have to be there.
 macro_rules! required {
     ($($kind:ty;)*) => {$(

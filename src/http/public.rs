@@ -56,9 +56,9 @@ pub const PUBLIC: &[Line] = &[
     on("GET",      "/api/product_tours",      |_| Public::List(List::ProductTours)),
     on("GET",      "/api/early_access_features", |_| Public::List(List::EarlyAccessFeatures)),
 
-    on("GET",      "/shared/:share",          |values| Public::Shared(text(values, 0))),
-    on("GET",      "/shared_dashboard/:share", |values| Public::Shared(text(values, 0))),
-    on("GET",      "/embedded/:share",        |values| Public::Shared(text(values, 0))),
+    on("GET POST", "/shared/:share",          |values| Public::Shared(text(values, 0))),
+    on("GET POST", "/shared_dashboard/:share", |values| Public::Shared(text(values, 0))),
+    on("GET POST", "/embedded/:share",        |values| Public::Shared(text(values, 0))),
 
     on("GET",      "/api/schema",             |_| Public::Description),
     on("GET",      "/",                       |_| Public::Root),
@@ -119,7 +119,7 @@ pub enum Public {
     OfrepOne(String),
     /// Server-sent events about changes of flags.
     FlagEvents,
-    /// What a link leads to: its token, with `.json`.
+    /// What a link leads to, by its token, with `.json` or without; or its password.
     Shared(String),
 }
 
@@ -382,7 +382,8 @@ mod tests {
             ("GET", "/api/schema", Found::Endpoint(Public::Description)),
             ("GET", "/shared/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
             ("GET", "/embedded/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
-            ("POST", "/shared/a.json", wrong(GET)),
+            ("POST", "/shared/a.json", Found::Endpoint(Public::Shared("a.json".to_owned()))),
+            ("PUT", "/shared/a.json", wrong(GET_POST)),
             ("GET", "/shared", Found::Nothing),
         ]);
     }

@@ -3,6 +3,7 @@
 //! authentication, rate limit, permissions, format of the response. Only the router has the whole
 //! [`App`]; a route function gets it and takes what it needs.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use hyper::Method;
@@ -45,17 +46,23 @@ use crate::http::table::Endpoint;
 use crate::http::table::Found;
 use crate::http::table::Managed;
 use crate::http::table::Run;
-use crate::http::throttle::SignIns;
+use crate::http::throttle::Attempts;
 use crate::http::throttle::Throttle;
 use crate::metadata::accounts::PersonalKey;
 use crate::tasks::Shutdown;
+
+/// Sign-ins of one client address in a minute, failed or not.
+const SIGN_INS_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(10) {
+    Some(ten) => ten,
+    None => NonZeroU32::MIN,
+};
 
 /// The endpoints of one server.
 #[derive(Debug)]
 pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
-    shared: shared::Cache,
+    links: shared::Links,
     throttle: Arc<Throttle>,
     subscribers: flag_events::Subscribers,
     /// State of the pages.
@@ -143,13 +150,13 @@ impl Router {
         let subscribers = flag_events::Subscribers::new(app.config.http.connections_max);
         let desk = Desk {
             throttle: Arc::clone(&throttle),
-            sign_ins: SignIns::new(&app.clock),
+            sign_ins: Attempts::new(&app.clock, SIGN_INS_PER_MINUTE),
             streams: subscribers.clone(),
             ending: ending.clone(),
         };
         let definitions = local_evaluation::Cache::default();
-        let (shared, desk) = (shared::Cache::default(), Arc::new(desk));
-        Self { app, definitions, shared, throttle, subscribers, desk, ending, secret }
+        let (links, desk) = (shared::Links::new(&app.clock), Arc::new(desk));
+        Self { app, definitions, links, throttle, subscribers, desk, ending, secret }
     }
 
     /// Answers at once if the endpoint waits for nothing; else returns its future.
@@ -206,8 +213,8 @@ impl Router {
             Public::OfrepOne(key) => later(async move { ofrep::one(app, &key, request).await }),
             Public::Shared(file) => later(async move {
                 match file.ends_with(".json") {
-                    true => shared::json(app, &self.shared, &file, &request).await,
-                    false => Ok(pages::shared::page(app, &self.shared, &file, &request).await),
+                    true => shared::json(app, &self.links, &file, request).await,
+                    false => Ok(pages::shared::page(app, &self.links, &file, request).await),
                 }
             }),
             Public::FlagEvents => {

@@ -164,6 +164,8 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/dashboards/:id/run_insights/", "query:read",      of_project!(documents::dashboards::run_insights)).analytics().described(&documents::dashboards::RUN_INSIGHTS),
     at("GET",       "P/dashboards/:id/sharing/", "sharing_configuration:read", of_documents!(sharing::retrieve, Dashboard)).described(&documents::described::DASHBOARD_SHARING_RETRIEVE),
     at("PATCH",     "P/dashboards/:id/sharing/", "sharing_configuration:write", of_documents!(sharing::update, Dashboard)).described(&documents::described::DASHBOARD_SHARING_UPDATE),
+    at("POST",      "P/dashboards/:id/sharing/passwords/", "sharing_configuration:write", of_documents!(sharing::add_password, Dashboard)).described(&documents::described::DASHBOARD_SHARING_ADD_PASSWORD),
+    at("DELETE",    "P/dashboards/:id/sharing/passwords/:password/", "sharing_configuration:write", of_documents!(sharing::remove_password, Dashboard)).described(&documents::described::DASHBOARD_SHARING_REMOVE_PASSWORD),
     at("POST",      "P/dashboards/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Dashboard)).described(&documents::described::DASHBOARD_SHARING_REFRESH),
 
     at("GET",       "P/early_access_feature/",  "early_access_feature:read", of_project!(early_access_features::list)).described(&early_access_features::LIST),
@@ -250,6 +252,8 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/insights/:id/activity/", "activity_log:read",     of_documents!(activity, Insight)).described(&documents::described::INSIGHT_ACTIVITY_OF_ONE),
     at("GET",       "P/insights/:id/sharing/",  "sharing_configuration:read", of_documents!(sharing::retrieve, Insight)).described(&documents::described::INSIGHT_SHARING_RETRIEVE),
     at("PATCH",     "P/insights/:id/sharing/",  "sharing_configuration:write", of_documents!(sharing::update, Insight)).described(&documents::described::INSIGHT_SHARING_UPDATE),
+    at("POST",      "P/insights/:id/sharing/passwords/", "sharing_configuration:write", of_documents!(sharing::add_password, Insight)).described(&documents::described::INSIGHT_SHARING_ADD_PASSWORD),
+    at("DELETE",    "P/insights/:id/sharing/passwords/:password/", "sharing_configuration:write", of_documents!(sharing::remove_password, Insight)).described(&documents::described::INSIGHT_SHARING_REMOVE_PASSWORD),
     at("POST",      "P/insights/:id/sharing/refresh/", "sharing_configuration:write", of_documents!(sharing::refresh, Insight)).described(&documents::described::INSIGHT_SHARING_REFRESH),
     at("POST",      "P/insights/:id/viewed/",   "insight:read",          of_documents!(viewed, Insight)).described(&documents::described::INSIGHT_VIEWED),
 

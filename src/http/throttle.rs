@@ -1,11 +1,11 @@
-//! Rate limits of personal keys: [`Throttle`]. Off unless the operator sets a limit.
+//! Rate limits of personal keys: [`Throttle`], and of attempts at secrets: [`Attempts`]. The former are off unless the operator sets a limit.
 //!
 //! The generic cell rate algorithm: an unused key may send as many requests as the limit at once, and
 //! gets new ones at a constant rate. PostHog counts the requests of the last minute, which is equivalent
 //! for clients below the limit. Requests about persons and events may have additional limits. Requests
 //! of SDKs are not limited.
 
-use std::net::IpAddr;
+use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -38,44 +38,39 @@ pub struct Throttle {
     forgotten_at: Mutex<Duration>,
 }
 
-/// Failed sign-ins of one client address per minute.
-const SIGN_INS_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(10) {
-    Some(ten) => ten,
-    None => NonZeroU32::MIN,
-};
-
-/// The limit on failed sign-ins of an address.
+/// Attempts at a secret of one client address, or of one target, in a minute. The
+/// table is as large as the attempts of a minute.
 #[derive(Debug)]
-pub struct SignIns {
+pub struct Attempts<K: Hash + Eq + Clone> {
     clock: Clock,
-    limit: RateLimiter<IpAddr, DashMapStateStore<IpAddr>, Time, NoOpMiddleware<Duration>>,
+    limit: RateLimiter<K, DashMapStateStore<K>, Time, NoOpMiddleware<Duration>>,
 }
 
-impl SignIns {
-    /// No failed sign-in yet.
-    pub fn new(clock: &Clock) -> Self {
-        let quota = Quota::per_minute(SIGN_INS_PER_MINUTE);
+impl<K: Hash + Eq + Clone> Attempts<K> {
+    /// No attempt yet, of `per_minute` that each may make.
+    pub fn new(clock: &Clock, per_minute: NonZeroU32) -> Self {
+        let quota = Quota::per_minute(per_minute);
         let limit = RateLimiter::dashmap_with_clock(quota, Time(clock.clone()));
         Self { clock: clock.clone(), limit }
     }
 
-    /// Counts an attempt from `address`.
+    /// Counts an attempt of `who`.
     ///
     /// # Errors
     ///
     /// 429 if there were too many.
-    pub fn check(&self, address: IpAddr) -> Result<(), Problem> {
-        // Addresses with their full limit are removed: the table is as large as the attempts of a minute.
-        if self.limit.len() > ADDRESSES_MAX {
+    pub fn check(&self, who: &K) -> Result<(), Problem> {
+        // Those with their full limit are removed.
+        if self.limit.len() > ATTEMPTS_KEPT {
             self.limit.retain_recent();
         }
-        let checked = self.limit.check_key(&address);
+        let checked = self.limit.check_key(who);
         checked.map_err(|early| Problem::throttled(early.wait_time_from(self.clock.monotonic())))
     }
 }
 
-/// Addresses from which the table of sign-ins is cleared of those that have their full limit.
-const ADDRESSES_MAX: usize = 1000;
+/// Entries from which a table of attempts is cleared of those that have their full limit.
+const ATTEMPTS_KEPT: usize = 1000;
 
 #[derive(Clone, Debug)]
 struct Time(Clock);

@@ -162,6 +162,7 @@ pub fn entity(kind: &str, entity: &Value) -> Result<Value, NodeError> {
         "math_property_type",
         "math_group_type_index",
         "math_hogql",
+        "optionalInFunnel",
         "properties",
     ] {
         if let Some(value) = fields.get(name) {

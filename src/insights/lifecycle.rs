@@ -37,6 +37,11 @@ impl Lifecycle {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         node.without(&["breakdownFilter"])?;
+        if node.truth("customAggregationTarget")? {
+            let detail =
+                "Only series of a data warehouse have such actors, which are not available.";
+            return Err(node.refuse("customAggregationTarget", detail));
+        }
         let [series] = node.list("series")? else {
             return Err(node.refuse("series", "Expected one series."));
         };

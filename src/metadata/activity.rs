@@ -85,6 +85,10 @@ pub enum Verb {
     SharingDisabled,
     /// The link to it got another token.
     SharingTokenRefreshed,
+    /// The link to it got another password.
+    SharingPasswordAdded,
+    /// A password of the link to it was removed.
+    SharingPasswordRemoved,
     /// It was deleted permanently. An object that can be restored was `Updated` instead.
     Deleted,
 }
@@ -227,6 +231,8 @@ impl Verb {
             Self::SharingEnabled => "sharing enabled",
             Self::SharingDisabled => "sharing disabled",
             Self::SharingTokenRefreshed => "sharing access token refreshed",
+            Self::SharingPasswordAdded => "sharing password added",
+            Self::SharingPasswordRemoved => "sharing password removed",
             Self::Deleted => "deleted",
         }
     }

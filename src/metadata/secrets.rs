@@ -26,6 +26,9 @@ const SECRET_PREFIX: &str = "phs_";
 /// Digits of a generated secret: 62^43 > 2^256, as many values as a seed has.
 const DIGITS: usize = 43;
 
+/// Digits of a password that the server makes: 62^22 > 2^130.
+const PASSWORD_DIGITS: usize = 22;
+
 /// Characters of a short id.
 const SHORT_CHARS: usize = 8;
 
@@ -71,6 +74,16 @@ impl Seed {
         self.letters("share token")
     }
 
+    /// A password of a link to a document: 22 of `0-9A-Za-z`.
+    pub fn share_password(&self) -> String {
+        self.letters("share password").chars().take(PASSWORD_DIGITS).collect()
+    }
+
+    /// The salt of the hash of a password.
+    pub(super) fn salt(&self) -> [u8; 16] {
+        self.half("salt of a password")
+    }
+
     /// The secret part of a sign-in link: 43 of `0-9A-Za-z`.
     pub(super) fn sign_in_link(&self) -> String {
         self.letters("sign-in link")
@@ -93,11 +106,16 @@ impl Seed {
 
     /// A random (version 4) UUID, different for every `purpose`.
     pub(super) fn uuid(&self, purpose: &str) -> Uuid {
+        uuid::Builder::from_random_bytes(self.half(purpose)).into_uuid()
+    }
+
+    /// The first half of [`Self::derive`].
+    fn half(&self, purpose: &str) -> [u8; 16] {
         let mut bytes = [0; 16];
         for (to, from) in bytes.iter_mut().zip(self.derive(purpose)) {
             *to = from;
         }
-        uuid::Builder::from_random_bytes(bytes).into_uuid()
+        bytes
     }
 
     /// [`DIGITS`] of `0-9A-Za-z`, independent for every `purpose`.

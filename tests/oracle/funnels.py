@@ -1,4 +1,4 @@
-"""Ordered funnels: how far persons come, how long they take, and by values of a breakdown."""
+"""Ordered funnels, with steps that may be skipped: how far persons come, how long they take, and by values of a breakdown."""
 
 from asking import FILTERS, OF_SESSIONS, Entity, Range, same, unit
 
@@ -6,6 +6,44 @@ HOUR = 3_600_000_000
 NAMES = ["view", "view", "buy", "buy", "sign up", "$pageview", None]
 BREAKDOWNS = {"$browser": "browser", **OF_SESSIONS}
 ATTRIBUTIONS = [None, None, "first_touch", "last_touch", "all_events", "step"]
+
+
+def ways_of(count, hours, optional=()):
+    """Parts of a WITH that end with `best`: how far each actor of `rows` comes, by value, and the times of its steps,
+    which are NULL where it skips one."""
+    # Each step is another event, no earlier than the one before and within the window since the first.
+    attempts = ["a0 AS MATERIALIZED (SELECT who, v, us AS t0, id AS i0 FROM rows WHERE s0)"]
+    for at in range(1, count):
+        ways = []
+        for before in reversed(range(at)):
+            done = [f"a.{letter}{step}" for letter in "ti" for step in range(before + 1)]
+            skipped = [f"NULL AS {letter}{step}" for letter in "ti" for step in range(before + 1, at)]
+            others = " AND ".join(f"r.id IS DISTINCT FROM a.i{other}" for other in range(before + 1))
+            ways.append(f"""
+                SELECT a.who, a.v, {', '.join(done + skipped)}, r.us AS t{at}, r.id AS i{at} FROM a{before} a
+                JOIN rows r ON r.who = a.who AND r.v = a.v
+                AND s{at} AND r.us >= a.t{before} AND r.us <= a.t0 + {hours * HOUR} AND {others}""")
+            if before not in optional:
+                break
+        attempts.append(f"a{at} AS MATERIALIZED ({' UNION ALL BY NAME '.join(ways)})")
+    # What counts is the furthest, of those the one that is first there, of those the one that skips fewest of the steps
+    # nearest to its end, and of those the one with the latest steps.
+    best = []
+    for at in range(count):
+        times = [f"t{step}" for step in range(at + 1)]
+        order = ", ".join([*(f"{time} IS NULL" for time in reversed(times)), *(f"{time} DESC" for time in times)])
+        further = " AND ".join(f"(who, v) NOT IN (SELECT who, v FROM a{later})" for later in range(at + 1, count))
+        best.append(f"""
+            SELECT DISTINCT ON (who, v) who, v, {at + 1} AS steps, [{', '.join(times)}] AS times FROM a{at}
+            {f"WHERE {further}" if further else ""}
+            ORDER BY who, v, t{at}, {order}""")
+    return [*attempts, f"best AS ({' UNION ALL '.join(f'(SELECT * FROM ({own}))' for own in best)})"]
+
+
+def is_within(step, other):
+    """Whether every event of a step is one of another step, as far as their filters show."""
+    is_named = other.name is None or step.name == other.name
+    return is_named and all(rule in step.filters for rule in other.filters)
 
 
 class Question:
@@ -18,6 +56,11 @@ class Question:
         self.attribution, self.attribution_step = pick.choice(ATTRIBUTIONS), pick.randrange(0, len(self.steps))
         self.breakdown = pick.choice(["$browser", "$browser", *OF_SESSIONS])
         self.limit = pick.choice([1, 2, 25])
+        self.optional = set()
+        for at in reversed(range(1, len(self.steps))):
+            following = self.steps[at + 1:at + 2] if at + 1 not in self.optional else []
+            if pick.random() < 0.25 and not any(is_within(self.steps[at], other) for other in following):
+                self.optional.add(at)
 
     def node(self):
         node = {
@@ -28,6 +71,8 @@ class Question:
                 "breakdownAttributionType": self.attribution, "breakdownAttributionValue": self.attribution_step,
             },
         }
+        for at in self.optional:
+            node["series"][at]["optionalInFunnel"] = True
         if self.attribution:
             kind = "session" if self.breakdown in OF_SESSIONS else "event"
             node["breakdownFilter"] = {"breakdown": self.breakdown, "breakdown_type": kind, "breakdown_limit": self.limit}
@@ -51,26 +96,12 @@ class Question:
             "step": f"""SELECT r.* REPLACE ({chosen} AND coalesce(text, '') = v AS {chosen}), v
                         FROM r JOIN (SELECT DISTINCT who, coalesce(text, '') AS v FROM r WHERE {chosen}) USING (who)""",
         }[self.attribution]
-        # Each step is another event, no earlier than the one before and within the window since the first.
-        attempts = ["a0 AS (SELECT who, v, us AS t0, id AS i0 FROM rows WHERE s0)"]
-        for at in range(1, count):
-            others = " AND ".join(f"r.id <> i{other}" for other in range(at))
-            attempts.append(f"""
-                a{at} AS (SELECT a.*, r.us AS t{at}, r.id AS i{at} FROM a{at - 1} a
-                          JOIN rows r ON r.who = a.who AND r.v = a.v
-                          AND s{at} AND r.us >= t{at - 1} AND r.us <= t0 + {self.hours * HOUR} AND {others})""")
-        # What counts is the furthest, of those the one that is first there, and of those the one with the latest steps.
-        best = []
-        for at in range(count):
-            times = [f"t{step}" for step in range(at + 1)]
-            latest = ", ".join(f"{time} DESC" for time in times)
-            listed = ", ".join(times)
-            best.append(f"""
-                SELECT DISTINCT ON (who, v) who, v, {at + 1} AS steps, [{listed}] AS times FROM a{at}
-                {f"WHERE (who, v) NOT IN (SELECT who, v FROM a{at + 1})" if at + 1 < count else ""}
-                ORDER BY who, v, t{at}, {latest}""")
-        took = "times[step + 1] - times[step]"
-        is_later = "steps > step AND times[step + 1] > times[step]"
+        ways = ", ".join(ways_of(count, self.hours, self.optional))
+        # The time since the required step before.
+        required = [at for at in range(count) if at not in self.optional]
+        cases = [f"WHEN {at} THEN times[{at + 1}] - times[{before + 1}]" for before, at in zip(required, required[1:])]
+        took = f"CASE step {' '.join(cases)} END" if cases else "NULL::BIGINT"
+        is_later = f"{took} > 0"
         ranking = ", ".join(f"c{at} DESC" for at in reversed(range(count)))
         found = ask(f"""
             WITH r AS MATERIALIZED (
@@ -78,14 +109,13 @@ class Question:
                     SELECT {self.actor} AS who, us, id, nullif({BREAKDOWNS[self.breakdown]}, '') AS text, {flags} FROM e
                     WHERE {self.holds} AND {self.range.bounds()})
                 WHERE who IS NOT NULL AND mask > 0),
-            rows AS MATERIALIZED ({actors}), {', '.join(attempts)},
-            best AS ({' UNION ALL '.join(f'(SELECT * FROM ({own}))' for own in best)}),
-            reached AS (SELECT v, {', '.join(f'count(*) FILTER (steps > {at}) AS c{at}' for at in range(count))}
+            rows AS MATERIALIZED ({actors}), {ways},
+            reached AS (SELECT v, {', '.join(f'count(*) FILTER (times[{at + 1}] IS NOT NULL) AS c{at}' for at in range(count))}
                         FROM best GROUP BY v),
             ranks AS (SELECT v, row_number() OVER (ORDER BY {ranking}, v) AS rank FROM reached),
             shown AS (SELECT steps, times, CASE WHEN rank > {self.limit} THEN {self.limit + 1} ELSE rank END AS place,
                              CASE WHEN rank > {self.limit} THEN 'Other' ELSE v END AS v FROM best JOIN ranks USING (v))
-            SELECT v, step, count(*) FILTER (steps > step),
+            SELECT v, step, count(*) FILTER (times[step + 1] IS NOT NULL),
                    avg({took}) FILTER ({is_later}) / 1e6, median({took}) FILTER ({is_later}) / 1e6
             FROM shown, range({count}) g(step) GROUP BY v, place, step ORDER BY place, step""")
         values = []

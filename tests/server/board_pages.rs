@@ -234,6 +234,42 @@ fn links_show_pages_without_a_sign_in() {
 }
 
 #[test]
+fn passwords_of_links_are_made_and_removed_on_the_page() {
+    let server = TestServer::start();
+    server.post("/api/projects/1/dashboards/", &json!({"name": "Board"})).created();
+    let share = |fields: &[(&str, &str)]| post(&server, "dashboard/1/share", fields);
+    let edit = || page(&server, "dashboard/1/edit");
+    assert!(!edit().contains("Ask for a password"), "there is no link");
+    assert_eq!(share(&[("do", "on")]).status, 303);
+    assert!(edit().contains("Ask for a password"));
+    assert_eq!(share(&[("do", "add")]).status, 400, "it asks for none");
+    assert_eq!(share(&[("do", "lock")]).status, 303);
+    assert!(edit().contains("it opens for nobody"));
+    let typed = [("do", "add"), ("note", HOSTILE), ("raw_password", "by the reader")];
+    assert_eq!(share(&typed).status, 303);
+    let made = share(&[("do", "add"), ("note", "press")]);
+    assert_eq!((made.status, made.header("cache-control")), (200, Some("no-store")));
+    let shown = text(&made);
+    let password = shown.split("id=\"password\">").nth(1).expect("a password");
+    let password = password.split('<').next().expect("a password").to_owned();
+    let told = edit();
+    assert!(told.contains("press") && !told.contains(&password), "{told}");
+    assert!(!told.contains("<script>window") && !told.contains("by the reader"), "{told}");
+    let token = told.split("/shared/").nth(1).and_then(|rest| rest.split('<').next());
+    let link = format!("/shared/{}", token.expect("a token"));
+    let give = |password: &str| {
+        let body = json!({"password": password}).to_string();
+        server.send("POST", &link, &[("content-type", "application/json")], body).status
+    };
+    assert_eq!([give("by the reader"), give(&password), give("a guess")], [200, 200, 401]);
+    assert_eq!(share(&[("do", "remove"), ("password", "2")]).status, 303);
+    assert_eq!(share(&[("do", "remove"), ("password", "2")]).status, 404);
+    assert_eq!([give("by the reader"), give(&password)], [200, 401]);
+    assert_eq!(share(&[("do", "unlock")]).status, 303);
+    assert_eq!(server.send("GET", &format!("{link}.json"), &[], "").status, 200);
+}
+
+#[test]
 fn filters_of_a_dashboard_are_changed_by_its_form() {
     let server = TestServer::start();
     let ids = world(&server);

@@ -89,9 +89,10 @@ impl Funnel {
         let asked = Asked::random(rng, viz);
         let whole = Asked { viz: "steps", split: None, ..asked.clone() };
         let (mut ways, mut converted) = (BTreeMap::new(), BTreeSet::new());
-        for (person, _, times) in whole.found(world, &(i64::MIN..=i64::MAX)) {
+        for (person, _, way) in whole.found(world, &(i64::MIN..=i64::MAX)) {
+            let times: Vec<i64> = way.iter().copied().flatten().collect();
             let mut end = times[0] + asked.window_hours * HOUR;
-            if times.len() == asked.steps.len() {
+            if way.len() == asked.steps.len() {
                 converted.insert(person);
                 end = times[times.len() - 1];
             }

@@ -73,6 +73,8 @@ pub(crate) fn start_with(rng: &mut StdRng, names: &[&'static str]) -> (TestServe
 pub(crate) struct Asked {
     /// The name of each step, and whether it is of Chrome and Edge alone.
     pub(crate) steps: Vec<(Option<&'static str>, bool)>,
+    /// The bits of steps that may be skipped.
+    pub(crate) optional: u32,
     pub(crate) order: &'static str,
     pub(crate) viz: &'static str,
     pub(crate) window_hours: i64,
@@ -85,6 +87,12 @@ pub(crate) struct Asked {
     pub(crate) from: i64,
     pub(crate) to: i64,
 }
+
+/// The places of the rows of an attempt, with their steps.
+type Attempt = Vec<(usize, usize)>;
+
+/// The time of each step up to the furthest, unless it was skipped.
+pub(crate) type Way = Vec<Option<i64>>;
 
 /// Time, mask and value of the breakdown.
 type Row = (i64, u32, Option<&'static str>);
@@ -103,7 +111,20 @@ impl Asked {
             };
             (name, rng.random_bool(0.2))
         };
-        let steps = (0..count).map(&mut step).collect();
+        let steps: Vec<_> = (0..count).map(&mut step).collect();
+        let mut optional = 0;
+        if viz == "steps" && order != "unordered" && rng.random_bool(0.5) {
+            optional = rng.random_range(0..1_u32 << count) & !1;
+        }
+        // Where all events of an optional step are of the required one after it, it is refused.
+        for step in (1..count - 1).rev() {
+            let is_next_optional = optional >> (step + 1) & 1 == 1;
+            let ((own, is_filtered), (next, is_next_filtered)) = (steps[step], steps[step + 1]);
+            let is_within = next.is_none_or(|next| own == Some(next));
+            if !is_next_optional && is_within && (is_filtered || !is_next_filtered) {
+                optional &= !(1 << step);
+            }
+        }
         let is_unordered = order == "unordered";
         let mut pair = || {
             let from = rng.random_range(0..count - 1);
@@ -113,6 +134,7 @@ impl Asked {
         let from = FIRST_DAY + rng.random_range(0..6);
         Self {
             steps,
+            optional,
             order,
             viz,
             window_hours: [1, 12, 48, 400][rng.random_range(0..4)],
@@ -136,10 +158,14 @@ impl Asked {
     }
 
     pub(crate) fn node(&self) -> Value {
-        let step = |(name, is_filtered): &(Option<&str>, bool)| {
+        let step = |(at, (name, is_filtered)): (usize, &(Option<&str>, bool))| {
             let filter = json!({"key": "$browser", "value": ["Chrome", "Edge"], "operator": "exact", "type": "event"});
             let filters = if *is_filtered { vec![filter] } else { Vec::new() };
-            json!({"kind": "EventsNode", "event": name, "properties": filters})
+            let mut node = json!({"kind": "EventsNode", "event": name, "properties": filters});
+            if self.is_optional(at) {
+                node["optionalInFunnel"] = json!(true);
+            }
+            node
         };
         let exclusions: Vec<Value> = self
             .exclusion
@@ -150,7 +176,7 @@ impl Asked {
             .collect();
         json!({
             "kind": "FunnelsQuery",
-            "series": self.steps.iter().map(step).collect::<Vec<_>>(),
+            "series": self.steps.iter().enumerate().map(step).collect::<Vec<_>>(),
             "dateRange": {"date_from": date(self.from).to_string(), "date_to": date(self.to).to_string()},
             "funnelsFilter": {
                 "funnelWindowInterval": self.window_hours, "funnelWindowIntervalUnit": "hour",
@@ -221,30 +247,41 @@ impl Asked {
         }
     }
 
-    /// All attempts that begin within bounds, of any length, by the places of their rows.
-    fn attempts(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Vec<Vec<usize>> {
+    /// Whether people may skip a step.
+    fn is_optional(&self, step: usize) -> bool {
+        self.optional >> step & 1 == 1
+    }
+
+    /// All attempts that begin within bounds, of any length, by the places of their rows and the steps of these.
+    fn attempts(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Vec<Attempt> {
         let (count, window) = (self.steps.len(), self.window_hours * HOUR);
-        let mut all: Vec<Vec<usize>> = Vec::new();
-        let mut open: Vec<(Vec<usize>, u32)> = vec![(Vec::new(), 0)];
-        while let Some((attempt, used)) = open.pop() {
+        let may_follow = |attempt: &Attempt, step: usize| match (self.order, attempt.last()) {
+            ("unordered", _) => attempt.iter().all(|(_, own)| *own != step),
+            (_, None) => step == 0,
+            (_, Some((_, last))) => {
+                step > *last && (last + 1..step).all(|step| self.is_optional(step))
+            }
+        };
+        let mut all: Vec<Attempt> = Vec::new();
+        let mut open: Vec<Attempt> = vec![Vec::new()];
+        while let Some(attempt) = open.pop() {
             for (place, row) in rows.iter().enumerate() {
+                let is_new = attempt.iter().all(|(own, _)| *own != place);
                 let is_next = match attempt.last() {
                     None => starts.contains(&row.0),
-                    Some(last) if self.order == "strict" => place == last + 1,
-                    Some(last) => !attempt.contains(&place) && row.0 >= rows[*last].0,
+                    Some((last, _)) if self.order == "strict" => place == last + 1,
+                    Some((last, _)) => is_new && row.0 >= rows[*last].0,
                 };
-                let is_late = attempt.first().is_some_and(|first| row.0 - rows[*first].0 > window);
-                if !is_next || is_late {
+                let first = attempt.first().map(|(first, _)| rows[*first].0);
+                if !is_next || first.is_some_and(|first| row.0 - first > window) {
                     continue;
                 }
-                let steps = match self.order {
-                    "unordered" => 0..count,
-                    _ => attempt.len()..(attempt.len() + 1).min(count),
-                };
-                for step in steps.filter(|step| row.1 >> step & 1 == 1 && used >> step & 1 == 0) {
-                    let longer = [attempt.as_slice(), &[place]].concat();
-                    all.push(longer.clone());
-                    open.push((longer, used | 1 << step));
+                for step in (0..count).filter(|step| row.1 >> step & 1 == 1) {
+                    if may_follow(&attempt, step) {
+                        let longer = [attempt.as_slice(), &[(place, step)]].concat();
+                        all.push(longer.clone());
+                        open.push(longer);
+                    }
                 }
             }
         }
@@ -252,42 +289,55 @@ impl Asked {
     }
 
     /// Whether somebody left in between; for attempts that go on also until the end of their window.
-    fn is_spoiled(&self, rows: &[Row], times: &[i64], is_over: bool) -> bool {
-        let Some((from, to)) = self.exclusion else { return false };
+    fn is_spoiled(&self, rows: &[Row], way: &[Option<i64>], is_over: bool) -> bool {
+        let Some((from, to)) = self.exclusion.filter(|(from, _)| way.len() > *from) else {
+            return false;
+        };
+        let after = way[..=from].iter().copied().flatten().next_back().expect("the first step");
+        let before = way.iter().skip(to).copied().flatten().next();
+        let end = way[0].expect("the first step") + self.window_hours * HOUR;
         let mut leaves = rows.iter().filter(|row| row.1 & EXCLUDED != 0).map(|row| row.0);
-        leaves.any(|at| match (times.get(from), times.get(to)) {
-            (Some(after), Some(before)) => at > *after && at < *before,
-            (Some(after), None) => {
-                is_over && at > *after && at <= times[0] + self.window_hours * HOUR
-            }
-            _ => false,
+        leaves.any(|at| match before {
+            Some(before) => at > after && at < before,
+            None => is_over && at > after && at <= end,
         })
     }
 
-    /// The times of the attempt that counts.
-    fn walk(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Option<Vec<i64>> {
+    /// The times of the steps of the attempt that counts.
+    fn walk(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Option<Way> {
         let all = self.attempts(rows, starts);
-        let furthest = all.iter().map(Vec::len).max()?;
-        let times =
-            |attempt: &Vec<usize>| -> Vec<i64> { attempt.iter().map(|at| rows[*at].0).collect() };
-        let longest = || all.iter().filter(|attempt| attempt.len() == furthest);
-        let mut best: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
-        let candidates: Vec<Vec<i64>> = match self.order {
+        let is_unordered = self.order == "unordered";
+        let length = |attempt: &Attempt| match attempt.last() {
+            Some((_, step)) if !is_unordered => step + 1,
+            _ => attempt.len(),
+        };
+        let furthest = all.iter().map(length).max()?;
+        let way = |attempt: &Attempt| -> Way {
+            let mut way = vec![None; furthest];
+            for (at, (place, step)) in attempt.iter().enumerate() {
+                way[if is_unordered { at } else { *step }] = Some(rows[*place].0);
+            }
+            way
+        };
+        let longest = || all.iter().filter(|attempt| length(attempt) == furthest);
+        let done = |way: &Way| -> Vec<bool> { way.iter().rev().map(Option::is_some).collect() };
+        let mut best: BTreeMap<(Option<i64>, Vec<bool>), Way> = BTreeMap::new();
+        let candidates: Vec<Way> = match self.order {
             "ordered" => {
-                for own in longest().map(times).filter(|own| !self.is_spoiled(rows, own, false)) {
-                    let latest = best.entry(own[furthest - 1]).or_default();
+                for own in longest().map(way).filter(|own| !self.is_spoiled(rows, own, false)) {
+                    let latest = best.entry((own[furthest - 1], done(&own))).or_default();
                     *latest = own.max(std::mem::take(latest));
                 }
                 best.into_values().collect()
             }
-            "strict" => longest().map(times).collect(),
+            "strict" => longest().map(way).collect(),
             _ => {
-                let of = |first: usize| longest().filter(move |own| own[0] == first).map(times);
+                let of = |first: usize| longest().filter(move |own| own[0].0 == first).map(way);
                 (0..rows.len()).filter_map(|first| of(first).min()).collect()
             }
         };
         let clean = candidates.into_iter().filter(|own| !self.is_spoiled(rows, own, true));
-        clean.min_by_key(|own| (own[furthest - 1], Reverse(own.clone())))
+        clean.min_by_key(|own| (own[furthest - 1], Reverse(done(own)), Reverse(own.clone())))
     }
 
     /// The attempts that count of each person: person, value, times of steps.
@@ -295,11 +345,11 @@ impl Asked {
         &self,
         world: &World,
         starts: &RangeInclusive<i64>,
-    ) -> Vec<(usize, String, Vec<i64>)> {
+    ) -> Vec<(usize, String, Way)> {
         let mut found = Vec::new();
         for (person, rows) in self.rows(world) {
             for (value, rows) in self.by_value(&rows) {
-                found.extend(self.walk(&rows, starts).map(|times| (person, value, times)));
+                found.extend(self.walk(&rows, starts).map(|way| (person, value, way)));
             }
         }
         found
@@ -314,15 +364,20 @@ impl Asked {
     }
 
     fn expected_steps(&self, world: &World) -> Value {
-        let mut values: BTreeMap<String, Vec<Vec<i64>>> = BTreeMap::new();
+        let mut values: BTreeMap<String, Vec<Way>> = BTreeMap::new();
         for (_, value, times) in self.found(world, &(i64::MIN..=i64::MAX)) {
             values.entry(value).or_default().push(times);
         }
+        let time = |own: &Way, step: usize| own.get(step).copied().flatten();
         let count =
-            |all: &[Vec<i64>], step: usize| all.iter().filter(|own| own.len() > step).count();
-        let body = |all: &[Vec<i64>]| -> Value {
+            |all: &[Way], step: usize| all.iter().filter(|own| time(own, step).is_some()).count();
+        let required = |step: usize| !self.is_optional(step);
+        let body = |all: &[Way]| -> Value {
             let step = |step: usize| {
-                let time = |own: &Vec<i64>| Some(own.get(step)? - own[step.checked_sub(1)?]);
+                let before = (0..step).rev().find(|before| required(*before));
+                let time = |own: &Way| {
+                    Some(time(own, step).filter(|_| required(step))? - time(own, before?)?)
+                };
                 let mut times: Vec<i64> =
                     all.iter().filter_map(time).filter(|time| *time > 0).collect();
                 times.sort_unstable();
@@ -338,10 +393,10 @@ impl Asked {
         if self.split.is_none() {
             return json!([[null, body(values.get("").map_or(&[][..], Vec::as_slice))]]);
         }
-        let rank = |all: &[Vec<i64>]| -> Vec<usize> {
+        let rank = |all: &[Way]| -> Vec<usize> {
             (0..self.steps.len()).rev().map(|step| count(all, step)).collect()
         };
-        let mut values: Vec<(String, Vec<Vec<i64>>)> = values.into_iter().collect();
+        let mut values: Vec<(String, Vec<Way>)> = values.into_iter().collect();
         values.sort_by_key(|(value, all)| (Reverse(rank(all)), value.clone()));
         let others = values.split_off(values.len().min(2));
         if !others.is_empty() {
@@ -355,7 +410,7 @@ impl Asked {
         let (from, to) = self.between;
         let found = self.found(world, &(i64::MIN..=i64::MAX));
         let times: Vec<i64> =
-            found.iter().filter_map(|(.., times)| Some(times.get(to)? - times[from])).collect();
+            found.iter().filter_map(|(.., way)| Some((*way.get(to)?)? - way[from]?)).collect();
         let (Some(min), Some(max)) = (times.iter().min(), times.iter().max()) else {
             return json!({"bins": [], "average_conversion_time": null});
         };
@@ -511,12 +566,13 @@ fn the_persons_behind_steps_are_those_that_were_counted() {
                 let mut source = json!({"kind": "FunnelsActorsQuery", "source": asked.node(),
                                         "funnelStepBreakdown": step.get("breakdown_value")});
                 let own = found.iter().filter(|(_, value, _)| is_of(value));
-                let reached = |is: &dyn Fn(usize) -> bool| -> BTreeSet<usize> {
-                    own.clone().filter(|found| is(found.2.len())).map(|found| found.0).collect()
+                let reached = |is: &dyn Fn(&Way) -> bool| -> BTreeSet<usize> {
+                    own.clone().filter(|found| is(&found.2)).map(|found| found.0).collect()
                 };
+                let did = |way: &Way, place: usize| way.get(place).is_some_and(Option::is_some);
                 source["funnelStep"] = json!(at);
                 let behind = persons(&server, &world, &source);
-                assert_eq!(behind, reached(&|steps| steps >= at), "{asked:?} {value:?} {at}");
+                assert_eq!(behind, reached(&|way| did(way, at - 1)), "{asked:?} {value:?} {at}");
                 if value.as_deref() != Some("Other") {
                     assert_eq!(Some(behind.len() as u64), step["count"].as_u64());
                 }
@@ -525,10 +581,13 @@ fn the_persons_behind_steps_are_those_that_were_counted() {
                 }
                 source["funnelStep"] = json!(-i64::try_from(at).expect("few"));
                 let behind = persons(&server, &world, &source);
-                assert_eq!(behind, reached(&|steps| steps == at - 1), "{asked:?} {value:?} -{at}");
+                let required = (0..at - 1).rev().find(|step| !asked.is_optional(*step));
+                let required = required.expect("the first step");
+                let left = reached(&|way| did(way, required) && !did(way, at - 1));
+                assert_eq!(behind, left, "{asked:?} {value:?} -{at}");
                 source["funnelCustomSteps"] = json!([1, at]);
                 let behind = persons(&server, &world, &source);
-                assert_eq!(behind, reached(&|steps| steps == 1 || steps == at), "{asked:?}");
+                assert_eq!(behind, reached(&|way| way.len() == 1 || way.len() == at), "{asked:?}");
             }
         }
     }
@@ -569,6 +628,7 @@ fn older_clients_get_steps_and_follow_their_links() {
     };
     let asked = Asked {
         steps: vec![(Some("view"), false), (Some("buy"), false), (Some("view"), false)],
+        optional: 0,
         order: "ordered",
         viz: "steps",
         window_hours: 9 * 24,
@@ -680,6 +740,10 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         let expected = (400, &json!("validation_error"), &attr);
         assert_eq!((answer.status, &told["type"], &told["attr"]), expected, "{told}");
     }
+    let mut skipped = node(json!({"funnelVizType": "trends"}));
+    skipped["series"][1]["optionalInFunnel"] = json!(true);
+    let told = server.post(QUERY, &json!({"query": skipped})).json();
+    assert_eq!(told["attr"], "query__series__1__optionalInFunnel", "{told}");
     let actors = |source: Value| {
         let query = json!({"kind": "ActorsQuery", "source": source});
         server.post(QUERY, &json!({"query": query})).json()

@@ -97,4 +97,5 @@ mod stickiness;
 mod support;
 mod table_damage;
 mod trends;
+mod validations;
 mod wire;

@@ -114,3 +114,8 @@ fn lifecycles_are_those_of_sql() {
 fn paths_are_those_of_sql() {
     check("paths");
 }
+
+#[test]
+fn correlations_are_those_of_sql() {
+    check("correlation");
+}

@@ -127,6 +127,9 @@ impl Owner {
         }
         changed(&format!("annotations/{}/", annotation["id"]), json!({"scope": "project"}));
         changed(&format!("dashboards/{}/", dashboard["id"]), json!({"pinned": true}));
+        let sharing = format!("insights/{}/sharing/", insight["id"]);
+        changed(&sharing, json!({"password_required": true}));
+        let password = made(&format!("{sharing}passwords/"), json!({"note": secret}));
         self.ids = BTreeMap::from([
             ("actions/:id", text(&action["id"])),
             ("annotations/:id", text(&annotation["id"])),
@@ -141,6 +144,7 @@ impl Owner {
             ("DEFINITION", definition),
             ("events/:uuid", event),
             ("feature_flags/:id", flag.clone()),
+            ("passwords/:password", text(&password["id"])),
             ("persons/:id", text(&person["id"])),
             ("property_definitions/:id", property),
             ("query/:id", format!("of-{secret}")),

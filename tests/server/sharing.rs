@@ -1,5 +1,7 @@
 //! Links to insights and dashboards: who makes them, what they show and what not, and when they lead nowhere.
 
+use std::thread;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -135,7 +137,7 @@ fn links_lead_nowhere_once_they_are_off() {
         (json!({"enabled": "perhaps"}), "enabled"),
         (json!({"settings": []}), "settings"),
         (json!({"settings": {"legend": 1}}), "settings__legend"),
-        (json!({"password_required": true}), "password_required"),
+        (json!({"password_required": "perhaps"}), "password_required"),
     ] {
         let answer = server.patch(&format!("{BASE}/{path}/sharing/"), &body);
         assert_eq!((answer.status, &answer.json()["attr"]), (400, &json!(attr)), "{body}");
@@ -184,12 +186,20 @@ fn keys_need_the_scope_and_the_right_to_edit() {
     let (reader, writer) =
         (key(json!(["sharing_configuration:read"])), key(json!(["sharing_configuration:write"])));
     let other = key(json!(["insight:write", "dashboard:write"]));
-    for (bearer, expected) in [(&reader, [200, 403, 403]), (&writer, [200; 3]), (&other, [403; 3])]
-    {
+    let locked = server.patch(&path, &json!({"password_required": true}));
+    assert_eq!(locked.status, 200, "{locked}");
+    let passwords = format!("{path}passwords/");
+    for (bearer, expected) in [
+        (&reader, [200, 403, 403, 403, 403]),
+        (&other, [403; 5]),
+        (&writer, [200, 200, 200, 201, 204]),
+    ] {
         let told = [
             ask(bearer, "GET", &path),
             ask(bearer, "PATCH", &path),
             ask(bearer, "POST", &format!("{path}refresh/")),
+            ask(bearer, "POST", &passwords),
+            ask(bearer, "DELETE", &format!("{passwords}1/")),
         ];
         assert_eq!(told, expected);
     }
@@ -199,9 +209,225 @@ fn keys_need_the_scope_and_the_right_to_edit() {
     let bearer = format!("Bearer {}", member["personal_api_key"].as_str().expect("a key"));
     let path = format!("/api/projects/1/dashboards/{}/sharing/", board["id"]);
     assert_eq!(ask(&bearer, "GET", &path), 200);
-    assert_eq!(
-        [ask(&bearer, "PATCH", &path), ask(&bearer, "POST", &format!("{path}refresh/"))],
-        [403; 2]
-    );
+    let told = [
+        ask(&bearer, "PATCH", &path),
+        ask(&bearer, "POST", &format!("{path}refresh/")),
+        ask(&bearer, "POST", &format!("{path}passwords/")),
+        ask(&bearer, "DELETE", &format!("{path}passwords/1/")),
+    ];
+    assert_eq!(told, [403; 4]);
     assert_eq!(server.get(&format!("{BASE}/insights/99/sharing/")).status, 404);
+}
+
+/// Makes a link ask for a password, and gives it one; tells what the server answers to that.
+fn lock(server: &TestServer, path: &str, password: &Value) -> Value {
+    let sharing = format!("{BASE}/{path}/sharing/");
+    let locked = server.patch(&sharing, &json!({"password_required": true})).json();
+    assert_eq!(locked["password_required"], true, "{locked}");
+    server.post(&format!("{sharing}passwords/"), password).created()
+}
+
+/// Gives a password as a program does.
+fn give(server: &TestServer, path: &str, password: &str) -> Answer {
+    let body = json!({"password": password}).to_string();
+    server.send("POST", path, &[("content-type", "application/json")], body)
+}
+
+/// Gives a password as the form of the page does.
+fn submit(server: &TestServer, path: &str, password: &str) -> Answer {
+    let body =
+        form_urlencoded::Serializer::new(String::new()).append_pair("password", password).finish();
+    server.send("POST", path, &[("content-type", "application/x-www-form-urlencoded")], body)
+}
+
+fn text(answer: &Answer) -> String {
+    String::from_utf8(answer.body.clone()).expect("UTF-8")
+}
+
+#[test]
+fn a_link_with_a_password_opens_for_those_who_give_it() {
+    let server = TestServer::start();
+    shop(&server);
+    let insight = made(&server, "insights", &trend("per day"));
+    let path = format!("insights/{}", insight["id"]);
+    let token = share(&server, &path, &Value::Null);
+    let sharing = format!("{BASE}/{path}/sharing/");
+    let early = server.post(&format!("{sharing}passwords/"), &json!({}));
+    assert_eq!(early.status, 400, "it asks for none: {early}");
+    let own = lock(&server, &path, &json!({"raw_password": " with spaces ", "note": "Board"}));
+    let expected = (&json!(1), &json!(" with spaces "), &json!("Board"), &json!(true));
+    assert_eq!((&own["id"], &own["password"], &own["note"], &own["is_active"]), expected);
+    assert!(own["created_by_email"].as_str().is_some_and(|email| email.contains('@')), "{own}");
+    let made = server.post(&format!("{sharing}passwords/"), &json!({"raw_password": ""})).created();
+    let generated = made["password"].as_str().expect("a password");
+    assert!(generated.len() >= 20, "{generated}");
+    let told = server.get(&sharing).json();
+    let listed = told["share_passwords"].as_array().expect("a list");
+    let ids: Vec<&Value> = listed.iter().map(|one| &one["id"]).collect();
+    assert_eq!(ids, [2, 1]);
+    assert!(!told.to_string().contains(generated) && !told.to_string().contains("spaces"));
+    let log = server.get(&format!("{BASE}/{path}/activity/")).json().to_string();
+    assert!(log.contains("sharing password added") && !log.contains("spaces"), "{log}");
+    // Nothing is told without a password, whatever else is known.
+    let (page, json_path) = (format!("/shared/{token}"), format!("/shared/{token}.json"));
+    let bearer = format!("Bearer {}", crate::harness::KEY);
+    for headers in [&[][..], &[("authorization", &*bearer)], &[("cookie", "weir_share=1.9.x")]] {
+        let refused = server.send("GET", &json_path, headers, "");
+        assert_eq!((refused.status, &refused.json()["code"]), (401, &json!("not_authenticated")));
+        let form = server.send("GET", &page, headers, "");
+        assert_eq!((form.status, form.header("cache-control")), (200, Some("no-store")));
+        let form = text(&form);
+        assert!(form.contains("type=\"password\"") && !form.contains("per day"), "{form}");
+    }
+    for wrong in ["with spaces", "", " WITH SPACES ", &"x".repeat(5000)] {
+        let refused = give(&server, &json_path, wrong);
+        assert_eq!(
+            (refused.status, &refused.json()["type"]),
+            (401, &json!("authentication_error"))
+        );
+        assert_eq!(refused.header("set-cookie"), None);
+    }
+    let refused = submit(&server, &page, "wrong one");
+    assert_eq!((refused.status, refused.header("set-cookie")), (401, None));
+    assert!(text(&refused).contains("no password of the link"), "{refused}");
+    // By the form.
+    let opened = submit(&server, &page, " with spaces ");
+    assert_eq!((opened.status, opened.header("location")), (303, Some(&*page)), "{opened}");
+    let cookie = opened.header("set-cookie").expect("a cookie").to_owned();
+    for part in [&*format!("Path={page}"), "Max-Age=86400", "HttpOnly", "SameSite=Lax"] {
+        assert!(cookie.split("; ").any(|own| own == part), "{part}: {cookie}");
+    }
+    let cookie = cookie.split(';').next().expect("a pair");
+    let foreign = [("cookie", cookie), ("origin", "https://evil.example")];
+    for path in [&page, &json_path] {
+        let shown = server.send("GET", path, &foreign, "");
+        assert_eq!((shown.status, shown.header("cache-control")), (200, Some("no-store")));
+        assert!(text(&shown).contains("per day"), "{shown}");
+        assert_eq!(shown.header("access-control-allow-origin"), None, "it depends on a cookie");
+    }
+    // Within another page, where browsers keep no cookie.
+    let framed = submit(&server, &format!("/embedded/{token}"), " with spaces ");
+    assert_eq!(framed.status, 200, "{framed}");
+    assert!(text(&framed).contains("per day"), "{framed}");
+    // By a program.
+    let pass = give(&server, &json_path, generated).json();
+    let bearer = format!("Bearer {}", pass["shareToken"].as_str().expect("a pass"));
+    let by_pass = |path: &str| server.send("GET", path, &[("authorization", &bearer)], "").status;
+    let by_cookie = |path: &str| server.send("GET", path, &[("cookie", cookie)], "").status;
+    assert_eq!((by_pass(&json_path), by_cookie(&json_path)), (200, 200));
+    // They end with their password, and with the link.
+    assert_eq!(server.delete(&format!("{sharing}passwords/1/")).status, 204);
+    assert_eq!(server.delete(&format!("{sharing}passwords/1/")).status, 404);
+    assert_eq!((by_pass(&json_path), by_cookie(&json_path)), (200, 401));
+    server.patch(&sharing, &json!({"enabled": false}));
+    assert_eq!(by_pass(&json_path), 404);
+    server.patch(&sharing, &json!({"enabled": true}));
+    assert_eq!(by_pass(&json_path), 401);
+    server.patch(&sharing, &json!({"password_required": false}));
+    assert_eq!(follow(&server, &json_path).status, 200);
+}
+
+#[test]
+fn passes_and_passwords_are_of_one_link() {
+    let mut server = TestServer::start();
+    shop(&server);
+    let mut links = Vec::new();
+    for name in ["first", "second"] {
+        let insight = made(&server, "insights", &trend(name));
+        let path = format!("insights/{}", insight["id"]);
+        let token = share(&server, &path, &Value::Null);
+        lock(&server, &path, &json!({"raw_password": format!("password of the {name}")}));
+        links.push((path, format!("/shared/{token}.json")));
+    }
+    let [(first, first_link), (second, second_link)] = &links[..] else { panic!("two links") };
+    assert_eq!(give(&server, second_link, "password of the first").status, 401);
+    let pass = give(&server, first_link, "password of the first").json();
+    let cookie = format!("weir_share={}", pass["shareToken"].as_str().expect("a pass"));
+    let by_cookie = |server: &TestServer, path: &str| {
+        server.send("GET", path, &[("cookie", &cookie)], "").status
+    };
+    let told = [first_link, second_link].map(|link| by_cookie(&server, link));
+    assert_eq!(told, [200, 401]);
+    // Another project reaches neither the passwords nor the link.
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).created();
+    let foreign = format!("/api/projects/{}/{first}/sharing/", other["id"]);
+    let told = [
+        server.post(&format!("{foreign}passwords/"), &json!({})).status,
+        server.delete(&format!("{foreign}passwords/1/")).status,
+        server.patch(&foreign, &json!({"password_required": false})).status,
+    ];
+    assert_eq!(told, [404; 3]);
+    for (body, attr) in [
+        (json!({"raw_password": "7 chars"}), json!("raw_password")),
+        (json!({"raw_password": "x".repeat(201)}), json!("raw_password")),
+        (json!({"raw_password": []}), json!("raw_password")),
+        (json!({"note": "x".repeat(101)}), json!("note")),
+    ] {
+        let refused = server.post(&format!("{BASE}/{second}/sharing/passwords/"), &body);
+        assert_eq!((refused.status, &refused.json()["attr"]), (400, &attr), "{body}");
+    }
+    for id in ["0", "2", "x", "-1", "99999999999999999999"] {
+        let path = format!("{BASE}/{second}/sharing/passwords/{id}/");
+        assert_eq!(server.delete(&path).status, 404, "{id}");
+    }
+    // Both are there after a restart.
+    server.stop();
+    server.restart();
+    assert_eq!(by_cookie(&server, first_link), 200);
+    assert_eq!(give(&server, second_link, "password of the second").status, 200);
+}
+
+/// Goal: whoever has a link cannot try many passwords, nor keep the server busy with it.
+#[test]
+fn guesses_at_passwords_are_few() {
+    let server = TestServer::start();
+    shop(&server);
+    let insight = made(&server, "insights", &trend("per day"));
+    let path = format!("insights/{}", insight["id"]);
+    let token = share(&server, &path, &Value::Null);
+    let sharing = format!("{BASE}/{path}/sharing/");
+    // Without a password to compare with a guess costs nothing.
+    server.patch(&sharing, &json!({"password_required": true}));
+    let link = format!("/shared/{token}.json");
+    let client = server.client();
+    let send = |address: &str, link: &str| {
+        let headers = [("content-type", "application/json"), ("x-forwarded-for", address)];
+        client.send("POST", link, &headers, br#"{"password": "a guess"}"#)
+    };
+    let guess = |address: &str, link: &str| send(address, link).expect("an answer");
+    let of_one: Vec<u16> = (0..14).map(|_| guess("192.0.2.1", &link).status).collect();
+    let taken = of_one.iter().filter(|status| **status == 401).count();
+    assert!((10..=13).contains(&taken), "{of_one:?}");
+    let refused = guess("192.0.2.1", &link);
+    assert_eq!((refused.status, &refused.json()["code"]), (429, &json!("throttled")));
+    assert!(refused.header("retry-after").is_some(), "{refused}");
+    let form =
+        [("content-type", "application/x-www-form-urlencoded"), ("x-forwarded-for", "192.0.2.1")];
+    let page = server.send("POST", &format!("/shared/{token}"), &form, "password=a+guess");
+    assert_eq!(page.status, 429, "{page}");
+    assert!(page.header("retry-after").is_some() && text(&page).contains("type=\"password\""));
+    let of_many: Vec<u16> =
+        (2..40).map(|last| guess(&format!("192.0.2.{last}"), &link).status).collect();
+    let taken = taken + of_many.iter().filter(|status| **status == 401).count();
+    assert!((20..=30).contains(&taken), "{of_many:?}");
+    assert!(of_many.contains(&429), "{of_many:?}");
+    // Guesses at one link leave others alone, but few are looked at at a time.
+    let other = made(&server, "insights", &trend("other"));
+    let path = format!("insights/{}", other["id"]);
+    let link = format!("/shared/{}.json", share(&server, &path, &Value::Null));
+    lock(&server, &path, &json!({}));
+    let answers: Vec<Answer> = thread::scope(|scope| {
+        let ask = |last: usize| {
+            let (send, link) = (&send, &link);
+            scope.spawn(move || send(&format!("198.51.100.{last}"), link))
+        };
+        let all: Vec<_> = (1..=16).map(ask).collect();
+        // A busy machine may not come to all that wait while their client does.
+        all.into_iter().filter_map(|one| one.join().expect("a guess").ok()).collect()
+    });
+    let count = |status| answers.iter().filter(|answer| answer.status == status).count();
+    assert_eq!(count(401) + count(503), answers.len(), "{answers:?}");
+    assert!((1..=15).contains(&count(503)), "{answers:?}");
+    let busy = answers.iter().find(|answer| answer.status == 503).expect("one");
+    assert!(busy.header("retry-after").is_some(), "{busy}");
 }

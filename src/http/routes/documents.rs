@@ -13,6 +13,7 @@ pub(in crate::http::routes) mod rights;
 pub mod shared;
 pub mod sharing;
 pub(in crate::http::routes) mod tiles;
+pub mod unlock;
 
 use std::sync::Arc;
 

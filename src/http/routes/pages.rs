@@ -44,6 +44,8 @@ use maud::html;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::cookies::Cookie;
+use crate::http::cookies::cookie;
 use crate::http::cors::OWN_ORIGIN;
 use crate::http::cors::RESOURCE_POLICY;
 use crate::http::gzip::compressed;
@@ -60,7 +62,6 @@ use crate::http::routes::pages::visit::Desk;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::cookie;
 use crate::http::routes::pages::visit::see_other;
 use crate::metadata::accounts::Project;
 use crate::metadata::snapshot::Snapshot;
@@ -354,11 +355,8 @@ async fn choose_theme(request: Request) -> Result<Response, Problem> {
     sign_in::check_origin(&request)?;
     let form = visit::form(request).await?;
     let theme = Theme::of(form.get("theme")).name();
-    let response = see_other(sign_in::own_path(form.get("next")).unwrap_or("/"))?;
-    let cookie = format!("{THEME}={theme}; Path=/; Max-Age={YEAR_SECONDS}; SameSite=Lax; HttpOnly");
-    let cookie = HeaderValue::try_from(cookie);
-    Ok(match cookie {
-        Ok(cookie) => response.with_header(header::SET_COOKIE, cookie),
-        Err(_) => response,
-    })
+    let mut response = see_other(sign_in::own_path(form.get("next")).unwrap_or("/"))?;
+    let (path, seconds) = ("/", YEAR_SECONDS);
+    Cookie { name: THEME, value: theme, path, seconds, is_secure: false }.set_by(&mut response);
+    Ok(response)
 }

@@ -39,14 +39,45 @@ pub struct Position {
 /// Where they stopped.
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
-    /// At one of these numbers of steps.
-    Steps(Vec<usize>),
+    /// At a step.
+    Step(Stop),
     /// In a trend: between the two steps that it shows, or not before the later one.
     Trend {
         /// The beginning of an interval.
         day: String,
         is_drop_off: bool,
     },
+}
+
+/// What is asked of the steps of those who are meant.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Stop {
+    /// They did the step at this place.
+    Did(usize),
+    /// They did the required step at the place before, and not the step at the place.
+    Left {
+        /// The place of the required step.
+        before: usize,
+        /// The place of the step.
+        at: usize,
+    },
+    /// The last step that they did is one of these, counted from 1.
+    Last(Vec<usize>),
+    /// They did the first step.
+    Any,
+}
+
+impl Stop {
+    /// Whether they did so who did steps at these times.
+    pub(super) fn is(&self, times: &[Option<i64>]) -> bool {
+        let did = |place: &usize| times.get(*place).is_some_and(Option::is_some);
+        match self {
+            Self::Did(place) => did(place),
+            Self::Left { before, at } => did(before) && !did(at),
+            Self::Last(steps) => steps.contains(&times.len()),
+            Self::Any => !times.is_empty(),
+        }
+    }
 }
 
 /// Collects the actors.
@@ -58,10 +89,10 @@ struct Behind {
     found: Ranked,
 }
 
-/// How far an actor came, by the number of steps.
+/// How far an actor came.
 #[derive(Debug)]
 enum Reached {
-    OneOf(Vec<usize>),
+    Stop(Stop),
     /// In an interval: at least the first number of steps, and less than the second.
     Within {
         bucket: usize,
@@ -74,7 +105,7 @@ impl Reached {
     fn is(&self, found: &Found<'_>) -> bool {
         let steps = found.times.len();
         match self {
-            Self::OneOf(wanted) => wanted.contains(&steps),
+            Self::Stop(stop) => stop.is(found.times),
             Self::Within { bucket, least, below } => {
                 found.bucket == *bucket && steps >= *least && steps < *below
             }
@@ -109,7 +140,7 @@ impl Funnels {
         };
         let of = match self.shown {
             Shown::Trends => self.trend_asked(node)?,
-            Shown::Steps | Shown::TimeToConvert(_) => Of::Steps(self.steps_asked(node)?),
+            Shown::Steps | Shown::TimeToConvert(_) => Of::Step(self.stop_asked(node)?),
         };
         Ok(Position { of, breakdown })
     }
@@ -127,8 +158,8 @@ impl Funnels {
         Ok(Of::Trend { day: day.to_owned(), is_drop_off })
     }
 
-    /// The numbers of steps after which actors stopped.
-    pub(super) fn steps_asked(&self, node: &Node<'_>) -> Result<Vec<usize>, NodeError> {
+    /// Whom `funnelStep` or `funnelCustomSteps` ask for.
+    pub(super) fn stop_asked(&self, node: &Node<'_>) -> Result<Stop, NodeError> {
         let count = self.steps.len();
         let number = |value: &Value| match value {
             Value::String(text) => text.parse::<i64>().ok(),
@@ -142,7 +173,7 @@ impl Funnels {
                 step.filter(|step| (1..=count).contains(step))
                     .ok_or_else(|| node.refuse("funnelCustomSteps", detail()))
             };
-            return custom.iter().map(step).collect();
+            return Ok(Stop::Last(custom.iter().map(step).collect::<Result<_, _>>()?));
         }
         let Some(sent) = node.value("funnelStep") else {
             let detail = "Expected a step: funnelStep, or funnelCustomSteps.";
@@ -159,7 +190,12 @@ impl Funnels {
             let detail = format!("Expected a step from 1 to {count}, or from -2 to -{count}.");
             return Err(node.refuse("funnelStep", detail));
         }
-        Ok(if step > 0 { (place..=count).collect() } else { vec![place - 1] })
+        let at = place - 1;
+        if step > 0 {
+            return Ok(Stop::Did(at));
+        }
+        let is_required = |step: &usize| self.course.optional >> step & 1 == 0;
+        Ok(Stop::Left { before: (0..at).rev().find(is_required).unwrap_or(0), at })
     }
 
     /// The persons or groups behind a step, by their ids; one more than the part has where there are more.
@@ -177,7 +213,7 @@ impl Funnels {
         let view = engine.view(owner.project).await?;
         let context = Context { engine, view: &view, owner };
         let (reached, buckets) = match &asked.of {
-            Of::Steps(steps) => (Reached::OneOf(steps.clone()), None),
+            Of::Step(stop) => (Reached::Stop(stop.clone()), None),
             Of::Trend { day, is_drop_off } => {
                 let buckets = self.buckets(context).await?;
                 let bucket = buckets.bucket_of_day(day).ok_or_else(|| NodeError {

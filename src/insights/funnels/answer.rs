@@ -36,25 +36,32 @@ pub(super) const VALUES_MAX: usize = 50_000;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     reached: Vec<u64>,
-    /// The times from the step before; none for the first.
+    /// The times from the required step before; none for the first, and those that may be skipped.
     times: Vec<Times>,
 }
 
 impl Counts {
-    fn add(&mut self, found: Found<'_>, room: &mut Room) -> Result<(), QueryError> {
+    fn add(
+        &mut self,
+        (found, optional): (Found<'_>, u32),
+        room: &mut Room,
+    ) -> Result<(), QueryError> {
         let steps = found.times.len();
         if self.reached.len() < steps {
             self.reached.resize(steps, 0);
             self.times.resize_with(steps, Times::default);
         }
-        self.reached.iter_mut().take(steps).for_each(|count| *count = count.saturating_add(1));
-        let pairs = found.times.windows(2).zip(self.times.iter_mut().skip(1));
-        for (pair, times) in pairs {
-            let [before, at] = pair else { continue };
+        for (count, _) in self.reached.iter_mut().zip(found.times).filter(|(_, at)| at.is_some()) {
+            *count = count.saturating_add(1);
+        }
+        let mut required = None;
+        for ((at, times), step) in found.times.iter().zip(&mut self.times).zip(0_u32..) {
+            let Some(at) = at.filter(|_| optional >> step & 1 == 0) else { continue };
             // Steps at the same time say nothing about how long it takes.
-            if at > before {
-                room.add(times, at.saturating_sub(*before))?;
+            if let Some(before) = required.filter(|before| at > *before) {
+                room.add(times, at.saturating_sub(before))?;
             }
+            required = Some(at);
         }
         Ok(())
     }
@@ -88,12 +95,13 @@ struct Counting {
 impl Fold for Counting {
     fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
         let Self { splitter, values, room } = self;
+        let optional = splitter.course.optional;
         splitter.each(rows, texts, |found| {
             if let Some(counts) = values.get_mut(found.value) {
-                return counts.add(found, room);
+                return counts.add((found, optional), room);
             }
             check_values(values.len())?;
-            values.entry(found.value.to_owned()).or_default().add(found, room)
+            values.entry(found.value.to_owned()).or_default().add((found, optional), room)
         })
     }
 }

@@ -18,6 +18,12 @@ use crate::insights::selection::Selection;
 /// Most steps.
 pub(super) const STEPS_MAX: usize = 20;
 
+/// The field of a step that may be skipped.
+const OPTIONAL: &str = "optionalInFunnel";
+
+/// Most steps that may be skipped: each doubles the number of walks.
+const OPTIONAL_MAX: u32 = 6;
+
 /// Most exclusions: the bits of a mask besides those of steps.
 const EXCLUSIONS_MAX: usize = 12;
 
@@ -50,9 +56,14 @@ impl Funnels {
         options.without(&["funnelAggregateByHogQL"])?;
         let order = order(&options)?;
         let (exclusions, spoilers) = exclusions(&options, order, &steps)?;
-        let course =
-            Course { order, steps: steps.len(), window: window(&options)?, exclusions: spoilers };
         let shown = shown(&options)?;
+        let course = Course {
+            order,
+            steps: steps.len(),
+            optional: optional(&node, (&steps, order, shown))?,
+            window: window(&options)?,
+            exclusions: spoilers,
+        };
         if shown != Shown::Steps && steps.len() < 2 {
             return Err(node.refuse("series", "Expected two steps at least."));
         }
@@ -79,13 +90,48 @@ fn steps(node: &Node<'_>) -> Result<Vec<Entity>, NodeError> {
         let path = format!("series.{at}");
         let entity = Entity::parse(value, &path)?;
         let node = Node::new(Some(value), &path)?;
-        node.without(&["optionalInFunnel"])?;
         match node.text("math")?.filter(|math| FIRST_TIMES.contains(math)) {
             Some(math) => Err(node.refuse("math", format!("{math} is not available in funnels."))),
             None => Ok(entity),
         }
     };
     sent.iter().zip(0..).map(step).collect()
+}
+
+/// The bits of the steps that may be skipped.
+fn optional(
+    node: &Node<'_>,
+    (steps, order, shown): (&[Entity], Order, Shown),
+) -> Result<u32, NodeError> {
+    let mut optional = 0_u32;
+    for (value, at) in node.list("series")?.iter().zip(0_usize..) {
+        let path = format!("series.{at}");
+        let step = Node::new(Some(value), &path)?;
+        if !step.truth(OPTIONAL)? {
+            continue;
+        }
+        if at == 0 {
+            return Err(step.refuse(OPTIONAL, "The first step cannot be optional."));
+        }
+        if order == Order::Unordered || shown != Shown::Steps {
+            let detail =
+                "Only ordered and strict funnels that are shown as steps have optional steps.";
+            return Err(step.refuse(OPTIONAL, detail));
+        }
+        optional |= 1 << at;
+    }
+    for ((own, next), at) in steps.iter().zip(steps.iter().skip(1)).zip(0_usize..) {
+        let is_optional = |step: usize| optional >> step & 1 == 1;
+        if is_optional(at) && !is_optional(at + 1) && contains(next, own) {
+            let detail = "Every event of this optional step is one of the required step after it.";
+            return Err(node.refuse(&format!("series.{at}.{OPTIONAL}"), detail));
+        }
+    }
+    if optional.count_ones() > OPTIONAL_MAX {
+        let detail = format!("Expected at most {OPTIONAL_MAX} optional steps.");
+        return Err(node.refuse("series", detail));
+    }
+    Ok(optional)
 }
 
 fn order(options: &Node<'_>) -> Result<Order, NodeError> {
@@ -331,7 +377,61 @@ mod tests {
             (json!([{"event": "a", "math": "first_time_for_user"}]), "series.0.math"),
         ] {
             let error = Funnels::parse(&json!({"series": series})).unwrap_err();
-            assert_eq!(error.field, field);
+            assert_eq!(error.field, field, "{series}");
         }
+    }
+
+    #[test]
+    fn steps_may_be_optional_where_they_can_be_skipped() {
+        let skipped = |places: &[usize], options: &Value| {
+            let mut query = query(options.clone());
+            for place in places {
+                query["series"][*place]["optionalInFunnel"] = json!(true);
+            }
+            let found = Funnels::parse(&query);
+            found.map(|own| own.course.optional).map_err(|error| error.field)
+        };
+        let plain = json!({});
+        assert_eq!(skipped(&[], &plain), Ok(0));
+        assert_eq!(skipped(&[1], &plain), Ok(0b010));
+        assert_eq!(skipped(&[1, 2], &json!({"funnelOrderType": "strict"})), Ok(0b110));
+        for options in [
+            json!({"funnelOrderType": "unordered"}),
+            json!({"funnelVizType": "trends"}),
+            json!({"funnelVizType": "time_to_convert"}),
+        ] {
+            assert_eq!(skipped(&[1], &options), Err("series.1.optionalInFunnel".to_owned()));
+            assert_eq!(skipped(&[], &options), Ok(0), "{options}");
+        }
+        for (series, field) in [
+            (
+                json!([{"event": "a"}, {"event": "b", "optionalInFunnel": 3}]),
+                "series.1.optionalInFunnel",
+            ),
+            (
+                json!([{"event": "a"}, {"event": "b", "optionalInFunnel": true}, {"event": "b"}]),
+                "series.1.optionalInFunnel",
+            ),
+            (
+                json!([{"event": "a"}, {"event": "b", "optionalInFunnel": true}, {"event": null}]),
+                "series.1.optionalInFunnel",
+            ),
+            (
+                json!([
+                    {"event": "a"}, {"event": "b", "optionalInFunnel": true}, {"event": "c", "optionalInFunnel": true},
+                    {"event": "d", "optionalInFunnel": true}, {"event": "e", "optionalInFunnel": true},
+                    {"event": "f", "optionalInFunnel": true}, {"event": "g", "optionalInFunnel": true},
+                    {"event": "h", "optionalInFunnel": true}
+                ]),
+                "series",
+            ),
+        ] {
+            let error = Funnels::parse(&json!({"series": series})).unwrap_err();
+            assert_eq!(error.field, field, "{series}");
+        }
+        // One optional step may be like another, and like the required one before it.
+        let same = json!({"series": [{"event": "a"}, {"event": "a", "optionalInFunnel": true},
+                                     {"event": "a", "optionalInFunnel": true}, {"event": "b"}]});
+        assert_eq!(Funnels::parse(&same).unwrap().course.optional, 0b110);
     }
 }

@@ -8,9 +8,11 @@ use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::funnels::Funnels;
+use crate::insights::funnels::actors::Stop;
 use crate::insights::funnels::walk::Course;
 use crate::insights::funnels::walk::Moment;
 use crate::insights::funnels::walk::Outcome;
+use crate::insights::funnels::walk::Way;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::histories::NO_TEXT;
@@ -50,7 +52,7 @@ enum Part {
 pub struct Stretches {
     passages: Passages,
     part: Part,
-    /// The step by its place; of those who drop off the last one to which they come.
+    /// The step by its place; of those who drop off the required one before.
     step: usize,
     /// What the stretch after the step begins with besides its time: the window, of those who drop off.
     delay: i64,
@@ -61,10 +63,14 @@ impl Stretches {
     /// come to the step.
     pub fn of(&self, rows: &[Row]) -> Option<(i64, i64)> {
         let times = self.passages.times(rows)?;
-        let step = *times.get(self.step)?;
+        let step = (*times.get(self.step)?)?;
         match self.part {
             Part::Before => Some((i64::MIN, step)),
-            Part::Between => Some((*times.get(self.step.checked_sub(1)?)?, step)),
+            // From the step before that was not skipped.
+            Part::Between => {
+                let before = times.get(..self.step)?.iter().rev().find_map(|at| *at)?;
+                Some((before, step))
+            }
             Part::After => Some((step.saturating_add(self.delay), i64::MAX)),
         }
     }
@@ -75,32 +81,33 @@ impl Stretches {
     }
 }
 
-/// Finds passages: of those who come to one of some numbers of steps.
+/// Finds passages of those who stop somewhere.
 #[derive(Clone, Debug)]
 pub struct Passages {
     course: Course,
-    stops: Vec<usize>,
+    stop: Stop,
 }
 
 impl Passages {
     /// The passage of the actor of `rows`, of which those without a text are those of the funnel. `None` for those
-    /// who do not come to any of the steps, and those who are excluded.
+    /// who are not meant, and those who are excluded.
     pub fn of(&self, rows: &[Row]) -> Option<Passage> {
         let times = self.times(rows)?;
-        let (first, last) = (*times.first()?, *times.last()?);
+        // The furthest step is never one that is skipped.
+        let (first, last) = ((*times.first()?)?, (*times.last()?)?);
         let is_converted = times.len() == self.course.steps;
         let end = if is_converted { last } else { first.saturating_add(self.course.window) };
         Some(Passage { first, end, is_converted })
     }
 
     /// The times of the steps to which the actor comes.
-    fn times(&self, rows: &[Row]) -> Option<Vec<i64>> {
+    fn times(&self, rows: &[Row]) -> Option<Way> {
         let own = rows.iter().filter(|row| row.text == NO_TEXT);
         let events: Vec<Moment> = own.map(|row| Moment { at: row.at, mask: row.mask }).collect();
         let Outcome::Reached(times) = self.course.walk(&events, &(i64::MIN..=i64::MAX)) else {
             return None;
         };
-        self.stops.contains(&times.len()).then_some(times)
+        self.stop.is(&times).then_some(times)
     }
 }
 
@@ -119,11 +126,8 @@ impl Funnels {
     pub fn passages(&self, node: &Node<'_>) -> Result<Passages, NodeError> {
         let is_named =
             node.value("funnelStep").is_some() || !node.list("funnelCustomSteps")?.is_empty();
-        let stops = match is_named {
-            true => self.steps_asked(node)?,
-            false => (1..=self.steps.len()).collect(),
-        };
-        Ok(Passages { course: self.course.clone(), stops })
+        let stop = if is_named { self.stop_asked(node)? } else { Stop::Any };
+        Ok(Passages { course: self.course.clone(), stop })
     }
 
     /// The stretches of time that a `funnelPathsFilter` asks for, whose source this is.
@@ -144,16 +148,19 @@ impl Funnels {
             }
         };
         node.without(&["funnelCustomSteps"])?;
-        let stops = self.steps_asked(node)?;
-        // Those who drop off never come to the last step.
-        let is_drop_off = !stops.contains(&self.steps.len());
-        let step = stops.first().map_or(0, |first| first.saturating_sub(1));
+        let stop = self.stop_asked(node)?;
+        let (step, is_drop_off) = match &stop {
+            Stop::Did(step) => (*step, false),
+            Stop::Left { before, .. } => (*before, true),
+            // Not asked for: refused above.
+            Stop::Last(_) | Stop::Any => (0, false),
+        };
         if part == Part::Between && step == 0 {
             let detail = "There is no step before it, so nothing is between both.";
             return Err(node.refuse("funnelStep", detail));
         }
         let delay = if is_drop_off { self.course.window } else { 0 };
-        let passages = Passages { course: self.course.clone(), stops };
+        let passages = Passages { course: self.course.clone(), stop };
         Ok(Stretches { passages, part, step, delay })
     }
 
@@ -177,6 +184,7 @@ mod tests {
     use serde_json::json;
 
     use crate::insights::funnels::Funnels;
+    use crate::insights::funnels::actors::Stop;
     use crate::insights::node::Node;
     use crate::query::histories::Row;
 
@@ -185,16 +193,16 @@ mod tests {
         let query = json!({"series": [{"event": "a"}, {"event": "b"}, {"event": "c"}]});
         let funnels = Funnels::parse(&query).unwrap().unsplit();
         for (asked, expected) in [
-            (json!({}), Ok(vec![1, 2, 3])),
-            (json!({"funnelStep": 2}), Ok(vec![2, 3])),
-            (json!({"funnelStep": -3}), Ok(vec![2])),
-            (json!({"funnelCustomSteps": [1, 3]}), Ok(vec![1, 3])),
+            (json!({}), Ok(Stop::Any)),
+            (json!({"funnelStep": 2}), Ok(Stop::Did(1))),
+            (json!({"funnelStep": -3}), Ok(Stop::Left { before: 1, at: 2 })),
+            (json!({"funnelCustomSteps": [1, 3]}), Ok(Stop::Last(vec![1, 3]))),
             (json!({"funnelStep": 4}), Err("source.funnelStep")),
             (json!({"funnelCustomSteps": [0]}), Err("source.funnelCustomSteps")),
         ] {
             let asked: Value = asked;
             let node = Node::new(Some(&asked), "source").unwrap();
-            let found = funnels.passages(&node).map(|own| own.stops).map_err(|error| error.field);
+            let found = funnels.passages(&node).map(|own| own.stop).map_err(|error| error.field);
             assert_eq!(found, expected.map_err(str::to_owned), "{asked}");
         }
     }

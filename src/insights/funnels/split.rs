@@ -34,8 +34,8 @@ pub(super) struct Found<'f> {
     pub(super) value: &'f str,
     /// The interval in which the attempt begins; 0 if there are none.
     pub(super) bucket: usize,
-    /// The times of the steps, in microseconds.
-    pub(super) times: &'f [i64],
+    /// The times of the steps, in microseconds; `None` for those that were skipped.
+    pub(super) times: &'f [Option<i64>],
 }
 
 /// What is needed to take the rows of an actor apart.

@@ -32,9 +32,12 @@ struct Timing {
 impl Fold for Timing {
     fn actor(&mut self, _: &str, rows: &[Row], texts: &Interner) -> Result<(), QueryError> {
         let Self { splitter, between: (from, to), times, room } = self;
-        splitter.each(rows, texts, |found| match (found.times.get(*from), found.times.get(*to)) {
-            (Some(before), Some(at)) => room.add(times, at.saturating_sub(*before)),
-            _ => Ok(()),
+        splitter.each(rows, texts, |found| {
+            let time = |step: usize| found.times.get(step).copied().flatten();
+            match (time(*from), time(*to)) {
+                (Some(before), Some(at)) => room.add(times, at.saturating_sub(before)),
+                _ => Ok(()),
+            }
         })
     }
 }

@@ -3,8 +3,11 @@
 //! An attempt fills the steps from the first on, each by another event, all within the window that begins with
 //! its first event. What counts is the attempt that comes furthest; of several the one that is first there, and of
 //! those the one with the latest steps. Events of one time may fill steps in any order.
+//!
+//! Steps that may be skipped are walked with and without: each choice of them is a funnel of the others (`skipping`).
 
 mod matching;
+mod skipping;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -49,6 +52,8 @@ pub(super) struct Course {
     pub(super) order: Order,
     /// How many steps it has.
     pub(super) steps: usize,
+    /// The bits of those that may be skipped.
+    pub(super) optional: u32,
     /// The longest time from the first step to the last, in microseconds.
     pub(super) window: i64,
     pub(super) exclusions: Vec<Exclusion>,
@@ -61,9 +66,12 @@ pub(super) enum Outcome {
     Nothing,
     /// Every attempt that comes furthest is spoiled by an exclusion.
     Excluded,
-    /// The times of the steps of the attempt that counts.
-    Reached(Vec<i64>),
+    /// The attempt that counts.
+    Reached(Way),
 }
+
+/// The times of the steps of an attempt up to the furthest; `None` for those that it skips.
+pub(super) type Way = Vec<Option<i64>>;
 
 /// The attempts so far that come furthest.
 #[derive(Debug, Default)]
@@ -77,7 +85,7 @@ impl Best {
     fn outcome(self) -> Outcome {
         match (self.furthest, self.times) {
             (0, _) => Outcome::Nothing,
-            (_, Some(times)) => Outcome::Reached(times),
+            (_, Some(times)) => Outcome::Reached(times.into_iter().map(Some).collect()),
             (_, None) => Outcome::Excluded,
         }
     }
@@ -95,17 +103,24 @@ impl Course {
         let last = starts.end().saturating_add(self.window);
         let to = events.partition_point(|event| event.at <= last);
         let events = events.get(from..to).unwrap_or_default();
+        if self.optional != 0 {
+            return self.skipping(events, starts);
+        }
+        self.whole(events, starts).outcome()
+    }
+
+    /// The best attempts that skip nothing.
+    fn whole(&self, events: &[Moment], starts: &RangeInclusive<i64>) -> Best {
         let times = |exclusion: &Exclusion| {
             let own = events.iter().filter(|event| event.mask & exclusion.mask != 0);
             own.map(|event| event.at).collect()
         };
         let spoilers: Spoilers = self.exclusions.iter().map(times).collect();
-        let best = match self.order {
+        match self.order {
             Order::Ordered => self.ordered(events, starts, &spoilers),
             Order::Strict => self.strict(events, starts, &spoilers),
             Order::Unordered => self.unordered(events, starts, &spoilers),
-        };
-        best.outcome()
+        }
     }
 
     /// Whether an event of an exclusion lies in an attempt with these times.

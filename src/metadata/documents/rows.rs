@@ -89,6 +89,14 @@ pub(super) async fn purge(
     )
     .bind(project.0)
     .bind(kind.name())
+    .execute(&mut *connection)
+    .await?;
+    sql::query(
+        "DELETE FROM share_passwords WHERE project_id = $1 AND kind = $2 AND document_id NOT IN
+         (SELECT id FROM documents WHERE project_id = $1 AND kind = $2)",
+    )
+    .bind(project.0)
+    .bind(kind.name())
     .execute(connection)
     .await?;
     Ok(())

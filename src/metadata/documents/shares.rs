@@ -1,5 +1,5 @@
 //! Links to documents, for whoever has their token: [`Share`]. A document has at most one, which can be turned off, and
-//! whose token can be replaced.
+//! whose token can be replaced. It may ask for one of its [`passwords`].
 
 use serde_json::Map;
 use serde_json::Value;
@@ -19,6 +19,8 @@ use crate::metadata::secrets::KeyHash;
 use crate::metadata::secrets::Seed;
 use crate::metadata::sql;
 
+pub mod passwords;
+
 const TABLE: &str = "shares";
 
 /// A link to a document.
@@ -36,6 +38,10 @@ pub struct Share {
     pub token: String,
     /// How the document is shown.
     pub settings: Map<String, Value>,
+    /// Whether whoever follows it has to give one of its passwords.
+    pub is_password_required: bool,
+    /// When it was turned on last.
+    pub enabled_at: UnixMicros,
     /// When there was one first.
     pub created_at: UnixMicros,
     /// When it was changed last.
@@ -49,6 +55,8 @@ pub struct ShareChange {
     pub is_enabled: Option<bool>,
     /// How the document is shown.
     pub settings: Option<Map<String, Value>>,
+    /// Whether it asks for a password.
+    pub is_password_required: Option<bool>,
     /// Whether it gets another token, so that the one before leads nowhere.
     pub has_new_token: bool,
 }
@@ -123,12 +131,19 @@ impl Metadata {
             is_enabled: false,
             token: seed.share_token(),
             settings: Map::new(),
+            is_password_required: false,
+            enabled_at: now,
             created_at: now,
             updated_at: now,
         });
         let mut after = before.clone();
         after.is_enabled = change.is_enabled.unwrap_or(after.is_enabled);
+        if after.is_enabled && !before.is_enabled {
+            after.enabled_at = now;
+        }
         after.settings = change.settings.unwrap_or(after.settings);
+        after.is_password_required =
+            change.is_password_required.unwrap_or(after.is_password_required);
         if change.has_new_token && !is_new {
             after.token = seed.share_token();
         }
@@ -147,7 +162,10 @@ impl Metadata {
             write.log(project, Some(user), change).await?;
         }
         let settings = |share: &Share| {
-            Map::from_iter([("sharing_settings".to_owned(), Value::from(share.settings.clone()))])
+            Map::from_iter([
+                ("sharing_settings".to_owned(), Value::from(share.settings.clone())),
+                ("password_required".to_owned(), Value::from(share.is_password_required)),
+            ])
         };
         let changes = diff(kind.scope(), &settings(&before), &settings(&after));
         if !changes.is_empty() {
@@ -176,10 +194,12 @@ async fn share_of(
 async fn put(connection: &mut Conn, share: &Share) -> Result<(), MetadataError> {
     sql::query(
         "INSERT INTO shares
-         (kind, document_id, project_id, enabled, token, token_hash, settings, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         (kind, document_id, project_id, enabled, token, token_hash, settings, created_at, updated_at,
+          password_required, enabled_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
          ON CONFLICT (kind, document_id) DO UPDATE SET
-             enabled = $4, token = $5, token_hash = $6, settings = $7, updated_at = $9",
+             enabled = $4, token = $5, token_hash = $6, settings = $7, updated_at = $9,
+             password_required = $10, enabled_at = $11",
     )
     .bind(share.kind.name())
     .bind(share.document)
@@ -190,6 +210,8 @@ async fn put(connection: &mut Conn, share: &Share) -> Result<(), MetadataError> 
     .bind(rows::Fields(&share.settings).to_string())
     .bind(share.created_at.0)
     .bind(share.updated_at.0)
+    .bind(share.is_password_required)
+    .bind(share.enabled_at.0)
     .execute(connection)
     .await?;
     Ok(())
@@ -205,6 +227,8 @@ struct Row {
     settings: String,
     created_at: i64,
     updated_at: i64,
+    password_required: bool,
+    enabled_at: i64,
 }
 
 impl TryFrom<Row> for Share {
@@ -218,6 +242,8 @@ impl TryFrom<Row> for Share {
             is_enabled: row.enabled,
             token: row.token,
             settings: disk::from_json(TABLE, &row.settings)?,
+            is_password_required: row.password_required,
+            enabled_at: UnixMicros(row.enabled_at),
             created_at: UnixMicros(row.created_at),
             updated_at: UnixMicros(row.updated_at),
         })

@@ -11,6 +11,10 @@ use crate::metadata::documents::FIELDS_MAX_BYTES;
 use crate::metadata::documents::Kind as Of;
 use crate::metadata::documents::TAGS_MAX;
 use crate::metadata::documents::shares::ShareChange;
+use crate::metadata::documents::shares::passwords::PASS_LIFE;
+use crate::metadata::documents::shares::passwords::PASSWORDS_MAX;
+use crate::metadata::documents::shares::passwords::is_passed;
+use crate::metadata::passwords::PasswordHash;
 use crate::metadata::secrets::Seed;
 use crate::metadata::sql;
 
@@ -174,6 +178,107 @@ async fn links_are_made_turned_off_and_given_other_tokens() {
     assert_eq!(told, expected);
     let text = format!("{:?}", log.entries);
     assert!(!text.contains(&first.token) && !text.contains(&second.token), "{text}");
+}
+
+/// Goal: a pass leads through one link, for one day, and no longer than its password and the link itself are there.
+#[tokio::test]
+async fn passes_end_with_their_password_and_their_link() {
+    let bench = Bench::started().await;
+    let change = async |which: (Of, i64), change: ShareChange| {
+        let seed = Seed::new(&mut rand::rng());
+        bench.metadata.change_share((PROJECT, USER), which, (change, seed)).await.expect("a link")
+    };
+    let hash = |password: &str| PasswordHash::of(password, &Seed::new(&mut rand::rng()));
+    let on = ShareChange {
+        is_enabled: Some(true),
+        is_password_required: Some(true),
+        ..ShareChange::default()
+    };
+    let mut links = Vec::new();
+    for name in ["a", "b"] {
+        let board = create(&bench, Of::Dashboard, json!({"name": name})).await.expect("one");
+        let which = (Of::Dashboard, board.id);
+        let new = (hash("the same"), String::new());
+        let early = bench.metadata.add_share_password((PROJECT, USER), which, new.clone()).await;
+        assert_eq!(kind(early), Kind::Invalid, "it asks for none");
+        let share = change(which, on.clone()).await;
+        let own = bench.metadata.add_share_password((PROJECT, USER), which, new.clone()).await;
+        let foreign = bench.metadata.add_share_password((ProjectId(2), USER), which, new).await;
+        assert_eq!(kind(foreign), Kind::NotFound);
+        links.push((which, share, own.expect("a password")));
+    }
+    let [(which, share, own), (_, other_share, other)] = &links[..] else { panic!("two links") };
+    let listed = bench.metadata.share_passwords(PROJECT, *which).await.expect("a list");
+    assert_eq!(listed, [own.clone()]);
+    assert!(listed[0].hash.is_of("the same") && !listed[0].hash.is_of("another"));
+    assert_eq!(bench.metadata.share_passwords(ProjectId(2), *which).await.expect("a list"), []);
+    let now = bench.clock.now();
+    let pass = own.pass(share, now);
+    let soon = now.saturating_add(PASS_LIFE - Duration::from_secs(1));
+    assert!(is_passed(share, &listed, &pass, soon));
+    assert!(!is_passed(share, &listed, &pass, now.saturating_add(PASS_LIFE)), "it is over");
+    assert!(!is_passed(other_share, &[other.clone()], &pass, now), "the other link");
+    // Whoever has a pass cannot make it last, or be that of another password.
+    let (id, rest) = pass.split_once('.').expect("an id");
+    let (until, signature) = rest.split_once('.').expect("a time");
+    for forged in [
+        format!("{id}.{}.{signature}", i64::MAX),
+        format!("2.{until}.{signature}"),
+        format!("{id}.{until}."),
+        format!("{id}.{until}"),
+        String::new(),
+        "..".to_owned(),
+    ] {
+        assert!(!is_passed(share, &listed, &forged, now), "{forged}");
+    }
+    // Settings change nothing; what turns the link off, or gives it another token, does.
+    let settings = Map::from_iter([("legend".to_owned(), json!(true))]);
+    let shown = ShareChange { settings: Some(settings), ..ShareChange::default() };
+    bench.clock.advance(Duration::from_secs(1));
+    let now = bench.clock.now();
+    let share = change(*which, shown).await;
+    assert!(is_passed(&share, &listed, &pass, now));
+    change(*which, ShareChange { is_enabled: Some(false), ..ShareChange::default() }).await;
+    let share = change(*which, on).await;
+    assert!(!is_passed(&share, &listed, &pass, now), "it was turned off meanwhile");
+    let pass = own.pass(&share, now);
+    let rotated = ShareChange { has_new_token: true, ..ShareChange::default() };
+    assert!(!is_passed(&change(*which, rotated).await, &listed, &pass, now), "another token");
+}
+
+/// Goal: whoever removes a password removes no other one, and a guess stays cheap enough.
+#[tokio::test]
+async fn passwords_of_a_link_are_bounded_and_keep_their_ids() {
+    let bench = Bench::started().await;
+    let hash = PasswordHash::of("a password", &Seed::new(&mut rand::rng()));
+    let board = create(&bench, Of::Dashboard, json!({"name": "b"})).await.expect("one");
+    let which = (Of::Dashboard, board.id);
+    let locked = ShareChange { is_password_required: Some(true), ..ShareChange::default() };
+    let seed = Seed::new(&mut rand::rng());
+    let change = bench.metadata.change_share((PROJECT, USER), which, (locked, seed)).await;
+    change.expect("a link");
+    let place = (PROJECT, USER);
+    let add = async |note: i64| {
+        let new = (hash.clone(), note.to_string());
+        bench.metadata.add_share_password(place, which, new).await
+    };
+    let remove = async |project: ProjectId, id: i64| {
+        bench.metadata.remove_share_password((project, USER), which, id).await
+    };
+    let id = add(0).await.expect("a password").id;
+    assert_eq!(kind(remove(PROJECT, 9).await), Kind::NotFound);
+    assert_eq!(kind(remove(ProjectId(2), id).await), Kind::NotFound);
+    remove(PROJECT, id).await.expect("removed");
+    assert_eq!(kind(remove(PROJECT, id).await), Kind::NotFound);
+    assert_eq!(bench.metadata.share_passwords(PROJECT, which).await.expect("a list"), []);
+    for number in 0..PASSWORDS_MAX {
+        let own = add(number).await.expect("one more");
+        assert_eq!((own.id, own.note), (id + 1 + number, number.to_string()));
+    }
+    assert_eq!(kind(add(99).await), Kind::Invalid);
+    let log = bench.metadata.activity(PROJECT, &Asked::default(), 100, 0).await.expect("the log");
+    let told = |verb| log.entries.iter().filter(|entry| entry.activity.as_str() == verb).count();
+    assert_eq!([told("sharing password added"), told("sharing password removed")], [11, 1]);
 }
 
 /// Goal: the id of a document that is gone for good may be used again, and no old link leads to the new one.

@@ -13,6 +13,8 @@ use crate::web::chart::series::Unit;
 pub struct Step {
     /// What was done.
     pub name: String,
+    /// Whether it may be skipped.
+    pub is_optional: bool,
     /// One for each value of the breakdown, and one without it.
     pub parts: Vec<Part>,
 }
@@ -24,17 +26,22 @@ pub struct Part {
     pub name: String,
     /// How many came.
     pub count: u64,
-    /// The median time from the step before, in seconds.
+    /// The median time from the required step before, in seconds.
     pub median_seconds: Option<f64>,
     /// The address of those who came.
     pub link: Option<String>,
-    /// The address of those who came to the step before and not to this one.
+    /// The address of those who came to the required step before and not to this one.
     pub left_link: Option<String>,
 }
 
 /// The part that some are of others, in percent: 0 of nobody.
 pub fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
+}
+
+/// The step that everybody did who could come to the one at a place: the required step before it.
+pub fn before(steps: &[Step], place: usize) -> Option<&Step> {
+    steps.iter().take(place).rfind(|step| !step.is_optional)
 }
 
 /// The steps.
@@ -45,7 +52,7 @@ pub fn funnel(steps: &[Step], title: &str) -> Markup {
     html! {
         ol class="funnel" aria-label=(title) {
             @for (step, number) in steps.iter().zip(0_usize..) {
-                @let before = number.checked_sub(1).and_then(|before| steps.get(before));
+                @let before = before(steps, number);
                 li class="step" {
                     p class="step-name" { span class="step-number" { (number + 1) } " " bdi { (step.name) } }
                     @for (own, at) in step.parts.iter().zip(0_usize..) {

@@ -182,7 +182,7 @@ proptest! {
         let part = |count: &Option<u64>| funnel::Part {
             name: HOSTILE.to_owned(), count: count.unwrap_or(0), median_seconds: Some(12.0), ..funnel::Part::default()
         };
-        let step = |count: &Option<u64>| funnel::Step { name: HOSTILE.to_owned(), parts: vec![part(count)] };
+        let step = |count: &Option<u64>| funnel::Step { name: HOSTILE.to_owned(), is_optional: false, parts: vec![part(count)] };
         check(&funnel::funnel(&counts.iter().map(step).collect::<Vec<_>>(), HOSTILE), 300.0);
         check(&spark(&values, HOSTILE), 300.0);
         let bar = |value: &f64| Lying { name: HOSTILE.to_owned(), value: *value, ..Lying::default() };

@@ -1,4 +1,4 @@
-//! Forms that change what was saved: a dashboard with its tiles, an insight, and whether there is a link to it.
+//! Forms that change what was saved: a dashboard with its tiles, an insight, whether there is a link to it, and its passwords.
 
 use maud::Markup;
 use maud::html;
@@ -13,6 +13,7 @@ use crate::web::insight::links;
 use crate::web::insight::saved::NAME_MAX_CHARS;
 use crate::web::insight::saved::Saved;
 use crate::web::parts;
+use crate::web::parts::items;
 use crate::web::state::filters::Filter;
 use crate::web::state::range::Range;
 
@@ -22,6 +23,11 @@ const BOARD_DESCRIPTION_MAX_CHARS: usize = 8192;
 
 /// Longest text of a tile, in characters.
 const TEXT_MAX_CHARS: usize = 4000;
+
+/// Longest note on a password of a link, and its shortest and longest password, in characters.
+const NOTE_MAX_CHARS: usize = 100;
+const PASSWORD_MIN_CHARS: usize = 8;
+const PASSWORD_MAX_CHARS: usize = 200;
 
 /// What a form sends that has fields for filters.
 pub const HAS_FILTERS: &str = "has_filters";
@@ -204,6 +210,82 @@ pub fn sharing(address: &str, server: &str, share: &Value, can_write: bool) -> M
                     } @else { button name="do" value="on" { "Make a link" } }
                 }
             }
+            @if is_on { (passwords(address, share, can_write)) }
+        }
+    }
+}
+
+/// Whether a link asks for a password, and those that it has.
+fn passwords(address: &str, share: &Value, can_write: bool) -> Markup {
+    let (is_locked, own) =
+        (parts::is_true(share, "password_required"), items(share, "share_passwords"));
+    html! {
+        h3 { "Passwords" }
+        @if !is_locked {
+            p class="quiet" { "The link asks for no password." }
+        } @else if own.is_empty() {
+            p class="note warn" { "The link asks for a password and has none, so it opens for nobody." }
+        } @else {
+            p { "The link asks for one of these. A browser that gave it is asked again after 24 hours." }
+            table {
+                thead { tr { th { "For" } th { "By" } th { "Since" } @if can_write { th {} } } }
+                tbody {
+                    @for one in own {
+                        tr {
+                            td { bdi { (parts::clipped(named(one), NAME_MAX_CHARS)) } }
+                            td { (parts::text(one, "created_by_email")) }
+                            td { (parts::text(one, "created_at").chars().take(10).collect::<String>()) }
+                            @if can_write { td { (removal(address, one)) } }
+                        }
+                    }
+                }
+            }
+        }
+        @if can_write {
+            @if is_locked {
+                form class="stack" method="post" action=(address) {
+                    label { "Whom it is for" input name="note" maxlength=(NOTE_MAX_CHARS) placeholder="Board members"; }
+                    label {
+                        "Password (empty: one is made)"
+                        input type="password" name="raw_password" autocomplete="new-password"
+                            minlength=(PASSWORD_MIN_CHARS) maxlength=(PASSWORD_MAX_CHARS);
+                    }
+                    button name="do" value="add" { "Add password" }
+                }
+            }
+            form class="actions" method="post" action=(address) {
+                @if is_locked { button name="do" value="unlock" { "Ask for no password" } }
+                @else { button name="do" value="lock" { "Ask for a password" } }
+            }
+        }
+    }
+}
+
+fn named(password: &Value) -> &str {
+    match parts::text(password, "note") {
+        "" => "whoever has it",
+        note => note,
+    }
+}
+
+fn removal(address: &str, password: &Value) -> Markup {
+    let id = password.get("id").and_then(Value::as_i64).unwrap_or_default();
+    html! {
+        form method="post" action=(address)
+            data-confirm="Remove this password? Whoever was let in by it is let in no more." {
+            input type="hidden" name="password" value=(id);
+            button class="danger" name="do" value="remove" { "Remove" }
+        }
+    }
+}
+
+/// A password that the server made: this page alone shows it.
+pub fn new_password(back: &str, password: &str) -> Markup {
+    html! {
+        div class="card" {
+            p { "The link opens with this password, too. It is shown now and never again:" }
+            (parts::code("password", password))
+            p { a class="button" href=(back) { "Back" } }
         }
     }
 }

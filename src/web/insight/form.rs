@@ -137,6 +137,12 @@ fn one_series(
                     placeholder=(if series.is_some() { "" } else { "add an event" });
             }
             @if has_math { (math(series, &name)) }
+            @if kind == Kind::Funnel && LETTERS.first() != Some(&letter) {
+                label class="check" {
+                    input type="checkbox" name=(name("optional")) value="1" checked[series.is_some_and(|own| own.is_optional)];
+                    "optional"
+                }
+            }
             details class="filters" open[!filters.is_empty()] {
                 summary { "where" (count(filters.len())) }
                 label {

@@ -7,6 +7,7 @@ use crate::web::chart::bars::bars;
 use crate::web::chart::figure;
 use crate::web::chart::funnel::Part;
 use crate::web::chart::funnel::Step;
+use crate::web::chart::funnel::before;
 use crate::web::chart::funnel::funnel;
 use crate::web::chart::funnel::share;
 use crate::web::chart::series;
@@ -55,8 +56,11 @@ fn steps(results: &Value, links: &Links<'_>) -> Shown {
     };
     let step = |at: usize| {
         let own = parts.iter().filter_map(|part| part.get(at));
+        let name = own.clone().next().map(name).unwrap_or_default();
+        let is_optional = links.question.series.get(at).is_some_and(|own| own.is_optional);
         Step {
-            name: own.clone().next().map(name).unwrap_or_default(),
+            name: if is_optional { format!("{name} (optional)") } else { name },
+            is_optional,
             parts: own.map(|step| part(step, at, links)).collect(),
         }
     };
@@ -98,7 +102,7 @@ fn table(steps: &[Step]) -> Table {
             let count = |step: Option<&Step>| {
                 step.and_then(|step| step.parts.get(at)).map_or(0, |part| part.count)
             };
-            let before = number.checked_sub(1).map_or(part.count, |own| count(steps.get(own)));
+            let before = before(steps, number).map_or(part.count, |own| count(Some(own)));
             let percent = |of: u64| Cell::number(share(part.count, of), Unit::Percent, None);
             let mut row = vec![Cell::text((number + 1).to_string()), Cell::text(step.name.clone())];
             if has_parts {

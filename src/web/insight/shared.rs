@@ -1,4 +1,5 @@
-//! What a link shows to whoever has it: a dashboard or an insight with its numbers, and nothing that leads further.
+//! What a link shows to whoever has it: a dashboard or an insight with its numbers, and nothing that leads further; or
+//! the form for its password.
 
 use chrono_tz::Tz;
 use maud::Markup;
@@ -51,6 +52,21 @@ pub fn document(theme: Theme, settings: &Map<String, Value>, told: &Value) -> Ma
             }
         }
         (maud::PreEscaped("</html>"))
+    }
+}
+
+/// The form for the password of a link, sent to where it stands.
+pub fn lock(failure: Option<&str>) -> Markup {
+    html! {
+        @if let Some(failure) = failure { (parts::failed(failure)) }
+        form class="stack" method="post" {
+            label {
+                "Password"
+                input type="password" name="password" autocomplete="current-password" required autofocus;
+            }
+            button class="main" { "Show" }
+        }
+        p class="quiet" { br; "Whoever sent you the link has it." }
     }
 }
 

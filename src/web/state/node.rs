@@ -153,6 +153,9 @@ fn series(series: &Series) -> Value {
     if let Some(group) = series.math_group {
         node.insert("math_group_type_index".to_owned(), json!(group));
     }
+    if series.is_optional {
+        node.insert("optionalInFunnel".to_owned(), json!(true));
+    }
     Value::Object(node)
 }
 

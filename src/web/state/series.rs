@@ -105,6 +105,8 @@ pub struct Series {
     pub math_property: Option<String>,
     /// Of which type the groups are.
     pub math_group: Option<u8>,
+    /// Whether it is a step that may be skipped.
+    pub is_optional: bool,
     /// Conditions on its events.
     pub filters: Vec<Filter>,
 }
@@ -118,6 +120,7 @@ impl Series {
             math: "total",
             math_property: None,
             math_group: None,
+            is_optional: false,
             filters: Vec::new(),
         }
     }
@@ -137,6 +140,7 @@ impl Series {
             math: parameters.choice(&name("math"), &maths)?.unwrap_or("total"),
             math_property: parameters.take(&name("property"))?,
             math_group: parameters.number(&name("group"))?,
+            is_optional: parameters.truth(&name("optional"))?,
             filters: filters::parse(parameters, &format!("{letter}."))?,
         };
         let Some(event) = event else { return Ok(None) };
@@ -152,6 +156,7 @@ impl Series {
         printer.add(&name("math"), Some(self.math).filter(|math| *math != "total"));
         printer.add(&name("property"), self.math_property.as_ref());
         printer.add(&name("group"), self.math_group);
+        printer.truth(&name("optional"), self.is_optional);
         filters::print(&self.filters, printer, &format!("{letter}."));
     }
 

@@ -334,6 +334,8 @@ fn entity(printer: &mut Printer, own: &Value, letter: &str) {
     ] {
         printer.add(&format!("{letter}.{name}"), of(field));
     }
+    let is_optional = own.get("optionalInFunnel") == Some(&Value::Bool(true));
+    printer.truth(&format!("{letter}.optional"), is_optional);
     filters(printer, own.get("properties"), &format!("{letter}."));
 }
 

@@ -77,13 +77,16 @@ fn series() -> impl Strategy<Value = Series> {
     ];
     let math = select(MATHS.map(|(math, _, _)| math).to_vec());
     let property = option::of(text());
-    (event, option::of(text()), math, property, option::of(0_u8..5), vec(filter(), 0..3)).prop_map(
-        |(event, name, math, math_property, math_group, filters)| Series {
+    let names = (event, option::of(text()));
+    let maths = (math, property, option::of(0_u8..5));
+    (names, maths, any::<bool>(), vec(filter(), 0..3)).prop_map(
+        |((event, name), (math, math_property, math_group), is_optional, filters)| Series {
             event,
             name,
             math,
             math_property,
             math_group,
+            is_optional,
             filters,
         },
     )
@@ -241,6 +244,7 @@ proptest! {
         if is_retention {
             for series in &mut question.series {
                 (series.math, series.math_property, series.math_group) = ("total", None, None);
+                series.is_optional = false;
             }
             let first = question.series[0].clone();
             question.series.resize(2, first);

@@ -4,6 +4,8 @@ use crate::http::openapi::INVALID;
 use crate::http::openapi::Operation;
 use crate::http::openapi::Parameter;
 use crate::http::openapi::by_hand;
+use crate::http::routes::documents::sharing::NewPassword;
+use crate::http::routes::documents::sharing::SharePasswordWrite;
 use crate::http::routes::documents::sharing::SharingBody;
 
 pub(in crate::http) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
@@ -116,6 +118,17 @@ pub(in crate::http) const DASHBOARD_SHARING_UPDATE: Operation =
     Operation::ok::<SharingBody>("Turn the link to a dashboard on or off, or say how it shows it")
         .optional_body::<by_hand::SharingWrite>();
 
+pub(in crate::http) const DASHBOARD_SHARING_ADD_PASSWORD: Operation =
+    Operation::created::<NewPassword>(
+        "Give the link to a dashboard one more password, which is told once",
+    )
+    .optional_body::<SharePasswordWrite>();
+
+pub(in crate::http) const DASHBOARD_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
+    "204",
+    "Remove a password of the link to a dashboard; whoever was let in by it is let in no more",
+);
+
 pub(in crate::http) const DASHBOARD_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
     "Give the link to a dashboard another token; the one before leads nowhere from then on",
 );
@@ -183,6 +196,17 @@ pub(in crate::http) const INSIGHT_SHARING_UPDATE: Operation = Operation::ok::<Sh
     "Turn the link to a saved insight on or off, or say how it shows it",
 )
 .optional_body::<by_hand::SharingWrite>();
+
+pub(in crate::http) const INSIGHT_SHARING_ADD_PASSWORD: Operation =
+    Operation::created::<NewPassword>(
+        "Give the link to a saved insight one more password, which is told once",
+    )
+    .optional_body::<SharePasswordWrite>();
+
+pub(in crate::http) const INSIGHT_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
+    "204",
+    "Remove a password of the link to a saved insight; whoever was let in by it is let in no more",
+);
 
 pub(in crate::http) const INSIGHT_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
     "Give the link to a saved insight another token; the one before leads nowhere from then on",

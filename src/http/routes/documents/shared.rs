@@ -1,6 +1,6 @@
 //! What a link leads to, for whoever has its token: [`content`], as JSON at `/shared/TOKEN.json` and its other names. An
 //! insight or a dashboard with results, and nothing else of the project: no users, other documents, or filters of a
-//! dashboard.
+//! dashboard. A link may ask for a password first, see `unlock`.
 //!
 //! # Bounds
 //!
@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::Method;
 use hyper::StatusCode;
 use hyper::header::CACHE_CONTROL;
 use hyper::header::HeaderName;
@@ -21,12 +22,18 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::clock::Clock;
+use crate::http::cors::OWN_ORIGIN;
+use crate::http::cors::RESOURCE_POLICY;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::documents::results::Asked;
 use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::documents::tiles;
+use crate::http::routes::documents::unlock;
+use crate::http::routes::documents::unlock::Guesses;
+use crate::http::routes::documents::unlock::Place;
 use crate::http::routes::store::problem;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
@@ -86,6 +93,9 @@ const ROBOTS: (HeaderName, HeaderValue) =
 /// A turned off link is not shown from a browser's cache.
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
+/// What is behind a password stays in no cache.
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
 /// What a kept answer is right for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Version {
@@ -96,8 +106,23 @@ struct Version {
     span: u64,
 }
 
+/// State of all links.
+#[derive(Debug)]
+pub struct Links {
+    kept: Cache,
+    /// The limits on guesses at their passwords.
+    pub guesses: Guesses,
+}
+
+impl Links {
+    /// Nothing is kept yet.
+    pub fn new(clock: &Clock) -> Self {
+        Self { kept: Cache::default(), guesses: Guesses::new(clock) }
+    }
+}
+
 /// What links showed last, as far as it fits.
-pub struct Cache(quick_cache::sync::Cache<Version, Bytes, Sizes>);
+struct Cache(quick_cache::sync::Cache<Version, Bytes, Sizes>);
 
 impl Default for Cache {
     fn default() -> Self {
@@ -120,15 +145,26 @@ impl Weighter<Version, Bytes> for Sizes {
     }
 }
 
-/// `GET /shared/TOKEN.json`, also under `/shared_dashboard/` and `/embedded/`.
+/// `GET /shared/TOKEN.json`, also under `/shared_dashboard/` and `/embedded/`. `POST` gives the password of a link
+/// that asks for one; on others it is as `GET`.
 pub async fn json(
     app: &App,
-    cache: &Cache,
+    links: &Links,
     file: &str,
-    request: &Request,
+    request: Request,
 ) -> Result<Response, Problem> {
     let token = file.strip_suffix(".json").ok_or_else(unknown)?;
-    let (share, text) = content(app, cache, token).await?;
+    let share = find(app, token).await?;
+    let is_locked = share.is_password_required;
+    if is_locked && request.method == Method::POST {
+        let place = Place::of(app, &request);
+        let pass = unlock::attempt(app, &links.guesses, &share, request).await?;
+        return Ok(secured(place.told(&share, &pass), is_locked));
+    }
+    if !unlock::is_passed(app, &share, &request).await? {
+        return Err(unlock::locked());
+    }
+    let text = content(app, links, &share).await?;
     // The text is an object, which this one begins.
     let kind = if request.path().starts_with("/embedded/") { "embed" } else { "scene" };
     let mut head = Map::from_iter([("type".to_owned(), json!(kind))]);
@@ -139,37 +175,55 @@ pub async fn json(
     let mut body = body.into_bytes();
     body.extend_from_slice(text.get(1..).unwrap_or_default());
     let response = Response::json_bytes(StatusCode::OK, body);
-    Ok(response.with_header(ROBOTS.0, ROBOTS.1).with_header(CACHE_CONTROL, NO_CACHE))
+    Ok(secured(response, is_locked))
 }
 
-/// The enabled link with a token, and the text of a JSON object with what it leads to: `accessToken`, and `dashboard`
-/// or `insight`.
+/// The same with what browsers and others may do with it. What depends on a cookie is for pages of this server only,
+/// and for no cache.
+pub fn secured(response: Response, is_locked: bool) -> Response {
+    let mut response = response.with_header(ROBOTS.0, ROBOTS.1);
+    response.headers.insert(CACHE_CONTROL, if is_locked { NO_STORE } else { NO_CACHE });
+    if is_locked {
+        response.headers.insert(RESOURCE_POLICY, OWN_ORIGIN);
+    }
+    response
+}
+
+/// The enabled link with a token.
+///
+/// # Errors
+///
+/// 404 without one.
+pub async fn find(app: &App, token: &str) -> Result<Share, Problem> {
+    if token.len() > TOKEN_MAX_BYTES {
+        return Err(unknown());
+    }
+    app.metadata.share_by_token(token).await.map_err(problem)
+}
+
+/// The text of a JSON object with what a link leads to: `accessToken`, and `dashboard` or `insight`. The caller has
+/// checked that whoever asks is let in.
 ///
 /// # Errors
 ///
 /// 404 if it leads nowhere.
-pub async fn content(app: &App, cache: &Cache, token: &str) -> Result<(Share, Bytes), Problem> {
-    if token.len() > TOKEN_MAX_BYTES {
-        return Err(unknown());
-    }
-    let share = app.metadata.share_by_token(token).await.map_err(problem)?;
+pub async fn content(app: &App, links: &Links, share: &Share) -> Result<Bytes, Problem> {
     let place = (share.project, share.kind, share.document);
     let document = app.metadata.document(place.0, place.1, place.2).await.map_err(problem)?;
     if document.deleted {
         return Err(unknown());
     }
     let version = Version {
-        token: token.to_owned(),
+        token: share.token.clone(),
         share: share.updated_at.0,
         document: document.updated_at.0,
         span: app.clock.monotonic().as_secs() / KEPT.as_secs(),
     };
     let making = Box::pin(async {
-        let told = told(app, &share, &document).await?;
+        let told = told(app, share, &document).await?;
         Ok::<_, Problem>(Bytes::from(told.to_string()))
     });
-    let text = cache.0.get_or_insert_async(&version, making).await?;
-    Ok((share, text))
+    links.kept.0.get_or_insert_async(&version, making).await
 }
 
 /// What a link tells.

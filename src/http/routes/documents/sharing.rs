@@ -1,5 +1,5 @@
-//! Links to insights and dashboards: whether there is one, its token, and how it shows the document. What a link
-//! leads to is in `shared`.
+//! Links to insights and dashboards: whether there is one, its token, its passwords, and how it shows the document.
+//! What a link leads to is in `shared`, and how it asks for a password in `unlock`.
 
 use hyper::StatusCode;
 use schemars::JsonSchema;
@@ -10,6 +10,8 @@ use serde_json::Value;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::body::Exact;
+use crate::http::body::body;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
@@ -23,6 +25,13 @@ use crate::http::routes::store::problem;
 use crate::metadata::documents::Kind;
 use crate::metadata::documents::shares::Share;
 use crate::metadata::documents::shares::ShareChange;
+use crate::metadata::documents::shares::passwords::NOTE_MAX_CHARS;
+use crate::metadata::documents::shares::passwords::PASSWORD_MAX_CHARS;
+use crate::metadata::documents::shares::passwords::PASSWORD_MIN_CHARS;
+use crate::metadata::documents::shares::passwords::SharePassword;
+use crate::metadata::documents::shares::passwords::check_required;
+use crate::metadata::passwords::PasswordHash;
+use crate::metadata::violation::Violation;
 
 /// What the settings of a link say, each true or false.
 const SETTINGS: [&str; 6] =
@@ -33,25 +42,22 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
     let (project, id) = (call.asker.project.id, form::document_id(call.id())?);
     app.metadata.document(project, kind, id).await.map_err(problem)?;
     let share = app.metadata.share(project, (kind, id)).await.map_err(problem)?;
-    Ok(Response::json(StatusCode::OK, &body(share.as_ref())))
+    Ok(Response::json(StatusCode::OK, &body(app, share.as_ref()).await?))
 }
 
-/// `PATCH :id/sharing/` with `enabled` and `settings`.
+/// `PATCH :id/sharing/` with `enabled`, `settings` and `password_required`.
 pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     check(app, &asker, (kind, id)).await?;
     let mut sent = Fields::read(request).await?;
-    if sent.boolean("password_required")?.unwrap_or(false) {
-        let detail = "Links with a password are not available.";
-        return Err(refused("password_required", "invalid_input", detail));
-    }
     let is_enabled = sent.boolean("enabled")?;
+    let is_password_required = sent.boolean("password_required")?;
     let settings = match sent.peek("settings") {
         Some(Value::Null) => Some(Map::new()),
         _ => sent.object("settings")?.map(settings).transpose()?,
     };
-    let change = ShareChange { is_enabled, settings, ..ShareChange::default() };
+    let change = ShareChange { is_enabled, settings, is_password_required, has_new_token: false };
     changed(app, &asker, (kind, id), change).await
 }
 
@@ -61,6 +67,62 @@ pub async fn refresh(app: &App, call: Call<Principal>, kind: Kind) -> Result<Res
     check(app, &call.asker, (kind, id)).await?;
     let change = ShareChange { has_new_token: true, ..ShareChange::default() };
     changed(app, &call.asker, (kind, id), change).await
+}
+
+/// `POST :id/sharing/passwords/` with `raw_password` and `note`, both optional. Only this answer tells the password.
+pub async fn add_password(
+    app: &App,
+    call: Call<Principal>,
+    kind: Kind,
+) -> Result<Response, Problem> {
+    let id = form::document_id(call.id())?;
+    let Call { asker, request, .. } = call;
+    check(app, &asker, (kind, id)).await?;
+    let (project, which) = (asker.project.id, (kind, id));
+    let share = app.metadata.share(project, which).await.map_err(problem)?;
+    check_required(share.as_ref()).map_err(|violation| problem(violation.into()))?;
+    let SharePasswordWrite { raw_password, note } =
+        SharePasswordWrite::read(&mut Fields::read(request).await?)?;
+    let given = raw_password.map(|Exact(text)| text).filter(|text| !text.is_empty());
+    let note = note.flatten().unwrap_or_default();
+    let chars = given.as_ref().map(|text| text.chars().count());
+    if chars.is_some_and(|chars| chars < PASSWORD_MIN_CHARS) {
+        let detail = format!("Ensure this field has at least {PASSWORD_MIN_CHARS} characters.");
+        return Err(refused("raw_password", "min_length", detail));
+    }
+    for (name, chars, most) in [
+        ("raw_password", chars.unwrap_or_default(), PASSWORD_MAX_CHARS),
+        ("note", note.chars().count(), NOTE_MAX_CHARS),
+    ] {
+        if chars > most {
+            return Err(problem(Violation::too_long(name, most).into()));
+        }
+    }
+    let seed = auth::seed();
+    let password = given.unwrap_or_else(|| seed.share_password());
+    let clear = password.clone();
+    let hash = app.hashing.run("hash-password", move |_| PasswordHash::of(&clear, &seed)).await;
+    let hash = hash.map_err(|error| Problem::of(error.kind(), &error))?;
+    let (metadata, place) = (app.metadata.clone(), (project, asker.user.id));
+    let write = async move { metadata.add_share_password(place, which, (hash, note)).await };
+    let own = store::write(app, "add-share-password", write).await?;
+    let told = NewPassword { password, told: told(app, own) };
+    Ok(Response::json(StatusCode::CREATED, &told))
+}
+
+/// `DELETE :id/sharing/passwords/:password/`. Whoever was let in by it is let in no more.
+pub async fn remove_password(
+    app: &App,
+    call: Call<Principal>,
+    kind: Kind,
+) -> Result<Response, Problem> {
+    let id = form::document_id(call.id())?;
+    check(app, &call.asker, (kind, id)).await?;
+    let password = call.second_id().parse().map_err(|_| Problem::not_found("Not found."))?;
+    let (metadata, place) = (app.metadata.clone(), (call.asker.project.id, call.asker.user.id));
+    let write = async move { metadata.remove_share_password(place, (kind, id), password).await };
+    store::write(app, "remove-share-password", write).await?;
+    Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
 async fn check(app: &App, asker: &Principal, (kind, id): (Kind, i64)) -> Result<(), Problem> {
@@ -77,7 +139,7 @@ async fn changed(
     let (metadata, place) = (app.metadata.clone(), (asker.project.id, asker.user.id));
     let write = async move { metadata.change_share(place, which, (change, auth::seed())).await };
     let share = store::write(app, "change-share", write).await?;
-    Ok(Response::json(StatusCode::OK, &body(Some(&share))))
+    Ok(Response::json(StatusCode::OK, &body(app, Some(&share)).await?))
 }
 
 /// The settings that are known. Others have no meaning here, as in PostHog.
@@ -108,18 +170,72 @@ pub(super) struct SharingBody {
     access_token: Option<String>,
     #[schemars(with = "Option<by_hand::SharingSettings>")]
     settings: Option<Map<String, Value>>,
+    /// Whether whoever follows it has to give one of its passwords.
     password_required: bool,
-    share_passwords: [bool; 0],
+    /// Newest first.
+    share_passwords: Vec<PasswordBody>,
 }
 
-fn body(share: Option<&Share>) -> SharingBody {
+/// A password of a link as sent to clients.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "SharePassword")]
+pub(super) struct PasswordBody {
+    /// Its id among those of the link.
+    id: i64,
+    created_at: String,
+    note: String,
+    /// `deleted user` once the user has left.
+    created_by_email: String,
+    /// True: those that are removed are not told.
+    is_active: bool,
+}
+
+/// A new password of a link.
+#[derive(Debug, JsonSchema, Serialize)]
+#[schemars(rename = "NewSharePassword")]
+pub(super) struct NewPassword {
+    /// The password itself; no other answer has it.
+    password: String,
+    #[serde(flatten)]
+    told: PasswordBody,
+}
+
+body! {
+    /// What a new password is made of.
+    pub(super) struct SharePasswordWrite {
+        /// The password, of at least 8 characters; without one, or with an empty one, the server makes one.
+        raw_password: Option<Exact> = {"maxLength": 200},
+        /// Whom it is for.
+        note: Option<Option<String>> = {"maxLength": 100},
+    }
+}
+
+async fn body(app: &App, share: Option<&Share>) -> Result<SharingBody, Problem> {
     let settings = share.map(|share| &share.settings).filter(|settings| !settings.is_empty());
-    SharingBody {
+    let passwords = match share {
+        Some(Share { project, kind, document, .. }) => {
+            app.metadata.share_passwords(*project, (*kind, *document)).await.map_err(problem)?
+        }
+        None => Vec::new(),
+    };
+    Ok(SharingBody {
         created_at: share.map(|share| share.created_at.to_rfc3339()),
         enabled: share.is_some_and(|share| share.is_enabled),
         access_token: share.map(|share| share.token.clone()),
         settings: settings.cloned(),
-        password_required: false,
-        share_passwords: [],
+        password_required: share.is_some_and(|share| share.is_password_required),
+        share_passwords: passwords.into_iter().map(|own| told(app, own)).collect(),
+    })
+}
+
+fn told(app: &App, own: SharePassword) -> PasswordBody {
+    let snapshot = app.metadata.snapshot();
+    let user = snapshot.user(own.created_by).filter(|user| !user.is_removed);
+    PasswordBody {
+        id: own.id,
+        created_at: own.created_at.to_rfc3339(),
+        note: own.note,
+        created_by_email: user.map_or("deleted user", |user| &user.email).to_owned(),
+        is_active: true,
     }
 }

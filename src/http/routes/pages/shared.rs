@@ -1,6 +1,7 @@
 //! What a link leads to, as a page without a sign-in: `/shared/TOKEN`, and `/embedded/TOKEN` within other pages. It is
-//! what `/shared/TOKEN.json` tells, computed within the same bounds.
+//! what `/shared/TOKEN.json` tells, computed within the same bounds, or the form for its password.
 
+use hyper::Method;
 use hyper::StatusCode;
 use hyper::header;
 use hyper::header::HeaderName;
@@ -16,45 +17,50 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::documents::shared;
-use crate::http::routes::documents::shared::Cache;
+use crate::http::routes::documents::shared::Links;
+use crate::http::routes::documents::unlock;
+use crate::http::routes::documents::unlock::Place;
 use crate::http::routes::pages::HTML;
 use crate::http::routes::pages::theme_of;
+use crate::http::routes::pages::visit::see_other;
+use crate::metadata::documents::shares::Share;
 use crate::web::frame::Theme;
 use crate::web::frame::door;
 use crate::web::insight::shared as shown;
 use crate::web::parts;
 
-/// Nothing from elsewhere, and nothing is sent: no forms, and no requests by scripts.
+/// Nothing from elsewhere, and nothing is sent: no requests by scripts, and no forms but that for the password.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-                      form-action 'none'; base-uri 'none'; frame-ancestors";
+                      base-uri 'none'";
 
-/// `GET /shared/TOKEN` and its other names.
-pub async fn page(app: &App, cache: &Cache, token: &str, request: &Request) -> Response {
+/// `GET` and `POST` of `/shared/TOKEN` and its other names.
+pub async fn page(app: &App, links: &Links, token: &str, request: Request) -> Response {
     let theme = theme_of(&request.headers);
-    let (status, html) = match document(app, cache, token, theme).await {
-        Ok(html) => (StatusCode::OK, html),
-        Err(problem) => {
-            let detail = match problem.status() {
-                StatusCode::NOT_FOUND => "This link leads nowhere. It may have been turned off.",
-                _ => problem.detail(),
-            };
-            let content = parts::failed(detail);
-            (problem.status(), door("This did not work", theme, &content).0)
-        }
-    };
-    let response = Response::bytes(status, HTML, html);
-    let mut response = compressed(request.header("accept-encoding"), response);
+    let encoding = request.header("accept-encoding").map(str::to_owned);
     let is_embedded = request.path().starts_with("/embedded/");
-    let ancestors = if is_embedded { "*" } else { "'none'" };
+    let (response, is_locked) = match shared::find(app, token).await {
+        Ok(share) => {
+            let is_locked = share.is_password_required;
+            let answer = match is_locked && request.method == Method::POST {
+                true => unlocked(app, links, &share, (request, theme)).await,
+                false => looked_at(app, links, &share, (&request, theme)).await,
+            };
+            (answer.unwrap_or_else(|problem| failed(theme, &problem)), is_locked)
+        }
+        Err(problem) => (failed(theme, &problem), false),
+    };
+    let response = compressed(encoding.as_deref(), response);
+    let mut response = shared::secured(response, is_locked);
     let headers = &mut response.headers;
-    if let Ok(policy) = HeaderValue::try_from(format!("{POLICY} {ancestors}")) {
+    let form = if is_locked { "'self'" } else { "'none'" };
+    let ancestors = if is_embedded { "*" } else { "'none'" };
+    let policy = format!("{POLICY}; form-action {form}; frame-ancestors {ancestors}");
+    if let Ok(policy) = HeaderValue::try_from(policy) {
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     }
     for (name, value) in [
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (HeaderName::from_static("x-robots-tag"), HeaderValue::from_static("noindex")),
         (HeaderName::from_static("cross-origin-opener-policy"), OWN_ORIGIN),
     ] {
         headers.insert(name, value);
@@ -66,8 +72,71 @@ pub async fn page(app: &App, cache: &Cache, token: &str, request: &Request) -> R
     response
 }
 
-async fn document(app: &App, cache: &Cache, token: &str, theme: Theme) -> Result<String, Problem> {
-    let (share, text) = shared::content(app, cache, token).await?;
+/// What a link leads to, or the form for its password.
+async fn looked_at(
+    app: &App,
+    links: &Links,
+    share: &Share,
+    (request, theme): (&Request, Theme),
+) -> Result<Response, Problem> {
+    if unlock::is_passed(app, share, request).await? {
+        return document(app, links, share, theme).await;
+    }
+    Ok(Response::bytes(StatusCode::OK, HTML, locked(theme, None)))
+}
+
+/// What becomes of a password. A form leads back to the page, which the cookie then opens; but within a page of
+/// another site browsers keep no cookie, so there the answer is the page.
+async fn unlocked(
+    app: &App,
+    links: &Links,
+    share: &Share,
+    (request, theme): (Request, Theme),
+) -> Result<Response, Problem> {
+    let (place, is_json) = (Place::of(app, &request), unlock::is_json(&request));
+    let is_embedded = request.path().starts_with("/embedded/");
+    match unlock::attempt(app, &links.guesses, share, request).await {
+        Ok(pass) if is_json => Ok(place.told(share, &pass)),
+        Ok(pass) => {
+            let response = match is_embedded {
+                true => document(app, links, share, theme).await?,
+                false => see_other(&place.path(share))?,
+            };
+            Ok(place.with_pass(response, share, &pass))
+        }
+        Err(problem) if is_json => Ok(Response::from(problem)),
+        Err(problem) => {
+            let form = locked(theme, Some(problem.detail()));
+            let mut response = Response::bytes(problem.status(), HTML, form);
+            if let Some(wait) = Response::from(problem).headers.remove(header::RETRY_AFTER) {
+                response.headers.insert(header::RETRY_AFTER, wait);
+            }
+            Ok(response)
+        }
+    }
+}
+
+async fn document(
+    app: &App,
+    links: &Links,
+    share: &Share,
+    theme: Theme,
+) -> Result<Response, Problem> {
+    let text = shared::content(app, links, share).await?;
     let told = json::restore(&text).map_err(|error| Problem::of(Kind::Internal, &error))?;
-    Ok(shown::document(theme, &share.settings, &told).0)
+    let html = shown::document(theme, &share.settings, &told).0;
+    Ok(Response::bytes(StatusCode::OK, HTML, html))
+}
+
+fn locked(theme: Theme, failure: Option<&str>) -> String {
+    door("This link asks for a password", theme, &shown::lock(failure)).0
+}
+
+fn failed(theme: Theme, problem: &Problem) -> Response {
+    let detail = match problem.status() {
+        StatusCode::NOT_FOUND => "This link leads nowhere. It may have been turned off.",
+        _ => problem.detail(),
+    };
+    let html = door("This did not work", theme, &parts::failed(detail)).0;
+    Response::bytes(problem.status(), HTML, html)
 }

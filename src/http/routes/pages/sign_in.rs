@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use hyper::Method;
 use hyper::StatusCode;
-use hyper::header;
 use hyper::header::HeaderValue;
 use maud::html;
 
@@ -12,13 +11,14 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::http::auth;
 use crate::http::auth::Asker;
+use crate::http::cookies::Cookie;
+use crate::http::cookies::cookie;
 use crate::http::page::base_url;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::flag_events::network;
 use crate::http::routes::pages::visit::Desk;
-use crate::http::routes::pages::visit::cookie;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::store;
@@ -139,7 +139,7 @@ pub(super) async fn sign_in(app: &App, desk: &Desk, theme: Theme, request: Reque
 
 async fn attempt(app: &App, desk: &Desk, request: Request) -> Result<Response, Problem> {
     check_origin(&request)?;
-    desk.sign_ins.check(network(request.client_ip))?;
+    desk.sign_ins.check(&network(request.client_ip))?;
     let client = request.header("user-agent").unwrap_or_default().to_owned();
     let is_tls = base_url(&request, app.config.http.public_url.as_deref()).starts_with("https://");
     let form = form(request).await?;
@@ -178,14 +178,9 @@ pub(super) async fn sign_out(app: &App, request: &Request) -> Result<Response, P
     Ok(with_cookie(see_other("/login")?, "", 0, false))
 }
 
-fn with_cookie(response: Response, value: &str, seconds: u64, is_tls: bool) -> Response {
-    let secure = if is_tls { "; Secure" } else { "" };
-    let cookie =
-        format!("{COOKIE}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
-    match HeaderValue::try_from(cookie) {
-        Ok(cookie) => response.with_header(header::SET_COOKIE, cookie),
-        Err(_) => response,
-    }
+fn with_cookie(mut response: Response, value: &str, seconds: u64, is_secure: bool) -> Response {
+    Cookie { name: COOKIE, value, path: "/", seconds, is_secure }.set_by(&mut response);
+    response
 }
 
 /// Checks that a form was sent by a page of this server.

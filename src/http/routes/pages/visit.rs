@@ -2,13 +2,13 @@
 //! [`Sent`].
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use chrono_tz::Tz;
 use futures::StreamExt;
-use hyper::HeaderMap;
 use hyper::Method;
 use hyper::StatusCode;
 use hyper::header;
@@ -35,7 +35,7 @@ use crate::http::routes::flag_events::Subscribers;
 use crate::http::table;
 use crate::http::table::Found;
 use crate::http::table::Run;
-use crate::http::throttle::SignIns;
+use crate::http::throttle::Attempts;
 use crate::http::throttle::Throttle;
 use crate::metadata::sessions::Session;
 use crate::tasks::Shutdown;
@@ -55,7 +55,7 @@ pub struct Desk {
     /// Limits of keys, shared with the API.
     pub throttle: Arc<Throttle>,
     /// The limit on sign-ins.
-    pub sign_ins: SignIns,
+    pub sign_ins: Attempts<IpAddr>,
     /// Open streams.
     pub streams: Subscribers,
     /// Cancelled when the server stops.
@@ -333,13 +333,4 @@ pub fn file(response: Response, name: &str) -> Response {
         Ok(value) => response.with_header(header::CONTENT_DISPOSITION, value),
         Err(_) => response,
     }
-}
-
-/// The value of a cookie.
-pub fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let all = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
-    all.flat_map(|value| value.split(';')).find_map(|pair| {
-        let (own, value) = pair.trim().split_once('=')?;
-        (own == name).then_some(value)
-    })
 }

@@ -43,7 +43,7 @@ const OF_BOARDS: [&str; 9] =
     ["save", "up", "down", "wide", "narrow", "remove", "add", "text", "delete"];
 
 /// What can be done with a link.
-const OF_LINKS: [&str; 3] = ["on", "off", "new"];
+const OF_LINKS: [&str; 7] = ["on", "off", "new", "lock", "unlock", "add", "remove"];
 
 /// `GET dashboard/:id/edit`.
 pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem> {
@@ -208,13 +208,31 @@ async fn share(mut visit: Visit, document: &Document) -> Result<Sent, Problem> {
     let mut form = form(visit.take_request()?).await?;
     let what = form.choice("do", &OF_LINKS).map_err(|error| wrong(&error))?;
     let (page, path) = places(visit.project(), document);
+    let path = format!("{path}sharing/");
     let (method, path, body) = match what {
-        Some("new") => (Method::POST, format!("{path}sharing/refresh/"), json!({})),
-        what => (Method::PATCH, format!("{path}sharing/"), json!({"enabled": what == Some("on")})),
+        Some("new") => (Method::POST, format!("{path}refresh/"), json!({})),
+        Some("add") => {
+            let body = json!({"raw_password": form.get("raw_password"), "note": form.get("note")});
+            (Method::POST, format!("{path}passwords/"), body)
+        }
+        Some("remove") => {
+            let password: i64 =
+                form.number("password").map_err(|error| wrong(&error))?.unwrap_or_default();
+            (Method::DELETE, format!("{path}passwords/{password}/"), Value::Null)
+        }
+        Some(what @ ("lock" | "unlock")) => {
+            (Method::PATCH, path, json!({"password_required": what == "lock"}))
+        }
+        what => (Method::PATCH, path, json!({"enabled": what == Some("on")})),
     };
-    visit.asking.send(method, &path, &body).await?;
+    let told = visit.asking.send(method, &path, &body).await?;
     let edit = if document.kind == Kind::Dashboard { "/edit" } else { "" };
-    Ok(Sent::Other(see_other(&format!("{page}{edit}#sharing"))?))
+    let back = format!("{page}{edit}#sharing");
+    if what == Some("add") && form.get("raw_password").is_empty() {
+        let content = shown::new_password(&back, parts::text(&told, "password"));
+        return Ok(Sent::Page(Page::new("New password", content)));
+    }
+    Ok(Sent::Other(see_other(&back)?))
 }
 
 /// The page of a document, and its path in the API.

@@ -1,0 +1,218 @@
+//! Passwords of links, and the passes of those who gave one. A pass is valid for one link, as long as the password is
+//! there and the link is neither turned off nor given another token; nothing of it is stored.
+
+use std::time::Duration;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::accounts::UserId;
+use crate::metadata::activity::Verb;
+use crate::metadata::connection::Conn;
+use crate::metadata::documents::Kind;
+use crate::metadata::documents::rows;
+use crate::metadata::documents::shares::Share;
+use crate::metadata::documents::shares::share_of;
+use crate::metadata::error::MetadataError;
+use crate::metadata::passwords::PasswordHash;
+use crate::metadata::sql;
+use crate::metadata::violation::Violation;
+
+/// Most passwords of one link. Whoever gives a wrong one costs as many hashes.
+pub const PASSWORDS_MAX: i64 = 10;
+
+/// Shortest and longest password, in characters.
+pub const PASSWORD_MIN_CHARS: usize = 8;
+/// See [`PASSWORD_MIN_CHARS`].
+pub const PASSWORD_MAX_CHARS: usize = 200;
+
+/// Longest note on a password, in characters.
+pub const NOTE_MAX_CHARS: usize = 100;
+
+/// How long a pass is valid, as in PostHog.
+pub const PASS_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A password of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharePassword {
+    /// Its id among the passwords of the link.
+    pub id: i64,
+    /// The hash.
+    pub hash: PasswordHash,
+    /// Whom it is for, in words of who made it; may be empty.
+    pub note: String,
+    /// Who made it.
+    pub created_by: UserId,
+    /// When.
+    pub created_at: UnixMicros,
+}
+
+impl SharePassword {
+    /// The pass through `share` of somebody who gave this password now.
+    pub fn pass(&self, share: &Share, now: UnixMicros) -> String {
+        let until = now.saturating_add(PASS_LIFE).0;
+        format!("{}.{until}.{}", self.id, self.hash.sign(&signed(share, self.id, until)))
+    }
+}
+
+/// Whether a pass leads through `share`, which has these passwords.
+pub fn is_passed(share: &Share, passwords: &[SharePassword], pass: &str, now: UnixMicros) -> bool {
+    let mut parts = pass.splitn(3, '.');
+    let mut number = || parts.next()?.parse::<i64>().ok();
+    let (Some(id), Some(until)) = (number(), number()) else { return false };
+    let Some(own) = passwords.iter().find(|own| own.id == id) else { return false };
+    let signature = parts.next().unwrap_or_default();
+    own.hash.has_signed(&signed(share, id, until), signature) && now.0 < until
+}
+
+/// What a pass signs: all that makes it invalid when it changes.
+fn signed(share: &Share, id: i64, until: i64) -> String {
+    format!("{} {} {id} {until}", share.token, share.enabled_at.0)
+}
+
+impl Metadata {
+    /// The passwords of the link to a document, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn share_passwords(
+        &self,
+        project: ProjectId,
+        (kind, id): (Kind, i64),
+    ) -> Result<Vec<SharePassword>, MetadataError> {
+        let rows: Vec<Row> = sql::query_as(
+            "SELECT id, hash, note, created_by, created_at FROM share_passwords
+             WHERE kind = $1 AND document_id = $2 AND project_id = $3 ORDER BY id DESC",
+        )
+        .bind(kind.name())
+        .bind(id)
+        .bind(project.0)
+        .fetch_all(&mut self.shared.db.reader().await?)
+        .await?;
+        rows.into_iter().map(SharePassword::try_from).collect()
+    }
+
+    /// Gives the link to a document one more password.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a document in the project, [`MetadataError::Rejected`] if its link asks
+    /// for no password, or has too many.
+    pub async fn add_share_password(
+        &self,
+        (project, user): (ProjectId, UserId),
+        (kind, id): (Kind, i64),
+        (hash, note): (PasswordHash, String),
+    ) -> Result<SharePassword, MetadataError> {
+        let mut write = self.begin().await?;
+        write.user(user)?;
+        let document = rows::by_id(write.connection(), (project, kind), id).await?;
+        let document = document.ok_or(MetadataError::NotFound("document"))?;
+        let share = share_of(write.connection(), project, (kind, id)).await?;
+        check_required(share.as_ref())?;
+        if count(write.connection(), (kind, id)).await? >= PASSWORDS_MAX {
+            let detail = format!("A link has at most {PASSWORDS_MAX} passwords.");
+            return Err(Violation::general(detail).into());
+        }
+        let next = sql::query_scalar(
+            "UPDATE shares SET last_password = last_password + 1
+             WHERE kind = $1 AND document_id = $2 RETURNING last_password",
+        );
+        let next: i64 = next.bind(kind.name()).bind(id).fetch_one(write.connection()).await?;
+        let password =
+            SharePassword { id: next, hash, note, created_by: user, created_at: self.now() };
+        sql::query(
+            "INSERT INTO share_passwords
+             (kind, document_id, id, project_id, hash, note, created_by, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
+        )
+        .bind(kind.name())
+        .bind(id)
+        .bind(password.id)
+        .bind(project.0)
+        .bind(password.hash.to_text())
+        .bind(&password.note)
+        .bind(user.0)
+        .bind(password.created_at.0)
+        .execute(write.connection())
+        .await?;
+        let change = document.change(Verb::SharingPasswordAdded, Vec::new());
+        write.log(project, Some(user), change).await?;
+        write.commit_unseen().await?;
+        Ok(password)
+    }
+
+    /// Removes a password of the link to a document.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::NotFound`] without such a document in the project, or such a password of its link.
+    pub async fn remove_share_password(
+        &self,
+        (project, user): (ProjectId, UserId),
+        (kind, id): (Kind, i64),
+        password: i64,
+    ) -> Result<(), MetadataError> {
+        let mut write = self.begin().await?;
+        write.user(user)?;
+        let document = rows::by_id(write.connection(), (project, kind), id).await?;
+        let document = document.ok_or(MetadataError::NotFound("document"))?;
+        let removed: Option<i64> = sql::query_scalar(
+            "DELETE FROM share_passwords
+             WHERE kind = $1 AND document_id = $2 AND project_id = $3 AND id = $4 RETURNING id",
+        )
+        .bind(kind.name())
+        .bind(id)
+        .bind(project.0)
+        .bind(password)
+        .fetch_optional(write.connection())
+        .await?;
+        removed.ok_or(MetadataError::NotFound("password"))?;
+        let change = document.change(Verb::SharingPasswordRemoved, Vec::new());
+        write.log(project, Some(user), change).await?;
+        write.commit_unseen().await
+    }
+}
+
+/// Checks that a link asks for a password, so that nobody relies on one that is not asked for.
+///
+/// # Errors
+///
+/// What is wrong otherwise.
+pub fn check_required(share: Option<&Share>) -> Result<(), Violation> {
+    if share.is_some_and(|share| share.is_password_required) {
+        return Ok(());
+    }
+    Err(Violation::general("The link asks for no password: set password_required first."))
+}
+
+async fn count(connection: &mut Conn, (kind, id): (Kind, i64)) -> Result<i64, MetadataError> {
+    let count = "SELECT COUNT(*) FROM share_passwords WHERE kind = $1 AND document_id = $2";
+    Ok(sql::query_scalar(count).bind(kind.name()).bind(id).fetch_one(connection).await?)
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: i64,
+    hash: String,
+    note: String,
+    created_by: i64,
+    created_at: i64,
+}
+
+impl TryFrom<Row> for SharePassword {
+    type Error = MetadataError;
+
+    fn try_from(row: Row) -> Result<Self, MetadataError> {
+        let corrupt =
+            || MetadataError::Corrupt { table: "share_passwords", problem: "hash".to_owned() };
+        Ok(Self {
+            id: row.id,
+            hash: PasswordHash::parse(&row.hash).ok_or_else(corrupt)?,
+            note: row.note,
+            created_by: UserId(row.created_by),
+            created_at: UnixMicros(row.created_at),
+        })
+    }
+}
