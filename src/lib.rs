@@ -18,8 +18,9 @@
 //!  foundations   error  clock  config  telemetry  tasks
 //! ```
 //!
-//! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
-//! share what is behind them; commands that read without a server open a [`app::copy::WorkingCopy`].
+//! [`app::App::open`] opens what a process has once ([`app::node::Node`]) and one log with everything that is derived
+//! from it ([`app::shard::Shard`]), and is the cheap handle on both; commands that read without a server open a
+//! [`app::copy::WorkingCopy`].
 //! There is no global state. Sockets are served by one asynchronous runtime, queries run on
 //! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
 //! ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start, the projector, flush,
@@ -41,9 +42,8 @@
 //!    the server makes come from the seed and time of [`ingest::request::Received`].
 //! 4. [`ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
 //!    the seed, the time and the hints that lead from it to the same columns again.
-//! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up
-//!    ([`storage::wal::writer::Wal::append`]), syncs once ([`storage::wal::writer::Wal::sync`]),
-//!    publishes each and wakes its waiter: the 200.
+//! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up, syncs once, publishes each and wakes
+//!    its waiter: the 200. What a log is, is in [`storage::log`]; [`storage::wal`] keeps it in segment files.
 //! 6. Publication ([`ingest::publish`]) drops retries by the window of recent events
 //!    ([`ingest::dedup::Window`]), makes the rows visible
 //!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions

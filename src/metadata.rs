@@ -40,7 +40,7 @@ use crate::metadata::connection::Conn;
 use crate::metadata::db::Db;
 use crate::metadata::db::Transaction;
 use crate::metadata::error::MetadataError;
-use crate::metadata::postgres::Access;
+use crate::metadata::postgres::MetadataAccess;
 use crate::metadata::snapshot::Snapshot;
 
 pub mod accounts;
@@ -143,7 +143,7 @@ impl Metadata {
         settings: &MetadataConfig,
         url: &MetadataUrl,
         clock: Clock,
-        access: Access,
+        access: MetadataAccess,
     ) -> Result<Self, MetadataError> {
         let metadata = Self::on(postgres::open(settings, url, access).await?, clock);
         metadata.refresh().await?;

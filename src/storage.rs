@@ -10,6 +10,7 @@ pub mod durable;
 pub mod exact;
 #[cfg(test)]
 mod faulty_store;
+pub mod log;
 pub mod memtable;
 pub mod naming;
 pub mod overlay;

@@ -60,7 +60,7 @@ const CLAIMS_MAX: u32 = 5;
 
 /// What for tables are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum TablesAccess {
     /// By the one server.
     Write,
     /// For reading, beside a server or without one.
@@ -76,7 +76,7 @@ pub enum Access {
 /// The setting does not fit the data directory, or the bucket cannot be used.
 pub async fn open(
     config: &Config,
-    access: Access,
+    access: TablesAccess,
     (clock, metrics): (&Clock, &Arc<Metrics>),
 ) -> Result<Tables, OpenError> {
     let (storage, disk) = (&config.storage, Arc::new(OsDisk));
@@ -91,12 +91,12 @@ pub async fn open(
     let objects = remote::open(&url, &storage.bucket, &variables, (clock, metrics));
     let objects = objects.map_err(|error| failed(error.into()))?;
     match access {
-        Access::Read => Ok(Tables::in_bucket(objects, url, None)),
-        Access::Copy => {
+        TablesAccess::Read => Ok(Tables::in_bucket(objects, url, None)),
+        TablesAccess::Copy => {
             let tables = Tables::in_bucket(objects, url, None);
             tables.copied(disk, data_dir).map_err(OpenError::io(data_dir))
         }
-        Access::Write => {
+        TablesAccess::Write => {
             let tables = Tables::in_bucket(Arc::clone(&objects), url.clone(), None);
             if let Some(bucket) = tables.bucket() {
                 probe(&bucket).await.map_err(|error| failed(error.into()))?;
@@ -110,7 +110,7 @@ pub async fn open(
 }
 
 /// The bucket of the tables of a data directory; `None` if they are in it.
-fn place(storage: &StorageConfig, access: Access) -> Result<Option<BucketUrl>, OpenError> {
+fn place(storage: &StorageConfig, access: TablesAccess) -> Result<Option<BucketUrl>, OpenError> {
     let path = storage.data_dir.join(URL_FILE);
     let refused = |problem: String| OpenError::Incomplete { path: path.clone(), problem };
     let known = match std::fs::read_to_string(&path) {
@@ -120,7 +120,7 @@ fn place(storage: &StorageConfig, access: Access) -> Result<Option<BucketUrl>, O
     };
     let wanted = storage.bucket.storage_url.as_ref();
     match (known, wanted) {
-        (Some(known), None) if access == Access::Write => Err(refused(format!(
+        (Some(known), None) if access == TablesAccess::Write => Err(refused(format!(
             "says that the tables are in {known}: start with --storage-url {known}"
         ))),
         (Some(known), Some(wanted)) if known != *wanted => Err(refused(format!(
@@ -128,7 +128,7 @@ fn place(storage: &StorageConfig, access: Access) -> Result<Option<BucketUrl>, O
         ))),
         (Some(known), _) => Ok(Some(known)),
         // A server that has never run with this setting has written nothing elsewhere.
-        (None, Some(wanted)) if access == Access::Write => {
+        (None, Some(wanted)) if access == TablesAccess::Write => {
             let log = storage.data_dir.join("tables/events/_delta_log");
             match log.is_dir() {
                 true => Err(refused(format!(
@@ -259,7 +259,7 @@ pub(super) async fn events_store(
 mod tests {
     use clap::Parser;
 
-    use super::Access;
+    use super::TablesAccess;
     use super::place;
     use super::remember;
     use crate::config::bucket::BucketUrl;
@@ -276,27 +276,33 @@ mod tests {
     fn a_data_directory_keeps_to_its_place() {
         const A: &str = "s3://bucket/a";
         for (known, has_tables, wanted, access, expected) in [
-            (None, false, None, Access::Write, Ok(None)),
-            (None, true, None, Access::Write, Ok(None)),
-            (None, false, Some(A), Access::Write, Ok(Some(A))),
-            (None, true, Some(A), Access::Write, Err("start without storage-url")),
-            (None, true, Some(A), Access::Read, Ok(None)),
-            (Some(A), false, Some(A), Access::Write, Ok(Some(A))),
-            (Some(A), false, None, Access::Write, Err("start with --storage-url s3://bucket/a")),
-            (Some(A), false, None, Access::Read, Ok(Some(A))),
-            (Some(A), false, None, Access::Copy, Ok(Some(A))),
+            (None, false, None, TablesAccess::Write, Ok(None)),
+            (None, true, None, TablesAccess::Write, Ok(None)),
+            (None, false, Some(A), TablesAccess::Write, Ok(Some(A))),
+            (None, true, Some(A), TablesAccess::Write, Err("start without storage-url")),
+            (None, true, Some(A), TablesAccess::Read, Ok(None)),
+            (Some(A), false, Some(A), TablesAccess::Write, Ok(Some(A))),
+            (
+                Some(A),
+                false,
+                None,
+                TablesAccess::Write,
+                Err("start with --storage-url s3://bucket/a"),
+            ),
+            (Some(A), false, None, TablesAccess::Read, Ok(Some(A))),
+            (Some(A), false, None, TablesAccess::Copy, Ok(Some(A))),
             (
                 Some(A),
                 false,
                 Some("s3://bucket/b"),
-                Access::Write,
+                TablesAccess::Write,
                 Err("storage-url is s3://bucket/b"),
             ),
             (
                 Some(A),
                 false,
                 Some("s3://bucket/b"),
-                Access::Read,
+                TablesAccess::Read,
                 Err("storage-url is s3://bucket/b"),
             ),
         ] {
