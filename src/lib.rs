@@ -153,6 +153,7 @@
 //! | No page shows more than its visitor may see, and nothing of what was sent is markup or script in it. | `tests/server/pages.rs`, `tests/server/insight_pages.rs` |
 //! | Every statement on metadata is taken by SQLite and by PostgreSQL. | `metadata/tests/statements.rs` |
 //! | Servers that share a PostgreSQL database lose no edit and no entry of the log of changes. | `metadata/tests/servers.rs` |
+//! | What such a server has read again in parts is what reading everything would give. | `metadata/tests/servers.rs` |
 //! | While PostgreSQL is away, events are taken, flags evaluated and SQL answered; it passes by itself. | `metadata/tests/outage.rs`, `tests/server/postgres.rs` |
 //! | A store moves to PostgreSQL whole and once. | `metadata/tests/transfer.rs`, `tests/server/postgres.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
