@@ -7,6 +7,7 @@ pub mod error;
 pub mod flush;
 pub mod lock;
 mod log;
+pub mod moving;
 pub mod node;
 pub mod overview;
 pub mod shard;

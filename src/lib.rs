@@ -56,7 +56,7 @@
 //!    [`query::merge`] merges as many of them as there is memory for, page by page
 //!    ([`storage::parquet::pages`]), [`storage::delta::DeltaTable::vacuum`] removes what was
 //!    replaced. [`storage::tables`] says where all that is, in the data directory or in a bucket
-//!    ([`storage::remote`], in front of it [`storage::cached`]). Events that an operator has deleted ([`identity::deletions`]) are left out on both
+//!    ([`storage::remote`], in front of it [`storage::cached`]), and [`app::moving`] moves it from one to the other. Events that an operator has deleted ([`identity::deletions`]) are left out on both
 //!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
 //!
 //! An [`ingest::operation::Operation`] on persons or groups, such as the split of
@@ -134,6 +134,7 @@
 //! | A store without atomic conditional puts is refused before anything is written. | `storage/probe.rs`, `tests/server/s3.rs` |
 //! | What is cached of a bucket is what the bucket has, whatever of it is damaged. | `storage/cached/tests.rs` |
 //! | A data directory keeps to the place of its tables, and no two to one. | `app/tables.rs`, `tests/server/s3.rs` |
+//! | A move of tables changes nothing before the copy is whole, and goes on after an interruption. | `storage/copy.rs`, `tests/server/s3.rs` |
 //! | Damage in the log of a table is found, counted, and costs only what is damaged. | `storage/delta/tests/damage.rs`, `tests/server/table_damage.rs` |
 //! | The table stays readable for others, and theirs for us. | `storage/delta/tests/others.rs`, `tests/server/delta.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |

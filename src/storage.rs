@@ -4,6 +4,7 @@
 pub mod cached;
 pub mod checksums;
 pub mod compaction;
+pub mod copy;
 pub mod delta;
 pub mod disk;
 pub mod durable;
