@@ -4,11 +4,13 @@ mod descriptors;
 mod environment;
 pub mod failure;
 pub mod flush;
+mod idle;
 pub mod inspect;
 pub mod keys;
 pub mod load;
 pub mod login;
 pub mod migrate;
+pub mod moving;
 pub mod query;
 mod runtime;
 pub mod serve;
@@ -60,6 +62,8 @@ enum Command {
     Keys(keys::KeysArgs),
     /// Print a link that signs in to the page, once
     Login(login::LoginArgs),
+    /// Move the tables of a data directory to a bucket, or back
+    Move(moving::MoveArgs),
     /// Move the metadata of a data directory to PostgreSQL
     Migrate(migrate::MigrateArgs),
 }
@@ -101,6 +105,7 @@ pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::R
         Command::Inspect(args) => inspect::run(args, clock),
         Command::Keys(args) => keys::run(args, clock),
         Command::Login(args) => login::run(args, clock),
+        Command::Move(args) => moving::run(&args, &clock),
         Command::Migrate(args) => migrate::run(args, clock),
     }
 }

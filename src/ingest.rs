@@ -85,11 +85,12 @@ use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
 use crate::storage::disk::Disk;
+use crate::storage::log::LogFiles;
+use crate::storage::log::LogWriter;
 use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::files::WalFiles;
-use crate::storage::wal::writer::Wal;
 use crate::tasks::CpuPool;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
@@ -147,7 +148,7 @@ struct Shared {
     cpu: CpuPool,
     metadata: Metadata,
     store: Store,
-    wal: WalFiles,
+    log_files: Arc<dyn LogFiles>,
     log: mpsc::Sender<Commit>,
     /// Bounds the memory of the bodies in flight.
     budget: Budget,
@@ -201,7 +202,7 @@ impl Pipeline {
     /// The operating system refuses a thread.
     pub fn start(
         engines: Engines,
-        wal: Wal,
+        writer: Box<dyn LogWriter>,
         config: &Config,
         Foundations { tasks, cpu, runtime, clock, metrics }: Foundations<'_>,
         recent: impl FnOnce() -> Vec<(ProjectId, EventKey)> + Send + 'static,
@@ -215,20 +216,21 @@ impl Pipeline {
         let (publisher, published) = Publisher::new(
             store.clone(),
             window,
-            wal.last_appended(),
+            writer.last_appended(),
             projections,
             Arc::clone(&metrics),
             Arc::clone(&health),
         );
         let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
-        let files = wal.files();
+        let files = writer.files();
         let max_age = config.ingest.ingestion_warnings_max_age;
         let (warnings, handle) = (metadata.clone(), runtime.clone());
         let feedback = feedback::start(tasks, warnings, handle, &clock, &metrics, max_age)?;
         let decoding = Arc::new(Decoding::new(config, places));
         let rereader = Rereader { decoding: Arc::clone(&decoding), metadata: metadata.clone() };
         let holes = Holes { identities: identities.clone(), metrics: Arc::clone(&metrics) };
-        let log_again = LogAgain::new(&files, &rereader, &holes, &room, tasks.shutdown());
+        let log_again =
+            LogAgain::new(Arc::clone(&files), &rereader, &holes, &room, tasks.shutdown());
         let projector = Projector::new(
             derive_inbox,
             log_again,
@@ -250,9 +252,8 @@ impl Pipeline {
             holes,
         };
         tasks.spawn_thread("replay", tasks.vital("replay", move || replay.run_after(recent)))?;
-        commit::keep_stock(tasks, files.clone(), config, Arc::clone(&health))?;
         let log_thread = LogThread {
-            wal,
+            writer,
             inbox,
             publisher,
             health: Arc::clone(&health),
@@ -272,7 +273,7 @@ impl Pipeline {
                 cpu,
                 metadata,
                 store,
-                wal: files,
+                log_files: files,
                 log,
                 budget,
                 wal_max_bytes,
@@ -286,6 +287,20 @@ impl Pipeline {
                 metrics,
             }),
         })
+    }
+
+    /// Keeps a spare segment of a log in segment files ready, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// The operating system refuses the thread.
+    pub fn keep_spare_segment(
+        &self,
+        tasks: &Tasks,
+        files: WalFiles,
+        config: &Config,
+    ) -> Result<(), TaskError> {
+        commit::keep_stock(tasks, files, config, Arc::clone(&self.shared.health))
     }
 
     /// Accepts one request body. Returns when every accepted event is durable and visible.
@@ -394,7 +409,7 @@ impl Pipeline {
     /// Whether every request has to be rejected, whatever is in flight. If the log was refused a segment,
     /// requests are still admitted: only an append shows whether it can begin one now.
     fn check(&self) -> Result<(), IngestError> {
-        let Shared { health, room, wal, wal_max_bytes, .. } = &*self.shared;
+        let Shared { health, room, log_files, wal_max_bytes, .. } = &*self.shared;
         if health.is_identity_failed() {
             return Err(IngestError::Unavailable(
                 "the identity store failed and is not open again yet; see the server's log",
@@ -412,7 +427,7 @@ impl Pipeline {
         if health.is_disk_low() && !room.is_enough() {
             return Err(IngestError::Overloaded("the disk is nearly full"));
         }
-        if wal.size_bytes() >= *wal_max_bytes {
+        if log_files.size_bytes() >= *wal_max_bytes {
             return Err(IngestError::Overloaded("the log is full"));
         }
         // One request has waited for the full time without success: others are rejected at once.
@@ -513,9 +528,9 @@ impl Pipeline {
         &self.shared.health
     }
 
-    /// The segment files of the WAL.
-    pub fn wal(&self) -> &WalFiles {
-        &self.shared.wal
+    /// The stored log.
+    pub fn log_files(&self) -> &dyn LogFiles {
+        &*self.shared.log_files
     }
 
     /// Checks the free disk space and updates the health state.

@@ -18,8 +18,9 @@
 //!  foundations   error  clock  config  telemetry  tasks
 //! ```
 //!
-//! [`app::App::open`] builds the engines of one data directory and hands out cheap handles, which
-//! share what is behind them; commands that read without a server open a [`app::copy::WorkingCopy`].
+//! [`app::App::open`] opens what a process has once ([`app::node::Node`]) and one log with everything that is derived
+//! from it ([`app::shard::Shard`]), and is the cheap handle on both; commands that read without a server open a
+//! [`app::copy::WorkingCopy`].
 //! There is no global state. Sockets are served by one asynchronous runtime, queries run on
 //! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
 //! ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start, the projector, flush,
@@ -41,9 +42,8 @@
 //!    the server makes come from the seed and time of [`ingest::request::Received`].
 //! 4. [`ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
 //!    the seed, the time and the hints that lead from it to the same columns again.
-//! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up
-//!    ([`storage::wal::writer::Wal::append`]), syncs once ([`storage::wal::writer::Wal::sync`]),
-//!    publishes each and wakes its waiter: the 200.
+//! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up, syncs once, publishes each and wakes
+//!    its waiter: the 200. What a log is, is in [`storage::log`]; [`storage::wal`] keeps it in segment files.
 //! 6. Publication ([`ingest::publish`]) drops retries by the window of recent events
 //!    ([`ingest::dedup::Window`]), makes the rows visible
 //!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions
@@ -56,7 +56,7 @@
 //!    [`query::merge`] merges as many of them as there is memory for, page by page
 //!    ([`storage::parquet::pages`]), [`storage::delta::DeltaTable::vacuum`] removes what was
 //!    replaced. [`storage::tables`] says where all that is, in the data directory or in a bucket
-//!    ([`storage::remote`], in front of it [`storage::cached`]). Events that an operator has deleted ([`identity::deletions`]) are left out on both
+//!    ([`storage::remote`], in front of it [`storage::cached`]), and [`app::moving`] moves it from one to the other. Events that an operator has deleted ([`identity::deletions`]) are left out on both
 //!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
 //!
 //! An [`ingest::operation::Operation`] on persons or groups, such as the split of
@@ -134,6 +134,7 @@
 //! | A store without atomic conditional puts is refused before anything is written. | `storage/probe.rs`, `tests/server/s3.rs` |
 //! | What is cached of a bucket is what the bucket has, whatever of it is damaged. | `storage/cached/tests.rs` |
 //! | A data directory keeps to the place of its tables, and no two to one. | `app/tables.rs`, `tests/server/s3.rs` |
+//! | A move of tables changes nothing before the copy is whole, and goes on after an interruption. | `storage/copy.rs`, `tests/server/s3.rs` |
 //! | Damage in the log of a table is found, counted, and costs only what is damaged. | `storage/delta/tests/damage.rs`, `tests/server/table_damage.rs` |
 //! | The table stays readable for others, and theirs for us. | `storage/delta/tests/others.rs`, `tests/server/delta.rs`, `tests/server/sdk.rs` |
 //! | The columns of the table are those of `schemas/arrow/events.v1.json`. | `event/schema.rs` |
@@ -154,6 +155,7 @@
 //! | No page shows more than its visitor may see, and nothing of what was sent is markup or script in it. | `tests/server/pages.rs`, `tests/server/insight_pages.rs` |
 //! | Every statement on metadata is taken by SQLite and by PostgreSQL. | `metadata/tests/statements.rs` |
 //! | Servers that share a PostgreSQL database lose no edit and no entry of the log of changes. | `metadata/tests/servers.rs` |
+//! | What such a server has read again in parts is what reading everything would give. | `metadata/tests/servers.rs` |
 //! | While PostgreSQL is away, events are taken, flags evaluated and SQL answered; it passes by itself. | `metadata/tests/outage.rs`, `tests/server/postgres.rs` |
 //! | A store moves to PostgreSQL whole and once. | `metadata/tests/transfer.rs`, `tests/server/postgres.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |

@@ -209,7 +209,10 @@ impl Maintenance {
         let cut =
             self.identities.persist().map_err(|error| error.to_string()).and_then(|derived| {
                 let through = flushed.min(Sequence(derived));
-                self.pipeline.wal().truncate_through(through).map_err(|error| error.to_string())
+                self.pipeline
+                    .log_files()
+                    .truncate_through(through)
+                    .map_err(|error| error.to_string())
             });
         if let Err(error) = cut {
             tracing::warn!(
@@ -222,7 +225,7 @@ impl Maintenance {
     fn watch(&self) {
         self.pipeline.look_at_disk();
         let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.metrics.wal_bytes.set(gauge(self.pipeline.wal().size_bytes()));
+        self.metrics.wal_bytes.set(gauge(self.pipeline.log_files().size_bytes()));
         let memtables = u64::try_from(self.store.memory_bytes()).unwrap_or(u64::MAX);
         self.metrics.memtable_bytes.set(gauge(memtables));
         let files = u64::try_from(self.store.table().current().files.len()).unwrap_or(u64::MAX);

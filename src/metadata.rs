@@ -40,13 +40,14 @@ use crate::metadata::connection::Conn;
 use crate::metadata::db::Db;
 use crate::metadata::db::Transaction;
 use crate::metadata::error::MetadataError;
-use crate::metadata::postgres::Access;
+use crate::metadata::postgres::MetadataAccess;
 use crate::metadata::snapshot::Snapshot;
 
 pub mod accounts;
 pub mod activity;
 pub mod annotations;
 pub mod bootstrap;
+mod changes;
 mod codes;
 pub mod cohorts;
 mod connection;
@@ -87,6 +88,9 @@ mod tests;
 mod transfer;
 pub mod violation;
 pub mod warnings;
+
+/// The version of the data before any is loaded.
+const UNLOADED: i64 = -1;
 
 /// The metadata store. A cheap handle; clones share one store.
 #[derive(Clone, Debug)]
@@ -144,7 +148,7 @@ impl Metadata {
         settings: &MetadataConfig,
         url: &MetadataUrl,
         clock: Clock,
-        access: Access,
+        access: MetadataAccess,
     ) -> Result<Self, MetadataError> {
         let metadata = Self::on(postgres::open(settings, url, access).await?, clock);
         metadata.refresh().await?;
@@ -158,7 +162,7 @@ impl Metadata {
             current: ArcSwap::from_pointee(Snapshot::default()),
             gate: Arc::new(Mutex::new(())),
             is_behind: AtomicBool::new(true),
-            data_version: AtomicI64::new(0),
+            data_version: AtomicI64::new(UNLOADED),
             waiting: parking_lot::Mutex::default(),
             forgotten: AtomicU64::new(0),
             log: ArcSwap::default(),
@@ -188,7 +192,7 @@ impl Metadata {
     }
 
     /// Reloads the snapshot if another process wrote, such as `weir keys` when it revokes a key, or another
-    /// server on the same PostgreSQL. Costs one short statement if there is nothing new. To be called about
+    /// server on the same PostgreSQL, of which only the parts that it changed are read. Costs one short statement if there is nothing new. To be called about
     /// once a second: it also finds out that PostgreSQL is back after it was away.
     ///
     /// # Errors
@@ -242,12 +246,21 @@ impl Shared {
             && self.data_version.load(Ordering::Acquire) == version
     }
 
-    /// Publishes the state that `tx` sees, unless the snapshot is that. The gate has to be held.
+    /// Publishes the state that `tx` sees, unless the snapshot is that. Reads only the parts that have changed, if that
+    /// is known. The gate has to be held.
     async fn reload(&self, tx: &mut Transaction) -> Result<(), MetadataError> {
         if self.is_current(tx.version) {
             return Ok(());
         }
-        let fresh = Snapshot::load(tx.connection()).await?;
+        let (known, now) = (self.data_version.load(Ordering::Acquire), tx.version);
+        let parts = match tx.is_shared() && known != UNLOADED {
+            true => changes::between(tx.connection(), known, now).await?,
+            false => None,
+        };
+        let fresh = match parts {
+            Some(parts) => self.current.load_full().with_parts(tx.connection(), &parts).await?,
+            None => Snapshot::load(tx.connection()).await?,
+        };
         self.publish(fresh);
         self.data_version.store(tx.version, Ordering::Release);
         self.is_behind.store(false, Ordering::Release);
@@ -284,8 +297,9 @@ impl Write {
 
     /// Commits, then publishes `next`.
     async fn commit(self, next: Snapshot) -> Result<(), MetadataError> {
+        let parts = self.tx.is_shared().then(|| self.base.changed_in(&next));
         self.shared.is_behind.store(true, Ordering::Release);
-        let version = self.tx.commit_seen().await?;
+        let version = self.tx.commit_seen(parts.as_ref()).await?;
         self.shared.publish(next);
         self.shared.data_version.store(version, Ordering::Release);
         self.shared.is_behind.store(false, Ordering::Release);
@@ -302,7 +316,7 @@ impl Write {
     /// Commits changes of which there is no snapshot; the next write or refresh loads one.
     async fn commit_unknown(self) -> Result<(), MetadataError> {
         self.shared.is_behind.store(true, Ordering::Release);
-        self.tx.commit_seen().await?;
+        self.tx.commit_seen(None).await?;
         Ok(())
     }
 

@@ -4,12 +4,14 @@
 pub mod cached;
 pub mod checksums;
 pub mod compaction;
+pub mod copy;
 pub mod delta;
 pub mod disk;
 pub mod durable;
 pub mod exact;
 #[cfg(test)]
 mod faulty_store;
+pub mod log;
 pub mod memtable;
 pub mod naming;
 pub mod overlay;

@@ -25,11 +25,12 @@ use uuid::Uuid;
 
 use crate::app::error::OpenError;
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::config::metadata::MetadataConfig;
 use crate::config::metadata::MetadataUrl;
 use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
-use crate::metadata::postgres::Access;
+use crate::metadata::postgres::MetadataAccess;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::TableVersion;
 use crate::storage::delta::error::TableError;
@@ -62,7 +63,7 @@ pub enum MetadataPolicy {
 /// It cannot be opened; the message is for the operator.
 pub async fn metadata_of(
     data_dir: &Path,
-    (settings, access): (&MetadataConfig, Access),
+    (settings, access): (&MetadataConfig, MetadataAccess),
     clock: Clock,
 ) -> Result<Metadata, OpenError> {
     if let Some(url) = &settings.metadata_url {
@@ -93,7 +94,7 @@ pub async fn move_metadata(
     if is_empty(&path)? {
         return Err(OpenError::Incomplete { path, problem: "is missing or empty".to_owned() });
     }
-    let target = Metadata::connect(settings, url, clock.clone(), Access::Write).await?;
+    let target = Metadata::connect(settings, url, clock.clone(), MetadataAccess::Write).await?;
     let source = Metadata::open(&path, clock.clone()).await?;
     let taken = target.take_over(&source).await;
     source.close().await;
@@ -103,51 +104,66 @@ pub async fn move_metadata(
     Ok((rows, aside))
 }
 
-/// Opens the metadata store. `has_events` is true if the directory was in use before.
-pub(super) async fn open_metadata(
-    (data_dir, settings, access): (&Path, &MetadataConfig, Access),
-    (clock, metrics): (&Clock, &Metrics),
-    has_events: bool,
-    policy: MetadataPolicy,
-) -> Result<Metadata, OpenError> {
-    let path = data_dir.join("metadata.db");
-    if let Some(url) = &settings.metadata_url {
-        let metadata = Metadata::connect(settings, url, clock.clone(), access).await?;
-        let is_unused = metadata.snapshot().projects().len() == 0;
-        return match check_beside(&path, url, (has_events, is_unused), policy) {
-            Ok(()) => Ok(metadata),
-            Err(error) => {
-                metadata.close().await;
-                Err(error)
-            }
-        };
-    }
-    if has_lost_wal(&path) {
-        metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
-        // The relative path: a command reads a copy, which is removed afterwards.
-        tracing::error!(
-            "metadata.db-wal was removed: changes of projects, keys and flags since the last checkpoint \
-             into metadata.db are lost; restore both files from a backup of the same time"
-        );
-    }
-    let opened = match has_events && is_empty(&path)? {
-        true => Err(lost(&path, "is missing or empty")),
-        false => opened(&path, clock, has_events).await,
-    };
-    match (opened, policy) {
-        (Ok(_), MetadataPolicy::Recreate) if has_events => Err(OpenError::Incomplete {
-            path,
-            problem: "can be read, so it is not recreated: start without --recreate-metadata"
-                .to_owned(),
-        }),
-        (
-            Err(OpenError::Incomplete { .. } | OpenError::Metadata(MetadataError::Damaged { .. })),
-            MetadataPolicy::Recreate,
-        ) => {
-            set_aside(&path, "replaced", clock).map_err(OpenError::io(&path))?;
-            Ok(Metadata::open(&path, clock.clone()).await?)
+/// How the metadata store of a data directory is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MetadataStart {
+    pub(super) access: MetadataAccess,
+    pub(super) policy: MetadataPolicy,
+    /// Whether the directory was in use before.
+    pub(super) has_events: bool,
+}
+
+impl MetadataStart {
+    /// Opens the store.
+    pub(super) async fn open(
+        self,
+        config: &Config,
+        clock: &Clock,
+        metrics: &Metrics,
+    ) -> Result<Metadata, OpenError> {
+        let Self { access, policy, has_events } = self;
+        let (settings, path) = (&config.metadata, config.storage.data_dir.join("metadata.db"));
+        if let Some(url) = &settings.metadata_url {
+            let metadata = Metadata::connect(settings, url, clock.clone(), access).await?;
+            let is_unused = metadata.snapshot().projects().len() == 0;
+            return match check_beside(&path, url, (has_events, is_unused), policy) {
+                Ok(()) => Ok(metadata),
+                Err(error) => {
+                    metadata.close().await;
+                    Err(error)
+                }
+            };
         }
-        (opened, _) => opened,
+        if has_lost_wal(&path) {
+            metrics.corruptions.get_or_create(&PlaceLabels { place: "metadata" }).inc();
+            // The relative path: a command reads a copy, which is removed afterwards.
+            tracing::error!(
+                "metadata.db-wal was removed: changes of projects, keys and flags since the last checkpoint \
+                 into metadata.db are lost; restore both files from a backup of the same time"
+            );
+        }
+        let opened = match has_events && is_empty(&path)? {
+            true => Err(lost(&path, "is missing or empty")),
+            false => opened(&path, clock, has_events).await,
+        };
+        match (opened, policy) {
+            (Ok(_), MetadataPolicy::Recreate) if has_events => Err(OpenError::Incomplete {
+                path,
+                problem: "can be read, so it is not recreated: start without --recreate-metadata"
+                    .to_owned(),
+            }),
+            (
+                Err(
+                    OpenError::Incomplete { .. }
+                    | OpenError::Metadata(MetadataError::Damaged { .. }),
+                ),
+                MetadataPolicy::Recreate,
+            ) => {
+                set_aside(&path, "replaced", clock).map_err(OpenError::io(&path))?;
+                Ok(Metadata::open(&path, clock.clone()).await?)
+            }
+            (opened, _) => opened,
+        }
     }
 }
 

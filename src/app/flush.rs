@@ -1,9 +1,9 @@
-//! Flush on demand: [`App::flush`]. `maintenance` has the periodic flushes.
+//! Flush on demand: [`Shard::flush`]. `maintenance` has the periodic flushes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::App;
+use crate::app::shard::Shard;
 use crate::error::Kind;
 use crate::query::error::QueryError;
 use crate::storage::delta::TableVersion;
@@ -44,7 +44,7 @@ impl FlushError {
     }
 }
 
-impl App {
+impl Shard {
     /// Writes every event that was acknowledged before the call to files, and returns the version of the
     /// events table after that. Waits for the replay at start and for a running flush on demand. The flush
     /// itself takes seconds, since memtables are bounded.

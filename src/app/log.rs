@@ -5,35 +5,43 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::app::EVENTS_TABLE;
 use crate::app::error::OpenError;
 use crate::config::Config;
 use crate::identity::store::Identities;
 use crate::storage::disk::Disk;
+use crate::storage::log::LogFiles;
+use crate::storage::log::LogWriter;
 use crate::storage::store::Store;
 use crate::storage::wal::Corruption;
 use crate::storage::wal::Damage;
 use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalSettings;
+use crate::storage::wal::files::WalFiles;
 use crate::storage::wal::writer::Wal;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
-/// Whether the directory was in use before, that is, contains acknowledged events.
-pub(super) fn has_events(store: &Store, wal: &Wal) -> bool {
-    wal.last_appended() > Sequence(0) || !store.table().current().files.is_empty()
+/// Label under which damage of the events table is counted.
+pub(super) const EVENTS_TABLE: PlaceLabels = PlaceLabels { place: "events" };
+
+/// The log of a shard.
+#[derive(Debug)]
+pub(super) struct OpenLog {
+    pub(super) writer: Box<dyn LogWriter>,
+    /// Its segment files, of which a spare one is kept.
+    pub(super) segments: WalFiles,
 }
 
 /// Marks the identity store as incomplete if the log starts after its last applied record, as after its
 /// directory was lost: missing persons must not be taken for deleted ones.
 pub(super) fn note_lost_persons(
     identities: &Identities,
-    wal: &Wal,
+    log: &dyn LogFiles,
     metrics: &Metrics,
 ) -> Result<(), OpenError> {
     let applied = Sequence(identities.applied_sequence());
-    if applied < wal.files().before_oldest() {
+    if applied < log.before_oldest() {
         identities.mark_incomplete()?;
     }
     if identities.is_incomplete()? {
@@ -47,11 +55,11 @@ pub(super) fn note_lost_persons(
 /// They leave no gap in the table's own log, so no other check finds it.
 pub(super) async fn note_lost_rows(
     store: &Store,
-    wal: &Wal,
+    log: &dyn LogFiles,
     metrics: &Metrics,
 ) -> Result<(), OpenError> {
     let flushed = store.flushed_through();
-    let before_log = wal.files().before_oldest();
+    let before_log = log.before_oldest();
     if flushed < before_log {
         metrics.corruptions.get_or_create(&EVENTS_TABLE).inc();
         tracing::error!(
@@ -73,7 +81,7 @@ pub(super) fn open_log(
     disk: &Arc<dyn Disk>,
     (store, identities): (&Store, &Identities),
     metrics: &Metrics,
-) -> Result<Wal, OpenError> {
+) -> Result<OpenLog, OpenError> {
     let durable = store.flushed_through();
     // Files or persons contain these sequences, whatever happened to the log: they are not assigned again.
     let seen = durable.max(Sequence(identities.applied_sequence()));
@@ -106,5 +114,5 @@ pub(super) fn open_log(
         );
     }
     tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
-    Ok(wal)
+    Ok(OpenLog { segments: wal.files(), writer: Box::new(wal) })
 }

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::app::App;
 use crate::app::copy::WorkingCopy;
 use crate::app::directory::has_lost_wal;
 use crate::app::directory::metadata_of;
 use crate::app::error::OpenError;
+use crate::app::shard::Shard;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
-use crate::metadata::postgres::Access;
+use crate::metadata::postgres::MetadataAccess;
 use crate::storage::disk::OsDisk;
 use crate::storage::wal::Elsewhere;
 use crate::storage::wal::Sequence;
@@ -113,7 +113,7 @@ impl Overview {
         (settings, clock): (&MetadataConfig, Clock),
     ) -> Result<Self, OpenError> {
         let has_lost_changes = has_lost_wal(&copy.path().join("metadata.db"));
-        let metadata = metadata_of(copy.path(), (settings, Access::Read), clock).await?;
+        let metadata = metadata_of(copy.path(), (settings, MetadataAccess::Read), clock).await?;
         let identities =
             Identities::open(&copy.path().join("identity"), Limits::within(CACHES_BYTES))?;
         let settings =
@@ -129,7 +129,7 @@ impl Overview {
     }
 }
 
-impl App {
+impl Shard {
     /// The current overview of this server's directory.
     ///
     /// # Errors

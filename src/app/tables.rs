@@ -60,7 +60,7 @@ const CLAIMS_MAX: u32 = 5;
 
 /// What for tables are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum TablesAccess {
     /// By the one server.
     Write,
     /// For reading, beside a server or without one.
@@ -76,51 +76,73 @@ pub enum Access {
 /// The setting does not fit the data directory, or the bucket cannot be used.
 pub async fn open(
     config: &Config,
-    access: Access,
+    access: TablesAccess,
     (clock, metrics): (&Clock, &Arc<Metrics>),
 ) -> Result<Tables, OpenError> {
     let (storage, disk) = (&config.storage, Arc::new(OsDisk));
     let data_dir = storage.data_dir.as_path();
     let Some(url) = place(storage, access)? else {
-        return Tables::of_data_dir(disk, data_dir).map_err(OpenError::io(data_dir));
+        return in_directory(data_dir);
     };
-    let endpoint = storage.bucket.storage_endpoint.as_deref();
-    let named = endpoint.map_or(url.to_string(), |endpoint| format!("{url} at {endpoint}"));
-    let failed = |source: BucketError| OpenError::Bucket { url: named.clone(), source };
-    let variables = AwsVariables::of_process();
-    let objects = remote::open(&url, &storage.bucket, &variables, (clock, metrics));
-    let objects = objects.map_err(|error| failed(error.into()))?;
+    let tables = in_bucket(config, &url, access, (clock, metrics)).await?;
     match access {
-        Access::Read => Ok(Tables::in_bucket(objects, url, None)),
-        Access::Copy => {
-            let tables = Tables::in_bucket(objects, url, None);
-            tables.copied(disk, data_dir).map_err(OpenError::io(data_dir))
-        }
-        Access::Write => {
-            let tables = Tables::in_bucket(Arc::clone(&objects), url.clone(), None);
-            if let Some(bucket) = tables.bucket() {
-                probe(&bucket).await.map_err(|error| failed(error.into()))?;
-            }
+        TablesAccess::Read => Ok(tables),
+        TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
+        TablesAccess::Write => {
             remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
             Scratch::clear(data_dir).map_err(OpenError::io(data_dir))?;
             let cache = cache(storage, metrics).map_err(OpenError::io(data_dir))?;
-            Ok(Tables::in_bucket(objects, url, cache))
+            Ok(tables.with_cache(cache))
         }
     }
 }
 
+/// The tables in a bucket, whatever the data directory says. It is probed before it is written to.
+pub(super) async fn in_bucket(
+    config: &Config,
+    url: &BucketUrl,
+    access: TablesAccess,
+    (clock, metrics): (&Clock, &Arc<Metrics>),
+) -> Result<Tables, OpenError> {
+    let settings = &config.storage.bucket;
+    let endpoint = settings.storage_endpoint.as_deref();
+    let named = endpoint.map_or(url.to_string(), |endpoint| format!("{url} at {endpoint}"));
+    let failed = |source: BucketError| OpenError::Bucket { url: named.clone(), source };
+    let objects = remote::open(url, settings, &AwsVariables::of_process(), (clock, metrics));
+    let objects = objects.map_err(|error| failed(error.into()))?;
+    let tables = Tables::in_bucket(objects, url.clone());
+    if access == TablesAccess::Write
+        && let Some(bucket) = tables.bucket()
+    {
+        probe(&bucket).await.map_err(|error| failed(error.into()))?;
+    }
+    Ok(tables)
+}
+
+/// The tables in a data directory, whatever it says.
+pub(super) fn in_directory(data_dir: &Path) -> Result<Tables, OpenError> {
+    Tables::of_data_dir(Arc::new(OsDisk), data_dir).map_err(OpenError::io(data_dir))
+}
+
+/// The bucket that a data directory names as that of its tables.
+pub(super) fn known_bucket(data_dir: &Path) -> Result<Option<BucketUrl>, OpenError> {
+    let path = data_dir.join(URL_FILE);
+    let refused = |problem: String| OpenError::Incomplete { path: path.clone(), problem };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => BucketUrl::parse(text.trim()).map(Some).map_err(refused),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::io(&path)(error)),
+    }
+}
+
 /// The bucket of the tables of a data directory; `None` if they are in it.
-fn place(storage: &StorageConfig, access: Access) -> Result<Option<BucketUrl>, OpenError> {
+fn place(storage: &StorageConfig, access: TablesAccess) -> Result<Option<BucketUrl>, OpenError> {
     let path = storage.data_dir.join(URL_FILE);
     let refused = |problem: String| OpenError::Incomplete { path: path.clone(), problem };
-    let known = match std::fs::read_to_string(&path) {
-        Ok(text) => Some(BucketUrl::parse(text.trim()).map_err(&refused)?),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(OpenError::io(&path)(error)),
-    };
+    let known = known_bucket(&storage.data_dir)?;
     let wanted = storage.bucket.storage_url.as_ref();
     match (known, wanted) {
-        (Some(known), None) if access == Access::Write => Err(refused(format!(
+        (Some(known), None) if access == TablesAccess::Write => Err(refused(format!(
             "says that the tables are in {known}: start with --storage-url {known}"
         ))),
         (Some(known), Some(wanted)) if known != *wanted => Err(refused(format!(
@@ -128,12 +150,12 @@ fn place(storage: &StorageConfig, access: Access) -> Result<Option<BucketUrl>, O
         ))),
         (Some(known), _) => Ok(Some(known)),
         // A server that has never run with this setting has written nothing elsewhere.
-        (None, Some(wanted)) if access == Access::Write => {
+        (None, Some(wanted)) if access == TablesAccess::Write => {
             let log = storage.data_dir.join("tables/events/_delta_log");
             match log.is_dir() {
                 true => Err(refused(format!(
-                    "is missing: the tables are in {}, and storage-url names {wanted}. Take another \
-                     data-dir, or start without storage-url",
+                    "is missing: the tables are in {}, and storage-url names {wanted}. Move them there \
+                     with weir move, take another data-dir, or start without storage-url",
                     storage.data_dir.join("tables").display()
                 ))),
                 false => Ok(Some(wanted.clone())),
@@ -144,10 +166,36 @@ fn place(storage: &StorageConfig, access: Access) -> Result<Option<BucketUrl>, O
 }
 
 /// Keeps in the data directory where its tables are.
-fn remember(data_dir: &Path, url: &BucketUrl) -> io::Result<()> {
+pub(super) fn remember(data_dir: &Path, url: &BucketUrl) -> io::Result<()> {
     match data_dir.join(URL_FILE).exists() {
         true => Ok(()),
         false => write_durably(data_dir, URL_FILE, &format!("{url}\n")),
+    }
+}
+
+/// Forgets that the tables are in a bucket: they are in the data directory now. Also removes what is cached of it.
+pub(super) fn forget_bucket(data_dir: &Path) -> io::Result<()> {
+    std::fs::remove_file(data_dir.join(URL_FILE))?;
+    std::fs::File::open(data_dir)?.sync_all()?;
+    Scratch::clear(data_dir)?;
+    remove_cache(&data_dir.join(CACHE_DIRECTORY))
+}
+
+/// Renames the tables in a data directory, as those in a bucket count. Returns the new path; `None` if there are none.
+pub(super) fn put_away(data_dir: &Path, clock: &Clock) -> io::Result<Option<String>> {
+    let seconds = clock.now().0.div_euclid(1_000_000);
+    let aside = data_dir.join(format!("tables.moved-{seconds}"));
+    match std::fs::rename(data_dir.join("tables"), &aside) {
+        Ok(()) => Ok(Some(aside.display().to_string())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn remove_cache(directory: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -155,10 +203,7 @@ fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<B
     let directory = storage.data_dir.join(CACHE_DIRECTORY);
     let max_bytes = storage.bucket.storage_cache_max_bytes.as_u64();
     if max_bytes == 0 {
-        return match std::fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(None),
-        };
+        return remove_cache(&directory).map(|()| None);
     }
     // Twice as much as capture needs, so that the cache gives way first.
     let free_min_bytes = storage.disk_free_min_bytes.as_u64().saturating_mul(2);
@@ -259,7 +304,7 @@ pub(super) async fn events_store(
 mod tests {
     use clap::Parser;
 
-    use super::Access;
+    use super::TablesAccess;
     use super::place;
     use super::remember;
     use crate::config::bucket::BucketUrl;
@@ -276,27 +321,33 @@ mod tests {
     fn a_data_directory_keeps_to_its_place() {
         const A: &str = "s3://bucket/a";
         for (known, has_tables, wanted, access, expected) in [
-            (None, false, None, Access::Write, Ok(None)),
-            (None, true, None, Access::Write, Ok(None)),
-            (None, false, Some(A), Access::Write, Ok(Some(A))),
-            (None, true, Some(A), Access::Write, Err("start without storage-url")),
-            (None, true, Some(A), Access::Read, Ok(None)),
-            (Some(A), false, Some(A), Access::Write, Ok(Some(A))),
-            (Some(A), false, None, Access::Write, Err("start with --storage-url s3://bucket/a")),
-            (Some(A), false, None, Access::Read, Ok(Some(A))),
-            (Some(A), false, None, Access::Copy, Ok(Some(A))),
+            (None, false, None, TablesAccess::Write, Ok(None)),
+            (None, true, None, TablesAccess::Write, Ok(None)),
+            (None, false, Some(A), TablesAccess::Write, Ok(Some(A))),
+            (None, true, Some(A), TablesAccess::Write, Err("start without storage-url")),
+            (None, true, Some(A), TablesAccess::Read, Ok(None)),
+            (Some(A), false, Some(A), TablesAccess::Write, Ok(Some(A))),
+            (
+                Some(A),
+                false,
+                None,
+                TablesAccess::Write,
+                Err("start with --storage-url s3://bucket/a"),
+            ),
+            (Some(A), false, None, TablesAccess::Read, Ok(Some(A))),
+            (Some(A), false, None, TablesAccess::Copy, Ok(Some(A))),
             (
                 Some(A),
                 false,
                 Some("s3://bucket/b"),
-                Access::Write,
+                TablesAccess::Write,
                 Err("storage-url is s3://bucket/b"),
             ),
             (
                 Some(A),
                 false,
                 Some("s3://bucket/b"),
-                Access::Read,
+                TablesAccess::Read,
                 Err("storage-url is s3://bucket/b"),
             ),
         ] {

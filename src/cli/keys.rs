@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 use crate::http::routes::personal_api_keys::is_scope;
 use crate::metadata::accounts::KeyId;
-use crate::metadata::postgres::Access;
+use crate::metadata::postgres::MetadataAccess;
 use crate::metadata::secrets::Seed;
 
 /// Options of `weir keys`.
@@ -65,7 +65,8 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
     };
     let mut out = std::io::stdout().lock();
     runtime.block_on(async {
-        let metadata = metadata_of(&args.data_dir, (&args.metadata, Access::Write), clock).await?;
+        let metadata =
+            metadata_of(&args.data_dir, (&args.metadata, MetadataAccess::Write), clock).await?;
         match args.action {
             Action::List => {
                 for key in metadata.list_keys() {

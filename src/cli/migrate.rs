@@ -4,11 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use anyhow::bail;
 
 use crate::app::directory::move_metadata;
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
+use crate::cli::idle;
 use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 
@@ -30,18 +28,7 @@ pub struct MigrateArgs {
 /// The error message for the user. Nothing has changed then.
 pub fn run(args: MigrateArgs, clock: Clock) -> anyhow::Result<()> {
     let url = args.metadata.metadata_url.as_ref().context("--metadata-url is missing")?;
-    let name = args.data_dir.display();
-    if !args.data_dir.is_dir() {
-        bail!("there is no directory {name}");
-    }
-    let holder = DirectoryLock::take(&args.data_dir);
-    let lock = match holder.with_context(|| format!("cannot lock {name}"))? {
-        Holder::Nobody(lock) => lock,
-        Holder::Server(server) => {
-            bail!("{name} is served by process {}: stop it first", server.pid)
-        }
-        Holder::Unknown => bail!("{name} is in use by another process; try again"),
-    };
+    let lock = idle::lock(&args.data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let moving = move_metadata(&args.data_dir, (&args.metadata, url), clock);
     let (rows, aside) = runtime.block_on(moving)?;

@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -17,9 +18,10 @@ use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 
 use crate::app::App;
-use crate::app::Runtimes;
 use crate::app::copy::Source;
 use crate::app::copy::WorkingCopy;
+use crate::app::node::Process;
+use crate::app::node::Runtimes;
 use crate::cli::environment;
 use crate::cli::failure::explain;
 use crate::cli::server;
@@ -31,6 +33,7 @@ use crate::query::complexity;
 use crate::query::rows::Format;
 use crate::tasks::Tasks;
 use crate::telemetry::logs;
+use crate::telemetry::metrics::Metrics;
 
 /// Longest time for threads to end after the result.
 const THREADS_END: Duration = Duration::from_secs(5);
@@ -126,7 +129,9 @@ fn read(
     let tasks = Tasks::new(runtime.handle().clone());
     let runtimes = Runtimes { main: runtime.handle().clone(), query: runtime.handle().clone() };
     let answering = async {
-        let app = App::open_copy(copy, settings, tasks.clone(), runtimes, clock).await;
+        let (tasks, metrics) = (tasks.clone(), Arc::new(Metrics::new()));
+        let process = Process { config: settings, tasks, runtimes, clock, metrics };
+        let app = App::open_copy(copy, process).await;
         let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
         let project = app.project(args.project)?;
         Ok(app.engine.sql(project, &args.sql, args.format).await?)

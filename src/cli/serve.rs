@@ -21,11 +21,12 @@ use tokio::signal::unix::signal;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::app::Runtimes;
 use crate::app::directory::MetadataPolicy;
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::app::lock::ServerAddress;
+use crate::app::node::Process;
+use crate::app::node::Runtimes;
 use crate::cli::descriptors;
 use crate::cli::login;
 use crate::clock::Clock;
@@ -201,8 +202,14 @@ async fn serve(
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
     let limits = http::limits::Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
     let data_dir = config.storage.data_dir.clone();
-    let counted = (clock.clone(), Arc::clone(&metrics));
-    let app = App::open(config, back.clone(), runtimes, counted, policy).await;
+    let process = Process {
+        config,
+        tasks: back.clone(),
+        runtimes,
+        clock: clock.clone(),
+        metrics: Arc::clone(&metrics),
+    };
+    let app = App::open(process, policy).await;
     let app = app.with_context(|| format!("cannot open {}", data_dir.display()))?;
     let url = format!("http://{}", listener.local_addr()?);
     let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
@@ -245,8 +252,7 @@ async fn serve(
              Acknowledged events are in the data directory: start it again"
         ),
     }
-    app.pipeline.drain(PIPELINE_DRAIN).await;
-    let _ = app.engine.wait().await;
+    app.drain(PIPELINE_DRAIN).await;
     back.shutdown().begin();
     Ok((app, back, lock))
 }

@@ -19,7 +19,7 @@ const SCHEME: &str = "s3";
 #[derive(Clone, Debug, clap::Args)]
 pub struct BucketConfig {
     /// Bucket of the tables as `s3://bucket/prefix`, in Amazon S3 or a store that is compatible with it; the
-    /// log, the persons and the metadata stay in `data-dir`. It cannot be changed after the first start
+    /// log, the persons and the metadata stay in `data-dir`. After the first start only `weir move` changes it
     /// [default: none; the tables are in `data-dir`]
     #[arg(long, env = "WEIR_STORAGE_URL", value_parser = bucket_url)]
     pub storage_url: Option<BucketUrl>,

@@ -1,4 +1,4 @@
-//! Group commit: one thread appends all requests to the WAL.
+//! Group commit: one thread appends all requests to the log.
 //!
 //! It takes the requests that queued up during the last sync, appends them, syncs once, publishes
 //! each record in order and wakes every waiter. One sync of a few milliseconds serves all requests
@@ -23,10 +23,10 @@ use crate::ingest::prepared::Prepared;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
+use crate::storage::log::LogWriter;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
 use crate::storage::wal::files::WalFiles;
-use crate::storage::wal::writer::Wal;
 use crate::tasks::Pause;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
@@ -99,10 +99,10 @@ impl From<LogFailed> for IngestError {
     }
 }
 
-/// The thread that owns the WAL.
+/// The thread that owns the log.
 #[derive(Debug)]
 pub(super) struct LogThread {
-    pub(super) wal: Wal,
+    pub(super) writer: Box<dyn LogWriter>,
     pub(super) inbox: mpsc::Receiver<Commit>,
     pub(super) publisher: Arc<Mutex<Publisher>>,
     pub(super) health: Arc<Health>,
@@ -139,7 +139,7 @@ impl LogThread {
         }
         let mut appended = Vec::with_capacity(group.len());
         for commit in group {
-            match self.wal.append(&[&commit.head, &commit.body]) {
+            match self.writer.append(&[&commit.head, &commit.body]) {
                 Ok(sequence) => {
                     self.health.set_segment_refused(false);
                     appended.push((sequence, commit));
@@ -150,7 +150,7 @@ impl LogThread {
         let Some((last, _)) = appended.last() else { return };
         let last = *last;
         let began = self.clock.monotonic();
-        let synced = self.wal.sync();
+        let synced = self.writer.sync();
         let took = self.clock.monotonic().saturating_sub(began);
         self.metrics.wal_sync_seconds.observe(took.as_secs_f64());
         if let Err(error) = synced {

@@ -17,11 +17,11 @@ use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::reread::Rereader;
+use crate::storage::log::LogReader;
 use crate::storage::store::Store;
 use crate::storage::wal::Damage;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::reader::Item;
-use crate::storage::wal::reader::Reader;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
 
@@ -36,7 +36,7 @@ const WAIT_FOR_IDENTITIES: Duration = Duration::from_secs(1);
 
 /// The replay thread.
 pub(super) struct Replay {
-    pub(super) reader: Reader,
+    pub(super) reader: Box<dyn LogReader>,
     pub(super) publisher: Arc<Mutex<Publisher>>,
     pub(super) rereader: Rereader,
     pub(super) store: Store,

@@ -4,18 +4,21 @@
 //! | | SQLite | PostgreSQL |
 //! |---|---|---|
 //! | write lock | that of the file, taken by `BEGIN IMMEDIATE` | the row of the table `revision`, locked first |
-//! | version of the data | `PRAGMA data_version`, which commits of others change | the number in that row, which each commit of something in snapshots raises |
+//! | version of the data | `PRAGMA data_version`, which commits of others change | the number in that row, which each commit of something in snapshots raises; what it changed is noted beside (`changes`) |
 //!
 //! Hence ids by `MAX(id) + 1` and rules that look before they insert hold over all processes on one
 //! database. SQLite's lock has to be taken at the start: a deferred transaction that reads first and
 //! writes later fails with `SQLITE_BUSY` at once if another process wrote in between, whatever the
 //! busy time-out.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlx::PgPool;
 use sqlx::SqlitePool;
 
+use crate::metadata::changes;
+use crate::metadata::changes::Part;
 use crate::metadata::connection::Conn;
 use crate::metadata::error::MetadataError;
 use crate::metadata::reach::Reach;
@@ -114,11 +117,23 @@ impl Transaction {
         &mut self.connection
     }
 
-    /// Commits changes that snapshots contain, and returns the version of the data then.
-    pub(super) async fn commit_seen(mut self) -> Result<i64, MetadataError> {
-        if let Conn::PostgresIn(..) = self.connection {
+    /// Whether servers that share the database are told what a commit has changed ([`changes`]).
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.connection, Conn::PostgresIn(..))
+    }
+
+    /// Commits changes that snapshots contain, and returns the version of the data then. `parts` are those that have
+    /// changed; `None` if that may be anything.
+    pub(super) async fn commit_seen(
+        mut self,
+        parts: Option<&BTreeSet<Part>>,
+    ) -> Result<i64, MetadataError> {
+        if self.is_shared() && parts.is_none_or(|parts| !parts.is_empty()) {
             let next = "UPDATE revision SET number = number + 1 RETURNING number";
             self.version = query_scalar(next).fetch_one(&mut self.connection).await?;
+            if let Some(parts) = parts {
+                changes::note(&mut self.connection, self.version, parts).await?;
+            }
         }
         let version = self.version;
         self.commit().await?;

@@ -60,9 +60,15 @@ impl FlagSettings {
     }
 }
 
-/// Reads the settings of all projects that have some.
-pub(super) async fn all(connection: &mut Conn) -> Result<Vec<FlagSettings>, MetadataError> {
-    let rows: Vec<Row> = sql::query_as("SELECT * FROM flag_settings").fetch_all(connection).await?;
+/// Reads the settings of one project or of all, where there are some.
+pub(super) async fn all(
+    connection: &mut Conn,
+    only: Option<ProjectId>,
+) -> Result<Vec<FlagSettings>, MetadataError> {
+    let select =
+        "SELECT * FROM flag_settings WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1)";
+    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let rows: Vec<Row> = select.fetch_all(connection).await?;
     let settings = rows.into_iter().map(|row| {
         let secret = row.secret_key_sha256.as_deref();
         let corrupt = || MetadataError::Corrupt {

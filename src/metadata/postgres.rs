@@ -46,7 +46,7 @@ END $$"#;
 
 /// What a store in PostgreSQL is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum MetadataAccess {
     /// To be read only: its tables have to be there, and writes fail.
     Read,
     /// To be read and written.
@@ -57,7 +57,7 @@ pub enum Access {
 pub(super) async fn open(
     settings: &MetadataConfig,
     url: &MetadataUrl,
-    access: Access,
+    access: MetadataAccess,
 ) -> Result<Db, MetadataError> {
     let place = url.to_string();
     let failed = |source| MetadataError::Connect { place: place.clone(), source };
@@ -71,7 +71,7 @@ pub(super) async fn open(
     let timed_out = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
     let connected = connect.await.map_err(timed_out).and_then(|connected| connected);
     let connection = connected.map_err(failed)?;
-    if access == Access::Write {
+    if access == MetadataAccess::Write {
         prepare(connection, &place).await?;
     }
     let millis = limit.as_millis().to_string();
@@ -84,8 +84,8 @@ pub(super) async fn open(
     let readers = settings.metadata_connections_max.saturating_sub(1).max(1);
     Ok(Db::Postgres {
         writer: match access {
-            Access::Read => None,
-            Access::Write => Some(pool(1, limit).connect_lazy_with(limited)),
+            MetadataAccess::Read => None,
+            MetadataAccess::Write => Some(pool(1, limit).connect_lazy_with(limited)),
         },
         readers: pool(readers, limit).connect_lazy_with(reading),
         reach: Arc::new(Reach::new(limit)),

@@ -3,6 +3,8 @@
 //! A snapshot never changes once published. A write clones it, which copies maps of `Arc`s, applies
 //! its changes, and publishes the copy; unchanged parts are shared.
 
+mod parts;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -17,30 +19,19 @@ use crate::flags::cohorts::CohortSet;
 use crate::flags::definition::Stored;
 use crate::flags::set::Entry;
 use crate::flags::set::FlagSet;
-use crate::metadata::accounts;
 use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
-use crate::metadata::cohorts;
 use crate::metadata::cohorts::CohortId;
 use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::connection::Conn;
-use crate::metadata::documents;
 use crate::metadata::documents::Document;
-use crate::metadata::documents::Kind;
-use crate::metadata::early_access;
 use crate::metadata::early_access::EarlyAccessFeature;
-use crate::metadata::error::MetadataError;
 use crate::metadata::flag_rights::FlagRights;
-use crate::metadata::flag_settings;
 use crate::metadata::flag_settings::FlagSettings;
-use crate::metadata::flags;
 use crate::metadata::flags::StoredFlag;
-use crate::metadata::members;
 use crate::metadata::members::Organization;
 use crate::metadata::secrets::KeyHash;
-use crate::metadata::sql;
 
 /// The state of the store at one moment. Look-ups neither wait nor allocate.
 #[derive(Clone, Debug, Default)]
@@ -208,45 +199,6 @@ impl Snapshot {
         let others = own.iter().filter(|entry| entry.id != other.id).cloned();
         let other = Stored { matching: self.matching(project), ..*other };
         FlagSet::new(others.chain([Arc::new(Entry::read(&other))]))
-    }
-
-    /// Reads the whole store.
-    pub(super) async fn load(connection: &mut Conn) -> Result<Self, MetadataError> {
-        let mut snapshot = Self::default();
-        for organization in members::organizations(connection).await? {
-            snapshot.put_organization(organization);
-        }
-        for project in accounts::rows::projects(connection).await? {
-            snapshot.put_project(project);
-        }
-        snapshot.users = accounts::rows::users(connection).await?;
-        for key in accounts::rows::keys(connection, &snapshot.users).await? {
-            snapshot.put_key(key);
-        }
-        for settings in flag_settings::all(connection).await? {
-            snapshot.flag_settings.insert(settings.project, Arc::new(settings));
-        }
-        // After the settings, which determine how they are parsed.
-        for (project, cohorts) in by_project(cohorts::rows::live(connection).await?) {
-            snapshot.put_cohorts(project, cohorts);
-        }
-        for (project, flags) in by_project(flags::rows::live(connection).await?) {
-            snapshot.put_flags(project, flags);
-        }
-        let types = "SELECT project_id, name FROM group_types ORDER BY project_id, position";
-        let types: Vec<(i64, String)> = sql::query_as(types).fetch_all(&mut *connection).await?;
-        for (project, name) in types {
-            snapshot.put_group_type(ProjectId(project), name);
-        }
-        for feature in early_access::rows::all(connection).await? {
-            snapshot.put_feature(Arc::new(feature));
-        }
-        for (project, actions) in by_project(documents::rows::live(connection, Kind::Action).await?)
-        {
-            snapshot.actions.insert(project, actions.into());
-        }
-        snapshot.flag_rights = Arc::new(FlagRights::load(connection).await?);
-        Ok(snapshot)
     }
 
     pub(super) fn key(&self, hash: KeyHash) -> Option<&Arc<PersonalKey>> {

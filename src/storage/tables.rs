@@ -87,13 +87,18 @@ impl Tables {
         Self { place: Place::Directory { disk, root } }
     }
 
-    /// In a bucket, of which `objects` has all keys; with a cache of data files.
-    pub fn in_bucket(
-        objects: Arc<dyn ObjectStore>,
-        url: BucketUrl,
-        cache: Option<BlockCache>,
-    ) -> Self {
-        Self { place: Place::Bucket(Bucket { objects, url, cache }) }
+    /// In a bucket, of which `objects` has all keys.
+    pub fn in_bucket(objects: Arc<dyn ObjectStore>, url: BucketUrl) -> Self {
+        Self { place: Place::Bucket(Bucket { objects, url, cache: None }) }
+    }
+
+    /// The same, with a cache of data files if they are in a bucket.
+    #[must_use]
+    pub fn with_cache(self, cache: Option<BlockCache>) -> Self {
+        match self.place {
+            Place::Bucket(bucket) => Self { place: Place::Bucket(Bucket { cache, ..bucket }) },
+            place => Self { place },
+        }
     }
 
     /// The same without changing anything: what is written to a bucket goes to the copy `data_dir` of a data

@@ -538,4 +538,23 @@ mod tests {
         assert_eq!(helps, 39, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
+
+    /// Goal: no alert waits for a metric that does not exist.
+    #[test]
+    fn alerts_are_about_metrics_that_exist() {
+        let metrics = Metrics::new();
+        metrics.http_requests.get_or_create(&RequestLabels { route: "capture", status: 503 }).inc();
+        metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
+        metrics.bucket_failures.get_or_create(&OperationLabels { operation: "get" }).inc();
+        let page = metrics.render();
+        let rules = include_str!("../../deploy/alerts.yml");
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let words = rules.split(|c| !is_name(c)).filter(|word| word.starts_with("weir_"));
+        let mut count = 0;
+        for word in words {
+            assert!(page.lines().any(|line| line.starts_with(word)), "{word}");
+            count += 1;
+        }
+        assert!(count > 8, "{count} metrics");
+    }
 }

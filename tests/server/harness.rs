@@ -131,6 +131,11 @@ impl TestServer {
         self.settings.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Starts without this setting from now on.
+    pub(crate) fn unset(&mut self, name: &str) {
+        self.settings.retain(|(known, _)| known != name);
+    }
+
     /// The data directory.
     pub(crate) fn data_dir(&self) -> PathBuf {
         self.directory.path().join("data")

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::crash;
 use crate::harness::TestServer;
+use crate::harness::binary;
 use crate::harness::patiently;
 use crate::harness::within;
 use crate::support::bucket::Fate;
@@ -301,4 +302,136 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
     exact(&server);
     let keys: BTreeSet<String> = moto.keys().into_iter().collect();
     assert!(keys.iter().all(|key| !key.contains("_probe")), "{keys:?}");
+}
+
+const MOVED_TO: &str = "s3://weir-tests/events";
+
+/// `weir move`, with the credentials of the bucket behind `url`.
+fn moving(url: &str, from: &str, to: &str) -> Command {
+    let mut command = Command::new(binary());
+    command.args(["move", from, to]).envs(settings(url, &[])).env_remove("WEIR_STORAGE_URL");
+    command
+}
+
+/// The message of a command that has to fail.
+fn refused(mut command: Command) -> String {
+    let output = command.output().expect("the command starts");
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).expect("UTF-8")
+}
+
+/// Goal: a server goes on with the same data after its tables were moved into a bucket, and after they were moved
+/// back, whatever interrupts a move. Method: it is killed before, so that its log has events that are in no file.
+#[test]
+fn tables_move_into_a_bucket_and_back() {
+    const SUMS: &str = "SELECT event, count(*) AS n, count(DISTINCT uuid) AS u, \
+                        count(DISTINCT person_id) AS p FROM events GROUP BY event ORDER BY event";
+    const PERSONS: &str = "SELECT count(*) AS n FROM persons";
+    let moto = Moto::start();
+    let gate = moto.gate();
+    let url = gate.url();
+    let bucket = MOVED_TO;
+    let mut server = TestServer::start_with(&[]);
+    let data_dir = server.data_dir();
+    let directory = data_dir.to_str().expect("UTF-8").to_owned();
+    for start in [0, 100, 200] {
+        send(&server, start, start + 100);
+        flush(&server);
+    }
+    send(&server, 300, 350);
+    let before = server.query(SUMS);
+    let said = refused(moving(&url, &directory, bucket));
+    assert!(said.contains("stop it first"), "{said}");
+    server.kill();
+
+    // Interrupted after some files, and in the middle of the log.
+    for _ in 0..2 {
+        let mut left = 4;
+        gate.judge(move |request| {
+            let is_file = request.starts_with("PUT ") && request.contains("/tables/");
+            left -= i32::from(is_file);
+            if is_file && left < 0 { Fate::Lost } else { Fate::Passed }
+        });
+        let said = refused(moving(&url, &directory, bucket));
+        assert!(said.contains("a second attempt goes on"), "{said}");
+        assert!(!data_dir.join("storage-url").exists());
+        assert_eq!(server.query(SUMS), before, "nothing has changed");
+    }
+    gate.judge(|_| Fate::Passed);
+    let said = run(moving(&url, &directory, bucket));
+    assert!(said.contains("of them were there already"), "{said}");
+    assert!(said.contains(&format!("Start the server with --storage-url {bucket}")), "{said}");
+    assert!(!data_dir.join("tables").exists());
+    let said = server.try_start().expect_err("without the bucket");
+    assert!(said.contains(&format!("start with --storage-url {bucket}")), "{said}");
+    for (name, value) in settings(&url, &[]) {
+        server.set(name, value);
+    }
+    server.restart();
+    assert_eq!(server.query(SUMS), before);
+    assert_eq!(server.count(PERSONS), 7);
+    assert!(server.files().iter().all(|file| file.starts_with(bucket)), "{:?}", server.files());
+    send(&server, 350, 400);
+    flush(&server);
+    let after = server.query(SUMS);
+    assert_eq!(server.count(COUNT), 400);
+    server.stop();
+
+    let said = run(moving(&url, bucket, &directory));
+    assert!(said.contains("Start the server without --storage-url"), "{said}");
+    for gone in ["storage-url", "bucket-cache"] {
+        assert!(!data_dir.join(gone).exists(), "{gone}");
+    }
+    assert!(run(server.weir(&["inspect", "--verify"])).contains("no damage found"));
+    server.unset("WEIR_STORAGE_URL");
+    server.restart();
+    assert_eq!(server.query(SUMS), after);
+    assert_eq!(server.count(PERSONS), 7);
+    assert!(server.files().iter().all(|file| !file.starts_with(bucket)), "{:?}", server.files());
+    send(&server, 400, 450);
+    flush(&server);
+    assert_eq!(server.count(COUNT), 450);
+}
+
+/// Goal: no move touches the tables of another data directory, or takes tables from where they are not.
+#[test]
+fn only_the_own_tables_are_moved() {
+    let moto = Moto::start();
+    let gate = moto.gate();
+    let url = gate.url();
+    let mut servers = [TestServer::start_with(&[]), TestServer::start_with(&[])];
+    for server in &mut servers {
+        send(server, 0, 10);
+        server.stop();
+    }
+    let [own, other] = &servers;
+    let directory = |server: &TestServer| server.data_dir().to_str().expect("UTF-8").to_owned();
+    let (own, other) = (directory(own), directory(other));
+    run(moving(&url, &own, MOVED_TO));
+    let keys = moto.keys();
+    for (from, to, expected) in [
+        (other.as_str(), MOVED_TO, "which is no file of the table"),
+        (MOVED_TO, other.as_str(), "are in it, not in s3://weir-tests/events"),
+        (
+            own.as_str(),
+            "s3://weir-tests/elsewhere",
+            "are in s3://weir-tests/events; move them from",
+        ),
+        ("s3://weir-tests/elsewhere", own.as_str(), "not in s3://weir-tests/elsewhere"),
+        (own.as_str(), other.as_str(), "one of the two must be a data directory"),
+        (MOVED_TO, "s3://weir-tests/elsewhere", "one of the two must be a data directory"),
+        ("/nowhere", MOVED_TO, "there is no directory /nowhere"),
+    ] {
+        let said = refused(moving(&url, from, to));
+        assert!(said.contains(expected), "{from} to {to}: {said}");
+    }
+    assert_eq!(moto.keys(), keys, "nothing has changed");
+    // An attempt that ended after it was done is done.
+    assert!(run(moving(&url, &own, MOVED_TO)).contains("moved 0 files"));
+    for (name, value) in settings(&url, &[]) {
+        servers[0].set(name, value);
+    }
+    for server in &servers {
+        assert_eq!(server.count(COUNT), 10);
+    }
 }

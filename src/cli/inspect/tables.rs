@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use crate::app::tables;
-use crate::app::tables::Access;
+use crate::app::tables::TablesAccess;
 use crate::cli::environment;
 use crate::clock::Clock;
 use crate::storage::delta::DeltaTable;
@@ -18,7 +18,7 @@ use crate::telemetry::metrics::Metrics;
 pub(super) async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {
     let mut config = environment::settings()?;
     config.storage.data_dir = data_dir.to_path_buf();
-    Ok(tables::open(&config, Access::Read, (clock, &Arc::new(Metrics::new()))).await?)
+    Ok(tables::open(&config, TablesAccess::Read, (clock, &Arc::new(Metrics::new()))).await?)
 }
 
 /// A table, if there is one.

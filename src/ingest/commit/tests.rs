@@ -162,8 +162,16 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
         health: Arc::clone(&health),
     };
     let refusals = Repeats::new(REFUSALS_PAUSE);
-    let log =
-        LogThread { wal, inbox: inbox_of_log, publisher, health, room, metrics, clock, refusals };
+    let log = LogThread {
+        writer: Box::new(wal),
+        inbox: inbox_of_log,
+        publisher,
+        health,
+        room,
+        metrics,
+        clock,
+        refusals,
+    };
     Some(Node { log, store, _derivations: inbox })
 }
 
@@ -258,7 +266,7 @@ impl Node {
     fn flush(&self, runtime: &Runtime) -> bool {
         self.store.freeze();
         match runtime.block_on(self.store.flush(Sequence(u64::MAX), &|_| None)) {
-            Ok(Some(flushed)) => self.log.wal.files().truncate_through(flushed.through).is_ok(),
+            Ok(Some(flushed)) => self.log.writer.files().truncate_through(flushed.through).is_ok(),
             Ok(None) => true,
             Err(_) => false,
         }

@@ -259,12 +259,14 @@ struct ProjectRow {
     created_at: i64,
 }
 
-/// Reads all projects.
+/// Reads one project or all.
 pub(in crate::metadata) async fn projects(
     connection: &mut Conn,
+    only: Option<ProjectId>,
 ) -> Result<Vec<Arc<Project>>, MetadataError> {
-    let rows: Vec<ProjectRow> =
-        sql::query_as("SELECT * FROM projects ORDER BY id").fetch_all(connection).await?;
+    let select = "SELECT * FROM projects WHERE (CAST($1 AS BIGINT) IS NULL OR id = $1) ORDER BY id";
+    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let rows: Vec<ProjectRow> = select.fetch_all(connection).await?;
     let project = |row: ProjectRow| {
         Ok(Arc::new(Project {
             id: ProjectId(row.id),

@@ -127,19 +127,20 @@ pub(super) async fn by_id(
     row.with_members(uuids(&members)?).map(Some)
 }
 
-/// Reads all cohorts that are not deleted.
+/// Reads the cohorts that are not deleted, of one project or of all.
 pub(in crate::metadata) async fn live(
     connection: &mut Conn,
+    only: Option<ProjectId>,
 ) -> Result<Vec<StoredCohort>, MetadataError> {
-    let rows: Vec<CohortRow> = sql::query_as("SELECT * FROM cohorts WHERE NOT deleted")
-        .fetch_all(&mut *connection)
-        .await?;
-    let members: Vec<(i64, String)> = sql::query_as(
-        "SELECT cohort_id, person FROM cohort_members
-         JOIN cohorts ON cohorts.id = cohort_members.cohort_id WHERE NOT deleted",
-    )
-    .fetch_all(connection)
-    .await?;
+    let only = only.map(|project| project.0);
+    let select = "SELECT * FROM cohorts
+         WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) AND NOT deleted";
+    let rows: Vec<CohortRow> = sql::query_as(select).bind(only).fetch_all(&mut *connection).await?;
+    let select = "SELECT cohort_id, person FROM cohort_members
+         JOIN cohorts ON cohorts.id = cohort_members.cohort_id
+         WHERE (CAST($1 AS BIGINT) IS NULL OR cohorts.project_id = $1) AND NOT deleted";
+    let members: Vec<(i64, String)> =
+        sql::query_as(select).bind(only).fetch_all(connection).await?;
     let mut by_cohort: HashMap<i64, Vec<String>> = HashMap::new();
     for (cohort, member) in members {
         by_cohort.entry(cohort).or_default().push(member);

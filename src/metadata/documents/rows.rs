@@ -137,15 +137,16 @@ pub(super) async fn before(
     rows.into_iter().map(Document::try_from).collect()
 }
 
-/// Reads the documents of a kind of all projects that are not deleted.
+/// Reads the documents of a kind that are not deleted, of one project or of all.
 pub(in crate::metadata) async fn live(
     connection: &mut Conn,
     kind: Kind,
+    only: Option<ProjectId>,
 ) -> Result<Vec<Document>, MetadataError> {
-    let rows: Vec<Row> = sql::query_as("SELECT * FROM documents WHERE kind = $1 AND NOT deleted")
-        .bind(kind.name())
-        .fetch_all(connection)
-        .await?;
+    let select = "SELECT * FROM documents
+         WHERE kind = $1 AND (CAST($2 AS BIGINT) IS NULL OR project_id = $2) AND NOT deleted";
+    let select = sql::query_as(select).bind(kind.name()).bind(only.map(|project| project.0));
+    let rows: Vec<Row> = select.fetch_all(connection).await?;
     rows.into_iter().map(Document::try_from).collect()
 }
 

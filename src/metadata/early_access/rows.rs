@@ -69,12 +69,15 @@ pub(super) async fn delete(connection: &mut Conn, id: Uuid) -> Result<(), Metada
     Ok(())
 }
 
-/// Reads the features of all projects.
+/// Reads the features of one project or of all.
 pub(in crate::metadata) async fn all(
     connection: &mut Conn,
+    only: Option<ProjectId>,
 ) -> Result<Vec<EarlyAccessFeature>, MetadataError> {
-    let rows: Vec<FeatureRow> =
-        sql::query_as("SELECT * FROM early_access_features").fetch_all(connection).await?;
+    let select = "SELECT * FROM early_access_features
+         WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1)";
+    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let rows: Vec<FeatureRow> = select.fetch_all(connection).await?;
     rows.into_iter().map(EarlyAccessFeature::try_from).collect()
 }
 

@@ -102,13 +102,15 @@ pub(in crate::metadata) async fn by_id(
     row.map(StoredFlag::try_from).transpose()
 }
 
-/// Reads all flags that are not deleted.
+/// Reads the flags that are not deleted, of one project or of all.
 pub(in crate::metadata) async fn live(
     connection: &mut Conn,
+    only: Option<ProjectId>,
 ) -> Result<Vec<StoredFlag>, MetadataError> {
-    let rows: Vec<FlagRow> = sql::query_as("SELECT * FROM feature_flags WHERE NOT deleted")
-        .fetch_all(connection)
-        .await?;
+    let select = "SELECT * FROM feature_flags
+         WHERE (CAST($1 AS BIGINT) IS NULL OR project_id = $1) AND NOT deleted";
+    let select = sql::query_as(select).bind(only.map(|project| project.0));
+    let rows: Vec<FlagRow> = select.fetch_all(connection).await?;
     rows.into_iter().map(StoredFlag::try_from).collect()
 }
 

@@ -54,7 +54,8 @@ async fn a_database_that_cannot_be_used_is_refused_by_name() {
         let url = url.parse().expect("a URL");
         let limit = Duration::from_secs(2);
         let settings = MetadataConfig { metadata_timeout: limit, ..settings.clone() };
-        let opened = Metadata::connect(&settings, &url, Clock::test(START), Access::Write).await;
+        let opened =
+            Metadata::connect(&settings, &url, Clock::test(START), MetadataAccess::Write).await;
         opened.expect_err("refused")
     };
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -100,7 +101,8 @@ async fn connections_are_encrypted_as_the_url_says() {
     ] {
         let url = url.value().replace("127.0.0.1", host);
         let url = format!("{url}?sslmode={mode}{root}").parse().expect("a URL");
-        let opened = Metadata::connect(&settings, &url, Clock::test(START), Access::Write).await;
+        let opened =
+            Metadata::connect(&settings, &url, Clock::test(START), MetadataAccess::Write).await;
         let found = match opened {
             Ok(metadata) => {
                 let mut reader = metadata.shared.db.reader().await.expect("a connection");

@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::config::metadata::MetadataConfig;
 use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
-use crate::metadata::postgres::Access;
+use crate::metadata::postgres::MetadataAccess;
 
 /// A place for one store, which ends with the value.
 pub(super) enum Place {
@@ -211,7 +211,7 @@ impl Database {
     pub(super) async fn open(&self, clock: Clock) -> Result<Metadata, MetadataError> {
         let settings = self.settings();
         let url = settings.metadata_url.clone().expect("a URL");
-        Metadata::connect(&settings, &url, clock, Access::Write).await
+        Metadata::connect(&settings, &url, clock, MetadataAccess::Write).await
     }
 }
 

@@ -1,9 +1,13 @@
 //! Several servers on one PostgreSQL database.
 
+use rand::Rng;
 use tokio::time::Instant;
 
 use super::*;
+use crate::event::predicate::Matching;
 use crate::metadata::activity::Asked;
+use crate::metadata::cohorts::CohortPatch;
+use crate::metadata::cohorts::NewCohort;
 use crate::metadata::tests::place::Database;
 use crate::metadata::tests::place::Server;
 use crate::metadata::tests::place::patiently;
@@ -150,4 +154,140 @@ async fn logs_are_told_apart() {
     note(&other, 1000).await;
     assert_eq!(bench.metadata.records_since(START).await.expect("a record"), 7);
     assert_eq!(other.records_since(START).await.expect("a record"), 1000);
+}
+
+/// A second project.
+async fn project(metadata: &Metadata, name: &str, number: u64) -> ProjectId {
+    let made = metadata.create_project(USER, name, ProjectPatch::default(), &seed(number)).await;
+    made.expect("a project").id
+}
+
+/// Goal: an edit of one server makes another one read the project that it is about, and nothing else. Method:
+/// what was not read again is the same object as before.
+#[tokio::test]
+async fn only_what_has_changed_is_read_again() {
+    let bench = on_postgres().await;
+    let second = project(&bench.metadata, "Second", 2).await;
+    bench.create("first").await;
+    bench.metadata.create_flag(second, USER, new("second")).await.expect("a flag");
+    let other = bench.other().await;
+    let flags = |project| other.snapshot().flags(project).first().map(Arc::clone).expect("a flag");
+    let user = || other.snapshot().user(USER).map(Arc::clone).expect("a user");
+    let (first, before, asked) = (flags(PROJECT), flags(second), user());
+    let patch = FlagPatch { name: Some("renamed".to_owned()), ..FlagPatch::default() };
+    bench.metadata.update_flag(second, USER, before.id, patch).await.expect("an edit");
+    other.refresh().await.expect("refresh");
+    assert_eq!(flags(second).name, "renamed");
+    assert!(Arc::ptr_eq(&first, &flags(PROJECT)), "another project");
+    assert!(Arc::ptr_eq(&asked, &user()), "users");
+    let edited = flags(second);
+    bench.metadata.create_key(USER, "a key", None, &seed(3)).await.expect("a key");
+    other.refresh().await.expect("refresh");
+    assert_eq!(other.snapshot().keys().count(), bench.metadata.snapshot().keys().count());
+    assert!(Arc::ptr_eq(&first, &flags(PROJECT)), "the first project");
+    assert!(Arc::ptr_eq(&edited, &flags(second)), "the second project");
+    assert_eq!(bench.metadata.snapshot(), other.snapshot());
+}
+
+/// Goal: what a server does not tell, as one of an older version, is read all the same; so is what nobody knows
+/// any more.
+#[tokio::test]
+async fn what_nobody_has_noted_is_read() {
+    let bench = on_postgres().await;
+    let flag = bench.create("flag").await;
+    let other = bench.other().await;
+    let name = || other.snapshot().flags(PROJECT).first().map(|flag| flag.name.clone());
+    for (number, name_now, unnoted) in [
+        (21, "older", "UPDATE revision SET number = number + 1"),
+        (22, "much older", "UPDATE revision SET number = number + 5000"),
+        (23, "removed", "DELETE FROM changed_parts"),
+    ] {
+        if unnoted.starts_with("DELETE") {
+            let patch = FlagPatch { name: Some("noted".to_owned()), ..FlagPatch::default() };
+            bench.update(flag.id, patch).await;
+        }
+        bench.run(&format!("UPDATE feature_flags SET name = '{name_now}'")).await;
+        bench.run(unnoted).await;
+        other.refresh().await.expect("refresh");
+        assert_eq!(name().as_deref(), Some(name_now));
+        bench.metadata.refresh().await.expect("refresh");
+        // A noted edit after one that is not does not hide it.
+        bench.run("UPDATE feature_flags SET name = 'hidden'").await;
+        bench.run("UPDATE revision SET number = number + 1").await;
+        project(&bench.metadata, name_now, number).await;
+        other.refresh().await.expect("refresh");
+        assert_eq!(name().as_deref(), Some("hidden"));
+    }
+}
+
+/// One edit at random. Another server may have removed what it is about.
+async fn edit(metadata: &Metadata, projects: &mut Vec<ProjectId>, random: &mut StdRng, round: u64) {
+    let snapshot = metadata.snapshot();
+    let of = projects[random.random_range(0..projects.len())];
+    match random.random_range(0..11) {
+        0 if projects.len() < 5 => {
+            projects.push(project(metadata, &format!("p{round}"), 1000 + round).await);
+        }
+        1 => {
+            if let Some(flag) = snapshot.flags(of).first() {
+                let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
+                let _ = metadata.update_flag(of, USER, flag.id, patch).await;
+            }
+        }
+        2 => {
+            if let Some(cohort) = snapshot.cohorts(of).first() {
+                let patch = CohortPatch { deleted: Some(true), ..CohortPatch::default() };
+                let _ = metadata.update_cohort(of, USER, cohort.id, patch).await;
+            }
+        }
+        3 => {
+            let cohort = NewCohort {
+                name: format!("cohort {round}"),
+                is_static: true,
+                members: vec![uuid::Uuid::from_u128(u128::from(round))],
+                ..NewCohort::default()
+            };
+            metadata.create_cohort(of, USER, cohort).await.expect("a cohort");
+        }
+        4 => {
+            let settings = (Some(Matching::Explicit), Some(round.is_multiple_of(2)));
+            metadata.set_flag_settings(of, USER, settings).await.expect("settings");
+        }
+        5 => {
+            let names = [format!("type {}", round % 7)];
+            metadata.ensure_group_types(of, &names).await.expect("a type");
+        }
+        6 => drop(metadata.rotate_token(of, &seed(2000 + round)).await.expect("a token")),
+        7 => {
+            let label = format!("key {round}");
+            metadata.create_key(USER, &label, None, &seed(3000 + round)).await.expect("a key");
+        }
+        8 => {
+            if let Some(key) = snapshot.keys().next() {
+                let _ = metadata.revoke_key(key.id).await;
+            }
+        }
+        _ => drop(metadata.create_flag(of, USER, new(&format!("f{round}"))).await.expect("new")),
+    }
+}
+
+/// Goal: parts that are read again come out as the whole. Method: edits of all kinds at random, by two servers
+/// that look now and then; their snapshots have to be those of a third that reads everything.
+#[tokio::test]
+async fn parts_come_out_as_the_whole() {
+    let bench = on_postgres().await;
+    let servers = [bench.metadata.clone(), bench.other().await];
+    let mut projects = vec![PROJECT];
+    let mut random = StdRng::seed_from_u64(20);
+    for round in 0..240 {
+        let metadata = &servers[random.random_range(0..2)];
+        edit(metadata, &mut projects, &mut random, round).await;
+        if random.random_range(0..4) == 0 {
+            for server in &servers {
+                server.refresh().await.expect("refresh");
+            }
+            assert_eq!(servers[0].snapshot(), servers[1].snapshot(), "round {round}");
+            bench.check_snapshot().await;
+        }
+    }
 }

@@ -21,7 +21,7 @@ fn spec() -> TableSpec {
 
 fn bucket(objects: &Arc<InMemory>, url: &str) -> Tables {
     let objects = Arc::clone(objects) as Arc<dyn ObjectStore>;
-    Tables::in_bucket(objects, BucketUrl::parse(url).expect("a bucket"), None)
+    Tables::in_bucket(objects, BucketUrl::parse(url).expect("a bucket"))
 }
 
 async fn keys(objects: &InMemory) -> Vec<String> {

@@ -111,7 +111,7 @@ impl Restarted {
     /// The replay, with persons up to the record `derived` in the identity store.
     fn replay(&self, derived: u64) -> Replay {
         Replay {
-            reader: self.wal.files().reader(Sequence(0)),
+            reader: Box::new(self.wal.files().reader(Sequence(0))),
             publisher: Arc::clone(&self.publisher),
             rereader: self.rereader.clone(),
             store: self.store.clone(),
@@ -207,7 +207,7 @@ fn a_hole_does_not_keep_persons_from_following() {
             free_min_bytes: 0,
             health: Arc::clone(health),
         };
-        let again = LogAgain::new(&wal.files(), rereader, holes, &room, &Shutdown::new());
+        let again = LogAgain::new(Arc::new(wal.files()), rereader, holes, &room, &Shutdown::new());
         let (_derivations, inbox) = mpsc::channel(1);
         let projector = Projector::new(
             inbox,

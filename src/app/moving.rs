@@ -1,0 +1,151 @@
+//! Moves the tables of a stopped server between its data directory and a bucket: [`to_bucket`], [`to_directory`].
+//!
+//! Everything is copied and compared before the file `storage-url` changes, which is what tells a server where its tables
+//! are. Up to there nothing has happened, and a second attempt goes on with the copy. What was copied stays where it was.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::app::error::OpenError;
+use crate::app::tables;
+use crate::app::tables::TablesAccess;
+use crate::app::tables::events_spec;
+use crate::app::tables::persons_spec;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::config::bucket::BucketUrl;
+use crate::storage::copy::Copied;
+use crate::storage::copy::CopyError;
+use crate::storage::copy::copy_table;
+use crate::storage::delta::TableVersion;
+use crate::storage::tables::Tables;
+use crate::telemetry::metrics::Metrics;
+
+/// Why tables cannot be moved. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// They are not where they should be moved from, or something else is where they should be moved to.
+    #[error("{0}")]
+    Refused(String),
+    /// The data directory or the bucket cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A table cannot be copied.
+    #[error("cannot copy {from} to {to}")]
+    Copy {
+        /// Where the table is.
+        from: String,
+        /// Where it should be.
+        to: String,
+        /// What is wrong.
+        #[source]
+        source: CopyError,
+    },
+}
+
+/// What was moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The files of both tables.
+    pub copied: Copied,
+    /// Where the former files are, which are not used any more; `None` if they were put away before.
+    pub former: Option<String>,
+}
+
+/// Moves the tables of the data directory, which the caller has locked, to the bucket.
+///
+/// # Errors
+///
+/// See [`MoveError`].
+pub async fn to_bucket(
+    config: &Config,
+    url: &BucketUrl,
+    clock: &Clock,
+) -> Result<Moved, MoveError> {
+    let data_dir = config.storage.data_dir.as_path();
+    match tables::known_bucket(data_dir)? {
+        Some(known) if known == *url => {
+            // An attempt before this one has ended after it was done.
+            let former = tables::put_away(data_dir, clock).map_err(OpenError::io(data_dir))?;
+            return Ok(Moved { copied: Copied::default(), former });
+        }
+        Some(known) => {
+            let name = data_dir.display();
+            let text = format!(
+                "the tables of {name} are in {known}; move them from there to {name} first"
+            );
+            return Err(MoveError::Refused(text));
+        }
+        None => {}
+    }
+    let from = tables::in_directory(data_dir)?;
+    if !has_log(data_dir) {
+        let text = format!("{} has no tables: start the server once first", data_dir.display());
+        return Err(MoveError::Refused(text));
+    }
+    let metrics = Arc::new(Metrics::new());
+    let to = tables::in_bucket(config, url, TablesAccess::Write, (clock, &metrics)).await?;
+    let copied = copy(&from, &to, clock).await?;
+    let done = tables::remember(data_dir, url).and_then(|()| tables::put_away(data_dir, clock));
+    Ok(Moved { copied, former: done.map_err(OpenError::io(data_dir))? })
+}
+
+/// Moves the tables of the data directory, which the caller has locked, from the bucket into it.
+///
+/// # Errors
+///
+/// See [`MoveError`].
+pub async fn to_directory(
+    config: &Config,
+    url: &BucketUrl,
+    clock: &Clock,
+) -> Result<Moved, MoveError> {
+    let data_dir = config.storage.data_dir.as_path();
+    let known = tables::known_bucket(data_dir)?;
+    if known.as_ref() != Some(url) {
+        let place = known.map_or_else(|| "in it".to_owned(), |known| format!("in {known}"));
+        let text = format!("the tables of {} are {place}, not in {url}", data_dir.display());
+        return Err(MoveError::Refused(text));
+    }
+    let metrics = Arc::new(Metrics::new());
+    let from = tables::in_bucket(config, url, TablesAccess::Read, (clock, &metrics)).await?;
+    let to = tables::in_directory(data_dir)?;
+    let copied = copy(&from, &to, clock).await?;
+    tables::forget_bucket(data_dir).map_err(OpenError::io(data_dir))?;
+    Ok(Moved { copied, former: Some(url.to_string()) })
+}
+
+fn has_log(data_dir: &Path) -> bool {
+    data_dir.join("tables/events/_delta_log").is_dir()
+}
+
+/// Copies both tables, and checks that the copies open as the same.
+async fn copy(from: &Tables, to: &Tables, clock: &Clock) -> Result<Copied, MoveError> {
+    let mut all = Copied::default();
+    for spec in [events_spec, persons_spec] {
+        let name = spec().name;
+        let failed = |source| MoveError::Copy { from: from.name(name), to: to.name(name), source };
+        let io =
+            |error: io::Error| MoveError::Open(OpenError::io(Path::new(&to.name(name)))(error));
+        let (source, target) = (from.writing(name).map_err(io)?, to.writing(name).map_err(io)?);
+        let copied = copy_table(source.objects(), target.objects()).await.map_err(failed)?;
+        all.files += copied.files;
+        all.bytes += copied.bytes;
+        all.found += copied.found;
+        let opened = [source, target].map(|files| files.open_existing(spec(), clock.clone()));
+        let [source, target] = opened;
+        let source = source.await.map_err(OpenError::from)?.map(|table| table.current());
+        let target = target.await.map_err(OpenError::from)?.map(|table| table.current());
+        if source.is_none() && name == events_spec().name {
+            return Err(MoveError::Refused(format!("there is no table in {}", from.name(name))));
+        }
+        let listed = |version: Arc<TableVersion>| (version.version, version.files.len());
+        if source.map(listed) != target.map(listed) {
+            let (from, to) = (from.name(name), to.name(name));
+            let text = format!("the copy in {to} does not have the files of {from}");
+            return Err(MoveError::Refused(text));
+        }
+    }
+    Ok(all)
+}

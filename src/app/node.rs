@@ -1,0 +1,179 @@
+//! What a process has once, whatever it stores: settings, metadata, thread pools, clock, metrics ([`Node`]). No events and
+//! no persons: they are a [`super::shard`]'s.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::app::directory::MetadataStart;
+use crate::app::error::OpenError;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::event::id::ProjectId;
+use crate::geoip::GeoIp;
+use crate::insights::cache::Answers;
+use crate::insights::jobs::Jobs;
+use crate::maintenance::schedules;
+use crate::metadata::Metadata;
+use crate::tasks::CpuPool;
+use crate::tasks::Pause;
+use crate::tasks::Tasks;
+use crate::tasks::slow::SlowJobs;
+use crate::telemetry::metrics::Metrics;
+
+/// Time between checks whether the file of the GeoIP database has changed.
+const PLACES_REFRESH: Duration = Duration::from_secs(60);
+
+/// Requests whose passwords are hashed at a time. Each takes some tenths of a second, or seconds for a link with many
+/// passwords.
+const HASHES_RUNNING_MAX: usize = 1;
+
+/// Requests whose passwords wait to be hashed; others are told to come again.
+const HASHES_WAITING_MAX: usize = 8;
+
+/// Most projects that an error message lists.
+const PROJECTS_NAMED: usize = 20;
+
+/// There is no project with this id.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no project {id}; there are: {known}")]
+pub struct NoProject {
+    id: i64,
+    /// Ids of existing projects, as a text.
+    known: String,
+}
+
+/// The asynchronous runtimes of a process.
+#[derive(Clone, Debug)]
+pub struct Runtimes {
+    /// For sockets, timers and waiting.
+    pub main: Handle,
+    /// For queries, which use the CPU.
+    pub query: Handle,
+}
+
+/// What a process gives to the engines in it.
+#[derive(Debug)]
+pub struct Process {
+    /// The settings.
+    pub config: Config,
+    /// Spawns tasks and threads.
+    pub tasks: Tasks,
+    /// Where asynchronous work runs.
+    pub runtimes: Runtimes,
+    /// Time.
+    pub clock: Clock,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The handles that a process has once.
+#[derive(Debug)]
+pub struct Node {
+    /// The settings.
+    pub config: Config,
+    /// Projects, users, keys, flags, definitions.
+    pub metadata: Metadata,
+    /// The last answers to insights.
+    pub answers: Answers,
+    /// Insights that nobody waits for.
+    pub jobs: Jobs,
+    /// The GeoIP database, if the operator has set one.
+    pub places: Option<GeoIp>,
+    /// Spawns tasks and threads.
+    pub tasks: TasksHandle,
+    /// Thread pool for CPU work.
+    pub cpu: CpuPool,
+    /// Computes hashes of passwords.
+    pub hashing: SlowJobs,
+    /// Time.
+    pub clock: Clock,
+    /// The metrics.
+    pub metrics: Arc<Metrics>,
+    pub(super) runtimes: Runtimes,
+}
+
+/// [`Tasks`] with an empty `Debug` output.
+#[derive(Clone)]
+pub struct TasksHandle(pub Tasks);
+
+impl std::fmt::Debug for TasksHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Opens the metadata store and starts the pools.
+    pub(super) async fn open(process: Process, start: MetadataStart) -> Result<Self, OpenError> {
+        let Process { config, tasks, runtimes, clock, metrics } = process;
+        let metadata = start.open(&config, &clock, &metrics).await?;
+        let cpu = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
+        let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
+        let answers = Answers::new(config.query.insight_cache_max_bytes.as_u64());
+        let hashing = SlowJobs::new(&tasks, HASHES_RUNNING_MAX, HASHES_WAITING_MAX);
+        Ok(Self {
+            config,
+            metadata,
+            answers,
+            jobs: Jobs::default(),
+            places,
+            tasks: TasksHandle(tasks),
+            cpu,
+            hashing,
+            clock,
+            metrics,
+            runtimes,
+        })
+    }
+
+    /// Starts what a server does beside requests: scheduled changes of flags, and reloads of the GeoIP database.
+    pub(super) fn start_jobs(&self) {
+        if let Some(places) = &self.places {
+            refresh_places(&self.tasks.0, &self.cpu, places.clone());
+        }
+        schedules::start(&self.tasks.0, self.metadata.clone(), Arc::clone(&self.metrics));
+    }
+
+    /// The project with this id, for commands of the operator.
+    ///
+    /// # Errors
+    ///
+    /// There is no such project.
+    pub fn project(&self, id: i64) -> Result<ProjectId, NoProject> {
+        let snapshot = self.metadata.snapshot();
+        if snapshot.project(ProjectId(id)).is_some() {
+            return Ok(ProjectId(id));
+        }
+        let named = snapshot.projects().take(PROJECTS_NAMED).map(|project| project.id.to_string());
+        let mut known = named.collect::<Vec<_>>().join(", ");
+        if snapshot.projects().len() > PROJECTS_NAMED {
+            known.push_str(", ...");
+        }
+        Err(NoProject { id, known })
+    }
+}
+
+/// Reloads the GeoIP database when its file has changed.
+fn refresh_places(tasks: &Tasks, cpu: &CpuPool, places: GeoIp) {
+    let (shutdown, cpu) = (tasks.shutdown().clone(), cpu.clone());
+    tasks.spawn("refresh-places", async move {
+        while shutdown.pause(PLACES_REFRESH).await == Pause::Elapsed {
+            let places = places.clone();
+            match cpu.run(move || places.refresh()).await {
+                Ok(Ok(false)) => {}
+                Ok(Ok(true)) => tracing::info!("reloaded the GeoIP database"),
+                Ok(Err(error)) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::error!(error, "cannot reload the GeoIP database; the previous version stays in use");
+                }
+                Err(error) => tracing::error!(%error, "cannot check whether the GeoIP database has changed; it stays in use"),
+            }
+        }
+    });
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

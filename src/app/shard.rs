@@ -1,0 +1,266 @@
+//! One log and everything that is derived from it: the events table, persons, the write path, the read path, their
+//! maintenance ([`Shard`]). Its failures are its own: a log that fails refuses what is sent to this shard, and nothing else.
+//! What a process has once is the [`super::node`]'s.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use crate::app::directory::check_files;
+use crate::app::error::OpenError;
+use crate::app::log::EVENTS_TABLE;
+use crate::app::log::OpenLog;
+use crate::app::log::note_lost_persons;
+use crate::app::log::note_lost_rows;
+use crate::app::log::open_log;
+use crate::app::node::Node;
+use crate::app::node::Process;
+use crate::app::tables;
+use crate::app::tables::TablesAccess;
+use crate::evaluation::Evaluator;
+use crate::geoip::Places;
+use crate::identity::IdentityError;
+use crate::identity::limits::Limits;
+use crate::identity::store::Identities;
+use crate::ingest::Engines;
+use crate::ingest::Foundations;
+use crate::ingest::Pipeline;
+use crate::ingest::recent::recent_keys;
+use crate::maintenance::Maintenance;
+use crate::maintenance::cohorts;
+use crate::maintenance::usage;
+use crate::query::engine::Engine;
+use crate::query::person_table::PersonTable;
+use crate::query::sources::Sources;
+use crate::storage::disk::Disk;
+use crate::storage::disk::OsDisk;
+use crate::storage::store::Store;
+use crate::storage::tables::Tables;
+use crate::storage::wal::Sequence;
+use crate::tasks::Pause;
+use crate::tasks::TaskError;
+use crate::tasks::Tasks;
+
+/// Pause before a second attempt to load the overrides of merged persons.
+const OVERRIDES_PAUSE: Duration = Duration::from_secs(10);
+
+/// The stores of a shard: what it has of before. They are opened before the metadata, whose loss is told from a first
+/// start by them.
+#[derive(Debug)]
+pub(super) struct Stores {
+    tables: Tables,
+    disk: Arc<dyn Disk>,
+    store: Store,
+    identities: Identities,
+    log: OpenLog,
+}
+
+/// What a shard is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// It serves: queries read the files of persons, and background jobs keep everything up to date.
+    Serve,
+    /// It is a copy for queries: the log is replayed into it, and nothing else changes it.
+    Copy,
+}
+
+/// All handles of a shard, which runs on a [`Node`]: what is the node's is reached through it.
+#[derive(Debug)]
+pub struct Shard {
+    /// Where the tables are.
+    pub tables: Tables,
+    /// Persons.
+    pub identities: Identities,
+    /// The write path.
+    pub pipeline: Pipeline,
+    /// Evaluates flags.
+    pub evaluator: Evaluator,
+    /// The read path, for background jobs.
+    pub(super) engine: Engine,
+    pub(super) maintenance: Maintenance,
+    /// Serializes flushes on demand.
+    pub(super) flushing: Mutex<()>,
+    node: Arc<Node>,
+}
+
+impl Deref for Shard {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.node
+    }
+}
+
+impl Stores {
+    /// Opens the events table, the identity store and the log.
+    pub(super) async fn open(process: &Process, access: TablesAccess) -> Result<Self, OpenError> {
+        let Process { config, clock, metrics, .. } = process;
+        let tables = tables::open(config, access, (clock, metrics)).await?;
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+        let store = tables::events_store(config, &tables, clock).await?;
+        let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
+        metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
+        let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
+        let identities = Identities::open(&config.storage.data_dir.join("identity"), limits)?;
+        let log = open_log(config, &disk, (&store, &identities), metrics)?;
+        note_lost_persons(&identities, &*log.writer.files(), metrics)?;
+        Ok(Self { tables, disk, store, identities, log })
+    }
+
+    /// Whether they were in use before, that is, contain acknowledged events.
+    pub(super) fn has_events(&self) -> bool {
+        self.log.writer.last_appended() > Sequence(0)
+            || !self.store.table().current().files.is_empty()
+    }
+}
+
+impl Shard {
+    /// Starts the threads of the write path. Requests may arrive as soon as this returns; the replay of the log runs in
+    /// the background.
+    pub(super) async fn open(
+        node: Arc<Node>,
+        stores: Stores,
+        role: Role,
+    ) -> Result<Self, OpenError> {
+        let Stores { tables, disk, store, identities, log } = stores;
+        let Node { config, metadata, runtimes, clock, metrics, cpu, .. } = &*node;
+        let (tasks, data_dir) = (&node.tasks.0, &config.storage.data_dir);
+        read_overrides(tasks, identities.clone())?;
+        metadata.name_log(store.app_id()).await?;
+        note_lost_rows(&store, &*log.writer.files(), metrics).await?;
+        // Before the first change of persons.
+        let persons = match role {
+            Role::Serve => Some(Arc::new(person_table(&node, &tables, (&store, &identities))?)),
+            Role::Copy => None,
+        };
+        let engines = Engines {
+            places: node.places.clone().map_or(Places::Unknown, Places::Database),
+            metadata: metadata.clone(),
+            store: store.clone(),
+            identities: identities.clone(),
+            disk,
+        };
+        let foundations = Foundations {
+            tasks,
+            cpu: cpu.clone(),
+            runtime: runtimes.main.clone(),
+            clock: clock.clone(),
+            metrics: Arc::clone(metrics),
+        };
+        let window = config.ingest.dedup_window_events;
+        let (files, runtime) = (store.clone(), runtimes.main.clone());
+        let recent = move || runtime.block_on(recent_keys(&files, window));
+        let pipeline = Pipeline::start(engines, log.writer, config, foundations, recent)?;
+        pipeline.keep_spare_segment(tasks, log.segments, config)?;
+        let sources = Sources {
+            store: store.clone(),
+            identities: identities.clone(),
+            metadata: metadata.clone(),
+            progress: pipeline.progress(),
+            persons: persons.clone(),
+            asked: (role == Role::Serve).then(|| data_dir.join("person-columns.json")),
+            spill: Some(data_dir.join("query-spill")),
+        };
+        let (settings, counted) = (config.query.clone(), Arc::clone(metrics));
+        let engine =
+            Engine::new(settings, sources, runtimes.query.clone(), clock.clone(), counted)?;
+        let maintenance = Maintenance {
+            settings: config.storage.clone(),
+            store,
+            identities: identities.clone(),
+            persons,
+            pipeline: pipeline.clone(),
+            runtime: runtimes.main.clone(),
+            clock: clock.clone(),
+            metrics: Arc::clone(metrics),
+        };
+        let evaluator = Evaluator::new(&engine, metadata, tasks, cpu);
+        let flushing = Mutex::default();
+        Ok(Self { tables, identities, pipeline, evaluator, engine, maintenance, flushing, node })
+    }
+
+    /// Where the shard runs.
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Starts the background jobs: all of them, or in a copy only the flushes, without which a replay stops when the
+    /// memtables are full.
+    pub(super) fn start_jobs(&self, role: Role) -> Result<(), TaskError> {
+        let tasks = &self.tasks.0;
+        if role == Role::Copy {
+            return self.maintenance.start_flushes(tasks);
+        }
+        tables::keep(tasks, &self.tables)?;
+        self.maintenance.clone().start(tasks)?;
+        let store = self.maintenance.store.clone();
+        tasks.spawn("check-files", check_files(store, Arc::clone(&self.metrics)));
+        let interval = self.config.query.cohort_count_interval;
+        cohorts::start(tasks, self.engine.clone(), self.metadata.clone(), interval);
+        usage::start(tasks, self.engine.clone());
+        let recalling = self.engine.clone();
+        tasks.spawn("recall-columns", async move {
+            if let Err(error) = recalling.recall_columns().await {
+                tracing::warn!(%error, "cannot load person columns in advance; queries load them on first use");
+            }
+        });
+        Ok(())
+    }
+
+    /// Waits, at most for `limit`, until every accepted request is in the log, and then until persons have followed it.
+    /// To be called when no more requests arrive.
+    pub async fn drain(&self, limit: Duration) {
+        self.pipeline.drain(limit).await;
+        // What persons have not followed by then is replayed at the next start.
+        let _ = self.engine.wait().await;
+    }
+
+    /// Flushes the memtables to files, and writes the persons who have changed into their table. The last step of a clean
+    /// end, after [`Shard::drain`], and after the tasks were signalled to end. Blocks.
+    pub(super) fn close(&self) -> Result<(), OpenError> {
+        let runtime = &self.runtimes.main;
+        if let Err(error) = runtime.block_on(self.pipeline.write_feedback()) {
+            tracing::warn!(%error, "cannot store the last ingestion warnings; they are lost");
+        }
+        if let Err(error) = runtime.block_on(self.engine.write_usage()) {
+            tracing::warn!(%error, "cannot store how often the last queries named events; these counts are lost");
+        }
+        self.maintenance.flush_all()?;
+        self.maintenance.close_persons();
+        self.engine.close_columns();
+        Ok(())
+    }
+}
+
+/// The table of the persons of all projects that there are.
+fn person_table(
+    node: &Node,
+    tables: &Tables,
+    (store, identities): (&Store, &Identities),
+) -> Result<PersonTable, IdentityError> {
+    let (metadata, settings) = (node.metadata.clone(), &node.config.storage);
+    let projects = move || metadata.snapshot().projects().map(|project| project.id).collect();
+    let persons = (identities.clone(), Arc::new(projects) as _);
+    let running = (node.runtimes.main.clone(), node.clock.clone());
+    let times = (settings.persons_table_interval, settings.deletion_interval);
+    PersonTable::new(tables.clone(), persons, store.app_id().to_owned(), running, times)
+}
+
+/// Loads the overrides of merged persons in the background. Until that is done, queries look up each person.
+fn read_overrides(tasks: &Tasks, identities: Identities) -> Result<(), TaskError> {
+    let shutdown = tasks.shutdown().clone();
+    tasks.spawn_background_thread("overrides", move || {
+        while let Err(error) = identities.read_overrides(|| !shutdown.is_cancelled()) {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(
+                error,
+                "cannot load the merged persons; queries look up each person until the next attempt"
+            );
+            if shutdown.pause_thread(OVERRIDES_PAUSE) == Pause::Cancelled {
+                return;
+            }
+        }
+    })
+}
