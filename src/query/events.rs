@@ -47,6 +47,7 @@ use crate::query::deleted;
 use crate::query::footers::KeptFooters;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::pruning;
+use crate::query::row_filter;
 use crate::query::row_filter::is_row_filter;
 use crate::query::scoped;
 use crate::query::scoped::PROJECT;
@@ -248,7 +249,10 @@ impl Events {
             }
         }
         let groups = groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new);
-        let source = scoped::source(&self.stored, self.scope.project, filters)?;
+        let schema = self.stored.table_schema();
+        let read = projection.iter().map(|at| schema.field(*at).name().as_str());
+        let filters_rows = row_filter::pays(read);
+        let source = scoped::source(&self.stored, self.scope.project, filters, filters_rows)?;
         let footers = KeptFooters::of(state.runtime_env())?;
         let source = source.with_parquet_file_reader_factory(Arc::new(footers));
         let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))

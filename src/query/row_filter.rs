@@ -23,6 +23,9 @@ use crate::query::condition;
 /// Columns that cost more to be read twice, for the filter and for the query, than what a filter saves.
 const WIDE: [&str; 2] = ["properties", "elements_chain"];
 
+/// Columns with long texts of which each is in few rows.
+const KEYS: [&str; 4] = ["uuid", "distinct_id", "person_id", "session_id"];
+
 /// Whether an expression has a value for every row and is cheap: comparisons of columns with constants, conditions of
 /// ours ([`condition::is_quick`]), and what is made of them by AND, OR and NOT. Planning has given operands the same type; a cast may fail.
 pub(super) fn is_row_filter(expression: &Arc<dyn PhysicalExpr>) -> bool {
@@ -41,6 +44,13 @@ pub(super) fn is_row_filter(expression: &Arc<dyn PhysicalExpr>) -> bool {
             || expression.is::<LikeExpr>()
     };
     is_kind && expression.children().into_iter().all(is_row_filter)
+}
+
+/// Whether it is less work to filter rows as they are read, for a query that reads these columns. What passes is decoded in
+/// pieces, which costs more for each row than to decode a column of numbers or of repeated texts, and less than to decode
+/// long texts that all differ.
+pub(super) fn pays<'a>(mut columns: impl Iterator<Item = &'a str>) -> bool {
+    columns.any(|name| WIDE.contains(&name) || KEYS.contains(&name))
 }
 
 fn is_comparison(operator: Operator) -> bool {
@@ -72,6 +82,7 @@ mod tests {
     use datafusion::prelude::SessionContext;
 
     use super::is_row_filter;
+    use super::pays;
     use crate::event::schema::events_schema;
     use crate::query::condition;
 
@@ -114,6 +125,18 @@ mod tests {
             .unwrap();
             let physical = found.expect("a filter");
             assert_eq!(is_row_filter(&physical), expected, "{condition}");
+        }
+    }
+
+    #[test]
+    fn narrow_columns_are_read_as_a_whole() {
+        for (columns, expected) in [
+            (&["event", "timestamp", "p_$browser"][..], false),
+            (&["event", "properties"], true),
+            (&["distinct_id", "timestamp"], true),
+            (&[], false),
+        ] {
+            assert_eq!(pays(columns.iter().copied()), expected, "{columns:?}");
         }
     }
 

@@ -105,8 +105,8 @@ fn kept(batch: RecordBatch, mask: &BooleanArray) -> Result<RecordBatch> {
     }
 }
 
-/// A source of files that leaves out those of other projects by their statistics. If there are `filters`,
-/// which are [`row_filter`](super::row_filter)s, it also filters rows as it reads them: first by the
+/// A source of files that leaves out those of other projects by their statistics, and so by `filters`, which are
+/// [`row_filter`](super::row_filter)s. With `filters_rows` it also filters rows as it reads them: first by the
 /// project, then by these. Each is evaluated only on rows for which those before it hold.
 ///
 /// # Errors
@@ -116,14 +116,15 @@ pub(super) fn source(
     schema: &TableSchema,
     project: ProjectId,
     filters: Vec<Arc<dyn PhysicalExpr>>,
+    filters_rows: bool,
 ) -> Result<ParquetSource> {
     let table = schema.table_schema();
     let column = expressions::col(PROJECT, table)?;
     let own = expressions::binary(column, Operator::Eq, expressions::lit(project.0), table)?;
-    let has_filters = !filters.is_empty();
+    let filters_rows = filters_rows && !filters.is_empty();
     let predicate = conjunction(std::iter::once(own).chain(filters));
     let mut options = TableParquetOptions::default();
-    options.global.pushdown_filters = has_filters;
+    options.global.pushdown_filters = filters_rows;
     options.global.reorder_filters = false;
     options.global.max_predicate_cache_size = Some(PREDICATE_CACHE_BYTES);
     let source = ParquetSource::new(schema.clone()).with_table_parquet_options(options);
