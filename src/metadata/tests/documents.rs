@@ -209,7 +209,7 @@ async fn passes_end_with_their_password_and_their_link() {
     }
     let [(which, share, own), (_, other_share, other)] = &links[..] else { panic!("two links") };
     let listed = bench.metadata.share_passwords(PROJECT, *which).await.expect("a list");
-    assert_eq!(listed, [own.clone()]);
+    assert_eq!(listed, std::slice::from_ref(own));
     assert!(listed[0].hash.is_of("the same") && !listed[0].hash.is_of("another"));
     assert_eq!(bench.metadata.share_passwords(ProjectId(2), *which).await.expect("a list"), []);
     let now = bench.clock.now();
@@ -217,7 +217,7 @@ async fn passes_end_with_their_password_and_their_link() {
     let soon = now.saturating_add(PASS_LIFE - Duration::from_secs(1));
     assert!(is_passed(share, &listed, &pass, soon));
     assert!(!is_passed(share, &listed, &pass, now.saturating_add(PASS_LIFE)), "it is over");
-    assert!(!is_passed(other_share, &[other.clone()], &pass, now), "the other link");
+    assert!(!is_passed(other_share, std::slice::from_ref(other), &pass, now), "the other link");
     // Whoever has a pass cannot make it last, or be that of another password.
     let (id, rest) = pass.split_once('.').expect("an id");
     let (until, signature) = rest.split_once('.').expect("a time");

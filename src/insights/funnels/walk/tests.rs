@@ -287,7 +287,8 @@ fn naive(course: &Course, events: &[Moment], starts: &RangeInclusive<i64>) -> Ou
             .collect(),
         // One for each time at which it is there and each choice of steps: the latest of those that are not spoiled.
         Order::Ordered => {
-            let mut latest: BTreeMap<(Option<i64>, Vec<bool>), Vec<Option<i64>>> = BTreeMap::new();
+            type Done = Vec<bool>;
+            let mut latest: BTreeMap<(Option<i64>, Done), Vec<Option<i64>>> = BTreeMap::new();
             for way in furthest_ways().filter(|way| !spoils(course, events, way, true)) {
                 let done = way.iter().map(Option::is_some).collect();
                 let own = latest.entry((way[furthest - 1], done)).or_default();
