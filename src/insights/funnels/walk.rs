@@ -194,15 +194,13 @@ impl Course {
             let Some(Moment { at, .. }) = group.first() else { continue };
             let floor = usize::from(!starts.contains(at));
             for count in (floor + 1..=self.steps).rev() {
-                let before = self.least_before(group, count, floor);
-                if before >= count {
-                    continue;
-                }
                 let (earlier, later) = reached.split_at_mut(count);
-                let Some(prefix) = earlier.get(before) else { continue };
-                if !self.goes_on(prefix, (before, count), *at, spoilers) {
-                    continue;
-                }
+                // The more of its steps are of this time, the later they are; an exclusion may forbid that.
+                let prefix = (self.least_before(group, count, floor)..count).find_map(|before| {
+                    let prefix = earlier.get(before)?;
+                    self.goes_on(prefix, (before, count), *at, spoilers).then_some(prefix)
+                });
+                let Some(prefix) = prefix else { continue };
                 let Some(own) = later.first_mut() else { continue };
                 own.clear();
                 own.extend_from_slice(prefix);

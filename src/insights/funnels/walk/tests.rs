@@ -103,6 +103,8 @@ fn actors_are_out_where_every_furthest_attempt_is_spoiled() {
         // Another attempt that comes as far has none in between.
         ("A@0 X@1 B@2 A@3 B@4", (0, 1), Some(&[3, 4])),
         ("A@0 B@1 A@2 X@3 B@4 C@5", (0, 1), Some(&[0, 1, 5])),
+        // The events of one time may be fewer steps than they could be.
+        ("ABC@0 ABC@4 X@5 ABC@7 ABC@7", (0, 1), Some(&[0, 4, 7])),
         // Until the end of the window where the later step is not reached.
         ("A@0 X@1", (0, 1), None),
         ("A@0 X@100", (0, 1), None),
