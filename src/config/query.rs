@@ -42,8 +42,8 @@ pub struct QueryConfig {
     /// Most rows of an SQL result; a query with more rows is refused [range: 1 to 1000000000]
     #[arg(long, env = "WEIR_QUERY_ROWS_MAX", default_value_t = 50_000, value_parser = number(1_usize, 1_000_000_000))]
     pub query_rows_max: usize,
-    /// Time between counts of the members of cohorts that have a rule. Too small runs queries all the time,
-    /// too large shows outdated sizes [range: 10ms to 30d]
+    /// Time between counts of the members of cohorts that have a rule, and between the searches for who is in those
+    /// by events. Too small runs queries all the time, too large shows outdated sizes [range: 10ms to 30d]
     #[arg(long, env = "WEIR_COHORT_COUNT_INTERVAL", default_value = "15m", value_parser = time("10ms", "30d"))]
     pub cohort_count_interval: Duration,
 }
