@@ -81,7 +81,9 @@ fn check(kind: &str) {
         assert_eq!(number("different"), 0, "{kind}, seed {seed}: {first}");
         assert_eq!(number("compared"), questions, "{kind}");
         let filled = number("filled") * 100 / questions;
-        assert!(filled >= FILLED_MIN_PERCENT, "{kind}, seed {seed}: {filled} % are not empty");
+        // A correlation has no rows where nobody or everybody converts, or too few do what is correlated.
+        let least = if kind == "correlation" { FILLED_MIN_PERCENT / 3 } else { FILLED_MIN_PERCENT };
+        assert!(filled >= least, "{kind}, seed {seed}: {filled} % are not empty");
     }
 }
 

@@ -78,11 +78,11 @@ pub async fn add_password(
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     check(app, &asker, (kind, id)).await?;
+    let SharePasswordWrite { raw_password, note } =
+        SharePasswordWrite::read(&mut Fields::read(request).await?)?;
     let (project, which) = (asker.project.id, (kind, id));
     let share = app.metadata.share(project, which).await.map_err(problem)?;
     check_required(share.as_ref()).map_err(|violation| problem(violation.into()))?;
-    let SharePasswordWrite { raw_password, note } =
-        SharePasswordWrite::read(&mut Fields::read(request).await?)?;
     let given = raw_password.map(|Exact(text)| text).filter(|text| !text.is_empty());
     let note = note.flatten().unwrap_or_default();
     let chars = given.as_ref().map(|text| text.chars().count());
