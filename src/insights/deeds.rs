@@ -6,10 +6,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use chrono::DateTime;
-use chrono::Months;
-use chrono::TimeDelta;
-use chrono::Utc;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -18,6 +14,8 @@ use uuid::Uuid;
 use crate::clock::UnixMicros;
 use crate::evaluation::membership::with_subject;
 use crate::event::predicate::Matching;
+use crate::event::predicate::moment::Moment;
+use crate::event::predicate::moment::Unit;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Memberships;
 use crate::flags::cohorts::Rule;
@@ -281,18 +279,17 @@ fn replaced(rule: &Value, now: UnixMicros, deeds: &mut Vec<Deed>) -> Result<Valu
 /// From when on a filter counts, by the units of time that it goes back.
 fn since(filter: &Map<String, Value>, now: UnixMicros) -> Option<String> {
     let count = number(filter.get("time_value")?).filter(|count| (0..=TIME_MAX).contains(count))?;
-    let now: DateTime<Utc> = now.to_datetime();
-    let months = |each: u32| Some(Months::new(u32::try_from(count).ok()?.checked_mul(each)?));
-    let from = match filter.get("time_interval")?.as_str()? {
-        "minute" => now.checked_sub_signed(TimeDelta::try_minutes(count)?),
-        "hour" => now.checked_sub_signed(TimeDelta::try_hours(count)?),
-        "day" => now.checked_sub_signed(TimeDelta::try_days(count)?),
-        "week" => now.checked_sub_signed(TimeDelta::try_weeks(count)?),
-        "month" => now.checked_sub_months(months(1)?),
-        "year" => now.checked_sub_months(months(12)?),
-        _ => None,
+    let unit = match filter.get("time_interval")?.as_str()? {
+        "minute" => Unit::Minutes,
+        "hour" => Unit::Hours,
+        "day" => Unit::Days,
+        "week" => Unit::Weeks,
+        "month" => Unit::Months,
+        "year" => Unit::Years,
+        _ => return None,
     };
-    Some(from?.to_rfc3339())
+    let from = Moment::Ago { count: u32::try_from(count).ok()?, unit }.resolve(now)?;
+    Some(from.to_datetime().to_rfc3339())
 }
 
 /// A whole number, or a text of one, as older clients send it.
