@@ -282,13 +282,21 @@ impl Fields {
     }
 }
 
+/// Whether a `Content-Type` says that a body is JSON.
+pub fn is_json(content_type: &str) -> bool {
+    media_type(content_type).eq_ignore_ascii_case("application/json")
+}
+
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
 /// The JSON of a body; `None` if the body is empty.
 fn document(content_type: &str, body: &[u8]) -> Result<Option<Value>, Problem> {
     if body.is_empty() {
         return Ok(None);
     }
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    if !media_type.is_empty() && !media_type.eq_ignore_ascii_case("application/json") {
+    if !media_type(content_type).is_empty() && !is_json(content_type) {
         return Err(Problem::unsupported_media_type(content_type));
     }
     let value = json::read_within(DEPTH_MAX, body);

@@ -20,6 +20,7 @@ use crate::http::auth;
 use crate::http::cookies::Cookie;
 use crate::http::cookies::cookie;
 use crate::http::fields::Fields;
+use crate::http::fields::is_json;
 use crate::http::page::base_url;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -131,21 +132,14 @@ pub async fn attempt(
 
 async fn password(request: Request) -> Result<String, Problem> {
     let media_type = request.header("content-type").unwrap_or_default().to_owned();
-    let is_json = is_json(&request);
     let body = request.body.read(BODY_MAX_BYTES).await?;
-    let given = if is_json {
+    let given = if is_json(&media_type) {
         Fields::parse(&media_type, &body)?.exact_text_if_any("password")?
     } else {
         let mut fields = form_urlencoded::parse(&body);
         fields.find(|(name, _)| name == "password").map(|(_, value)| value.into_owned())
     };
     Ok(given.unwrap_or_default())
-}
-
-/// Whether a body is JSON, and not what a form sends.
-pub fn is_json(request: &Request) -> bool {
-    let media_type = request.header("content-type").unwrap_or_default();
-    media_type.split(';').next().unwrap_or_default().trim() == "application/json"
 }
 
 /// Where a pass is asked for, which is where its cookie is for.

@@ -12,6 +12,7 @@ use crate::error::Kind;
 use crate::event::json;
 use crate::http::cors::OWN_ORIGIN;
 use crate::http::cors::RESOURCE_POLICY;
+use crate::http::fields::is_json;
 use crate::http::gzip::compressed;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -93,7 +94,8 @@ async fn unlocked(
     share: &Share,
     (request, theme): (Request, Theme),
 ) -> Result<Response, Problem> {
-    let (place, is_json) = (Place::of(app, &request), unlock::is_json(&request));
+    let is_json = is_json(request.header("content-type").unwrap_or_default());
+    let place = Place::of(app, &request);
     let is_embedded = request.path().starts_with("/embedded/");
     match unlock::attempt(app, &links.guesses, share, request).await {
         Ok(pass) if is_json => Ok(place.told(share, &pass)),
