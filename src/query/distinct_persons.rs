@@ -160,6 +160,9 @@ fn counted_person<'a>(expression: &'a Expr, input: &LogicalPlan) -> Option<&'a C
 
 /// Whether a column of a plan is the person of an event, as it is in the table.
 fn is_person_of_event(plan: &LogicalPlan, column: &Column) -> bool {
+    if plan.schema().maybe_index_of_column(column).is_none() {
+        return false;
+    }
     match plan {
         LogicalPlan::TableScan(scan) => {
             scan.table_name.table() == OWN_EVENTS && column.name == PERSON_ID
@@ -179,10 +182,9 @@ fn is_person_of_event(plan: &LogicalPlan, column: &Column) -> bool {
         LogicalPlan::Filter(filter) => is_person_of_event(&filter.input, column),
         LogicalPlan::Sort(sort) => is_person_of_event(&sort.input, column),
         LogicalPlan::Limit(limit) => is_person_of_event(&limit.input, column),
-        LogicalPlan::Join(join) => [&join.left, &join.right].into_iter().any(|side| {
-            side.schema().maybe_index_of_column(column).is_some()
-                && is_person_of_event(side, column)
-        }),
+        LogicalPlan::Join(join) => {
+            [&join.left, &join.right].into_iter().any(|side| is_person_of_event(side, column))
+        }
         _ => false,
     }
 }
