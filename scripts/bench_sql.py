@@ -1,8 +1,8 @@
 """SQL over the events of bench-read.sh. Usage: bench_sql.py URL DATA_DIR ROUNDS SERVER_PID
 
 Asks Weir over HTTP and DuckDB on the same live files in turn, ROUNDS times each, with as many threads as there are
-cores; prints medians of time and of processor time in milliseconds, and their ratios: what else the machine does
-changes the first more than the second. Answers have to be equal, except where they are about persons: files have the
+cores; prints the median of time and the mean of processor time in milliseconds, and their ratios: what else the
+machine does changes the first more than the second. Answers have to be equal, except where they are about persons: files have the
 person as at ingest, and Weir follows the merges since.
 """
 

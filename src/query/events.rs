@@ -139,8 +139,9 @@ pub(super) fn tables(
 struct FileScan {
     /// Those that may have rows of the query.
     files: Vec<Arc<DataFile>>,
-    /// Filters that are applied while files are read, so that of other rows no other column is decoded. A
-    /// filter operator above [`ScopedExec`] applies them again.
+    /// Filters that leave out row groups and pages, and are applied while files are read where that saves work
+    /// ([`row_filter::pays`]), so that of other rows no other column is decoded. A filter operator above [`ScopedExec`]
+    /// applies them again.
     filters: Vec<Arc<dyn PhysicalExpr>>,
 }
 

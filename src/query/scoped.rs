@@ -5,8 +5,8 @@
 //! and chooses their order: a cast of a user that fails would fail on a row of another project, with an
 //! error that shows the row. Below this operator nothing of a user is evaluated but comparisons and conditions that cannot
 //! fail ([`row_filter`](super::row_filter)). The scan has them when it is planned, and leaves out files, row
-//! groups and pages by them, and rows after it has asked for the project ([`source`]). No filter comes
-//! through this operator later.
+//! groups and pages by them, and also rows, after it has asked for the project, where that saves work ([`source`]). No
+//! filter comes through this operator later.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! What a log is to those who write, read and truncate it: [`LogWriter`], [`LogFiles`], [`LogReader`]. [`super::wal`]
-//! keeps one in segment files. Nothing here knows where the records are.
+//! keeps one in segment files, and its calls are passed on here. The traits do not say where records are.
 
 use std::fmt::Debug;
 use std::sync::Arc;
