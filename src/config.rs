@@ -21,6 +21,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::config::bucket::Encryption;
+use crate::config::bucket::LogPlace;
 
 /// All settings of the server.
 #[derive(Clone, Debug, clap::Args)]
@@ -75,6 +76,13 @@ impl Config {
         if bucket.storage_kms_key.is_some() && bucket.storage_encryption != Encryption::Kms {
             let settings = &["storage-kms-key", "storage-encryption"];
             return unusable(settings, "storage-kms-key needs storage-encryption kms".to_owned());
+        }
+        let is_alone = bucket.storage_url.is_none() || self.metadata.metadata_url.is_none();
+        if bucket.storage_log == LogPlace::Bucket && is_alone {
+            let settings = &["storage-log", "storage-url", "metadata-url"];
+            let problem = "storage-log bucket needs storage-url and metadata-url: what they leave in \
+                           data-dir would not be on another machine";
+            return unusable(settings, problem.to_owned());
         }
         if let Some(path) = self.http.static_dir.as_deref().filter(|path| !path.is_dir()) {
             return unusable(&["static-dir"], format!("there is no directory {}", path.display()));
@@ -312,6 +320,12 @@ mod tests {
             (&["--wal-max-bytes", "127MiB"], Some("wal-max-bytes")),
             (&["--storage-encryption", "kms", "--storage-kms-key", "a"], None),
             (&["--storage-kms-key", "a"], Some("storage-kms-key")),
+            (&["--storage-log", "bucket"], Some("storage-log")),
+            (&["--storage-log", "bucket", "--storage-url", "s3://a"], Some("storage-log")),
+            (
+                &["--storage-log=bucket", "--storage-url=s3://a", "--metadata-url=postgres://b/c"],
+                None,
+            ),
             (&["--static-dir", env!("CARGO_MANIFEST_DIR")], None),
             (&["--static-dir", "/nonexistent/dist"], Some("static-dir")),
             (&["--static-dir", file], Some("static-dir")),

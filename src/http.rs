@@ -29,6 +29,7 @@ pub mod request;
 pub mod response;
 pub mod router;
 pub mod routes;
+pub mod standby;
 pub mod table;
 pub mod throttle;
 

@@ -50,6 +50,7 @@ use uuid::Uuid;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::config::bucket::LogPlace;
 use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
 use crate::geoip::Places;
@@ -109,6 +110,11 @@ const DERIVE_QUEUE_MAX: usize = 1024;
 /// How long a request waits for a flush, or for the replay, before it is answered with 503.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a request waits until its record is durable, before it is answered with 503. An object store may be away, and
+/// senders wait for 10 to 30 seconds; a disk that does not answer for so long is broken.
+const LOG_WAIT_BUCKET: Duration = Duration::from_secs(10);
+const LOG_WAIT_DISK: Duration = Duration::from_secs(5 * 60);
+
 /// Time between two checks whether the replay has caught up enough to admit a request.
 const REPLAY_LOOK: Duration = Duration::from_millis(20);
 
@@ -153,6 +159,8 @@ struct Shared {
     /// Bounds the memory of the bodies in flight.
     budget: Budget,
     wal_max_bytes: u64,
+    /// How long a request waits for the log.
+    log_wait: Duration,
     skew_ignored_millis: u32,
     event_max_bytes: u32,
     published: Published,
@@ -260,11 +268,19 @@ impl Pipeline {
             room: room.clone(),
             metrics: Arc::clone(&metrics),
             clock: clock.clone(),
+            linger: match config.storage.bucket.storage_log {
+                LogPlace::Disk => Duration::ZERO,
+                LogPlace::Bucket => config.storage.bucket.storage_log_linger,
+            },
             refusals: Repeats::new(commit::REFUSALS_PAUSE),
         };
         tasks.spawn_thread("log", tasks.vital("log", move || log_thread.run()))?;
         let budget = Budget::new(config.ingest.inflight_max_bytes.as_u64());
         let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
+        let log_wait = match config.storage.bucket.storage_log {
+            LogPlace::Disk => LOG_WAIT_DISK,
+            LogPlace::Bucket => LOG_WAIT_BUCKET,
+        };
         let skew = config.ingest.clock_skew_ignored.as_millis();
         let event_max_bytes = config.ingest.event_max_bytes.as_u64();
         Ok(Self {
@@ -277,6 +293,7 @@ impl Pipeline {
                 log,
                 budget,
                 wal_max_bytes,
+                log_wait,
                 skew_ignored_millis: u32::try_from(skew).unwrap_or(u32::MAX),
                 event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
                 published,
@@ -376,7 +393,11 @@ impl Pipeline {
         let commit = Commit { head, body, prepared, permit, reply };
         let gone = |_| IngestError::Unavailable("the server is shutting down");
         self.shared.log.send(commit).await.map_err(|_| gone(()))?;
-        Ok(answer.await.map_err(|_| gone(()))??)
+        match tokio::time::timeout(self.shared.log_wait, answer).await {
+            Ok(answer) => Ok(answer.map_err(|_| gone(()))??),
+            // It may become durable yet; then what is sent again is known by its uuids.
+            Err(_) => Err(IngestError::Overloaded("the log did not answer in time")),
+        }
     }
 
     /// Admission: checks health and backpressure, then acquires the request's memory permit.
@@ -417,6 +438,9 @@ impl Pipeline {
         }
         if health.is_log_failed() {
             return Err(LogFailed::Poisoned.into());
+        }
+        if health.is_fenced() {
+            return Err(LogFailed::Fenced.into());
         }
         if health.is_publication_failed() {
             return Err(IngestError::Unavailable(

@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
+use crate::config::bucket::LogPlace;
 use crate::config::storage::StorageConfig;
 use crate::identity::store::Identities;
 use crate::ingest::Pipeline;
@@ -193,6 +194,9 @@ impl Maintenance {
                 }
                 Err(error) => {
                     tracing::error!(error = &error as &dyn std::error::Error, "cannot flush");
+                    if self.settings.bucket.storage_log == LogPlace::Bucket && error.is_fenced() {
+                        self.pipeline.health().fence();
+                    }
                     return Err(error);
                 }
             }

@@ -69,6 +69,7 @@ pub mod flag_settings;
 pub mod flags;
 pub mod group_types;
 pub mod hash_keys;
+pub mod leases;
 pub mod members;
 pub mod passwords;
 pub mod postgres;

@@ -14,6 +14,7 @@ mod faulty_store;
 pub mod log;
 pub mod memtable;
 pub mod naming;
+pub mod object_log;
 pub mod overlay;
 pub mod parquet;
 pub mod probe;

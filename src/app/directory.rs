@@ -42,6 +42,9 @@ use crate::telemetry::metrics::PlaceLabels;
 /// Prefix of node names in the tables' transactions.
 const NODE_PREFIX: &str = "node/";
 
+/// The name of the servers whose log is in a bucket: that of its one shard.
+const SHARD: &str = "node/shard-0000";
+
 /// Most files that one log line names.
 const NAMED_MAX: usize = 20;
 
@@ -278,14 +281,25 @@ pub(super) async fn check_table_log(
     Ok(())
 }
 
+/// Whether other servers write a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// It is in the data directory, which one process has.
+    Never,
+    /// It is in a bucket, and may be that of another data directory, which is to be noticed.
+    ByMistake,
+    /// It is in a bucket with the log, and servers write it one after another.
+    InTurn,
+}
+
 /// The name of this node in the transactions of the tables, generated once per data directory. Under
 /// another name than that of its commits, the node would flush the events of its log a second time.
 ///
-/// In a bucket, a table may be that of another data directory, which is to be noticed: `is_shared`.
+/// Servers that have their log in the bucket, one after another, have one name.
 pub(super) fn node_id(
     data_dir: &Path,
     table: &TableVersion,
-    is_shared: bool,
+    sharing: Sharing,
 ) -> Result<String, OpenError> {
     let path = data_dir.join("node-id");
     let known: Vec<&str> =
@@ -308,8 +322,9 @@ pub(super) fn node_id(
                 known.join(", ")
             )));
         }
+        (true, []) if sharing == Sharing::InTurn => SHARD.to_owned(),
         (true, []) => format!("{NODE_PREFIX}{}", Uuid::new_v4()),
-        (true, known) if is_shared => {
+        (true, known) if sharing == Sharing::ByMistake => {
             return Err(refused(format!(
                 "is missing or empty, and the events table in the bucket is that of {}, perhaps of another \
                  data directory: choose another prefix in storage-url. If it is of this directory, or that \
@@ -318,7 +333,12 @@ pub(super) fn node_id(
             )));
         }
         (true, [only]) => {
-            tracing::warn!(node = only, "node-id was lost and is restored from the events table");
+            if sharing == Sharing::Never {
+                tracing::warn!(
+                    node = only,
+                    "node-id was lost and is restored from the events table"
+                );
+            }
             (*only).to_owned()
         }
         (true, several) => {

@@ -2,16 +2,30 @@
 //! neither in it nor in the stores derived from it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use object_store::ObjectStore;
 use uuid::Uuid;
 
 use crate::app::error::OpenError;
+use crate::app::node::Process;
+use crate::app::tables::TablesAccess;
 use crate::config::Config;
+use crate::config::bucket::LogPlace;
+use crate::event::id::ProjectId;
 use crate::identity::store::Identities;
+use crate::ingest::operation::Action;
+use crate::ingest::operation::Operation;
 use crate::storage::disk::Disk;
 use crate::storage::log::LogFiles;
 use crate::storage::log::LogWriter;
+use crate::storage::object_log;
+use crate::storage::object_log::ObjectLogSettings;
+use crate::storage::object_log::Pauses;
+use crate::storage::object_log::Rivals;
+use crate::storage::object_log::writer::ObjectLog;
 use crate::storage::store::Store;
+use crate::storage::tables::Tables;
 use crate::storage::wal::Corruption;
 use crate::storage::wal::Damage;
 use crate::storage::wal::Elsewhere;
@@ -19,18 +33,24 @@ use crate::storage::wal::Sequence;
 use crate::storage::wal::WalSettings;
 use crate::storage::wal::files::WalFiles;
 use crate::storage::wal::writer::Wal;
+use crate::tasks::Pause;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::PlaceLabels;
 
 /// Label under which damage of the events table is counted.
 pub(super) const EVENTS_TABLE: PlaceLabels = PlaceLabels { place: "events" };
 
+/// The pause between attempts of a request to a log in a bucket: the first and the longest one.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
 /// The log of a shard.
 #[derive(Debug)]
 pub(super) struct OpenLog {
     pub(super) writer: Box<dyn LogWriter>,
-    /// Its segment files, of which a spare one is kept.
-    pub(super) segments: WalFiles,
+    /// Its segment files, of which a spare one is kept, if it is on disk.
+    pub(super) segments: Option<WalFiles>,
+    /// Tells whether another server has taken it over, if it is in a bucket and was opened for writing.
+    pub(super) rivals: Option<Rivals>,
 }
 
 /// Marks the identity store as incomplete if the log starts after its last applied record, as after its
@@ -76,16 +96,115 @@ pub(super) async fn note_lost_rows(
 
 /// Opens the log, to continue after the records in files and in the identity store. The replay reports
 /// damage in records that it reads; [`note_lost_rows`] reports records that are missing before the log.
-pub(super) fn open_log(
-    config: &Config,
+pub(super) async fn open_log(
+    process: &Process,
+    (tables, access): (&Tables, TablesAccess),
     disk: &Arc<dyn Disk>,
     (store, identities): (&Store, &Identities),
-    metrics: &Metrics,
 ) -> Result<OpenLog, OpenError> {
+    let Process { config, metrics, .. } = process;
     let durable = store.flushed_through();
     // Files or persons contain these sequences, whatever happened to the log: they are not assigned again.
-    let seen = durable.max(Sequence(identities.applied_sequence()));
-    let elsewhere = Elsewhere { durable, seen };
+    let applied = Sequence(identities.applied_sequence());
+    let elsewhere = Elsewhere { durable, seen: durable.max(applied) };
+    let Some(objects) = bucket_of_log(config, tables, access).await? else {
+        return open_on_disk(config, disk, elsewhere, metrics);
+    };
+    let ends = (elsewhere, durable.min(applied));
+    if access != TablesAccess::Write {
+        let reading = (pauses(process), process.runtimes.main.clone());
+        let log = ObjectLog::read(objects, ends, reading).await?;
+        return Ok(OpenLog { writer: Box::new(log), segments: None, rivals: None });
+    }
+    refuse_log_on_disk(config, disk, elsewhere, metrics)?;
+    let writer = Uuid::new_v4();
+    let action = Action::TakeLog { writer: writer.to_string() };
+    let operation = Operation { project: ProjectId(0), at: process.clock.now(), by: None, action };
+    let told = Arc::clone(metrics);
+    let settings = ObjectLogSettings {
+        objects,
+        writer,
+        claim: operation.encode().into(),
+        elsewhere,
+        had_by_all: ends.1,
+        pauses: pauses(process),
+        doubt: Arc::new(move |in_doubt| {
+            told.log_in_doubt.set(i64::from(in_doubt));
+        }),
+    };
+    let log = ObjectLog::claim(settings, process.runtimes.main.clone()).await?;
+    let claimed = log.last_appended();
+    metrics.log_claimed.set(i64::try_from(claimed.0).unwrap_or(i64::MAX));
+    tracing::info!(last = claimed.0, seen = elsewhere.seen.0, "took over the log in the bucket");
+    Ok(OpenLog { rivals: Some(log.rivals()), writer: Box::new(log), segments: None })
+}
+
+/// The store of a log in a bucket; `None` if it is on disk.
+async fn bucket_of_log(
+    config: &Config,
+    tables: &Tables,
+    access: TablesAccess,
+) -> Result<Option<Arc<dyn ObjectStore>>, OpenError> {
+    let Some(objects) = tables.shard() else { return Ok(None) };
+    let is_wanted = config.storage.bucket.storage_log == LogPlace::Bucket;
+    if access == TablesAccess::Write && is_wanted {
+        return Ok(Some(objects));
+    }
+    if !object_log::exists(&*objects).await? {
+        return Ok(None);
+    }
+    match access {
+        TablesAccess::Write => Err(OpenError::Incomplete {
+            path: config.storage.data_dir.join("storage-url"),
+            problem: "names a bucket that has the log, too: start with --storage-log bucket"
+                .to_owned(),
+        }),
+        TablesAccess::Read | TablesAccess::Copy => Ok(Some(objects)),
+    }
+}
+
+/// Waits between attempts of a request until the process ends, longer each time.
+fn pauses(process: &Process) -> Pauses {
+    let shutdown = process.tasks.shutdown().clone();
+    Pauses::new(move |attempt| {
+        let shutdown = shutdown.clone();
+        let pause = PAUSES.0.saturating_mul(1 << attempt.min(8)).min(PAUSES.1);
+        Box::pin(async move { shutdown.pause(pause).await == Pause::Elapsed })
+    })
+}
+
+/// Refuses a log in a bucket while one on disk has records that are in no files.
+fn refuse_log_on_disk(
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+    elsewhere: Elsewhere,
+    metrics: &Metrics,
+) -> Result<(), OpenError> {
+    let path = config.storage.data_dir.join("wal");
+    if !path.is_dir() {
+        return Ok(());
+    }
+    let left = open_on_disk(config, disk, elsewhere, metrics)?.writer.last_appended();
+    match left > elsewhere.durable {
+        true => Err(OpenError::Incomplete {
+            path,
+            problem: format!(
+                "has records after {}, the last one in files: start with --storage-log disk, and stop that server in \
+                 order, before the log goes into the bucket",
+                elsewhere.durable
+            ),
+        }),
+        false => Ok(()),
+    }
+}
+
+fn open_on_disk(
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+    elsewhere: Elsewhere,
+    metrics: &Metrics,
+) -> Result<OpenLog, OpenError> {
+    let Elsewhere { durable, seen } = elsewhere;
     let settings = WalSettings {
         dir: config.storage.data_dir.join("wal"),
         segment_max_bytes: config.storage.wal_segment_max_bytes.as_u64(),
@@ -114,5 +233,5 @@ pub(super) fn open_log(
         );
     }
     tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
-    Ok(OpenLog { segments: wal.files(), writer: Box::new(wal) })
+    Ok(OpenLog { segments: Some(wal.files()), writer: Box::new(wal), rivals: None })
 }

@@ -36,6 +36,7 @@ use crate::query::person_table::PersonTable;
 use crate::query::sources::Sources;
 use crate::storage::disk::Disk;
 use crate::storage::disk::OsDisk;
+use crate::storage::object_log::Rivals;
 use crate::storage::store::Store;
 use crate::storage::tables::Tables;
 use crate::storage::wal::Sequence;
@@ -82,6 +83,8 @@ pub struct Shard {
     pub(super) maintenance: Maintenance,
     /// Serializes flushes on demand.
     pub(super) flushing: Mutex<()>,
+    /// Tells whether another server has taken over the log, if it is in a bucket.
+    rivals: Option<Rivals>,
     node: Arc<Node>,
 }
 
@@ -104,7 +107,7 @@ impl Stores {
         metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
         let identities = Identities::open(&config.storage.data_dir.join("identity"), limits)?;
-        let log = open_log(config, &disk, (&store, &identities), metrics)?;
+        let log = open_log(process, (&tables, access), &disk, (&store, &identities)).await?;
         note_lost_persons(&identities, &*log.writer.files(), metrics)?;
         Ok(Self { tables, disk, store, identities, log })
     }
@@ -153,7 +156,9 @@ impl Shard {
         let (files, runtime) = (store.clone(), runtimes.main.clone());
         let recent = move || runtime.block_on(recent_keys(&files, window));
         let pipeline = Pipeline::start(engines, log.writer, config, foundations, recent)?;
-        pipeline.keep_spare_segment(tasks, log.segments, config)?;
+        if let Some(segments) = log.segments {
+            pipeline.keep_spare_segment(tasks, segments, config)?;
+        }
         let sources = Sources {
             store: store.clone(),
             identities: identities.clone(),
@@ -178,7 +183,23 @@ impl Shard {
         };
         let evaluator = Evaluator::new(&engine, metadata, tasks, cpu);
         let flushing = Mutex::default();
-        Ok(Self { tables, identities, pipeline, evaluator, engine, maintenance, flushing, node })
+        let rivals = log.rivals;
+        Ok(Self {
+            tables,
+            identities,
+            pipeline,
+            evaluator,
+            engine,
+            maintenance,
+            flushing,
+            rivals,
+            node,
+        })
+    }
+
+    /// Whether another server has taken over the log, if it is in a bucket.
+    pub fn rivals(&self) -> Option<Rivals> {
+        self.rivals.clone()
     }
 
     /// Where the shard runs.

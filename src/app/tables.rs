@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::app::directory::Sharing;
 use crate::app::directory::check_table_log;
 use crate::app::directory::node_id;
 use crate::app::directory::write_durably;
@@ -16,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::bucket::AwsVariables;
 use crate::config::bucket::BucketUrl;
+use crate::config::bucket::LogPlace;
 use crate::config::storage::StorageConfig;
 use crate::event::schema::BLOOM_COLUMNS;
 use crate::event::schema::PARTITION_COLUMN;
@@ -286,7 +288,12 @@ pub(super) async fn events_store(
     let (data_dir, settings) = (&config.storage.data_dir, config.storage.clone());
     for _ in 0..CLAIMS_MAX {
         let table = files.clone().open_or_create(events_spec(), clock.clone()).await?;
-        let app_id = node_id(data_dir, &table.current(), !tables.is_local())?;
+        let sharing = match (tables.is_local(), settings.bucket.storage_log) {
+            (true, _) => Sharing::Never,
+            (false, LogPlace::Disk) => Sharing::ByMistake,
+            (false, LogPlace::Bucket) => Sharing::InTurn,
+        };
+        let app_id = node_id(data_dir, &table.current(), sharing)?;
         if tables.is_bucket() {
             match table.claim(&app_id).await {
                 // A commit of a killed process has arrived since the table was read.

@@ -15,6 +15,7 @@ use anyhow::anyhow;
 use anyhow::bail;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
+use tokio::runtime::Handle;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
@@ -22,6 +23,8 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::app::directory::MetadataPolicy;
+use crate::app::lease;
+use crate::app::lease::Held;
 use crate::app::lock::DirectoryLock;
 use crate::app::lock::Holder;
 use crate::app::lock::ServerAddress;
@@ -31,8 +34,10 @@ use crate::cli::descriptors;
 use crate::cli::login;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::config::bucket::LogPlace;
 use crate::http;
 use crate::http::router::Router;
+use crate::http::standby::Standby;
 use crate::metadata::Metadata;
 use crate::metadata::bootstrap::FirstStart;
 use crate::metadata::bootstrap::Started;
@@ -47,6 +52,9 @@ const METADATA_REFRESH: Duration = Duration::from_secs(1);
 
 /// Longest time at shutdown for accepted requests to get into the log.
 const PIPELINE_DRAIN: Duration = Duration::from_secs(10);
+
+/// Time for the answers to requests that are refused because another server has taken over.
+const REFUSALS_SENT: Duration = Duration::from_secs(2);
 
 /// Longest time at shutdown for the threads to end.
 const THREADS_END: Duration = Duration::from_secs(10);
@@ -108,8 +116,12 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
         false => MetadataPolicy::Require,
     };
     let served = main.block_on(serve(keys, (config, policy), runtimes, (lock, listener), clock));
-    let (app, back, lock) = match served {
-        Ok(served) => served,
+    let Served { app, back, lock, lease } = match served {
+        Ok(Some(served)) => served,
+        Ok(None) => {
+            tracing::info!("stopped while another server serves");
+            return Ok(());
+        }
         Err(error) => {
             // No wait for tasks: unfinished work is in the log, and is replayed as after a crash.
             query.shutdown_background();
@@ -122,6 +134,10 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
     // The projector writes its remaining state once all its senders are dropped.
     if let Err(error) = main.block_on(back.wait(THREADS_END)) {
         tracing::warn!(%error, "shutdown incomplete: threads did not end in time; what they did not write is replayed at the next start");
+    }
+    // After the last change: the next server may go on.
+    if let Some(lease) = lease {
+        main.block_on(lease.give_back());
     }
     tracing::info!("stopped");
     query.shutdown_background();
@@ -188,20 +204,46 @@ fn query_runtime(config: &Config) -> std::io::Result<Runtime> {
         .build()
 }
 
-/// Opens the engines, serves and drains. Returns the app to close, the background tasks to wait for, and the
-/// directory lock to hold until both are done.
+/// What is left when the last request is answered.
+struct Served {
+    /// To be closed.
+    app: App,
+    /// To be waited for.
+    back: Tasks,
+    /// To be held until both are done.
+    lock: DirectoryLock,
+    /// To be given back then.
+    lease: Option<Held>,
+}
+
+/// Opens the engines, serves and drains. Where servers take turns, it first stands by until it is the one to serve;
+/// `None` if it was stopped before that.
 async fn serve(
     keys: FirstStart,
     (config, policy): (Config, MetadataPolicy),
     runtimes: Runtimes,
     (mut lock, listener): (DirectoryLock, TcpListener),
     clock: Clock,
-) -> anyhow::Result<(App, Tasks, DirectoryLock)> {
+) -> anyhow::Result<Option<Served>> {
     let metrics = Arc::new(Metrics::new());
     // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
     let limits = http::limits::Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
     let data_dir = config.storage.data_dir.clone();
+    let (mut listener, mut lease) = (listener, None);
+    if config.storage.bucket.storage_log == LogPlace::Bucket {
+        let (own, other) = twice(listener)?;
+        listener = own;
+        let standing = Standing {
+            config: &config,
+            limits: limits.clone(),
+            runtime: &runtimes.main,
+            metrics: &metrics,
+        };
+        let Some(held) = standing.wait(other, &clock).await? else { return Ok(None) };
+        held.keep(&back);
+        lease = Some(held);
+    }
     let process = Process {
         config,
         tasks: back.clone(),
@@ -236,6 +278,9 @@ async fn serve(
     if let Err(error) = greet((&url, link.as_deref()), &started, &data_dir) {
         tracing::warn!(%error, "cannot write to standard output");
     }
+    if let (Some(lease), Some(rivals)) = (&lease, app.rivals()) {
+        lease.watch_log(rivals);
+    }
     refresh_metadata(&back, app.metadata.clone());
     let router = Arc::new(Router::new(app.clone(), secret, front.shutdown().clone()));
     let serving = http::serve(listener, limits, router, front.clone(), clock, metrics);
@@ -244,9 +289,18 @@ async fn serve(
         tracing::info!("stopping: finishing requests, then flushing");
         front.shutdown().begin();
     };
-    let served = async { tokio::join!(serving, stop) };
+    let mut served = std::pin::pin!(async { tokio::join!(serving, stop) });
     tokio::select! {
-        _ = served => {}
+        _ = &mut served => {}
+        () = taken_over(&app, lease.as_ref()) => {
+            front.shutdown().begin();
+            // Nothing more is acknowledged; who waits is told so.
+            tokio::select! {
+                _ = &mut served => {}
+                _ = front.wait(REFUSALS_SENT) => {}
+            }
+            bail!("another server has taken over; started again, this one stands by")
+        }
         thread = back.failed() => bail!(
             "the thread {thread:?} panicked, and the server cannot go on without it; see its log. \
              Acknowledged events are in the data directory: start it again"
@@ -254,7 +308,61 @@ async fn serve(
     }
     app.drain(PIPELINE_DRAIN).await;
     back.shutdown().begin();
-    Ok((app, back, lock))
+    Ok(Some(Served { app, back, lock, lease }))
+}
+
+/// Two handles on one socket.
+fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
+    let own = listener.into_std()?;
+    let other = own.try_clone()?;
+    Ok((TcpListener::from_std(own)?, TcpListener::from_std(other)?))
+}
+
+/// A server that stands by.
+struct Standing<'a> {
+    config: &'a Config,
+    limits: http::limits::Limits,
+    runtime: &'a Handle,
+    metrics: &'a Arc<Metrics>,
+}
+
+impl Standing<'_> {
+    /// Answers probes, and refuses everything else, until this server is the one to serve. `None` if it is stopped.
+    async fn wait(self, listener: TcpListener, clock: &Clock) -> anyhow::Result<Option<Held>> {
+        let tasks = Tasks::new(self.runtime.clone());
+        let handler = Arc::new(Standby { metrics: Arc::clone(self.metrics) });
+        let metrics = Arc::clone(self.metrics);
+        let refusing =
+            http::serve(listener, self.limits, handler, tasks.clone(), clock.clone(), metrics);
+        tasks.spawn("standby", refusing);
+        let serves = std::sync::Mutex::new(String::new());
+        let say = |holder: &str| {
+            if let Ok(mut serves) = serves.lock()
+                && *serves != holder
+            {
+                holder.clone_into(&mut serves);
+                tracing::info!(holder, "another server serves; this one stands by");
+            }
+        };
+        let waiting = lease::stand_by(self.config, clock, tasks.shutdown(), say);
+        let held = tokio::select! {
+            held = waiting => held,
+            () = stop_signal()? => Ok(None),
+        };
+        tasks.shutdown().begin();
+        Ok(held?)
+    }
+}
+
+/// Returns once another server has taken over; never, if none may.
+async fn taken_over(app: &App, lease: Option<&Held>) {
+    let Some(lease) = lease else { return std::future::pending().await };
+    let mut fenced = app.pipeline.health().fenced();
+    tokio::select! {
+        () = lease.lost() => {}
+        // The sender lives as long as the app.
+        _ = fenced.wait_for(|fenced| *fenced) => {}
+    }
 }
 
 /// Installs handlers for SIGTERM and SIGINT at the call. The future resolves at the first signal.

@@ -19,10 +19,20 @@ const SCHEME: &str = "s3";
 #[derive(Clone, Debug, clap::Args)]
 pub struct BucketConfig {
     /// Bucket of the tables as `s3://bucket/prefix`, in Amazon S3 or a store that is compatible with it; the
-    /// log, the persons and the metadata stay in `data-dir`. After the first start only `weir move` changes it
+    /// persons and the metadata stay in `data-dir`, and the log unless `storage-log` is `bucket`. After the first
+    /// start only `weir move` changes it
     /// [default: none; the tables are in `data-dir`]
     #[arg(long, env = "WEIR_STORAGE_URL", value_parser = bucket_url)]
     pub storage_url: Option<BucketUrl>,
+    /// Where the write-ahead log is: `disk`, in `data-dir`; `bucket`, with images of the persons, so that a server
+    /// on another machine goes on with them. The latter needs `storage-url` and `metadata-url`, and a second
+    /// server with the same settings stands by
+    #[arg(long, env = "WEIR_STORAGE_LOG", default_value = "disk")]
+    pub storage_log: LogPlace,
+    /// Shortest time between two puts to a log in the bucket. Too small puts many objects, of which the store may
+    /// charge for each, too large delays acknowledgements [range: 0s to 5s]
+    #[arg(long, env = "WEIR_STORAGE_LOG_LINGER", default_value = "100ms", value_parser = time("0s", "5s"))]
+    pub storage_log_linger: Duration,
     /// URL of the object store [default: `AWS_ENDPOINT_URL`, or that of Amazon]
     #[arg(long, env = "WEIR_STORAGE_ENDPOINT", value_parser = address)]
     pub storage_endpoint: Option<String>,
@@ -52,6 +62,15 @@ pub struct BucketConfig {
     /// [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_STORAGE_CACHE_MAX_BYTES", default_value = "16GiB", value_parser = bytes("0B", "1PiB"))]
     pub storage_cache_max_bytes: ByteSize,
+}
+
+/// Where the write-ahead log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogPlace {
+    /// In the data directory.
+    Disk,
+    /// In the bucket of the tables.
+    Bucket,
 }
 
 /// Where the URL of an object has the bucket.

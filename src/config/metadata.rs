@@ -15,7 +15,7 @@ pub struct MetadataConfig {
     /// [default: the file metadata.db in the data directory]
     #[arg(long, env = "WEIR_METADATA_URL", hide_env_values = true, global = true)]
     pub metadata_url: Option<MetadataUrl>,
-    /// Connections to PostgreSQL, one of which writes [range: 2 to 1000]
+    /// Connections to PostgreSQL, one of which writes; with `storage-log` `bucket` there is one more [range: 2 to 1000]
     #[arg(long, env = "WEIR_METADATA_CONNECTIONS_MAX", default_value_t = 8, value_parser = number(2_u32, 1000), global = true)]
     pub metadata_connections_max: u32,
     /// Longest wait for a connection to PostgreSQL, and for a statement, after which requests that need it

@@ -78,6 +78,9 @@ pub enum LogFailed {
     /// The log cannot begin a segment, for instance on a full disk. The next attempt may succeed.
     #[error("the log cannot begin another segment")]
     NoSegment,
+    /// Another server has taken the log over.
+    #[error("another server has taken the log over")]
+    Fenced,
     /// The disk is nearly full. The rest is reserved for files other than the log.
     #[error("the disk is nearly full")]
     Full,
@@ -95,6 +98,7 @@ impl From<LogFailed> for IngestError {
             LogFailed::Full => Self::Overloaded("the disk is nearly full"),
             LogFailed::TooLarge => Self::Prepare(PrepareError::TooLarge),
             LogFailed::Poisoned => Self::Unavailable("the log failed; restart the server"),
+            LogFailed::Fenced => Self::Unavailable("another server has taken over; send it there"),
         }
     }
 }
@@ -109,6 +113,8 @@ pub(super) struct LogThread {
     pub(super) room: DiskRoom,
     pub(super) metrics: Arc<Metrics>,
     pub(super) clock: Clock,
+    /// Shortest time between the beginnings of two syncs.
+    pub(super) linger: Duration,
     /// Rejected records by reason, for rate-limited log lines.
     pub(super) refusals: Repeats<LogFailed>,
 }
@@ -117,8 +123,13 @@ impl LogThread {
     /// Commits until every sender is gone.
     pub(super) fn run(mut self) {
         while let Some(first) = self.inbox.blocking_recv() {
+            let began = self.clock.monotonic();
             let group = self.gather(first);
             self.commit(group);
+            let took = self.clock.monotonic().saturating_sub(began);
+            if let Some(rest) = self.linger.checked_sub(took).filter(|rest| !rest.is_zero()) {
+                std::thread::sleep(rest);
+            }
         }
     }
 
@@ -185,6 +196,10 @@ impl LogThread {
                 LogFailed::NoSegment
             }
             WalError::TooLarge { .. } => LogFailed::TooLarge,
+            WalError::Fenced => {
+                self.health.fence();
+                LogFailed::Fenced
+            }
             _ => {
                 self.metrics.wal_poisoned.set(1);
                 self.health.fail_log();

@@ -14,6 +14,8 @@ pub struct Health {
     identity_failed: AtomicBool,
     log_failed: AtomicBool,
     publication_failed: AtomicBool,
+    /// Whether another server has taken over what this one wrote.
+    fenced: watch::Sender<bool>,
     disk_low: AtomicBool,
     /// The last append failed because the log could not begin a segment.
     segment_refused: AtomicBool,
@@ -49,6 +51,21 @@ impl Health {
     /// Whether the log failed.
     pub fn is_log_failed(&self) -> bool {
         self.log_failed.load(Ordering::Relaxed)
+    }
+
+    /// Another server has taken over the log or the tables: this one is at its end.
+    pub fn fence(&self) {
+        self.fenced.send_if_modified(|fenced| !std::mem::replace(fenced, true));
+    }
+
+    /// Whether another server has taken over.
+    pub fn is_fenced(&self) -> bool {
+        *self.fenced.borrow()
+    }
+
+    /// Watch channel that becomes `true` when another server takes over.
+    pub fn fenced(&self) -> watch::Receiver<bool> {
+        self.fenced.subscribe()
     }
 
     /// A record of the log cannot be published. Only a restart with a program that can publish it helps.

@@ -96,6 +96,11 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unset: Vec<String>,
     },
+    /// A server took over a log in a bucket. The record has no effect but its place in the log.
+    TakeLog {
+        /// Uuid of this opening of the log.
+        writer: String,
+    },
     /// Deletes persons, but not their events. See [`OpKind::Delete`].
     DeletePersons {
         /// Uuids of the persons.
@@ -184,6 +189,7 @@ impl Operation {
                 let change = GroupChange { group_type, key, is_new, set, unset };
                 vec![OpKind::GroupTypes(group_types), OpKind::ChangeGroup(change)]
             }
+            Action::TakeLog { .. } => Vec::new(),
             Action::DeletePersons { persons } => {
                 let extent = Extent::Person;
                 let delete = |person: &String| Ok(OpKind::Delete { person: uuid(person)?, extent });

@@ -28,7 +28,7 @@ use crate::metadata::sql::query_scalar;
 #[derive(Debug)]
 pub(super) enum Db {
     Sqlite { writer: SqlitePool, readers: SqlitePool },
-    Postgres { writer: Option<PgPool>, readers: PgPool, reach: Arc<Reach> },
+    Postgres { writer: Option<PgPool>, apart: Option<PgPool>, readers: PgPool, reach: Arc<Reach> },
 }
 
 /// A transaction that holds the write lock. Dropping it rolls it back.
@@ -68,6 +68,19 @@ impl Db {
         }
     }
 
+    /// A connection for single statements about what no snapshot and no other write is concerned with. On PostgreSQL they
+    /// wait for no write.
+    pub(super) async fn apart(&self) -> Result<Conn, MetadataError> {
+        match self {
+            Self::Sqlite { writer, .. } => Ok(Conn::Sqlite(writer.acquire().await?)),
+            Self::Postgres { apart, reach, .. } => {
+                let apart = apart.as_ref().ok_or(MetadataError::ReadOnly)?;
+                let connection = Box::pin(reach.connected(apart.acquire(), apart)).await?;
+                Ok(Conn::Postgres(connection, Arc::clone(reach)))
+            }
+        }
+    }
+
     /// Looks whether PostgreSQL is there, and returns the version of the data. `None` for SQLite.
     pub(super) async fn probe(&self) -> Result<Option<i64>, MetadataError> {
         let Self::Postgres { readers, reach, .. } = self else { return Ok(None) };
@@ -101,10 +114,10 @@ impl Db {
                 readers.close().await;
                 writer.close().await;
             }
-            Self::Postgres { writer, readers, .. } => {
+            Self::Postgres { writer, apart, readers, .. } => {
                 readers.close().await;
-                if let Some(writer) = writer {
-                    writer.close().await;
+                for pool in writer.iter().chain(apart) {
+                    pool.close().await;
                 }
             }
         }

@@ -82,11 +82,14 @@ pub(super) async fn open(
     ]);
     let reading = limited.clone().options([("default_transaction_read_only", "on")]);
     let readers = settings.metadata_connections_max.saturating_sub(1).max(1);
+    let one = || pool(1, limit).connect_lazy_with(limited.clone());
+    let (writer, apart) = match access {
+        MetadataAccess::Read => (None, None),
+        MetadataAccess::Write => (Some(one()), Some(one())),
+    };
     Ok(Db::Postgres {
-        writer: match access {
-            MetadataAccess::Read => None,
-            MetadataAccess::Write => Some(pool(1, limit).connect_lazy_with(limited)),
-        },
+        writer,
+        apart,
         readers: pool(readers, limit).connect_lazy_with(reading),
         reach: Arc::new(Reach::new(limit)),
     })

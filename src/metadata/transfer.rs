@@ -22,7 +22,7 @@ use crate::metadata::sql::Builder;
 const BATCH_ROWS: i64 = 500;
 
 /// Tables that each database fills itself.
-const OWN: [&str; 3] = ["_sqlx_migrations", "changed_parts", "revision"];
+const OWN: [&str; 4] = ["_sqlx_migrations", "changed_parts", "leases", "revision"];
 
 impl Metadata {
     /// Copies everything from `source`, a store in SQLite, into this one, which is in PostgreSQL and has to

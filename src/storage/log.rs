@@ -1,9 +1,13 @@
 //! What a log is to those who write, read and truncate it: [`LogWriter`], [`LogFiles`], [`LogReader`]. [`super::wal`]
-//! keeps one in segment files, and its calls are passed on here. The traits do not say where records are.
+//! keeps one in segment files, and [`super::object_log`] in an object store; their calls are passed on here. The traits do
+//! not say where records are.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::storage::object_log::list::ObjectFiles;
+use crate::storage::object_log::reader::ObjectReader;
+use crate::storage::object_log::writer::ObjectLog;
 use crate::storage::wal::Sequence;
 use crate::storage::wal::WalError;
 use crate::storage::wal::files::WalFiles;
@@ -18,14 +22,14 @@ pub trait LogWriter: Debug + Send {
     ///
     /// # Errors
     ///
-    /// See [`Wal::append`].
+    /// See [`Wal::append`] and [`ObjectLog::append`].
     fn append(&mut self, parts: &[&[u8]]) -> Result<Sequence, WalError>;
 
     /// Makes all appended records durable.
     ///
     /// # Errors
     ///
-    /// See [`Wal::sync`].
+    /// See [`Wal::sync`] and [`ObjectLog::put`].
     fn sync(&mut self) -> Result<(), WalError>;
 
     /// The last appended record, durable or not.
@@ -104,5 +108,49 @@ impl LogFiles for WalFiles {
 impl LogReader for Reader {
     fn next(&mut self, until: Sequence) -> Result<Option<Item>, WalError> {
         Self::next(self, until)
+    }
+}
+
+impl LogWriter for ObjectLog {
+    fn append(&mut self, parts: &[&[u8]]) -> Result<Sequence, WalError> {
+        Self::append(self, parts)
+    }
+
+    fn sync(&mut self) -> Result<(), WalError> {
+        let runtime = self.files().runtime().clone();
+        runtime.block_on(self.put())
+    }
+
+    fn last_appended(&self) -> Sequence {
+        Self::last_appended(self)
+    }
+
+    fn files(&self) -> Arc<dyn LogFiles> {
+        Arc::new(Self::files(self).clone())
+    }
+}
+
+impl LogFiles for ObjectFiles {
+    fn size_bytes(&self) -> u64 {
+        Self::size_bytes(self)
+    }
+
+    fn before_oldest(&self) -> Sequence {
+        Self::before_oldest(self)
+    }
+
+    fn truncate_through(&self, through: Sequence) -> Result<u64, WalError> {
+        self.runtime().block_on(Self::truncate_through(self, through))
+    }
+
+    fn reader(&self, after: Sequence) -> Box<dyn LogReader> {
+        Box::new(Self::reader(self, after))
+    }
+}
+
+impl LogReader for ObjectReader {
+    fn next(&mut self, until: Sequence) -> Result<Option<Item>, WalError> {
+        let runtime = self.files().runtime().clone();
+        runtime.block_on(Self::next(self, until))
     }
 }

@@ -75,6 +75,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether another process has taken the table over.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self, Self::Table(TableError::Fenced { .. }))
+    }
+
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {

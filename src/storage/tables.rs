@@ -54,11 +54,22 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// The keys of a table.
-    fn prefix(&self, table: &str) -> String {
+    /// The keys of the shard.
+    fn shard_prefix(&self) -> String {
         let prefix = self.url.prefix.as_str();
         let slash = if prefix.is_empty() { "" } else { "/" };
-        format!("{prefix}{slash}{SHARD}/{DIRECTORY}/{table}")
+        format!("{prefix}{slash}{SHARD}")
+    }
+
+    /// The keys of a table.
+    fn prefix(&self, table: &str) -> String {
+        format!("{}/{DIRECTORY}/{table}", self.shard_prefix())
+    }
+
+    /// Everything of the shard.
+    fn shard(&self) -> Arc<dyn ObjectStore> {
+        let prefix = ObjectPath::from(self.shard_prefix());
+        Arc::new(PrefixStore::new(Arc::clone(&self.objects), prefix))
     }
 
     fn name(&self, table: &str) -> String {
@@ -135,6 +146,14 @@ impl Tables {
                 Some(Arc::new(PrefixStore::new(Arc::clone(&bucket.objects), prefix)))
             }
             Place::Directory { .. } | Place::Copy { .. } => None,
+        }
+    }
+
+    /// The prefix of the shard in a bucket, for what is in it beside tables; also if nothing is written there.
+    pub fn shard(&self) -> Option<Arc<dyn ObjectStore>> {
+        match &self.place {
+            Place::Bucket(bucket) | Place::Copy { bucket, .. } => Some(bucket.shard()),
+            Place::Directory { .. } => None,
         }
     }
 

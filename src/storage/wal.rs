@@ -26,7 +26,7 @@
 //!   restart of the process alone, the page cache shows bytes that are not on the disk.
 
 pub mod files;
-mod frame;
+pub(in crate::storage) mod frame;
 pub mod reader;
 mod recovery;
 mod segment;
@@ -217,6 +217,30 @@ pub enum WalError {
         /// The newest version of this program.
         known: u32,
     },
+    /// Another server has taken over a log in an object store. Nothing more is durable that is appended here.
+    #[error("another server has taken the log over")]
+    Fenced,
+    /// The object store failed, or the process ends before the outcome of a put is known.
+    #[error("cannot {action} the log in the object store")]
+    Store {
+        /// The failed operation, as a verb.
+        action: &'static str,
+        /// Its failure.
+        #[source]
+        source: object_store::Error,
+    },
+    /// The newest objects of a log in an object store are gone.
+    #[error(
+        "the log in the object store ends with record {end}, and files or persons have records up to {seen}: its newest \
+         objects are missing. Restore them; or, if they are lost for good, remove all objects of the log, and the next \
+         start begins another one"
+    )]
+    CutOff {
+        /// The last record in the log.
+        end: Sequence,
+        /// The last record that other stores have.
+        seen: Sequence,
+    },
     /// The record was removed, because it is durable elsewhere.
     #[error("record {wanted} is no longer in the log, which begins at {oldest}")]
     Truncated {
@@ -231,7 +255,12 @@ impl WalError {
     /// What the caller can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Io { .. } | Self::Poisoned | Self::Version { .. } => Kind::Unavailable,
+            Self::Io { .. }
+            | Self::Poisoned
+            | Self::Version { .. }
+            | Self::Fenced
+            | Self::Store { .. }
+            | Self::CutOff { .. } => Kind::Unavailable,
             Self::NoSegment { .. } => Kind::Overloaded,
             Self::TooLarge { .. } => Kind::TooLarge,
             Self::Truncated { .. } => Kind::NotFound,

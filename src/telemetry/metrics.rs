@@ -122,6 +122,12 @@ pub struct Metrics {
     pub wal_sync_seconds: Histogram,
     /// `weir_wal_poisoned`: 1 after a failed sync, until a restart.
     pub wal_poisoned: Gauge,
+    /// `weir_log_fenced`: 1 once another server has taken over a log in a bucket.
+    pub log_fenced: Gauge,
+    /// `weir_log_in_doubt`: 1 while the outcome of a put to a log in a bucket is unknown, and requests wait.
+    pub log_in_doubt: Gauge,
+    /// `weir_log_claimed_sequence`: the record with which this server took over a log in a bucket; 0 for a log on disk.
+    pub log_claimed: Gauge,
     /// `weir_identity_incomplete`: 1 if persons are incomplete, because log records or the identity store
     /// were lost.
     pub identity_incomplete: Gauge,
@@ -202,6 +208,9 @@ impl Metrics {
             wal_bytes: Gauge::default(),
             wal_sync_seconds: seconds(),
             wal_poisoned: Gauge::default(),
+            log_fenced: Gauge::default(),
+            log_in_doubt: Gauge::default(),
+            log_claimed: Gauge::default(),
             identity_incomplete: Gauge::default(),
             memtable_bytes: Gauge::default(),
             flushes: Counter::default(),
@@ -324,13 +333,13 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register_with_unit(
             "wal",
-            "Size of all segments of the write-ahead log on disk",
+            "Size of the write-ahead log, on disk or in a bucket",
             Unit::Bytes,
             self.wal_bytes.clone(),
         );
         registry.register_with_unit(
             "wal_sync_duration",
-            "Time of one fdatasync of the write-ahead log",
+            "Time of one fdatasync of the write-ahead log, or of one put to it",
             Unit::Seconds,
             self.wal_sync_seconds.clone(),
         );
@@ -338,6 +347,21 @@ impl Metrics {
             "wal_poisoned",
             "1 after a failed sync of the write-ahead log: capture is refused until a restart",
             self.wal_poisoned.clone(),
+        );
+        registry.register(
+            "log_fenced",
+            "1 once another server has taken over a log in a bucket: this one ends",
+            self.log_fenced.clone(),
+        );
+        registry.register(
+            "log_in_doubt",
+            "1 while the outcome of a put to a log in a bucket is unknown, and requests wait",
+            self.log_in_doubt.clone(),
+        );
+        registry.register(
+            "log_claimed_sequence",
+            "Record with which this server took over a log in a bucket; 0 for a log on disk",
+            self.log_claimed.clone(),
         );
         registry.register(
             "identity_incomplete",
@@ -535,7 +559,7 @@ mod tests {
         let page = metrics.render();
         let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
         let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-        assert_eq!(helps, 39, "one per field of Metrics\n{page}");
+        assert_eq!(helps, 42, "one per field of Metrics\n{page}");
         assert_eq!(types, helps);
     }
 

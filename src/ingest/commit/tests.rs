@@ -170,6 +170,7 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
         room,
         metrics,
         clock,
+        linger: std::time::Duration::ZERO,
         refusals,
     };
     Some(Node { log, store, _derivations: inbox })

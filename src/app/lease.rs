@@ -1,0 +1,194 @@
+//! Active and standby: which of several servers with the same bucket serves. The one with the lease of the shard does;
+//! others wait for it ([`stand_by`]), and the one that has it renews it ([`keep`]).
+//!
+//! No event is safe by this: the log shuts a former server out by itself ([`crate::storage::object_log`]). The lease keeps
+//! two live servers from taking the log from each other in turns, and tells the standby when it is needed.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use crate::app::error::OpenError;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::metadata::Metadata;
+use crate::metadata::error::MetadataError;
+use crate::metadata::leases::Lease;
+use crate::metadata::postgres::MetadataAccess;
+use crate::storage::object_log::Rivals;
+use crate::storage::wal::WalError;
+use crate::tasks::Pause;
+use crate::tasks::Shutdown;
+use crate::tasks::Tasks;
+
+/// Name of the lease of the one shard, before the URL of its bucket.
+const NAME: &str = "shard/0000";
+
+/// Time between two renewals.
+const RENEWAL: Duration = Duration::from_secs(1);
+
+/// Time between two looks of a standby.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How long a beat has to stand still until its holder counts as dead.
+const DEAD_AFTER: Duration = Duration::from_secs(4);
+
+/// A lease that this process has. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    name: String,
+    holder: String,
+    /// Connections of its own, so that renewals wait for nothing else.
+    metadata: Metadata,
+    /// Set once the log is open.
+    rivals: Arc<OnceLock<Rivals>>,
+    lost: Arc<watch::Sender<bool>>,
+}
+
+/// Waits until this process has the lease of the shard of this bucket; `say` is told who has it meanwhile. `None` if the
+/// process is to end before that.
+///
+/// # Errors
+///
+/// PostgreSQL cannot be used at the start; later failures are waited for.
+pub async fn stand_by(
+    config: &Config,
+    clock: &Clock,
+    stopping: &Shutdown,
+    say: impl Fn(&str),
+) -> Result<Option<Held>, OpenError> {
+    let (settings, storage) = (&config.metadata, &config.storage.bucket);
+    let (Some(metadata), Some(bucket)) = (&settings.metadata_url, &storage.storage_url) else {
+        return Ok(None);
+    };
+    let metadata =
+        Metadata::connect(settings, metadata, clock.clone(), MetadataAccess::Write).await?;
+    let held = Held {
+        name: format!("{NAME} {bucket}"),
+        holder: Uuid::new_v4().to_string(),
+        metadata,
+        rivals: Arc::default(),
+        lost: Arc::new(watch::Sender::new(false)),
+    };
+    Ok(held.wait(clock, stopping, say).await.then_some(held))
+}
+
+impl Held {
+    /// Returns whether the lease was taken before the process is to end.
+    async fn wait(&self, clock: &Clock, stopping: &Shutdown, say: impl Fn(&str)) -> bool {
+        let mut seen: Option<(Lease, Duration)> = None;
+        loop {
+            match self.look(clock, &mut seen).await {
+                Ok(true) => return true,
+                Ok(false) => {
+                    if let Some((lease, _)) = &seen {
+                        say(&lease.holder);
+                    }
+                }
+                Err(error) => {
+                    // Who cannot read the beat does not know whether it stands still.
+                    seen = None;
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(
+                        error,
+                        "cannot read who serves; this server goes on standing by"
+                    );
+                }
+            }
+            if stopping.pause(LOOK).await == Pause::Cancelled {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the lease if nobody has it, or whoever has it has not renewed it for [`DEAD_AFTER`] of looks.
+    async fn look(
+        &self,
+        clock: &Clock,
+        seen: &mut Option<(Lease, Duration)>,
+    ) -> Result<bool, MetadataError> {
+        let metadata = &self.metadata;
+        let (found, now) = (metadata.lease(&self.name).await?, clock.monotonic());
+        let Some(found) = found else {
+            return metadata.take_lease(&self.name, &self.holder, None).await;
+        };
+        let since = match seen {
+            Some((lease, since)) if lease.holder == found.holder && lease.beat == found.beat => {
+                *since
+            }
+            _ => now,
+        };
+        let is_free = found.holder.is_empty() || now.saturating_sub(since) >= DEAD_AFTER;
+        if is_free && metadata.take_lease(&self.name, &self.holder, Some(&found)).await? {
+            return Ok(true);
+        }
+        *seen = Some((found, since));
+        Ok(false)
+    }
+
+    /// Renews the lease until the end of the process, or until it is lost.
+    pub fn keep(&self, tasks: &Tasks) {
+        let (held, shutdown) = (self.clone(), tasks.shutdown().clone());
+        tasks.spawn("lease", async move {
+            let mut has_failed = false;
+            while shutdown.pause(RENEWAL).await == Pause::Elapsed {
+                match held.metadata.renew_lease(&held.name, &held.holder).await {
+                    Ok(true) => has_failed = false,
+                    Ok(false) => {
+                        tracing::error!("another server has taken over");
+                        held.lost.send_replace(true);
+                        return;
+                    }
+                    Err(error) => {
+                        if !std::mem::replace(&mut has_failed, true) {
+                            let error = &error as &dyn std::error::Error;
+                            tracing::warn!(
+                                error,
+                                "cannot renew that this server serves; it looks into the log whether another one does"
+                            );
+                        }
+                        if held.is_taken_over().await {
+                            tracing::error!("another server has taken the log over");
+                            held.lost.send_replace(true);
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// From now on also looks into the log while PostgreSQL is away.
+    pub fn watch_log(&self, rivals: Rivals) {
+        let _ = self.rivals.set(rivals);
+    }
+
+    async fn is_taken_over(&self) -> bool {
+        match self.rivals.get() {
+            Some(rivals) => matches!(rivals.look().await, Err(WalError::Fenced)),
+            None => false,
+        }
+    }
+
+    /// Returns once another server has taken over.
+    pub async fn lost(&self) {
+        let mut lost = self.lost.subscribe();
+        // The sender lives as long as this handle.
+        let _ = lost.wait_for(|lost| *lost).await;
+    }
+
+    /// Gives the lease back: the next server need not wait.
+    pub async fn give_back(&self) {
+        if let Err(error) = self.metadata.give_lease_back(&self.name, &self.holder).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(
+                error,
+                "cannot tell that this server ends; a standby waits some seconds"
+            );
+        }
+        self.metadata.close().await;
+    }
+}

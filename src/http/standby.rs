@@ -1,0 +1,57 @@
+//! What a server answers while another one serves, and it stands by: [`Standby`].
+
+use std::sync::Arc;
+
+use hyper::Method;
+
+use crate::error::Kind;
+use crate::http::handler::Handler;
+use crate::http::handler::Matched;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::health;
+use crate::telemetry::metrics::Metrics;
+
+/// Answers probes and refuses everything else.
+#[derive(Debug)]
+pub struct Standby {
+    /// The metrics of the process.
+    pub metrics: Arc<Metrics>,
+}
+
+/// What a standby is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked {
+    /// Whether it is alive, which it is.
+    Liveness,
+    /// Its metrics.
+    Metrics,
+    /// Anything else.
+    Other,
+}
+
+impl Handler for Standby {
+    type Route = Asked;
+
+    fn route(&self, _: &Method, path: &str) -> Matched<Asked> {
+        let (route, label) = match path.trim_end_matches('/') {
+            "/_liveness" => (Asked::Liveness, "liveness"),
+            "/metrics" => (Asked::Metrics, "metrics"),
+            _ => (Asked::Other, "standby"),
+        };
+        let is_probe = matches!(route, Asked::Liveness) || path.starts_with("/_readiness");
+        Matched { route, label, is_routine: true, is_probe }
+    }
+
+    async fn handle(&self, route: Asked, _: Request) -> Response {
+        match route {
+            Asked::Liveness => health::liveness(),
+            Asked::Metrics => health::metrics(&self.metrics),
+            Asked::Other => {
+                let detail = "This server stands by. Another one serves.";
+                Problem::new(Kind::Unavailable, "standing_by", detail).into()
+            }
+        }
+    }
+}

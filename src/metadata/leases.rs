@@ -1,0 +1,82 @@
+//! Who does something that one server at a time is to do, and whether it still does: rows of the table `leases`.
+//!
+//! A holder raises the beat of its row about once a second. Others see that it is alive by the beat alone, on their own
+//! clocks, so no clocks are compared. A lease keeps servers from getting in each other's way; nothing is safe by it.
+
+use crate::metadata::Metadata;
+use crate::metadata::error::MetadataError;
+use crate::metadata::sql;
+
+/// A lease as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who has it; nobody, if the text is empty.
+    pub holder: String,
+    /// How often it was taken and renewed.
+    pub beat: i64,
+}
+
+impl Metadata {
+    /// Reads a lease; `None` if nobody has ever had it.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn lease(&self, name: &str) -> Result<Option<Lease>, MetadataError> {
+        let select = sql::query_as("SELECT holder, beat FROM leases WHERE name = $1").bind(name);
+        let row: Option<(String, i64)> =
+            select.fetch_optional(&mut self.shared.db.reader().await?).await?;
+        Ok(row.map(|(holder, beat)| Lease { holder, beat }))
+    }
+
+    /// Takes a lease if it still is as it was `seen`. Returns whether it was.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn take_lease(
+        &self,
+        name: &str,
+        holder: &str,
+        seen: Option<&Lease>,
+    ) -> Result<bool, MetadataError> {
+        let taken = match seen {
+            None => sql::query(
+                "INSERT INTO leases (name, holder, beat) VALUES ($1, $2, 1) ON CONFLICT (name) DO NOTHING",
+            )
+            .bind(name)
+            .bind(holder),
+            Some(seen) => sql::query(
+                "UPDATE leases SET holder = $2, beat = beat + 1 WHERE name = $1 AND holder = $3 AND beat = $4",
+            )
+            .bind(name)
+            .bind(holder)
+            .bind(&*seen.holder)
+            .bind(seen.beat),
+        };
+        Ok(taken.execute(&mut self.shared.db.apart().await?).await? > 0)
+    }
+
+    /// Renews a lease. Returns whether the holder still has it.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn renew_lease(&self, name: &str, holder: &str) -> Result<bool, MetadataError> {
+        let renew = sql::query("UPDATE leases SET beat = beat + 1 WHERE name = $1 AND holder = $2");
+        let renew = renew.bind(name).bind(holder);
+        Ok(renew.execute(&mut self.shared.db.apart().await?).await? > 0)
+    }
+
+    /// Gives a lease back, so that the next server need not wait until it is dead.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn give_lease_back(&self, name: &str, holder: &str) -> Result<(), MetadataError> {
+        let give = "UPDATE leases SET holder = '', beat = beat + 1 WHERE name = $1 AND holder = $2";
+        let give = sql::query(give).bind(name).bind(holder);
+        give.execute(&mut self.shared.db.apart().await?).await?;
+        Ok(())
+    }
+}

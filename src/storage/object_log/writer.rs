@@ -1,0 +1,206 @@
+//! Writer of a log in an object store: [`ObjectLog`] collects records and puts them as one object. One thread owns it.
+
+use bytes::BufMut;
+use bytes::BytesMut;
+use object_store::ObjectStore;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use crate::storage::object_log::Doubt;
+use crate::storage::object_log::ObjectLogSettings;
+use crate::storage::object_log::Pauses;
+use crate::storage::object_log::Rivals;
+use crate::storage::object_log::claim::claim;
+use crate::storage::object_log::claim::look;
+use crate::storage::object_log::format::HEADER_BYTES;
+use crate::storage::object_log::format::Header;
+use crate::storage::object_log::format::Purpose;
+use crate::storage::object_log::list::Listed;
+use crate::storage::object_log::list::ObjectFiles;
+use crate::storage::object_log::put::Put;
+use crate::storage::object_log::put::put_until_known;
+use crate::storage::wal::Elsewhere;
+use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
+use crate::storage::wal::frame;
+use crate::storage::wal::frame::FrameHeader;
+use crate::storage::wal::frame::Salt;
+
+/// The log, open for writing.
+#[derive(Debug)]
+pub struct ObjectLog {
+    files: ObjectFiles,
+    writer: Uuid,
+    doubt: Telling,
+    /// The next object: room for its header, and frames.
+    object: BytesMut,
+    appended: Sequence,
+    durable: Sequence,
+    state: State,
+}
+
+/// Whether records can be appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    /// Another writer has taken the log over.
+    Fenced,
+    /// The attempts to put an object were ended before its outcome was known; or it was opened for reading.
+    Ended,
+}
+
+/// [`Doubt`] with an empty `Debug` output.
+struct Telling(Doubt);
+
+impl std::fmt::Debug for Telling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Telling")
+    }
+}
+
+impl ObjectLog {
+    /// Takes the log over, and begins it if there is none. The former writer acknowledges nothing from now on. The claim
+    /// is the last record then; the next one has the next sequence.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Store`], [`WalError::CutOff`]. Damage is no error; a reader reports it.
+    pub async fn claim(settings: ObjectLogSettings, runtime: Handle) -> Result<Self, WalError> {
+        let opened = claim(&settings).await?;
+        let ObjectLogSettings { objects, writer, elsewhere, pauses, doubt, .. } = settings;
+        let ends = (elsewhere.durable, opened.before_oldest);
+        let files = ObjectFiles::new(objects, runtime, pauses, opened.listed, ends);
+        let (appended, durable, state) = (opened.last, opened.last, State::Open);
+        let object = BytesMut::new();
+        Ok(Self { files, writer, doubt: Telling(doubt), object, appended, durable, state })
+    }
+
+    /// Opens the log for reading what is in it now. Appends fail.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ObjectLog::claim`].
+    pub async fn read(
+        objects: Arc<dyn ObjectStore>,
+        (elsewhere, had_by_all): (Elsewhere, Sequence),
+        (pauses, runtime): (Pauses, Handle),
+    ) -> Result<Self, WalError> {
+        let opened = look(&*objects, (elsewhere, had_by_all)).await?;
+        let last = opened.last.max(elsewhere.seen);
+        let ends = (elsewhere.durable, opened.before_oldest);
+        let files = ObjectFiles::new(objects, runtime, pauses, opened.listed, ends);
+        Ok(Self {
+            files,
+            writer: Uuid::nil(),
+            doubt: Telling(Arc::new(|_| ())),
+            object: BytesMut::new(),
+            appended: last,
+            durable: last,
+            state: State::Ended,
+        })
+    }
+
+    /// Appends one record, whose payload is the concatenation of `parts`, and returns its sequence. It is durable, and
+    /// readable, after the next [`ObjectLog::put`].
+    ///
+    /// # Errors
+    ///
+    /// After [`WalError::TooLarge`] nothing has changed; [`WalError::Fenced`] and [`WalError::Poisoned`] are for good.
+    pub fn append(&mut self, parts: &[&[u8]]) -> Result<Sequence, WalError> {
+        self.check()?;
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        let fits = |length: &u32| *length <= frame::PAYLOAD_MAX_BYTES;
+        if !u32::try_from(bytes).is_ok_and(|length| fits(&length)) {
+            return Err(WalError::TooLarge { bytes, max_bytes: frame::PAYLOAD_MAX_BYTES });
+        }
+        if self.object.is_empty() {
+            self.object.put_bytes(0, HEADER_BYTES);
+        }
+        let sequence = self.appended.next();
+        let salt = self.header(0).salt();
+        push_frame(&mut self.object, (sequence, self.durable), salt, parts);
+        self.appended = sequence;
+        Ok(sequence)
+    }
+
+    /// Makes all appended records durable. Returns when the outcome is known, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Fenced`]: another writer has taken the log over, and none of the records is in it. [`WalError::Store`]:
+    /// the attempts were ended, and whether they are in it is unknown. The log is closed then.
+    pub async fn put(&mut self) -> Result<(), WalError> {
+        self.check()?;
+        let records = self.appended.0.saturating_sub(self.durable.0);
+        if records == 0 {
+            return Ok(());
+        }
+        let header = self.header(u32::try_from(records).unwrap_or(u32::MAX));
+        let mut object = std::mem::take(&mut self.object);
+        if let Some(room) = object.first_chunk_mut() {
+            *room = header.encode();
+        }
+        let object = object.freeze();
+        let bytes = u64::try_from(object.len()).unwrap_or(u64::MAX);
+        // Until the outcome is known: this future may be dropped.
+        self.state = State::Ended;
+        let known = (self.files.pauses(), &self.doubt.0);
+        match put_until_known(self.files.objects(), (&header, &object), known).await? {
+            Put::Done => {
+                self.state = State::Open;
+                self.durable = self.appended;
+                self.files.push(Listed::new(header, bytes));
+                Ok(())
+            }
+            Put::Taken => {
+                self.state = State::Fenced;
+                Err(WalError::Fenced)
+            }
+        }
+    }
+
+    /// The last appended record, durable or not.
+    pub fn last_appended(&self) -> Sequence {
+        self.appended
+    }
+
+    /// Looks for other writers, also while this one waits.
+    pub fn rivals(&self) -> Rivals {
+        Rivals { files: self.files.clone(), writer: self.writer }
+    }
+
+    /// A handle on the objects, for readers and truncation.
+    pub fn files(&self) -> &ObjectFiles {
+        &self.files
+    }
+
+    fn check(&self) -> Result<(), WalError> {
+        match self.state {
+            State::Open => Ok(()),
+            State::Fenced => Err(WalError::Fenced),
+            State::Ended => Err(WalError::Poisoned),
+        }
+    }
+
+    /// The header of the next object.
+    fn header(&self, records: u32) -> Header {
+        let (purpose, first) = (Purpose::Records, self.durable.next());
+        Header { purpose, writer: self.writer, first, records }
+    }
+}
+
+/// Appends the frame of a record; `durable` is the last one that is.
+pub(super) fn push_frame(
+    object: &mut BytesMut,
+    (sequence, durable): (Sequence, Sequence),
+    salt: Salt,
+    parts: &[&[u8]],
+) {
+    let bytes: usize = parts.iter().map(|part| part.len()).sum();
+    let length = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let payload_checksum = salt.checksum_parts(parts);
+    let header = FrameHeader { length, payload_checksum, sequence, durable };
+    object.extend_from_slice(&header.encode(salt));
+    parts.iter().for_each(|part| object.extend_from_slice(part));
+}
