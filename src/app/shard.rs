@@ -170,6 +170,7 @@ impl Shard {
             settings: config.storage.clone(),
             store,
             identities: identities.clone(),
+            images: None,
             persons,
             pipeline: pipeline.clone(),
             runtime: runtimes.main.clone(),
@@ -229,6 +230,7 @@ impl Shard {
         }
         self.maintenance.flush_all()?;
         self.maintenance.close_persons();
+        self.maintenance.close_images();
         self.engine.close_columns();
         Ok(())
     }
