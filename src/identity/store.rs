@@ -334,7 +334,9 @@ impl Identities {
         if is_unsynced.load(Ordering::Acquire) {
             return Err(IdentityError::Unsynced);
         }
-        let drawn = Drawn::begin(&*self.tables()?, &self.shared.directory, directory)?;
+        // Until it is made: a reopen waits for that, as otherwise files that it holds could get other contents.
+        let tables = self.tables()?;
+        let drawn = Drawn::begin(&tables, &self.shared.directory, directory)?;
         let applied = writing.counters.applied;
         drop(writing);
         drawn.finish(applied)

@@ -146,7 +146,9 @@ impl IdentityImages {
         let Maker { identities, runtime, clock, metrics, log_bytes } = maker;
         let now = clock.monotonic();
         let made = runtime.block_on(self.make(identities, (*log_bytes, now), ended));
-        let made = made.and_then(|made| Ok(self.clear().map(|()| made)?));
+        // After a failure, too: it holds files that the database has replaced.
+        let cleared = self.clear();
+        let made = made.and_then(|made| Ok(cleared.map(|()| made)?));
         let failed_before = {
             let mut state = self.state.lock();
             std::mem::replace(&mut state.failed_at, made.is_err().then_some(now)).is_some()

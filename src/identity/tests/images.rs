@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use rand::Rng;
@@ -21,6 +22,7 @@ use crate::identity::change::Occasion;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
+use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::identity::tables::Tables;
 
@@ -34,7 +36,7 @@ const UNIT_BYTES: u64 = 4096;
 const PROJECTS: i64 = 100;
 
 /// Length of a property that fills the journals, of which the database begins one every 64 MB, and its persons.
-const FILLER_BYTES: usize = 100_000;
+const FILLER_BYTES: usize = 300_000;
 const FILLERS: u32 = 20;
 
 /// Records that the thread that applies them may be ahead of the one that makes images.
@@ -96,15 +98,16 @@ impl Drop for Over<'_> {
     }
 }
 
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var_os(name)?.into_string().expect("text");
+    Some(text.parse().expect("a number"))
+}
+
 /// Goal: an image opens with the rows as of its record, all of them and no others, whatever is flushed and compacted
 /// while it is made, and goes on from there. Method: compare all rows with a store that has applied the same records,
 /// in other batches, and of which no image is made.
 #[test]
 fn an_image_is_the_state_as_of_its_record() {
-    let number = |name: &str| {
-        let text = std::env::var_os(name)?.into_string().expect("text");
-        Some(text.parse::<u64>().expect("a number"))
-    };
     let seed = number("WEIR_IMAGES_SEED").unwrap_or_else(rand::random);
     let images = number("WEIR_TEST_IMAGES").map_or(IMAGES, |images| images.try_into().unwrap());
     println!("WEIR_IMAGES_SEED={seed}");
@@ -129,12 +132,13 @@ fn an_image_is_the_state_as_of_its_record() {
             }
         });
         let mut last = 0;
-        for number in 0..images {
+        for image_number in 0..images {
             while identities.applied_sequence() < last + BETWEEN {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            let image =
-                identities.image(&scratch).unwrap_or_else(|error| panic!("{number}: {error:?}"));
+            let image = identities
+                .image(&scratch)
+                .unwrap_or_else(|error| panic!("{image_number}: {error:?}"));
             last = image.applied;
             twin.apply(&log.take_through(last)).expect("applies");
             let names = image.files.iter().map(|file| file.path.as_str());
@@ -145,13 +149,19 @@ fn an_image_is_the_state_as_of_its_record() {
             versions =
                 names.filter_map(|(_, version)| version.parse().ok()).fold(versions, u64::max);
             let restored = open(&scratch);
-            assert_eq!(restored.applied_sequence(), last, "image {number}");
-            assert!(restored.dump().unwrap() == twin.dump().unwrap(), "image {number} at {last}");
-            if number % 8 == 0 {
+            assert_eq!(restored.applied_sequence(), last, "image {image_number}");
+            assert!(
+                restored.dump().unwrap() == twin.dump().unwrap(),
+                "image {image_number} at {last}"
+            );
+            if image_number % 8 == 0 {
                 let later = log.take_through(last + BETWEEN);
                 twin.apply(&later).expect("applies");
                 restored.apply(&later).expect("applies");
-                assert!(restored.dump().unwrap() == twin.dump().unwrap(), "after image {number}");
+                assert!(
+                    restored.dump().unwrap() == twin.dump().unwrap(),
+                    "after image {image_number}"
+                );
             }
             drop(restored);
             std::fs::remove_dir_all(&scratch).unwrap();
@@ -195,4 +205,45 @@ fn an_image_lists_its_files() {
     let refused = identities.image(&scratch).unwrap_err();
     assert!(refused.to_string().contains("cannot make an image"), "{refused}");
     identities.apply(&[record(3, vec![op("a", OpKind::Touch)])]).unwrap();
+}
+
+/// Prints what an image costs of `WEIR_IMAGE_PERSONS` persons, by default few.
+#[test]
+fn costs() {
+    const AT_ONCE: u64 = 1_000;
+    let persons = number("WEIR_IMAGE_PERSONS").unwrap_or(10_000);
+    let directory = tempfile::tempdir().unwrap();
+    let identities =
+        Identities::open(&directory.path().join("state"), Limits::within(64 << 20)).unwrap();
+    let mut made = 0;
+    for share in [persons, persons / 100] {
+        let records = share / AT_ONCE;
+        for batch in 0..records {
+            let touch = |i| {
+                let id = format!("018f3b6c-0000-7000-8000-{:012}", made + batch * AT_ONCE + i);
+                let set =
+                    json!({"email": format!("{id}@example.com"), "$os": "Linux", "plan": "team"});
+                let set = set.as_object().unwrap().clone();
+                let update = Update { set, occasion: Occasion::PersonEvent, ..Update::default() };
+                op(&id, OpKind::Update(update))
+            };
+            let ops = (0..AT_ONCE).map(touch).collect();
+            identities.apply(&[record(identities.applied_sequence() + 1, ops)]).unwrap();
+        }
+        made += records * AT_ONCE;
+        let scratch = directory.path().join(format!("image {made}"));
+        let began = Instant::now();
+        let image = identities.image(&scratch).unwrap();
+        let took = began.elapsed();
+        let bytes: u64 = image.files.iter().map(|file| file.bytes).sum();
+        let copied: u64 =
+            image.files.iter().filter(|file| !file.is_immutable).map(|file| file.bytes).sum();
+        println!(
+            "{made} persons: {} files, {bytes} bytes, {copied} of them copied, in {took:?}",
+            image.files.len()
+        );
+        let began = Instant::now();
+        drop(open(&scratch));
+        println!("opened and closed in {:?}", began.elapsed());
+    }
 }

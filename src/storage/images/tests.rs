@@ -178,7 +178,7 @@ async fn whatever_the_store_loses_images_are_whole() {
         for sequence in 1..25 {
             for _ in 0..3 {
                 let (file, text) = (random.random_range(0..8), random.random_range(0..100));
-                all.insert(format!("tables/{file}"), format!("{file} {text}").into_bytes());
+                all.insert(format!("files/{file}"), format!("{file} {text}").into_bytes());
             }
             attempts.insert(sequence, all.clone());
             match put(&images, &all, sequence).await {
