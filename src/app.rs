@@ -5,6 +5,7 @@ pub mod copy;
 pub mod directory;
 pub mod error;
 pub mod flush;
+pub mod images;
 pub mod lease;
 pub mod lock;
 mod log;

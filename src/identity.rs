@@ -44,6 +44,7 @@ pub mod change;
 pub mod change_feed;
 pub mod decide;
 pub mod deletions;
+pub mod image;
 pub mod limits;
 pub mod overrides;
 pub mod person;
@@ -106,6 +107,15 @@ pub enum IdentityError {
         /// The one format that this version reads and writes.
         expected: u64,
     },
+    /// An image of the store could not be made.
+    #[error("cannot make an image of the identity store: {}", path.display())]
+    Image {
+        /// The file or directory.
+        path: PathBuf,
+        /// What failed.
+        #[source]
+        source: io::Error,
+    },
     /// A row could not be written as JSON.
     #[error("identity row cannot be encoded")]
     Encode(#[from] serde_json::Error),
@@ -147,6 +157,7 @@ impl IdentityError {
             | Self::Unsynced
             | Self::Unreadable { .. }
             | Self::Format { .. }
+            | Self::Image { .. }
             | Self::NotNoted => Kind::Unavailable,
             Self::Damaged { .. } | Self::Encode(_) => Kind::Internal,
             Self::Behind { .. } => Kind::Timeout,

@@ -58,6 +58,9 @@
 //!    replaced. [`storage::tables`] says where all that is, in the data directory or in a bucket
 //!    ([`storage::remote`], in front of it [`storage::cached`]), and [`app::moving`] moves it from one to the other. Events that an operator has deleted ([`identity::deletions`]) are left out on both
 //!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
+//!    If the disk of a node may be lost, persons go into a bucket as well: an image of the identity store
+//!    ([`identity::store::Identities::image`]) is put ([`storage::images`]) when it is due ([`maintenance::images`]), and
+//!    the log is cut behind the last but one. [`app::images`] restores the newest at start.
 //!
 //! An [`ingest::operation::Operation`] on persons or groups, such as the split of
 //! [`http::routes::persons::split`], takes the same path from step 5 on
@@ -141,6 +144,8 @@
 //! | Persons come out as the rules say, in whatever batches the log is applied. | `identity/tests/sequences.rs` against the model beside it, `tests/server/identity.rs` |
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A process that ends in the middle of a record has its persons come out the same: the replay goes on there. | `identity/tests/histories.rs`, `identity/tests/sequences.rs` |
+//! | An image of persons is the state as of its record, whatever is flushed and compacted while it is made. | `identity/tests/images.rs` |
+//! | Whatever an object store loses, images in it are whole, and if one is damaged, the one before it counts; the log goes back to that. | `storage/images/tests.rs`, `app/images.rs`, `maintenance/images.rs` |
 //! | A full disk costs nothing that was acknowledged, and capture is back by itself when there is room. | `tests/server/full_disk.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/tests/sequences.rs` |
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |

@@ -1,6 +1,6 @@
 //! Background jobs: flush memtables and truncate the log, compact small files, rewrite files with deleted
-//! events, vacuum replaced files, watch disk space, renew the persons table, apply scheduled flag changes, count
-//! cohorts, store usage counts of events.
+//! events, vacuum replaced files, watch disk space, renew the persons table, make images of the identity store, apply
+//! scheduled flag changes, count cohorts, store usage counts of events.
 //!
 //! Flushes, merges and the persons table have one thread each, so that a long merge never delays a flush. The decisions are made in `storage` (`Store::insert`, `compaction::choose`) and
 //! `query`; the jobs carry them out.
@@ -8,6 +8,7 @@
 pub mod cohorts;
 mod deletions;
 pub mod files;
+pub mod images;
 pub mod schedules;
 pub mod usage;
 
@@ -26,6 +27,8 @@ use crate::ingest::Pipeline;
 use crate::maintenance::files::Files;
 use crate::maintenance::files::FilesError;
 use crate::maintenance::files::Merged;
+use crate::maintenance::images::IdentityImages;
+use crate::maintenance::images::Maker;
 use crate::query::person_table::PersonTable;
 use crate::query::person_table::Step;
 use crate::query::person_table::Written;
@@ -63,6 +66,12 @@ const PERSONS_TICK_MIN: Duration = Duration::from_millis(20);
 const REST_AFTER_RENEWED: u32 = 9;
 const REST_AFTER_LATE: u32 = 1;
 
+/// Time between looks whether an image of persons is due.
+const IMAGES_TICK: Duration = Duration::from_millis(250);
+
+/// Longest time for the image of persons at the end of the process.
+const CLOSING_IMAGE_MAX: Duration = Duration::from_secs(60);
+
 /// Longest wait of [`Maintenance::flush_all`] for the identity store to catch up with the log.
 const FOLLOW_WAIT: Duration = Duration::from_secs(10);
 
@@ -84,6 +93,8 @@ pub struct Maintenance {
     pub store: Store,
     /// Persons, which must be durable before the log is cut.
     pub identities: Identities,
+    /// Images of the persons, if they are what outlives this node.
+    pub images: Option<Arc<IdentityImages>>,
     /// The Delta table of persons, if it is renewed.
     pub persons: Option<Arc<PersonTable>>,
     /// The log.
@@ -108,6 +119,11 @@ impl Maintenance {
             let (shutdown, renewer) = (tasks.shutdown().clone(), self.clone());
             let renewing = move || renewer.persons_loop(&table, &shutdown);
             tasks.spawn_background_thread("persons", renewing)?;
+        }
+        if let Some(images) = self.images.clone() {
+            let (shutdown, maker) = (tasks.shutdown().clone(), self.clone());
+            let making = move || maker.images_loop(&images, &shutdown);
+            tasks.spawn_background_thread("identity-images", making)?;
         }
         let shutdown = tasks.shutdown().clone();
         tasks.spawn_background_thread("compact", move || self.compaction_loop(&shutdown))
@@ -208,16 +224,16 @@ impl Maintenance {
     }
 
     /// Truncates the log up to the sequence that is durable in other stores: rows in files, persons in the
-    /// identity store. A failure only makes the next replay longer.
+    /// identity store, or in images if this node's disk may be lost. A failure only makes the next replay longer.
     fn cut_log(&self, flushed: Sequence) {
-        let cut =
-            self.identities.persist().map_err(|error| error.to_string()).and_then(|derived| {
-                let through = flushed.min(Sequence(derived));
-                self.pipeline
-                    .log_files()
-                    .truncate_through(through)
-                    .map_err(|error| error.to_string())
-            });
+        let derived = match &self.images {
+            Some(images) => Ok(images.safe_through()),
+            None => self.identities.persist().map_err(|error| error.to_string()),
+        };
+        let cut = derived.and_then(|derived| {
+            let through = flushed.min(Sequence(derived));
+            self.pipeline.log_files().truncate_through(through).map_err(|error| error.to_string())
+        });
         if let Err(error) = cut {
             tracing::warn!(
                 error,
@@ -239,6 +255,11 @@ impl Maintenance {
         self.metrics.commits_settled.inner().store(self.store.commits_settled(), Ordering::Relaxed);
         let lag = self.pipeline.published().0.saturating_sub(self.identities.applied_sequence());
         self.metrics.identity_lag.set(gauge(lag));
+        if let Some(images) = &self.images {
+            let applied = self.identities.applied_sequence();
+            let age = images.age(applied, self.clock.monotonic());
+            self.metrics.identity_image_age.set(gauge(age.as_secs()));
+        }
     }
 
     fn persons_loop(&self, table: &PersonTable, shutdown: &Shutdown) {
@@ -332,6 +353,31 @@ impl Maintenance {
                 tracing::error!(error, "cannot write persons into their table; it stays as it was");
             }
         }
+    }
+
+    fn images_loop(&self, images: &IdentityImages, shutdown: &Shutdown) {
+        while shutdown.pause_thread(IMAGES_TICK) == Pause::Elapsed {
+            let (maker, now) = (self.image_maker(), self.clock.monotonic());
+            if images.is_due(self.identities.applied_sequence(), maker.log_bytes, now) {
+                images.run(&maker, shutdown.cancelled());
+            }
+        }
+    }
+
+    /// Makes an image of all persons, so that the next node replays nothing. To be called after the last flush. A failure
+    /// makes its start longer. Blocks; do not call it on a thread of a runtime.
+    pub fn close_images(&self) {
+        let Some(images) = &self.images else { return };
+        if images.is_behind(self.identities.applied_sequence()) {
+            let ended = async { tokio::time::sleep(CLOSING_IMAGE_MAX).await };
+            images.run(&self.image_maker(), ended);
+        }
+    }
+
+    fn image_maker(&self) -> Maker<'_> {
+        let Self { identities, pipeline, runtime, clock, metrics, .. } = self;
+        let log_bytes = pipeline.log_files().size_bytes();
+        Maker { identities, runtime, clock, metrics, log_bytes }
     }
 
     fn compaction_loop(&self, shutdown: &Shutdown) {

@@ -11,6 +11,7 @@ pub mod durable;
 pub mod exact;
 #[cfg(test)]
 mod faulty_store;
+pub mod images;
 pub mod log;
 pub mod memtable;
 pub mod naming;

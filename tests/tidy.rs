@@ -83,6 +83,7 @@ const READERS: &[&str] = &[
     "metadata/flag_rules",
     "query/columns/record",
     "storage/delta",
+    "storage/images/manifest",
     "wire/flags/request",
     "wire/otlp/json",
 ];

@@ -9,6 +9,7 @@ use crate::identity::IdentityError;
 use crate::metadata::error::MetadataError;
 use crate::query::error::QueryError;
 use crate::storage::delta::error::TableError;
+use crate::storage::images::error::ImagesError;
 use crate::storage::probe::ProbeError;
 use crate::storage::remote::RemoteError;
 use crate::storage::store::StoreError;
@@ -76,6 +77,9 @@ pub enum OpenError {
         #[source]
         source: BucketError,
     },
+    /// The images of the identity store cannot be reached.
+    #[error("cannot look for images of the identity store")]
+    Images(#[from] ImagesError),
     /// The flush at the end failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -95,6 +99,7 @@ impl OpenError {
             Self::Metadata(error) => error.kind(),
             Self::Table(error) => error.kind(),
             Self::Identity(error) => error.kind(),
+            Self::Images(error) => error.kind(),
             Self::Wal(error) => error.kind(),
             Self::Query(error) => error.kind(),
             Self::Task(error) => error.kind(),

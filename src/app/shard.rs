@@ -10,6 +10,9 @@ use tokio::sync::Mutex;
 
 use crate::app::directory::check_files;
 use crate::app::error::OpenError;
+use crate::app::images::IMAGE_CACHE;
+use crate::app::images::images_of;
+use crate::app::images::restore_identities;
 use crate::app::log::EVENTS_TABLE;
 use crate::app::log::OpenLog;
 use crate::app::log::note_lost_persons;
@@ -30,6 +33,7 @@ use crate::ingest::Pipeline;
 use crate::ingest::recent::recent_keys;
 use crate::maintenance::Maintenance;
 use crate::maintenance::cohorts;
+use crate::maintenance::images::IdentityImages;
 use crate::maintenance::usage;
 use crate::query::engine::Engine;
 use crate::query::person_table::PersonTable;
@@ -55,6 +59,8 @@ pub(super) struct Stores {
     disk: Arc<dyn Disk>,
     store: Store,
     identities: Identities,
+    /// Its images in the bucket, if the log is there.
+    images: Option<Arc<IdentityImages>>,
     log: OpenLog,
 }
 
@@ -106,10 +112,23 @@ impl Stores {
         let damaged = u64::try_from(store.table().damage().len()).unwrap_or(u64::MAX);
         metrics.corruptions.get_or_create(&EVENTS_TABLE).inc_by(damaged);
         let limits = Limits::within(config.ingest.identity_cache_max_bytes.as_u64());
-        let identities = Identities::open(&config.storage.data_dir.join("identity"), limits)?;
+        let data_dir = config.storage.data_dir.as_path();
+        let images = images_of(config, &tables, access);
+        if let Some(images) = &images {
+            restore_identities(images, data_dir, limits, Some(&data_dir.join(IMAGE_CACHE))).await?;
+        }
+        let identities = Identities::open(&data_dir.join("identity"), limits)?;
+        let images = match images {
+            Some(images) => {
+                let interval = config.storage.bucket.identity_image_interval;
+                let now = (identities.applied_sequence(), clock.monotonic());
+                Some(Arc::new(IdentityImages::open(images, data_dir, interval, now).await?))
+            }
+            None => None,
+        };
         let log = open_log(process, (&tables, access), &disk, (&store, &identities)).await?;
         note_lost_persons(&identities, &*log.writer.files(), metrics)?;
-        Ok(Self { tables, disk, store, identities, log })
+        Ok(Self { tables, disk, store, identities, images, log })
     }
 
     /// Whether they were in use before, that is, contain acknowledged events.
@@ -127,7 +146,7 @@ impl Shard {
         stores: Stores,
         role: Role,
     ) -> Result<Self, OpenError> {
-        let Stores { tables, disk, store, identities, log } = stores;
+        let Stores { tables, disk, store, identities, images, log } = stores;
         let Node { config, metadata, runtimes, clock, metrics, cpu, .. } = &*node;
         let (tasks, data_dir) = (&node.tasks.0, &config.storage.data_dir);
         read_overrides(tasks, identities.clone())?;
@@ -175,6 +194,7 @@ impl Shard {
             settings: config.storage.clone(),
             store,
             identities: identities.clone(),
+            images,
             persons,
             pipeline: pipeline.clone(),
             runtime: runtimes.main.clone(),
@@ -250,6 +270,7 @@ impl Shard {
         }
         self.maintenance.flush_all()?;
         self.maintenance.close_persons();
+        self.maintenance.close_images();
         self.engine.close_columns();
         Ok(())
     }

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::app::directory::MetadataPolicy;
+use crate::app::images;
 use crate::app::lease;
 use crate::app::lease::Held;
 use crate::app::lock::DirectoryLock;
@@ -348,6 +349,7 @@ impl Standing<'_> {
         let held = tokio::select! {
             held = waiting => held,
             () = stop_signal()? => Ok(None),
+            () = images::prefetch(self.config, (clock, self.metrics)) => Ok(None),
         };
         tasks.shutdown().begin();
         Ok(held?)

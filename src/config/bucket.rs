@@ -62,6 +62,11 @@ pub struct BucketConfig {
     /// [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_STORAGE_CACHE_MAX_BYTES", default_value = "16GiB", value_parser = bytes("0B", "1PiB"))]
     pub storage_cache_max_bytes: ByteSize,
+    /// Longest time between two images of the persons in the bucket, if the log is in it, and anything has changed; the
+    /// log goes back to the last but one. Too small sends more, too large makes the log and a take-over longer
+    /// [range: 1s to 1d]
+    #[arg(long, env = "WEIR_IDENTITY_IMAGE_INTERVAL", default_value = "10m", value_parser = time("1s", "1d"))]
+    pub identity_image_interval: Duration,
 }
 
 /// Where the write-ahead log is.

@@ -27,6 +27,8 @@ use crate::identity::codec;
 use crate::identity::deletions::Deletion;
 use crate::identity::deletions::Deletions;
 use crate::identity::hurry::Hurry;
+use crate::identity::image::Drawn;
+use crate::identity::image::Image;
 use crate::identity::limits::Limits;
 use crate::identity::loaded::GroupTypes;
 use crate::identity::loaded::Loaded;
@@ -319,6 +321,27 @@ impl Identities {
         Ok(applied)
     }
 
+    /// Makes in `directory`, which is empty and on the file system of the store, an image that opens with exactly
+    /// the state as of a record; see [`super::image`]. No record is applied while it copies what was not flushed,
+    /// at most some 200 MiB; readers and the rest of the work do not wait.
+    ///
+    /// # Errors
+    ///
+    /// The database or the disk fails, or a flush does not end. What is in `directory` then is no image.
+    pub fn image(&self, directory: &Path) -> Result<Image, IdentityError> {
+        let Shared { writer, is_unsynced, .. } = &*self.shared;
+        let writing = writer.lock();
+        if is_unsynced.load(Ordering::Acquire) {
+            return Err(IdentityError::Unsynced);
+        }
+        // Until it is made: a reopen waits for that, as otherwise files that it holds could get other contents.
+        let tables = self.tables()?;
+        let drawn = Drawn::begin(&tables, &self.shared.directory, directory)?;
+        let applied = writing.counters.applied;
+        drop(writing);
+        drawn.finish(applied)
+    }
+
     fn sync(&self, tables: &Tables) -> Result<(), IdentityError> {
         let synced = tables.database.persist(PersistMode::SyncData);
         if let Err(fjall::Error::Io(error)) = &synced
@@ -336,6 +359,8 @@ impl Identities {
     ///
     /// If the database fails.
     pub fn mark_incomplete(&self) -> Result<(), IdentityError> {
+        // As everything that writes: nothing changes while an image is made.
+        let _writing = self.shared.writer.lock();
         let tables = self.tables()?;
         tables.meta.insert(codec::INCOMPLETE_KEY, b"")?;
         self.sync(&tables)
@@ -538,6 +563,12 @@ impl Identities {
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
         self.tables()?.flush()
+    }
+
+    /// All rows.
+    #[cfg(test)]
+    pub(super) fn dump(&self) -> Result<Vec<[Vec<u8>; 2]>, IdentityError> {
+        self.tables()?.dump()
     }
 
     /// Replaces the row of a person, and returns the previous one.

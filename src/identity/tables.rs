@@ -12,7 +12,9 @@
 //! megabytes, and a cache that does not hold all of them reads and checks such a block for each
 //! look-up. Keyspaces that are only scanned in order have no filters.
 
+use std::any::Any;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
@@ -81,12 +83,24 @@ pub(super) struct Tables {
     open: Arc<()>,
 }
 
+/// The files of a keyspace as of one of its versions, which stay on the disk as long as this is held.
+pub(super) struct Held {
+    /// The version's number, which is in the name of its file.
+    pub(super) version: u64,
+    /// Directory of the keyspace.
+    pub(super) directory: PathBuf,
+    /// The files of rows that the version names.
+    pub(super) files: Vec<PathBuf>,
+    /// The version. The database removes a file when the last version with it is dropped.
+    _version: Box<dyn Any + Send>,
+}
+
 /// Options of a keyspace; the database keeps those with which a keyspace was created.
-fn options(buffer_mib: u64) -> KeyspaceCreateOptions {
+fn options(buffer_bytes: u64) -> KeyspaceCreateOptions {
     // The files of level 0 are small, and their filters stay in memory.
     let partitioning = PartitioningPolicy::new([false, true]);
     KeyspaceCreateOptions::default()
-        .max_memtable_size(buffer_mib * MIB)
+        .max_memtable_size(buffer_bytes)
         .filter_block_partitioning_policy(partitioning.clone())
         .index_block_partitioning_policy(partitioning)
         .compaction_strategy(Arc::new(Leveled::default().with_table_target_size(FILE_BYTES)))
@@ -95,15 +109,24 @@ fn options(buffer_mib: u64) -> KeyspaceCreateOptions {
 impl Tables {
     /// Opens or creates the database. The write buffers are 34 MiB together.
     pub(super) fn open(directory: &Path, blocks_bytes: u64) -> Result<Self, IdentityError> {
+        Self::open_sized(directory, blocks_bytes, MIB)
+    }
+
+    /// Opens the database, or creates one with write buffers of 34 times `unit_bytes` together.
+    pub(super) fn open_sized(
+        directory: &Path,
+        blocks_bytes: u64,
+        unit_bytes: u64,
+    ) -> Result<Self, IdentityError> {
         let database = Database::builder(directory)
             .cache_size(blocks_bytes)
             .max_journaling_size(JOURNAL_MAX_BYTES)
             .max_cached_files(Some(OPEN_FILES_MAX))
             .worker_threads(WORKER_THREADS)
             .open()?;
-        let by_key = |name: &str, buffer_mib| database.keyspace(name, || options(buffer_mib));
-        let in_order = |name: &str, buffer_mib| {
-            let options = || options(buffer_mib).filter_policy(FilterPolicy::disabled());
+        let by_key = |name: &str, units| database.keyspace(name, || options(units * unit_bytes));
+        let in_order = |name: &str, units| {
+            let options = || options(units * unit_bytes).filter_policy(FilterPolicy::disabled());
             database.keyspace(name, options)
         };
         let tables = Self {
@@ -126,10 +149,35 @@ impl Tables {
         Ok(tables)
     }
 
-    fn keyspaces(&self) -> [&Keyspace; 10] {
+    pub(super) fn keyspaces(&self) -> [&Keyspace; 10] {
         let Self { ids, persons, person_ids, uuids, overrides, groups, .. } = self;
         let Self { listed, emails, deletions, meta, .. } = self;
         [ids, persons, person_ids, uuids, overrides, groups, listed, emails, deletions, meta]
+    }
+
+    /// The newest version of a keyspace in memory, with its files.
+    pub(super) fn hold(keyspace: &Keyspace) -> Held {
+        let version = keyspace.tree.current_version();
+        Held {
+            version: version.id(),
+            directory: keyspace.path().to_path_buf(),
+            files: version.iter_tables().map(|table| table.path.to_path_buf()).collect(),
+            _version: Box::new(version),
+        }
+    }
+
+    /// All rows of all keyspaces.
+    #[cfg(test)]
+    pub(super) fn dump(&self) -> Result<Vec<[Vec<u8>; 2]>, IdentityError> {
+        let mut rows = Vec::new();
+        for keyspace in self.keyspaces() {
+            rows.push([keyspace.name().as_bytes().to_vec(), Vec::new()]);
+            for entry in keyspace.iter() {
+                let (key, row) = entry.into_inner()?;
+                rows.push([key.to_vec(), row.to_vec()]);
+            }
+        }
+        Ok(rows)
     }
 
     #[cfg(test)]

@@ -5,6 +5,7 @@
 
 mod effects;
 mod histories;
+mod images;
 mod limits;
 mod model;
 mod reopened;

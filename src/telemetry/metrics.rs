@@ -163,6 +163,12 @@ pub struct Metrics {
     pub bucket_cache_miss_bytes: Counter,
     /// `weir_bucket_cache_damaged_total`: blocks of the cache that were damaged and read again from the bucket.
     pub bucket_cache_damaged: Counter,
+    /// `weir_identity_image_age_seconds`: age of the newest image of persons; 0 if nothing was applied since.
+    pub identity_image_age: Gauge,
+    /// `weir_identity_image_uploaded_bytes_total`: bytes of images that the object store lacked.
+    pub identity_image_uploaded: Counter,
+    /// `weir_identity_image_failures_total`: images that could not be made or put.
+    pub identity_image_failures: Counter,
     /// `weir_identity_lag_records`: acknowledged log records whose identity changes are not applied.
     pub identity_lag: Gauge,
     /// `weir_queries_total{outcome}`.
@@ -228,6 +234,9 @@ impl Metrics {
             bucket_cache_hit_bytes: Counter::default(),
             bucket_cache_miss_bytes: Counter::default(),
             bucket_cache_damaged: Counter::default(),
+            identity_image_age: Gauge::default(),
+            identity_image_uploaded: Counter::default(),
+            identity_image_failures: Counter::default(),
             identity_lag: Gauge::default(),
             queries: Family::default(),
             queries_replanned: Counter::default(),
@@ -450,6 +459,23 @@ impl Metrics {
             "bucket_cache_damaged",
             "Damaged blocks of the cache, which were read again from the bucket",
             self.bucket_cache_damaged.clone(),
+        );
+        registry.register_with_unit(
+            "identity_image_age",
+            "Age of the newest image of persons in the object store; 0 if nothing was applied since",
+            Unit::Seconds,
+            self.identity_image_age.clone(),
+        );
+        registry.register_with_unit(
+            "identity_image_uploaded",
+            "Bytes of images of persons that the object store lacked",
+            Unit::Bytes,
+            self.identity_image_uploaded.clone(),
+        );
+        registry.register(
+            "identity_image_failures",
+            "Images of persons that could not be made or put",
+            self.identity_image_failures.clone(),
         );
     }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::io::Read;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::net::TcpStream;
 use std::path::Path;
 use std::path::PathBuf;
@@ -51,6 +52,8 @@ pub(crate) struct TestServer {
     disk_mib: Option<u64>,
     /// The database of the metadata, if the environment puts them into one.
     database: Option<Database>,
+    /// Where it listens, if that has to be known before it says so.
+    listen: Option<SocketAddr>,
     running: Option<Running>,
 }
 
@@ -121,6 +124,7 @@ impl TestServer {
             database: if chosen { None } else { Database::of_environment() },
             limits: None,
             disk_mib: None,
+            listen: None,
             running: None,
         }
     }
@@ -300,16 +304,18 @@ impl TestServer {
         if let Some(database) = &self.database {
             command.env("WEIR_METADATA_URL", database.url());
         }
-        let is_of_bucket =
-            |name: &str| name.starts_with("AWS_") || name.starts_with("WEIR_STORAGE_");
-        let settings = self.settings.iter().filter(|(name, _)| is_of_bucket(name));
+        let is_of_place = |name: &str| {
+            ["AWS_", "WEIR_STORAGE_", "WEIR_METADATA_"].iter().any(|start| name.starts_with(start))
+        };
+        let settings = self.settings.iter().filter(|(name, _)| is_of_place(name));
         command.envs(settings.map(|(name, value)| (name, value)));
         command
     }
 
     fn spawn(&self, arguments: &[&str]) -> Child {
         let output = |name: &str| File::create(self.directory.path().join(name)).expect("a file");
-        let mut command = self.weir(&["serve", "--listen", "127.0.0.1:0"]);
+        let listen = self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+        let mut command = self.weir(&["serve", "--listen", &listen.to_string()]);
         command.args(arguments);
         if let Some(limits) = &self.limits {
             let mut limited = Command::new("sh");
@@ -369,6 +375,39 @@ impl TestServer {
         let address = address.map_err(|status: ExitStatus| format!("{status}:\n{said}"))?;
         self.running = Some(Running { process, address });
         Ok(())
+    }
+
+    /// Starts it where another one serves, so that it stands by. Returns who asks it meanwhile.
+    pub(crate) fn stand_by(&mut self) -> Client {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+        let address = free.expect("a free port");
+        self.listen = Some(address);
+        let process = self.spawn(&[]);
+        self.running = Some(Running { process, address });
+        self.client()
+    }
+
+    /// Waits until a standby serves.
+    pub(crate) fn take_over(&mut self) {
+        let announced = patiently(|| address(&self.directory.path().join("stdout")));
+        announced.unwrap_or_else(|| panic!("it stands by; it said:\n{}", self.stderr()));
+        self.wait_until_ready();
+    }
+
+    /// Waits until the server has ended by itself, and returns its status.
+    pub(crate) fn failed_end(&mut self) -> Option<i32> {
+        let mut running = self.running.take().expect("the server runs");
+        let ended = patiently(|| running.process.try_wait().expect("the server's state"));
+        if ended.is_none() {
+            let _ = running.process.kill();
+        }
+        ended?.code()
+    }
+
+    /// Removes the data directory of a server that does not run.
+    pub(crate) fn lose_disk(&self) {
+        assert!(self.running.is_none(), "the server runs");
+        std::fs::remove_dir_all(self.data_dir()).expect("the directory can be removed");
     }
 
     /// Standard error of the server since its last start.

@@ -92,6 +92,7 @@ mod scheduled_changes;
 mod sdk;
 mod sessions;
 mod sharing;
+mod standby;
 mod starts;
 mod stickiness;
 mod support;

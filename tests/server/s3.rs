@@ -180,7 +180,7 @@ fn what_was_acknowledged_survives_kills() {
     let gate = moto.gate();
     let url = gate.url();
     let server = TestServer::start_with(&settings(&url, &BUSY));
-    crash::survives_kills(server, crash::rounds());
+    crash::survives_kills(server, crash::rounds(), crash::Disk::Kept);
 }
 
 /// Goal: exact counts, whatever happens to requests: lost on their way, answers lost, 503, slow.

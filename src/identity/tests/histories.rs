@@ -300,7 +300,7 @@ fn journal(directory: &Path) -> (std::path::PathBuf, u64) {
     (path, u64::try_from(length).expect("small"))
 }
 
-fn files(root: &Path) -> Vec<std::path::PathBuf> {
+pub(super) fn files(root: &Path) -> Vec<std::path::PathBuf> {
     let (mut found, mut open) = (Vec::new(), vec![root.to_path_buf()]);
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(directory).expect("lists") {

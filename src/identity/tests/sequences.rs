@@ -118,7 +118,7 @@ fn kind(random: &mut StdRng, project: ProjectId) -> OpKind {
 }
 
 /// The records of one sequence; sometimes an earlier event is repeated, as when SDKs retry.
-fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> Vec<Record> {
+pub(super) fn sequence(random: &mut StdRng, project: ProjectId, after: u64) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
     let mut sizes = StdRng::seed_from_u64(random.random());
     for number in 1..=random.random_range(2..16_u64) {

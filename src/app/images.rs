@@ -1,0 +1,229 @@
+//! The identity store at start, on a node whose disk may be new: [`restore_identities`] brings the newest image that is
+//! newer than what is on the disk. The log behind it is replayed afterwards, as after any start.
+//!
+//! # Crashes
+//!
+//! An image is brought to a directory of its own and opened there before it counts. Then the store in use is renamed, and
+//! the new one gets its name; the former one is removed last. A process that ends between the two renames leaves no
+//! store under the name, and the next one gives the former one its name again.
+
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::path::Path as ObjectPath;
+
+use crate::app::error::OpenError;
+use crate::app::tables::TablesAccess;
+use crate::app::tables::in_bucket;
+use crate::app::verify::chain;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::config::bucket::LogPlace;
+use crate::identity::IdentityError;
+use crate::identity::limits::Limits;
+use crate::identity::store::Identities;
+use crate::storage::images::ImageName;
+use crate::storage::images::Images;
+use crate::storage::images::error::ImagesError;
+use crate::storage::tables::Tables;
+use crate::telemetry::metrics::Metrics;
+
+/// Names in a data directory: the identity store, an image that is being brought, and the store that it replaces.
+const IDENTITY: &str = "identity";
+const RESTORING: &str = "identity.restoring";
+const FORMER: &str = "identity.former";
+
+/// Directory of the files of the newest image that a standby keeps, in a data directory.
+pub const IMAGE_CACHE: &str = "identity-image-cache";
+
+/// Prefix of the images, in that of the shard.
+const PREFIX: &str = "identity";
+
+/// Time between two looks of a standby for a newer image.
+const PREFETCH_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The images in a bucket that has the log, too; `None` if this process does not write there.
+pub(super) fn images_of(config: &Config, tables: &Tables, access: TablesAccess) -> Option<Images> {
+    let is_kept = config.storage.bucket.storage_log == LogPlace::Bucket;
+    let objects = tables.shard().filter(|_| is_kept && access == TablesAccess::Write)?;
+    Some(Images::new(objects, ObjectPath::from(PREFIX)))
+}
+
+/// Keeps the files of the newest image on the disk of a standby, until it is dropped.
+pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)) {
+    let Some(url) = &config.storage.bucket.storage_url else {
+        return std::future::pending().await;
+    };
+    let cache = config.storage.data_dir.join(IMAGE_CACHE);
+    let mut has_failed = false;
+    loop {
+        let fetched = async {
+            let access = TablesAccess::Read;
+            let tables = in_bucket(config, url, access, (clock, metrics)).await?;
+            let Some(objects) = tables.shard() else { return Ok(()) };
+            Images::new(objects, ObjectPath::from(PREFIX)).prefetch(&cache).await?;
+            Ok::<_, OpenError>(())
+        };
+        match fetched.await {
+            Ok(()) => has_failed = false,
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(
+                        error,
+                        "cannot bring the newest image of persons; taking over takes longer without it"
+                    );
+                }
+            }
+        }
+        tokio::time::sleep(PREFETCH_INTERVAL).await;
+    }
+}
+
+/// What the identity store of a data directory has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The last record that is applied to it.
+    pub applied: u64,
+    /// Whether it is that of an image.
+    pub is_of_image: bool,
+    /// Newer images that cannot be restored.
+    pub damaged: u64,
+}
+
+/// Why an image is no identity store.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error(transparent)]
+    Image(#[from] ImagesError),
+    #[error("it does not open")]
+    Opening(#[from] IdentityError),
+    #[error("it is of record {applied}")]
+    Other { applied: u64 },
+}
+
+/// Makes the identity store of `data_dir` that of the newest image that can be restored, unless what is there is at least
+/// as new. Nobody has it open. Files of images are taken from `cache` where it has them; see [`Images::prefetch`].
+///
+/// # Errors
+///
+/// The object store or the disk fails; or there are newer images than the store, all of them damaged, so that the log may
+/// not go back to where the store ends.
+pub async fn restore_identities(
+    images: &Images,
+    data_dir: &Path,
+    limits: Limits,
+    cache: Option<&Path>,
+) -> Result<Restored, OpenError> {
+    tidy(data_dir).map_err(OpenError::io(data_dir))?;
+    let local = applied_locally(&data_dir.join(IDENTITY), limits)?;
+    let (mut damaged, mut newest) = (0, None);
+    for name in images.list().await? {
+        if name.sequence <= local {
+            break;
+        }
+        match restore(images, &name, data_dir, (limits, cache)).await {
+            Ok(()) => {
+                replace(data_dir).map_err(OpenError::io(data_dir))?;
+                tracing::info!(image = %name, local, "persons are those of an image");
+                return Ok(Restored { applied: name.sequence, is_of_image: true, damaged });
+            }
+            Err(Refused::Image(error)) if !error.is_damage() => return Err(error.into()),
+            Err(error) => {
+                damaged += 1;
+                let cause = &error as &dyn std::error::Error;
+                tracing::error!(error = cause, image = %name, "an image of persons cannot be restored; trying the one before it");
+                newest.get_or_insert_with(|| (name, chain(&error)));
+            }
+        }
+    }
+    match newest {
+        None => Ok(Restored { applied: local, is_of_image: false, damaged }),
+        Some((name, problem)) => Err(OpenError::Incomplete {
+            path: PathBuf::from(images.prefix().as_ref()),
+            problem: format!(
+                "in the object store has newer images of persons than {} (record {local}), and none of them can be \
+                 restored. The newest, {name}: {problem}. Restore the objects under that prefix from a backup or from \
+                 their former versions; or, if they are lost, remove the .json objects there: persons are then rebuilt \
+                 from what the log still has, and those of before are missing",
+                data_dir.join(IDENTITY).display()
+            ),
+        }),
+    }
+}
+
+/// The last record that the store on the disk has applied; 0 if there is none, or a damaged one.
+fn applied_locally(directory: &Path, limits: Limits) -> Result<u64, OpenError> {
+    if !directory.try_exists().map_err(OpenError::io(directory))? {
+        return Ok(0);
+    }
+    match Identities::open(directory, limits) {
+        Ok(identities) => Ok(identities.applied_sequence()),
+        Err(error @ (IdentityError::Unreadable { .. } | IdentityError::Damaged { .. })) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(
+                error,
+                "the identity store on the disk is damaged; it is taken from an image, if there is one"
+            );
+            Ok(0)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Brings an image, and opens it once.
+async fn restore(
+    images: &Images,
+    name: &ImageName,
+    data_dir: &Path,
+    (limits, cache): (Limits, Option<&Path>),
+) -> Result<(), Refused> {
+    let directory = data_dir.join(RESTORING);
+    let local = |source| ImagesError::Local { path: directory.clone(), source };
+    remove(&directory).map_err(local)?;
+    images.restore(name, &directory, cache).await?;
+    let applied = Identities::open(&directory, limits)?.applied_sequence();
+    match applied == name.sequence {
+        true => Ok(()),
+        false => Err(Refused::Other { applied }),
+    }
+}
+
+/// Puts the image that was brought in the place of the store.
+fn replace(data_dir: &Path) -> io::Result<()> {
+    let (identity, former) = (data_dir.join(IDENTITY), data_dir.join(FORMER));
+    if identity.try_exists()? {
+        std::fs::rename(&identity, &former)?;
+    }
+    std::fs::rename(data_dir.join(RESTORING), identity)?;
+    sync(data_dir)?;
+    remove(&former)
+}
+
+/// Removes what a process has left that ended while it restored an image.
+fn tidy(data_dir: &Path) -> io::Result<()> {
+    let (identity, former) = (data_dir.join(IDENTITY), data_dir.join(FORMER));
+    if !identity.try_exists()? && former.try_exists()? {
+        std::fs::rename(&former, identity)?;
+        sync(data_dir)?;
+    }
+    remove(&former)?;
+    remove(&data_dir.join(RESTORING))
+}
+
+fn remove(directory: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn sync(directory: &Path) -> io::Result<()> {
+    std::fs::File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,249 @@
+//! Images of a store that is being written to, flushed and compacted: each opens with the state as of its record.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::json;
+
+use super::AMPLE;
+use super::op;
+use super::open;
+use super::record;
+use super::sequences::sequence;
+use crate::event::id::ProjectId;
+use crate::identity::change::Occasion;
+use crate::identity::change::OpKind;
+use crate::identity::change::Record;
+use crate::identity::change::Update;
+use crate::identity::limits::Limits;
+use crate::identity::store::Identities;
+use crate::identity::tables::Tables;
+
+/// Images of a normal run; `WEIR_TEST_IMAGES` is another number.
+const IMAGES: usize = 40;
+
+/// The write buffers of a keyspace are 1 to 12 times this: flushes and compactions never end.
+const UNIT_BYTES: u64 = 4096;
+
+/// Projects and persons stay few, so that what is written is written over.
+const PROJECTS: i64 = 100;
+
+/// Length of a property that fills the journals, of which the database begins one every 64 MB, and its persons.
+const FILLER_BYTES: usize = 300_000;
+const FILLERS: u32 = 20;
+
+/// Records that the thread that applies them may be ahead of the one that makes images.
+const AHEAD_MAX: usize = 2_000;
+
+/// Records between two images.
+const BETWEEN: u64 = 50;
+
+/// The random records of a test: those of [`sequence`], and large ones.
+struct Source {
+    random: StdRng,
+    text: String,
+    last: u64,
+}
+
+impl Source {
+    fn new(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let letters = (0..4 * FILLER_BYTES).map(|_| char::from(random.random_range(b'0'..=b'z')));
+        let text = letters.collect();
+        Self { random, text, last: 0 }
+    }
+
+    fn next(&mut self) -> Vec<Record> {
+        let project = ProjectId(self.random.random_range(1..=PROJECTS));
+        let mut records = sequence(&mut self.random, project, self.last);
+        self.last += u64::try_from(records.len()).unwrap() + 1;
+        let from = self.random.random_range(0..self.text.len() - FILLER_BYTES);
+        let filler = json!({"filler": self.text[from..from + FILLER_BYTES]});
+        let set = filler.as_object().unwrap().clone();
+        let update = Update { set, occasion: Occasion::PersonEvent, ..Update::default() };
+        let id = format!("filler {}", self.random.random_range(0..FILLERS));
+        records.push(record(self.last, vec![op(&id, OpKind::Update(update))]));
+        records
+    }
+}
+
+/// Records that were given to the store, and not yet to the one that images are compared with.
+#[derive(Default)]
+struct Log {
+    records: Mutex<VecDeque<Record>>,
+    is_over: AtomicBool,
+}
+
+impl Log {
+    fn take_through(&self, sequence: u64) -> Vec<Record> {
+        let mut records = self.records.lock();
+        let taken = records.partition_point(|record| record.sequence <= sequence);
+        records.drain(..taken).collect()
+    }
+}
+
+/// Ends the thread that applies records, also when the test fails.
+struct Over<'l>(&'l Log);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var_os(name)?.into_string().expect("text");
+    Some(text.parse().expect("a number"))
+}
+
+/// Goal: an image opens with the rows as of its record, all of them and no others, whatever is flushed and compacted
+/// while it is made, and goes on from there. Method: compare all rows with a store that has applied the same records,
+/// in other batches, and of which no image is made.
+#[test]
+fn an_image_is_the_state_as_of_its_record() {
+    let seed = number("WEIR_IMAGES_SEED").unwrap_or_else(rand::random);
+    let images = number("WEIR_TEST_IMAGES").map_or(IMAGES, |images| images.try_into().unwrap());
+    println!("WEIR_IMAGES_SEED={seed}");
+    let directory = tempfile::tempdir().unwrap();
+    let (state, scratch) = (directory.path().join("state"), directory.path().join("image"));
+    // The database keeps the sizes with which it was created.
+    drop(Tables::open_sized(&state, AMPLE.blocks_bytes, UNIT_BYTES).unwrap());
+    let (identities, twin) = (open(&state), open(&directory.path().join("twin")));
+    let (log, mut versions, mut journals) = (Log::default(), 0, 0);
+    std::thread::scope(|scope| {
+        let _over = Over(&log);
+        scope.spawn(|| {
+            let mut source = Source::new(seed);
+            while !log.is_over.load(Ordering::Relaxed) {
+                if log.records.lock().len() > AHEAD_MAX {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+                let records = source.next();
+                log.records.lock().extend(records.iter().cloned());
+                identities.apply(&records).expect("applies");
+            }
+        });
+        let mut last = 0;
+        for image_number in 0..images {
+            while identities.applied_sequence() < last + BETWEEN {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let image = identities
+                .image(&scratch)
+                .unwrap_or_else(|error| panic!("{image_number}: {error:?}"));
+            last = image.applied;
+            twin.apply(&log.take_through(last)).expect("applies");
+            let names = image.files.iter().map(|file| file.path.as_str());
+            journals = names
+                .filter_map(|name| name.strip_suffix(".jnl")?.parse().ok())
+                .fold(journals, u64::max);
+            let names = image.files.iter().filter_map(|file| file.path.rsplit_once("/v"));
+            versions =
+                names.filter_map(|(_, version)| version.parse().ok()).fold(versions, u64::max);
+            let restored = open(&scratch);
+            assert_eq!(restored.applied_sequence(), last, "image {image_number}");
+            assert!(
+                restored.dump().unwrap() == twin.dump().unwrap(),
+                "image {image_number} at {last}"
+            );
+            if image_number % 8 == 0 {
+                let later = log.take_through(last + BETWEEN);
+                twin.apply(&later).expect("applies");
+                restored.apply(&later).expect("applies");
+                assert!(
+                    restored.dump().unwrap() == twin.dump().unwrap(),
+                    "after image {image_number}"
+                );
+            }
+            drop(restored);
+            std::fs::remove_dir_all(&scratch).unwrap();
+        }
+    });
+    println!("{images} images, {versions} versions of a keyspace, {journals} journals");
+    assert!(versions > images.try_into().unwrap(), "{versions} versions");
+}
+
+/// Goal: an image lists exactly its files, and what the database allocates in advance is not in it.
+#[test]
+fn an_image_lists_its_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (state, scratch) = (directory.path().join("state"), directory.path().join("image"));
+    let identities = open(&state);
+    for round in 0..3 {
+        if round > 0 {
+            identities.apply(&[record(round, vec![op("a", OpKind::Touch)])]).unwrap();
+            identities.flush().unwrap();
+        }
+        let image = identities.image(&scratch).unwrap();
+        assert_eq!(image.applied, round);
+        let mut listed: Vec<_> =
+            image.files.iter().map(|file| (file.path.clone().into(), file.bytes)).collect();
+        listed.sort();
+        let paths = super::histories::files(&scratch);
+        let size = |path: &std::path::PathBuf| std::fs::metadata(scratch.join(path)).unwrap().len();
+        let mut found: Vec<_> = paths.iter().map(|path| (path.clone(), size(path))).collect();
+        found.sort();
+        assert_eq!(listed, found);
+        assert!(listed.iter().map(|(_, bytes)| bytes).sum::<u64>() < 1 << 20, "{listed:?}");
+        // What is in use is neither changed nor locked by opening the image.
+        assert_eq!(
+            Identities::open(&scratch, AMPLE).unwrap().dump().unwrap(),
+            identities.dump().unwrap()
+        );
+        std::fs::remove_dir_all(&scratch).unwrap();
+    }
+    std::fs::create_dir(&scratch).unwrap();
+    std::fs::write(scratch.join("keyspaces"), "a file where the directory goes").unwrap();
+    let refused = identities.image(&scratch).unwrap_err();
+    assert!(refused.to_string().contains("cannot make an image"), "{refused}");
+    identities.apply(&[record(3, vec![op("a", OpKind::Touch)])]).unwrap();
+}
+
+/// Prints what an image costs of `WEIR_IMAGE_PERSONS` persons, by default few.
+#[test]
+fn costs() {
+    const AT_ONCE: u64 = 1_000;
+    let persons = number("WEIR_IMAGE_PERSONS").unwrap_or(10_000);
+    let directory = tempfile::tempdir().unwrap();
+    let identities =
+        Identities::open(&directory.path().join("state"), Limits::within(64 << 20)).unwrap();
+    let mut made = 0;
+    for share in [persons, persons / 100] {
+        let records = share / AT_ONCE;
+        for batch in 0..records {
+            let touch = |i| {
+                let id = format!("018f3b6c-0000-7000-8000-{:012}", made + batch * AT_ONCE + i);
+                let set =
+                    json!({"email": format!("{id}@example.com"), "$os": "Linux", "plan": "team"});
+                let set = set.as_object().unwrap().clone();
+                let update = Update { set, occasion: Occasion::PersonEvent, ..Update::default() };
+                op(&id, OpKind::Update(update))
+            };
+            let ops = (0..AT_ONCE).map(touch).collect();
+            identities.apply(&[record(identities.applied_sequence() + 1, ops)]).unwrap();
+        }
+        made += records * AT_ONCE;
+        let scratch = directory.path().join(format!("image {made}"));
+        let began = Instant::now();
+        let image = identities.image(&scratch).unwrap();
+        let took = began.elapsed();
+        let bytes: u64 = image.files.iter().map(|file| file.bytes).sum();
+        let copied: u64 =
+            image.files.iter().filter(|file| !file.is_immutable).map(|file| file.bytes).sum();
+        println!(
+            "{made} persons: {} files, {bytes} bytes, {copied} of them copied, in {took:?}",
+            image.files.len()
+        );
+        let began = Instant::now();
+        drop(open(&scratch));
+        println!("opened and closed in {:?}", began.elapsed());
+    }
+}
