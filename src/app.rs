@@ -92,6 +92,7 @@ impl App {
 
     async fn compose(node: Node, stores: Stores, role: Role) -> Result<Self, OpenError> {
         let shard = Shard::open(Arc::new(node), stores, role).await?;
+        shard.make_first_image().await?;
         shard.start_jobs(role)?;
         Ok(Self { engine: shard.engine.clone(), shard: Arc::new(shard) })
     }

@@ -364,6 +364,19 @@ impl Maintenance {
         }
     }
 
+    /// Makes the first image, if the log does not go back to the first record: without one, persons would be lost with the
+    /// disk. Returns whether none is missing. To be called before the first request. Blocks; do not call it on a thread of a
+    /// runtime.
+    pub fn make_first_image(&self) -> bool {
+        let Some(images) = &self.images else { return true };
+        let is_missing =
+            || images.is_empty() && self.pipeline.log_files().before_oldest() > Sequence(0);
+        if is_missing() {
+            images.run(&self.image_maker(), std::future::pending());
+        }
+        !is_missing()
+    }
+
     /// Makes an image of all persons, so that the next node replays nothing. To be called after the last flush. A failure
     /// makes its start longer. Blocks; do not call it on a thread of a runtime.
     pub fn close_images(&self) {

@@ -47,6 +47,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 #[derive(Debug)]
 pub(super) struct OpenLog {
     pub(super) writer: Box<dyn LogWriter>,
+    /// Whether it has, or had, records of requests.
+    pub(super) has_records: bool,
     /// Its segment files, of which a spare one is kept, if it is on disk.
     pub(super) segments: Option<WalFiles>,
     /// Tells whether another server has taken it over, if it is in a bucket and was opened for writing.
@@ -114,7 +116,8 @@ pub(super) async fn open_log(
     if access != TablesAccess::Write {
         let reading = (pauses(process), process.runtimes.main.clone());
         let log = ObjectLog::read(objects, ends, reading).await?;
-        return Ok(OpenLog { writer: Box::new(log), segments: None, rivals: None });
+        let has_records = log.last_appended() > Sequence(0);
+        return Ok(OpenLog { writer: Box::new(log), has_records, segments: None, rivals: None });
     }
     refuse_log_on_disk(config, disk, elsewhere, metrics)?;
     let writer = Uuid::new_v4();
@@ -136,7 +139,9 @@ pub(super) async fn open_log(
     let claimed = log.last_appended();
     metrics.log_claimed.set(i64::try_from(claimed.0).unwrap_or(i64::MAX));
     tracing::info!(last = claimed.0, seen = elsewhere.seen.0, "took over the log in the bucket");
-    Ok(OpenLog { rivals: Some(log.rivals()), writer: Box::new(log), segments: None })
+    let has_records = elsewhere.seen > Sequence(0) || log.files().has_requests().await?;
+    let rivals = Some(log.rivals());
+    Ok(OpenLog { writer: Box::new(log), has_records, segments: None, rivals })
 }
 
 /// The store of a log in a bucket; `None` if it is on disk.
@@ -233,5 +238,7 @@ fn open_on_disk(
         );
     }
     tracing::info!(last = recovered.last.0, seen = seen.0, "the log is open");
-    Ok(OpenLog { segments: Some(wal.files()), writer: Box::new(wal), rivals: None })
+    let has_records = wal.last_appended() > Sequence(0);
+    let segments = Some(wal.files());
+    Ok(OpenLog { writer: Box::new(wal), has_records, segments, rivals: None })
 }

@@ -43,7 +43,6 @@ use crate::storage::disk::OsDisk;
 use crate::storage::object_log::Rivals;
 use crate::storage::store::Store;
 use crate::storage::tables::Tables;
-use crate::storage::wal::Sequence;
 use crate::tasks::Pause;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
@@ -133,8 +132,7 @@ impl Stores {
 
     /// Whether they were in use before, that is, contain acknowledged events.
     pub(super) fn has_events(&self) -> bool {
-        self.log.writer.last_appended() > Sequence(0)
-            || !self.store.table().current().files.is_empty()
+        self.log.has_records || !self.store.table().current().files.is_empty()
     }
 }
 
@@ -225,6 +223,20 @@ impl Shard {
     /// Where the shard runs.
     pub(super) fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// Makes an image of persons that a log in a bucket does not have, as those of a log that was on disk.
+    pub(super) async fn make_first_image(&self) -> Result<(), OpenError> {
+        let maintenance = self.maintenance.clone();
+        let made = tokio::task::spawn_blocking(move || maintenance.make_first_image());
+        match made.await {
+            Ok(true) => Ok(()),
+            _ => Err(OpenError::Incomplete {
+                path: self.config.storage.data_dir.join("identity"),
+                problem: "has persons that are in no image in the bucket, and none can be made; see the log above"
+                    .to_owned(),
+            }),
+        }
     }
 
     /// Starts the background jobs: all of them, or in a copy only the flushes, without which a replay stops when the

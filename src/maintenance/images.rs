@@ -122,6 +122,11 @@ impl IdentityImages {
         }
     }
 
+    /// Whether there is no image.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().known.is_empty()
+    }
+
     /// Whether the identity store has applied records that are in no image.
     pub(super) fn is_behind(&self, applied: u64) -> bool {
         self.state.lock().newest() < applied

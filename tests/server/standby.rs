@@ -240,8 +240,8 @@ fn a_store_that_fails_loses_nothing() {
     let common = Common::new();
     let server = started(&common);
     let (next, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let client = server.client();
     thread::scope(|scope| {
-        let client = server.client();
         let senders: Vec<_> =
             (0..3).map(|_| scope.spawn(|| sender(|| client, &next, &stop))).collect();
         let fates = [Fate::AnswerLost, Fate::Lost, Fate::Refused, Fate::AnswerLost];

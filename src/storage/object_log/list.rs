@@ -162,6 +162,30 @@ impl ObjectFiles {
         })
     }
 
+    /// Whether there is anything but claims. Reads headers until it finds an object of records.
+    ///
+    /// # Errors
+    ///
+    /// [`WalError::Store`].
+    pub async fn has_requests(&self) -> Result<bool, WalError> {
+        let objects = self.shared.list.lock().objects.clone();
+        for object in objects {
+            let header = match object.header {
+                Some(header) => header,
+                None => match header_of(self.objects(), object.first).await {
+                    Ok(Ok(header)) => header,
+                    // Damaged, or truncated meanwhile: there were some.
+                    Ok(Err(_)) | Err(Error::NotFound { .. }) => return Ok(true),
+                    Err(source) => return Err(WalError::Store { action: "read", source }),
+                },
+            };
+            if header.purpose == Purpose::Records {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// A reader of the records after `after`.
     pub fn reader(&self, after: Sequence) -> ObjectReader {
         ObjectReader::new(self.clone(), after)
