@@ -43,7 +43,8 @@
 //! 4. [`ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
 //!    the seed, the time and the hints that lead from it to the same columns again.
 //! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up, syncs once, publishes each and wakes
-//!    its waiter: the 200. What a log is, is in [`storage::log`]; [`storage::wal`] keeps it in segment files.
+//!    its waiter: the 200. What a log is, is in [`storage::log`]; [`storage::wal`] keeps it in segment files,
+//!    [`storage::object_log`] in a bucket, where a claim shuts out who wrote it before, and [`app::lease`] says who serves.
 //! 6. Publication ([`ingest::publish`]) drops retries by the window of recent events
 //!    ([`ingest::dedup::Window`]), makes the rows visible
 //!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions
@@ -129,6 +130,8 @@
 //! | Damage in the log is found, counted, and costs only what is damaged. | `storage/wal/tests/damage.rs` |
 //! | Damage in a data file is found whatever bit of it changes, and names the file. | `storage/checksums/tests.rs`; `tests/server/damage.rs`; PyArrow in `tests/server/sdk.rs` |
 //! | Whatever part of a data directory is lost or damaged, the server serves the rest and counts what is lost, or refuses to start and says how to go on. | `tests/server/damage.rs` |
+//! | In whatever order the requests of several writers of a log in a bucket arrive, and whatever answers are lost, no acknowledged record is. | `storage/object_log/tests/explored.rs`, `storage/object_log/tests/faults.rs` |
+//! | What was acknowledged survives the loss of the disk, and a server that wakes up late. | `tests/server/standby.rs` |
 //! | After a failed sync the log takes nothing until a restart. | `storage/wal/tests.rs` |
 //! | A record that cannot be published is passed by no flush, and the log is not cut over it. | `ingest/commit/tests.rs` |
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |

@@ -1,3 +1,5 @@
+//! A log in an in-memory store: records, truncation, damage. Several writers are in the modules.
+
 mod explored;
 mod faults;
 mod gated;
