@@ -1,3 +1,5 @@
+//! Metrics as Prometheus reads them, and the alert rules that name them.
+
 use super::KindLabels;
 use super::Metrics;
 use super::OperationLabels;
