@@ -106,7 +106,8 @@ async fn before_oldest(
         object.is_damaged = object.header.is_none();
     }
     match object.header {
-        Some(header) if header.last() < had => Ok(next.unwrap_or(had)),
+        // Nothing in it is needed: a claim that was kept, or the end of the log.
+        Some(header) if header.last() <= had => Ok(next.unwrap_or(had)),
         _ => Ok(had.min(object.first.previous())),
     }
 }

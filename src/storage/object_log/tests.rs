@@ -206,7 +206,7 @@ async fn the_oldest_record_is_that_which_is_needed() {
         put(&mut log, payloads).await.unwrap();
     }
     // 11 is the claim, 12 and 13, 14, 15.
-    for (had_by_all, expected) in [(10, 10), (11, 11), (12, 11), (13, 13), (14, 14), (15, 14)] {
+    for (had_by_all, expected) in [(10, 10), (11, 11), (12, 11), (13, 13), (14, 14), (15, 15)] {
         let ends = (Elsewhere::up_to(Sequence(15)), Sequence(had_by_all));
         let pauses = settings(&objects, 9, 0).pauses;
         let read = ObjectLog::read(Arc::clone(&objects), ends, (pauses, Handle::current())).await;
