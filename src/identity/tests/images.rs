@@ -217,7 +217,7 @@ fn costs() {
         Identities::open(&directory.path().join("state"), Limits::within(64 << 20)).unwrap();
     let mut made = 0;
     for share in [persons, persons / 100] {
-        let records = share / AT_ONCE;
+        let records = (share / AT_ONCE).max(1);
         for batch in 0..records {
             let touch = |i| {
                 let id = format!("018f3b6c-0000-7000-8000-{:012}", made + batch * AT_ONCE + i);
