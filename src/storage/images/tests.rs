@@ -169,7 +169,7 @@ async fn immutable_files_are_read_once() {
 #[tokio::test]
 async fn whatever_the_store_loses_images_are_whole() {
     let (mut faults, mut made) = (0, 0);
-    for seed in 0..20 {
+    for seed in 0..10 {
         let mut random = StdRng::seed_from_u64(seed);
         let faulty = Arc::new(FaultyStore::default());
         let images = Images::new(Arc::clone(&faulty) as _, Path::from("identity"));
@@ -206,7 +206,7 @@ async fn whatever_the_store_loses_images_are_whole() {
             assert_eq!(found, attempts[&name.sequence], "seed {seed}: {name}");
         }
     }
-    assert!(faults > 100 && made > 100, "{faults} faults, {made} images");
+    assert!(faults > 80 && made > 50, "{faults} faults, {made} images");
 }
 
 fn is_away<T>(result: &Result<T, ImagesError>) -> bool {
