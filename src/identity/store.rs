@@ -182,7 +182,7 @@ impl Identities {
     }
 
     /// The open database.
-    fn tables(&self) -> Result<Arc<Tables>, IdentityError> {
+    pub(super) fn tables(&self) -> Result<Arc<Tables>, IdentityError> {
         let open = self.shared.open.load();
         Ok(Arc::clone(&open.as_ref().ok_or(IdentityError::Reopening)?.tables))
     }
@@ -563,12 +563,6 @@ impl Identities {
     #[cfg(test)]
     pub(super) fn flush(&self) -> Result<(), IdentityError> {
         self.tables()?.flush()
-    }
-
-    /// All rows.
-    #[cfg(test)]
-    pub(super) fn dump(&self) -> Result<Vec<[Vec<u8>; 2]>, IdentityError> {
-        self.tables()?.dump()
     }
 
     /// Replaces the row of a person, and returns the previous one.

@@ -166,6 +166,15 @@ impl Tables {
         }
     }
 
+    /// Flushes all write buffers to files, and rewrites all files.
+    #[cfg(test)]
+    pub(super) fn rewrite(&self) -> Result<(), IdentityError> {
+        self.keyspaces().into_iter().try_for_each(|keyspace| {
+            keyspace.rotate_memtable_and_wait()?;
+            Ok(keyspace.major_compact()?)
+        })
+    }
+
     /// All rows of all keyspaces.
     #[cfg(test)]
     pub(super) fn dump(&self) -> Result<Vec<[Vec<u8>; 2]>, IdentityError> {

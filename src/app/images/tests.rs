@@ -68,7 +68,7 @@ fn applied(data_dir: &TempDir) -> u64 {
     let identities = Identities::open(&data_dir.path().join(IDENTITY), limits()).unwrap();
     let applied = identities.applied_sequence();
     let persons = identities.view().person_count(ProjectId(1)).unwrap();
-    assert_eq!(u64::try_from(persons).unwrap(), applied, "one of each record");
+    assert_eq!(persons, applied, "one of each record");
     applied
 }
 
@@ -202,7 +202,8 @@ async fn an_interrupted_restore_is_begun_again() {
     let (_, images) = bucket(&[2, 4], None).await;
     // Records of the stores under their names, of which the last may be a part; what the next start makes of them
     // without images, and with.
-    let cases: [(&[(&str, u64)], bool, u64, u64); 5] = [
+    type Case = (&'static [(&'static str, u64)], bool, u64, u64);
+    let cases: [Case; 5] = [
         (&[(IDENTITY, 3), (RESTORING, 4)], true, 3, 4),
         (&[(IDENTITY, 3), (RESTORING, 4)], false, 3, 4),
         (&[(FORMER, 3), (RESTORING, 4)], false, 3, 4),

@@ -64,10 +64,15 @@ impl Images {
         for directory in &directories {
             tokio::fs::create_dir_all(directory).await.map_err(local(directory))?;
         }
+        let mut uses: BTreeMap<&str, u32> = BTreeMap::new();
+        for file in &manifest.files {
+            *uses.entry(&file.sha256).or_default() += 1;
+        }
         let bringing = stream::iter(&manifest.files).map(|file| async {
             let target = into.join(&file.path);
+            let is_shared = uses.get(file.sha256.as_str()).is_some_and(|uses| *uses > 1);
             if let Some(cache) = cache
-                && take(&cache.join(&file.sha256), &target, file.bytes).await?
+                && take(&cache.join(&file.sha256), &target, (file.bytes, is_shared)).await?
             {
                 return Ok(());
             }
@@ -154,8 +159,13 @@ impl Images {
     }
 }
 
-/// Moves a file of the cache, where it was checked and synced, to its place. `false` if it is not there whole.
-async fn take(cached: &FilePath, target: &FilePath, bytes: u64) -> Result<bool, ImagesError> {
+/// Moves a file of the cache, where it was checked and synced, to its place, or copies one that has several places. `false`
+/// if it is not there whole.
+async fn take(
+    cached: &FilePath,
+    target: &FilePath,
+    (bytes, is_shared): (u64, bool),
+) -> Result<bool, ImagesError> {
     let found = match tokio::fs::metadata(cached).await {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         found => found.map_err(local(cached))?,
@@ -163,16 +173,20 @@ async fn take(cached: &FilePath, target: &FilePath, bytes: u64) -> Result<bool, 
     if found.len() != bytes {
         return Ok(false);
     }
-    match tokio::fs::rename(cached, target).await {
-        // Two files of the image have these contents.
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        renamed => renamed.map(|()| true).map_err(local(target)),
+    if !is_shared {
+        tokio::fs::rename(cached, target).await.map_err(local(target))?;
+        return Ok(true);
     }
+    // Not linked: the files may be changed in place, each for itself.
+    tokio::fs::copy(cached, target).await.map_err(local(target))?;
+    sync(target).await?;
+    Ok(true)
 }
 
-async fn sync(directory: &FilePath) -> Result<(), ImagesError> {
-    let opened = tokio::fs::File::open(directory).await.map_err(local(directory))?;
-    opened.sync_all().await.map_err(local(directory))
+/// Makes a file or a directory durable.
+async fn sync(path: &FilePath) -> Result<(), ImagesError> {
+    let opened = tokio::fs::File::open(path).await.map_err(local(path))?;
+    opened.sync_all().await.map_err(local(path))
 }
 
 fn local(path: &FilePath) -> impl FnOnce(io::Error) -> ImagesError {
