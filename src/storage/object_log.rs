@@ -24,7 +24,7 @@
 //! - A writer begins no put before it knows the outcome of the one before.
 //! - Claims and the newest object are never removed.
 //! - Who has put a claim lists once more. An object behind the claim means that the log had gone on, and was truncated,
-//!   after the first list: the claim is void.
+//!   after the first list, or that another claim has followed: the claim is void, and who has put it gives up.
 //!
 //! `tests/explored.rs` runs this code in all orders of the requests of several writers.
 //!

@@ -43,9 +43,10 @@ pub(super) async fn claim(settings: &ObjectLogSettings) -> Result<Opened, WalErr
             continue;
         }
         let mut found = look(objects, (*elsewhere, *had_by_all)).await?;
-        // The log had gone on behind this number before the claim was put, and was truncated.
+        // The log had gone on behind this number before the claim was put, and was truncated; or another claim has followed.
+        // Another writer is alive, and two that begin again for each other would never end.
         if found.last > first {
-            continue;
+            return Err(WalError::Fenced);
         }
         for object in &mut found.listed {
             if object.first == first {

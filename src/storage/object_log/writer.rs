@@ -65,7 +65,8 @@ impl ObjectLog {
     ///
     /// # Errors
     ///
-    /// [`WalError::Store`], [`WalError::CutOff`]. Damage is no error; a reader reports it.
+    /// [`WalError::Fenced`] if another writer takes it over meanwhile; [`WalError::Store`], [`WalError::CutOff`]. Damage is
+    /// no error; a reader reports it.
     pub async fn claim(settings: ObjectLogSettings, runtime: Handle) -> Result<Self, WalError> {
         let opened = claim(&settings).await?;
         let ObjectLogSettings { objects, writer, elsewhere, pauses, doubt, .. } = settings;

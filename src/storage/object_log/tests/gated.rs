@@ -66,14 +66,17 @@ struct Gate {
 pub(super) struct Gated {
     pub(super) objects: Arc<InMemory>,
     gate: Arc<Mutex<Gate>>,
+    /// Whether reads wait, too. What they find hardly depends on when they are done: an object never changes.
+    waits_for_reads: bool,
     /// Whether the second list of each claim is forgotten, and the first one given again.
-    pub(super) lists_once: bool,
+    lists_once: bool,
     listed: Arc<Mutex<Vec<ObjectMeta>>>,
 }
 
 impl Gated {
-    pub(super) fn new(objects: Arc<InMemory>, lists_once: bool) -> Self {
-        Self { objects, gate: Arc::default(), lists_once, listed: Arc::default() }
+    pub(super) fn new(objects: Arc<InMemory>, waits_for_reads: bool, lists_once: bool) -> Self {
+        let (gate, listed) = Default::default();
+        Self { objects, gate, waits_for_reads, lists_once, listed }
     }
 
     /// What waits at the gate: whether it is a put; `None` if nothing does.
@@ -164,7 +167,9 @@ impl ObjectStore for Gated {
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
-        self.enter(false).await;
+        if self.waits_for_reads {
+            self.enter(false).await;
+        }
         let got = self.objects.get_opts(location, options.clone()).await;
         let bytes: Option<Bytes> = match self.objects.get_opts(location, options).await {
             Ok(got) => Some(got.bytes().await?),
