@@ -60,6 +60,7 @@ mod landing;
 mod lifecycle;
 mod lifecycle_insight;
 mod limits;
+mod lists;
 mod local_evaluation;
 mod merged_persons;
 mod merges;
