@@ -107,10 +107,7 @@ impl Special for ActorCell {
     }
 
     fn parts(self) -> &'static [&'static str] {
-        match self {
-            Self::Actor | Self::Group => &["id"],
-            Self::Delete | Self::Recordings => &[],
-        }
+        &["id"]
     }
 
     fn order(self, owner: &ProjectSettings) -> String {

@@ -140,28 +140,9 @@ impl<S: Special> Select<S> {
         from: &str,
         ties: &[&str],
     ) -> Result<Written<S>, QueryError> {
-        let mut columns = Columns::default();
-        for item in &self.items {
-            match &item.what {
-                What::Expression(expression) => {
-                    let is_aggregate = expression.is_aggregate(view)?;
-                    let is_grouped = !is_aggregate && expression.names_columns();
-                    columns.place(expression.text(), is_grouped, is_aggregate);
-                }
-                What::Special(special) => {
-                    for part in special.parts() {
-                        columns.place(part, true, false);
-                    }
-                }
-            }
-        }
+        let columns = self.columns(view)?;
         let is_aggregated = columns.0.iter().any(|column| column.is_aggregate);
-        let (mut of_rows, mut of_groups) = (Vec::new(), Vec::new());
-        for condition in &self.conditions {
-            let is_of_groups = condition.is_aggregate(view)?;
-            let conditions = if is_of_groups { &mut of_groups } else { &mut of_rows };
-            conditions.push(format!("({})", condition.text()));
-        }
+        let (of_rows, of_groups) = self.conditions_of(view)?;
         if !of_groups.is_empty() && !is_aggregated {
             let why = "a condition in where has an aggregate, and select has none";
             return Err(QueryError::Invalid(why.to_owned()));
@@ -213,6 +194,37 @@ impl<S: Special> Select<S> {
             (item.name.clone(), special, places)
         });
         Ok(Written { sql, condition, columns: columns.collect(), is_newest_first })
+    }
+
+    /// The columns of the SQL.
+    fn columns(&self, view: &View) -> Result<Columns, QueryError> {
+        let mut columns = Columns::default();
+        for item in &self.items {
+            match &item.what {
+                What::Expression(expression) => {
+                    let is_aggregate = expression.is_aggregate(view)?;
+                    let is_grouped = !is_aggregate && expression.names_columns();
+                    columns.place(expression.text(), is_grouped, is_aggregate);
+                }
+                What::Special(special) => {
+                    for part in special.parts() {
+                        columns.place(part, true, false);
+                    }
+                }
+            }
+        }
+        Ok(columns)
+    }
+
+    /// The conditions of rows, and those of groups.
+    fn conditions_of(&self, view: &View) -> Result<(Vec<String>, Vec<String>), QueryError> {
+        let (mut of_rows, mut of_groups) = (Vec::new(), Vec::new());
+        for condition in &self.conditions {
+            let is_of_groups = condition.is_aggregate(view)?;
+            let conditions = if is_of_groups { &mut of_groups } else { &mut of_rows };
+            conditions.push(format!("({})", condition.text()));
+        }
+        Ok((of_rows, of_groups))
     }
 
     fn expressions(&self) -> impl Iterator<Item = &Expression> {
@@ -355,4 +367,62 @@ fn wrong(node: &Node<'_>, name: &str, error: &QueryError) -> NodeError {
 /// A text as SQL has it.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Columns;
+    use super::Select;
+    use super::What;
+    use super::quoted;
+    use super::uncommented;
+    use crate::insights::event_list::EventCell;
+    use crate::insights::node::Node;
+
+    #[test]
+    fn orders_are_read_with_their_comments() {
+        for (text, expected) in [
+            ("timestamp DESC", ("timestamp", true)),
+            ("event", ("event", false)),
+            ("event asc", ("event", false)),
+            ("count() desc -- Number", ("count()", true)),
+            ("person_display_name -- Person DESC", ("the name", true)),
+            ("person_display_name -- Person ASC", ("the name", false)),
+            ("person_display_name DESC", ("the name", true)),
+            ("event -- Name DESC", ("event", true)),
+        ] {
+            let (what, is_descending) = Select::<EventCell>::order(text).unwrap();
+            let own = match &what {
+                What::Expression(expression) => expression.text(),
+                What::Special(EventCell::PersonName) => "the name",
+                What::Special(_) => "another cell",
+            };
+            assert_eq!((own, is_descending), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn columns_are_there_once_and_have_the_names_that_were_sent() {
+        let sent = json!({"select": ["event -- Event", "event", "count() AS n", "*"], "limit": 0});
+        let node = Node::new(Some(&sent), "").unwrap();
+        let select = Select::<EventCell>::parse(&node, &["uuid"]).unwrap();
+        let names: Vec<&str> = select.items.iter().map(|item| item.name.as_str()).collect();
+        assert_eq!(names, ["event -- Event", "event", "n", "*"]);
+        assert_eq!(select.page, (100, 0));
+        let mut columns = Columns::default();
+        for text in ["event", "uuid", "event"] {
+            columns.place(text, true, false);
+        }
+        assert_eq!((columns.0.len(), columns.at("uuid")), (2, 1));
+        for (text, sql) in [("uuid", "\"c1\""), ("timestamp", "(timestamp)")] {
+            assert_eq!(columns.sql_of(text), sql);
+            assert_eq!(columns.text_of(sql), text);
+        }
+        assert_eq!(quoted("it's"), "'it''s'");
+        assert_eq!(uncommented(" person -- Person"), "person");
+        let usual = Select::<EventCell>::parse(&Node::new(None, "").unwrap(), &["uuid"]).unwrap();
+        assert_eq!(usual.items[0].name, "uuid");
+    }
 }

@@ -211,21 +211,7 @@ impl Engine {
         sql: &str,
         format: Format,
     ) -> Result<Bytes, QueryError> {
-        self.sql_of(project, self.view(project).await?, sql, format).await
-    }
-
-    /// The same of a view.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn sql_of(
-        &self,
-        project: ProjectId,
-        view: View,
-        sql: &str,
-        format: Format,
-    ) -> Result<Bytes, QueryError> {
+        let view = self.view(project).await?;
         complexity::check(sql)?;
         let sql = sql.to_owned();
         let planned = self.prepared(project, async move { view.sql(&sql).await }).await?;
@@ -251,7 +237,7 @@ impl Engine {
         let has_more = answer.size.rows() >= layout.more_from;
         // Cells may be looked up on the disk.
         let writing = self.on_a_thread(move |stop| {
-            let GatheredRows { schema, batches, size, reserved } = answer;
+            let GatheredRows { schema, batches, size, held } = answer;
             let written = || -> Result<Bytes, QueryError> {
                 let mut text = Text::new(&pool, size.bytes(Format::Json))?;
                 let is_stopped = || stop.load(Ordering::Relaxed);
@@ -261,7 +247,7 @@ impl Engine {
                 }
             };
             let written = written();
-            drop(reserved);
+            drop(held);
             Ok(written)
         });
         let rows = writing.await??;
@@ -314,7 +300,7 @@ impl Engine {
 
     /// All rows of an answer. Their memory is part of that of all queries.
     async fn gathered(&self, planned: Planned) -> Result<GatheredRows, QueryError> {
-        let mut answer = self.begin(planned.query, Some(planned.permit));
+        let mut answer = self.begin(planned.query, None);
         let rows_max = self.shared.settings.query_rows_max;
         let mut reserved = Gathered::new(&self.shared.pools.rows);
         let (mut batches, mut size) = (Vec::new(), Size::default());
@@ -327,7 +313,8 @@ impl Engine {
             reserved.add(&batch)?;
             batches.push(batch);
         }
-        Ok(GatheredRows { schema: Arc::clone(&answer.schema), batches, size, reserved })
+        let (schema, held) = (Arc::clone(&answer.schema), (planned.permit, reserved));
+        Ok(GatheredRows { schema, batches, size, held })
     }
 
     /// The answer to a query as text. Its memory is part of that of all queries until it is sent.
@@ -557,12 +544,12 @@ struct Planned {
     is_lasting: bool,
 }
 
-/// All rows of an answer, and their memory.
+/// All rows of an answer, and what is held until they are written: the slot, as cells may take long, and their memory.
 struct GatheredRows {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
     size: Size,
-    reserved: Gathered,
+    held: (Permit, Gathered),
 }
 
 fn too_long() -> QueryError {

@@ -32,11 +32,12 @@ fn event(at: usize) -> Value {
     let minutes = i64::try_from(at).expect("a number") * 7;
     let start = chrono::DateTime::parse_from_rfc3339("2026-01-05T00:00:00Z").expect("a time");
     let time = start + chrono::TimeDelta::minutes(minutes - minutes % 3);
+    let (name, browser) = (["view", "buy", "help"][at % 3], ["Firefox", "Safari"][at % 2]);
     json!({
-        "event": ["view", "buy", "help"][at % 3], "distinct_id": format!("d{}", at % IDS),
+        "event": name, "distinct_id": format!("d{}", at % IDS),
         "uuid": format!("00000000-0000-4000-8000-{at:012}"), "timestamp": time.to_rfc3339(),
         "properties": {
-            "$browser": ["Firefox", "Safari"][at % 2], "n": at, "it's": {"a": [at % 4, "}"]},
+            "$browser": browser, "n": at, "it's": {"a": [at % 4, "}"]},
             "$set": {"email": format!("p{}@example.com", at % IDS), "age": at % IDS},
         },
     })
@@ -297,7 +298,7 @@ fn rows_are_grouped_as_duckdb_groups_them() {
         (
             json!({"select": ["properties.$browser", "sumIf(toFloat(properties.n), event = 'buy') AS bought", "1"],
                    "where": ["properties.n >= 30"], "orderBy": ["bought DESC"]}),
-            "SELECT json_extract_string(properties, '$.$browser') AS b, \
+            "SELECT \"p_$browser\" AS b, \
              sum(CAST(json_extract_string(properties, '$.n') AS DOUBLE)) FILTER (WHERE event = 'buy') AS s, 1 \
              FROM events WHERE CAST(json_extract_string(properties, '$.n') AS DOUBLE) >= 30 GROUP BY b ORDER BY s DESC",
         ),
@@ -314,9 +315,9 @@ fn rows_are_grouped_as_duckdb_groups_them() {
              WHERE event IN ('buy', 'view') AND timestamp < '2026-01-05T06:00:00Z'",
         ),
         (
-            json!({"select": ["uuid", "row_number() OVER (ORDER BY uuid) AS at"], "orderBy": ["timestamp DESC"],
+            json!({"select": ["uuid", "row_number() OVER (ORDER BY uuid) AS place"], "orderBy": ["timestamp DESC"],
                    "limit": 5, "offset": 7}),
-            "SELECT uuid, row_number() OVER (ORDER BY uuid) AS at FROM events ORDER BY timestamp DESC, uuid DESC \
+            "SELECT uuid, row_number() OVER (ORDER BY uuid) AS place FROM events ORDER BY timestamp DESC, uuid DESC \
              LIMIT 5 OFFSET 7",
         ),
     ];
@@ -574,11 +575,12 @@ fn who_is_behind_a_point_can_be_ordered_and_filtered() {
     let plain = rows(&server, "ActorsQuery", &plain);
     assert_eq!(plain.len(), IDS - 1);
     let email = |row: &[Value]| row[2]["properties"]["email"].to_string();
-    for (order, key) in [
-        ("person", (|row| email_key(row)) as fn(&[Value]) -> String),
+    let orders: [(&str, fn(&[Value]) -> String); 3] = [
+        ("person", |row| row[2]["properties"]["email"].to_string()),
         ("id", |row| row[0].to_string()),
         ("event_count DESC", |row| format!("{:09.0}", 1e6 - row[1].as_f64().unwrap_or(0.0))),
-    ] {
+    ];
+    for (order, key) in orders {
         let asked = json!({"source": source, "select": ["id", "event_count", "person"], "orderBy": [order]});
         let found = rows(&server, "ActorsQuery", &asked);
         assert!(found.is_sorted_by_key(|row| key(row)), "{order}: {found:?}");
@@ -597,8 +599,4 @@ fn who_is_behind_a_point_can_be_ordered_and_filtered() {
     let count = (0..EVENTS).filter(|at| at % 3 == 1 && at % IDS == 0).count();
     let count = f64::from(u32::try_from(count).expect("few"));
     assert_eq!(told["results"], json!([["p0@example.com", count + 1.0]]), "{told}");
-}
-
-fn email_key(row: &[Value]) -> String {
-    row[2]["properties"]["email"].to_string()
 }

@@ -56,6 +56,7 @@ mod identity;
 mod insight_cache;
 mod insight_pages;
 mod isolation;
+mod kept_rows;
 mod landing;
 mod lifecycle;
 mod lifecycle_insight;
