@@ -146,7 +146,8 @@ impl Insight {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Answered, InsightError> {
-        Ok(Answered::of(&self.answer(engine, owner).await?)?)
+        let results = Box::pin(self.answer(engine, owner)).await?;
+        Ok(Answered::of(&results)?)
     }
 
     /// Counts a view of the events that it names, as every new answer does by itself.

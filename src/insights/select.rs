@@ -141,7 +141,7 @@ impl<S: Special> Select<S> {
         ties: &[&str],
     ) -> Result<Written<S>, QueryError> {
         let columns = self.columns(view)?;
-        let is_aggregated = columns.0.iter().any(|column| column.is_aggregate);
+        let is_aggregated = columns.0.iter().any(|column| column.role == Role::Aggregate);
         let (of_rows, of_groups) = self.conditions_of(view)?;
         if !of_groups.is_empty() && !is_aggregated {
             let why = "a condition in where has an aggregate, and select has none";
@@ -160,7 +160,7 @@ impl<S: Special> Select<S> {
                 format!("{sql} {} NULLS LAST", if *is_descending { "DESC" } else { "ASC" })
             })
             .collect();
-        let groups = columns.0.iter().filter(|column| column.is_grouped);
+        let groups = columns.0.iter().filter(|column| column.role == Role::Group);
         let groups: Vec<String> = groups.map(|column| column.text.clone()).collect();
         match is_aggregated {
             true => order.extend(groups.iter().map(|group| columns.sql_of(group))),
@@ -202,13 +202,16 @@ impl<S: Special> Select<S> {
         for item in &self.items {
             match &item.what {
                 What::Expression(expression) => {
-                    let is_aggregate = expression.is_aggregate(view)?;
-                    let is_grouped = !is_aggregate && expression.names_columns();
-                    columns.place(expression.text(), is_grouped, is_aggregate);
+                    let role = match expression.is_aggregate(view)? {
+                        true => Role::Aggregate,
+                        false if expression.names_columns() => Role::Group,
+                        false => Role::Constant,
+                    };
+                    columns.place(expression.text(), role);
                 }
                 What::Special(special) => {
                     for part in special.parts() {
-                        columns.place(part, true, false);
+                        columns.place(part, Role::Group);
                     }
                 }
             }
@@ -246,7 +249,7 @@ impl<S: Special> Select<S> {
             };
             return orders.iter().map(order).collect();
         }
-        let aggregates = columns.0.iter().filter(|column| column.is_aggregate);
+        let aggregates = columns.0.iter().filter(|column| column.role == Role::Aggregate);
         let first = aggregates.clone().find(|column| column.text == "count()");
         let timed = columns.0.iter().find(|column| {
             self.items.iter().any(|item| item.is_time() && item.text() == Some(&column.text))
@@ -307,14 +310,23 @@ struct Columns(Vec<Column>);
 #[derive(Debug)]
 struct Column {
     text: String,
-    is_grouped: bool,
-    is_aggregate: bool,
+    role: Role,
+}
+
+/// What a column is where rows are grouped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Aggregate,
+    /// What rows are grouped by.
+    Group,
+    /// The same for all rows.
+    Constant,
 }
 
 impl Columns {
-    fn place(&mut self, text: &str, is_grouped: bool, is_aggregate: bool) {
+    fn place(&mut self, text: &str, role: Role) {
         if !self.0.iter().any(|column| column.text == text) {
-            self.0.push(Column { text: text.to_owned(), is_grouped, is_aggregate });
+            self.0.push(Column { text: text.to_owned(), role });
         }
     }
 
@@ -374,6 +386,7 @@ mod tests {
     use serde_json::json;
 
     use super::Columns;
+    use super::Role;
     use super::Select;
     use super::What;
     use super::quoted;
@@ -413,7 +426,7 @@ mod tests {
         assert_eq!(select.page, (100, 0));
         let mut columns = Columns::default();
         for text in ["event", "uuid", "event"] {
-            columns.place(text, true, false);
+            columns.place(text, Role::Group);
         }
         assert_eq!((columns.0.len(), columns.at("uuid")), (2, 1));
         for (text, sql) in [("uuid", "\"c1\""), ("timestamp", "(timestamp)")] {
