@@ -10,12 +10,13 @@ use datafusion::logical_expr::TableScan;
 use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::logical_plan::builder::UNNAMED_TABLE;
 
+use crate::query::events::OWN_EVENTS;
 use crate::query::filtered;
 
 /// Tables that change with the log of their project alone, and rows that are part of a plan. Those of definitions and of
 /// warnings are written later than their records, and by users.
-const TABLES: [&str; 6] =
-    ["events", "persons", "person_distinct_ids", "groups", "sessions", UNNAMED_TABLE];
+const TABLES: [&str; 7] =
+    ["events", OWN_EVENTS, "persons", "person_distinct_ids", "groups", "sessions", UNNAMED_TABLE];
 
 /// The schema of the tables.
 const SCHEMA: &str = "public";
@@ -116,7 +117,7 @@ mod tests {
             Field::new("n", DataType::Int64, true),
         ];
         let table = Arc::new(EmptyTable::new(Arc::new(Schema::new(fields))));
-        for name in ["events", "event_definitions"] {
+        for name in ["events", "own_events", "event_definitions"] {
             context.register_table(name, Arc::clone(&table) as _).unwrap();
         }
         let other = MemorySchemaProvider::new();
@@ -139,6 +140,7 @@ mod tests {
             ),
             ("SELECT * FROM events WHERE n > 1 + 2 AND upper(event) = 'A'", true),
             ("VALUES (1), (2)", true),
+            ("SELECT n FROM own_events", true),
             ("SELECT n FROM events UNION ALL SELECT 1", true),
             ("SELECT now()", false),
             ("SELECT current_date", false),
