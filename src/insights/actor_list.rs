@@ -350,7 +350,8 @@ fn rows(found: &[Actor]) -> Result<RecordBatch, DataFusionError> {
     }
     let cells: ArrayRef = Arc::new(cells.finish());
     let columns = [
-        (KEY, ids),
+        (KEY, Arc::clone(&ids)),
+        ("actor_id", ids),
         ("value", Arc::clone(&values)),
         ("event_count", values),
         ("appearances", cells),

@@ -95,7 +95,13 @@ impl<S: Special> Select<S> {
             |text: &&str| Expression::parse(text).map_err(|error| wrong(node, "where", &error));
         let order = |text: &&str| Self::order(text).map_err(|error| wrong(node, "orderBy", &error));
         let orders = texts(node, "orderBy", ORDERS_MAX)?;
-        let orders: Vec<_> = orders.iter().map(order).collect::<Result<_, _>>()?;
+        let orders: Vec<Vec<_>> = orders.iter().map(order).collect::<Result<_, _>>()?;
+        let orders: Vec<_> = orders.into_iter().flatten().collect();
+        if orders.len() > ORDERS_MAX {
+            return Err(
+                node.refuse("orderBy", format!("Expected at most {ORDERS_MAX} expressions."))
+            );
+        }
         let limit = node.number("limit")?.filter(|limit| *limit > 0).unwrap_or(LIMIT);
         let offset = node.number("offset")?.unwrap_or(0);
         if offset > OFFSET_MAX {
@@ -112,7 +118,7 @@ impl<S: Special> Select<S> {
         })
     }
 
-    fn order(text: &str) -> Result<(What<S>, bool), QueryError> {
+    fn order(text: &str) -> Result<Vec<(What<S>, bool)>, QueryError> {
         let name = uncommented(text);
         let (name, is_descending) = match name.rsplit_once(' ') {
             Some((name, last)) if last.eq_ignore_ascii_case("desc") => (name.trim_end(), true),
@@ -122,11 +128,12 @@ impl<S: Special> Select<S> {
         // A comment may stand before the direction: `person_display_name -- Person DESC`.
         let is_descending = is_descending || text.trim_end().to_lowercase().ends_with(" desc");
         if let Some(special) = S::named(name) {
-            return Ok((What::Special(special), is_descending));
+            return Ok(vec![(What::Special(special), is_descending)]);
         }
-        let (expression, is_said) = Expression::parse_order(text)?;
-        let is_descending = is_said || (is_descending && text.contains("--"));
-        Ok((What::Expression(expression), is_descending))
+        let is_descending = is_descending && text.contains("--");
+        let order =
+            |(expression, is_said)| (What::Expression(expression), is_said || is_descending);
+        Ok(Expression::parse_orders(text)?.into_iter().map(order).collect())
     }
 
     /// The SQL over rows that `from` names, where ties are ordered by the SQL of `ties`.
@@ -396,6 +403,7 @@ mod tests {
 
     #[test]
     fn orders_are_read_with_their_comments() {
+        assert_eq!(Select::<EventCell>::order("event, uuid DESC").unwrap().len(), 2);
         for (text, expected) in [
             ("timestamp DESC", ("timestamp", true)),
             ("event", ("event", false)),
@@ -406,7 +414,7 @@ mod tests {
             ("person_display_name DESC", ("the name", true)),
             ("event -- Name DESC", ("event", true)),
         ] {
-            let (what, is_descending) = Select::<EventCell>::order(text).unwrap();
+            let (what, is_descending) = Select::<EventCell>::order(text).unwrap().remove(0);
             let own = match &what {
                 What::Expression(expression) => expression.text(),
                 What::Special(EventCell::PersonName) => "the name",

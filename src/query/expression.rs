@@ -9,6 +9,7 @@ use datafusion::prelude::ident;
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
+use datafusion::sql::sqlparser::ast::OrderByExpr;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::ast::visit_relations;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -62,19 +63,24 @@ impl Expression {
         Ok((own, parsed.alias.map(|alias| alias.value)))
     }
 
-    /// Reads an expression by which rows are ordered: `timestamp DESC`. Says whether the largest one comes first.
+    /// Reads the expressions by which rows are ordered: `timestamp DESC, uuid`. Says of each whether the largest one comes
+    /// first.
     ///
     /// # Errors
     ///
     /// See [`Expression::parse`].
-    pub fn parse_order(text: &str) -> Result<(Self, bool), QueryError> {
+    pub fn parse_orders(text: &str) -> Result<Vec<(Self, bool)>, QueryError> {
         let mut parser = parser(text)?;
-        let parsed = parser.parse_order_by_expr().map_err(|error| invalid(&error))?;
-        if parsed.with_fill.is_some() || parsed.options.nulls_first.is_some() {
-            return Err(refused("what rows are ordered by has ASC or DESC behind it, and no more"));
-        }
-        let own = Self::of(&mut parser, &parsed.expr)?;
-        Ok((own, parsed.options.asc == Some(false)))
+        let parsed = parser.parse_comma_separated(Parser::parse_order_by_expr);
+        let parsed = parsed.map_err(|error| invalid(&error))?;
+        let order = |order: &OrderByExpr| {
+            if order.with_fill.is_some() || order.options.nulls_first.is_some() {
+                let why = "what rows are ordered by has ASC or DESC behind it, and no more";
+                return Err(refused(why));
+            }
+            Ok((Self::of(&mut parser, &order.expr)?, order.options.asc == Some(false)))
+        };
+        parsed.iter().map(order).collect()
     }
 
     /// What a parser has read to its end.
@@ -256,18 +262,27 @@ mod tests {
             assert_eq!(found, expected, "{text}");
         }
         for (text, expected) in [
-            ("timestamp", Some(("timestamp", false))),
-            ("timestamp desc -- Time", Some(("timestamp", true))),
-            ("count() DESC", Some(("count()", true))),
-            ("properties.$os ASC", Some(("properties.\"$os\"", false))),
+            ("timestamp", Some(vec![("timestamp", false)])),
+            ("timestamp desc -- Time", Some(vec![("timestamp", true)])),
+            ("count() DESC", Some(vec![("count()", true)])),
+            ("properties.$os ASC", Some(vec![("properties.\"$os\"", false)])),
+            ("n DESC, uuid", Some(vec![("n", true), ("uuid", false)])),
             ("timestamp DESC NULLS FIRST", None),
-            ("timestamp DESC, event", None),
+            ("timestamp DESC,", None),
             ("timestamp LIMIT 1", None),
-            ("(SELECT 1)", Some(("(SELECT 1)", false))),
-            ("(SELECT max(name) FROM event_definitions)", None),
+            ("(SELECT 1)", Some(vec![("(SELECT 1)", false)])),
+            ("event, (SELECT max(name) FROM event_definitions)", None),
         ] {
-            let found = Expression::parse_order(text).ok();
-            let found = found.as_ref().map(|(own, is_descending)| (own.text(), *is_descending));
+            let found = Expression::parse_orders(text).ok();
+            let found = found.as_ref().map(|orders| {
+                let order = |(own, is_descending): &'_ (Expression, bool)| {
+                    (own.text().to_owned(), *is_descending)
+                };
+                orders.iter().map(order).collect::<Vec<_>>()
+            });
+            let expected = expected.map(|orders| {
+                orders.into_iter().map(|(text, last)| (text.to_owned(), last)).collect::<Vec<_>>()
+            });
             assert_eq!(found, expected, "{text}");
         }
         let windowed = |text: &str| Expression::parse(text).unwrap().has_window();

@@ -261,7 +261,7 @@ fn rows_can_come_later() {
         ("none", json!({"kind": "HogQLQuery", "query": "SELECT nothing FROM events"}), "nothing"),
         (
             "rows",
-            json!({"kind": "HogQLQuery", "query": "SELECT repeat('x', 40000000)"}),
+            json!({"kind": "HogQLQuery", "query": "SELECT repeat('x', 4500000 + value) FROM range(1, 9)"}),
             "longer than",
         ),
         ("list", json!({"kind": "EventsQuery", "select": ["nothing"]}), "nothing"),

@@ -580,7 +580,9 @@ fn who_is_behind_a_point_can_be_ordered_and_filtered() {
     let orders: [(&str, fn(&[Value]) -> String); 3] = [
         ("person", |row| row[2]["properties"]["email"].to_string()),
         ("id", |row| row[0].to_string()),
-        ("event_count DESC", |row| format!("{:09.0}", 1e6 - row[1].as_f64().unwrap_or(0.0))),
+        ("event_count DESC, actor_id DESC", |row| {
+            format!("{:09.0}", 1e6 - row[1].as_f64().unwrap_or(0.0))
+        }),
     ];
     for (order, key) in orders {
         let asked = json!({"source": source, "select": ["id", "event_count", "person"], "orderBy": [order]});
