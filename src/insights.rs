@@ -2,6 +2,8 @@
 //! the identity store, and the shape of its answer. May not name HTTP: routes decode, call and encode.
 
 pub mod action;
+pub mod actor_list;
+pub mod answered;
 pub mod audience;
 pub mod bins;
 pub mod breakdown;
@@ -13,6 +15,7 @@ pub mod correlation;
 pub mod date_range;
 pub mod deeds;
 pub mod entity;
+pub mod event_list;
 pub mod events;
 pub mod filters;
 pub mod formula;
@@ -25,11 +28,13 @@ pub mod legacy;
 pub mod lifecycle;
 pub mod node;
 pub mod paths;
+pub mod person_name;
 pub mod property;
 pub mod property_definitions;
 pub mod ranked;
 pub mod retention;
 pub mod saved;
+pub mod select;
 pub mod selection;
 pub mod series;
 pub mod sql;
@@ -67,6 +72,8 @@ pub struct ProjectSettings {
     pub is_monday_first: bool,
     /// Filters that leave out the events of the operator's own people.
     pub test_account_filters: Value,
+    /// Properties that name a person, if it has its own.
+    pub person_names: Option<Vec<String>>,
 }
 
 impl ProjectSettings {
@@ -77,6 +84,7 @@ impl ProjectSettings {
             timezone: project.timezone.clone(),
             is_monday_first: project.week_start_day == 1,
             test_account_filters: project.test_account_filters.clone(),
+            person_names: project.person_display_name_properties.clone(),
         }
     }
 }

@@ -79,8 +79,8 @@
 //!    [`http::routes::property_definitions`]) stands in [`http::table`], gets a [`http::call::Call`] by
 //!    someone whom [`http::auth`] let through, and decodes a typed request for [`insights`], for
 //!    [`query::people`], or for [`query::engine::Engine::sql`].
-//! 2. [`insights`] has the product questions: lists of events ([`insights::events`]), of groups and of
-//!    definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
+//! 2. [`insights`] has the product questions: lists of events ([`insights::events`]), of selected columns of events and
+//!    persons ([`insights::select`]), of groups and of definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
 //!    tables of a [`query::view::View`], and the shape of its answer. [`insights::cache`] keeps answers while they
 //!    are right.
 //! 3. [`query::engine::Engine::wait`] waits until persons and definitions are as of the newest record

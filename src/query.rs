@@ -35,6 +35,8 @@ pub mod histories;
 pub mod interner;
 mod item_names;
 mod json;
+mod lasting;
+pub mod lists;
 pub mod matches;
 pub mod merge;
 pub mod number_set;

@@ -27,8 +27,8 @@ pub struct QueryConfig {
     /// does not fit is read from the persons table for each query [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", default_value = "512MiB", value_parser = bytes("0B", "1PiB"))]
     pub person_columns_memory_max_bytes: ByteSize,
-    /// Memory for the last answers to insights, which are given again while nothing that they depend on has
-    /// changed; with 0B none is kept [range: 0B to 1PiB]
+    /// Memory for the last answers to insights, SQL nodes and lists, which are given again while nothing that they
+    /// depend on has changed; with 0B none is kept [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_INSIGHT_CACHE_MAX_BYTES", default_value = "32MiB", value_parser = bytes("0B", "1PiB"))]
     pub insight_cache_max_bytes: ByteSize,
     /// Queries that run at once; further queries wait. SQL queries leave one slot to lists of persons, and

@@ -1,31 +1,34 @@
-//! The last answers to insights: [`Answers`], which are given again while they are still right.
+//! The last answers to questions: [`Answers`], which are given again while they are still right.
 //!
 //! What an answer depends on is of two kinds. What one can tell beforehand is part of its key: the request, the
 //! settings of the project, and which times relative dates stand for as of now. The rest is kept beside it and compared
 //! when it is asked for again ([`AsOf`]): events, persons and groups change with the project's newest record of the
 //! log, cohorts when their set is replaced. A question that compares something with the current time itself, such as
-//! "signed up less than 3 days ago", has no answer that stays right, so none is kept.
+//! "signed up less than 3 days ago", has no answer that stays right, so none is kept; of SQL its plan says whether it
+//! does ([`Answered::is_lasting`]).
 
 use std::sync::Arc;
 use std::sync::Weak;
 
+use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use serde_json::Map;
 use serde_json::Value;
-use serde_json::value::RawValue;
-use serde_json::value::to_raw_value;
 use sha2::Digest;
 use sha2::Sha256;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::flags::cohorts::CohortSet;
-use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
-use crate::insights::insight::Insight;
+use crate::insights::answered::Answered;
+use crate::insights::event_list;
 use crate::insights::interval::Interval;
-use crate::insights::node::NodeError;
+use crate::insights::node::Node;
 use crate::insights::selection::Dates;
+use crate::insights::selection::zone;
 use crate::query::engine::Engine;
 
 /// Memory of an answer besides its text.
@@ -37,14 +40,47 @@ const ANSWER_TYPICAL_BYTES: u64 = 8192;
 /// Most insights that one question has inside of each other.
 const SOURCES_MAX: usize = 8;
 
-/// An answer to an insight.
+/// An answer to a question.
 #[derive(Debug)]
 pub struct Answer {
-    /// What PostHog's clients get as `results`.
-    pub results: Box<RawValue>,
+    /// What PostHog's clients get as `results`, as JSON.
+    pub results: Bytes,
+    /// What they get beside it that depends on the question and the data: JSON fields with commas between them.
+    pub fields: String,
+    /// Events that it names, as far as plans tell.
+    pub events: Vec<String>,
     /// When it was computed.
     pub at: UnixMicros,
     as_of: AsOf,
+}
+
+impl Answer {
+    /// The same in memory of its own, not of queries.
+    pub fn copied(&self) -> Self {
+        Self {
+            results: Bytes::copy_from_slice(&self.results),
+            fields: self.fields.clone(),
+            events: self.events.clone(),
+            at: self.at,
+            as_of: self.as_of.clone(),
+        }
+    }
+
+    /// What is told beside the results.
+    ///
+    /// # Errors
+    ///
+    /// It is no JSON: a bug.
+    pub fn told(&self) -> Result<Map<String, Value>, serde_json::Error> {
+        json::restore(format!("{{{}}}", self.fields).as_bytes())
+    }
+
+    /// Bytes of memory, roughly.
+    pub fn bytes(&self) -> u64 {
+        let names = self.events.iter().map(String::len).fold(0, usize::saturating_add);
+        let texts = self.results.len().saturating_add(self.fields.len()).saturating_add(names);
+        u64::try_from(texts).unwrap_or(u64::MAX).saturating_add(ANSWER_BYTES)
+    }
 }
 
 /// What an answer is right for.
@@ -78,7 +114,7 @@ impl AsOf {
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// The key of the node `query` of an insight.
+    /// The key of the node `query` of a question.
     pub fn of(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Self {
         let mut digest = Sha256::new();
         let mut add = |part: &[u8]| {
@@ -90,6 +126,10 @@ impl Key {
         add(&[u8::from(owner.is_monday_first)]);
         // The keys of objects are in order.
         add(owner.test_account_filters.to_string().as_bytes());
+        for name in owner.person_names.iter().flatten() {
+            add(name.as_bytes());
+        }
+        add(&[u8::from(owner.person_names.is_some())]);
         add(query.to_string().as_bytes());
         for time in times(query, owner, now) {
             add(&time.0.to_le_bytes());
@@ -108,12 +148,14 @@ impl std::fmt::Display for Key {
 
 /// The times that the dates of a question stand for as of now, in each of the intervals that it may have.
 fn times(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Vec<UnixMicros> {
-    // An insight may be about another one.
+    // A question may be about another one.
     let nodes = std::iter::successors(Some(query), |node| {
         node.get("source").or_else(|| node.pointer("/funnelPathsFilter/funnelSource"))
     });
-    let nodes = nodes.take(SOURCES_MAX);
-    let times = nodes.flat_map(|node| {
+    let nodes: Vec<&Value> = nodes.take(SOURCES_MAX).collect();
+    // SQL has dates among its filters.
+    let filters = nodes.iter().filter_map(|node| node.get("filters"));
+    let ranges = nodes.iter().copied().chain(filters).flat_map(|node| {
         let period = node.get("retentionFilter").and_then(|filter| filter.get("period"));
         let names = [node.get("interval"), period].into_iter().flatten().filter_map(Value::as_str);
         let named = names.filter_map(|name| Interval::of(&name.to_lowercase()));
@@ -121,13 +163,20 @@ fn times(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Vec<UnixMic
         let range = move |interval| dates.as_ref()?.range_at(now, owner, interval).ok();
         named.chain([Interval::Day]).filter_map(range)
     });
-    times.flat_map(|range| [range.from, range.to]).collect()
+    let of_events = nodes.iter().filter_map(|node| {
+        node.get("kind").filter(|kind| *kind == event_list::KIND)?;
+        let dates = event_list::Dates::parse(&Node::new(Some(node), "").ok()?).ok()?;
+        dates.bounds(zone(owner).ok()?, now).ok()
+    });
+    let of_events =
+        of_events.flat_map(|(after, before)| [after.unwrap_or(UnixMicros(i64::MIN)), before]);
+    ranges.flat_map(|range| [range.from, range.to]).chain(of_events).collect()
 }
 
 /// The last answers, as many as fit. Clones share them.
 #[derive(Clone)]
 pub struct Answers {
-    kept: Arc<Cache<Key, Arc<Answer>, Bytes>>,
+    kept: Arc<Cache<Key, Arc<Answer>, Weight>>,
     bytes_max: u64,
 }
 
@@ -137,25 +186,21 @@ impl std::fmt::Debug for Answers {
     }
 }
 
-/// Weighs answers in bytes of memory, roughly.
+/// Weighs answers.
 #[derive(Clone)]
-struct Bytes;
+struct Weight;
 
-impl Weighter<Key, Arc<Answer>> for Bytes {
+impl Weighter<Key, Arc<Answer>> for Weight {
     fn weight(&self, _: &Key, answer: &Arc<Answer>) -> u64 {
-        bytes(answer)
+        answer.bytes()
     }
-}
-
-fn bytes(answer: &Answer) -> u64 {
-    u64::try_from(answer.results.get().len()).unwrap_or(u64::MAX).saturating_add(ANSWER_BYTES)
 }
 
 impl Answers {
     /// Keeps answers of so many bytes together; none with 0.
     pub fn new(bytes_max: u64) -> Self {
         let items = usize::try_from(bytes_max / ANSWER_TYPICAL_BYTES).unwrap_or(usize::MAX);
-        let kept = Arc::new(Cache::with_weighter(items.max(16), bytes_max, Bytes));
+        let kept = Arc::new(Cache::with_weighter(items.max(16), bytes_max, Weight));
         Self { kept, bytes_max }
     }
 
@@ -169,28 +214,26 @@ impl Answers {
         None
     }
 
-    /// Computes an answer, and keeps it if it may stay right.
+    /// Computes the answer to the question with the node `query`, and keeps it if it may stay right.
     ///
     /// # Errors
     ///
-    /// See [`InsightError`].
-    pub async fn compute(
+    /// Those of `computing`.
+    pub async fn compute<E>(
         &self,
-        (key, query, insight): (&Key, &Value, &Insight),
-        engine: &Engine,
-        owner: &ProjectSettings,
-    ) -> Result<Arc<Answer>, InsightError> {
+        (key, query): (&Key, &Value),
+        (engine, owner): (&Engine, &ProjectSettings),
+        computing: impl Future<Output = Result<Answered, E>>,
+    ) -> Result<Arc<Answer>, E> {
         // Before the data that it is computed from: what comes in between makes it look older than it is.
         let (as_of, at) = (AsOf::now(engine, owner.project), engine.now());
-        let results = insight.answer(engine, owner).await?;
-        let results = to_raw_value(&results).map_err(|error| NodeError {
-            field: "query".to_owned(),
-            detail: format!("The answer has no form in JSON: {error}"),
-        })?;
-        let answer = Arc::new(Answer { results, at, as_of });
-        if bytes(&answer) <= self.bytes_max && stays_right(query, engine, owner) {
-            self.kept.insert(*key, Arc::clone(&answer));
+        let Answered { results, fields, is_lasting, events } = computing.await?;
+        let answer = Answer { results, fields, events, at, as_of };
+        if answer.bytes() > self.bytes_max || !is_lasting || !stays_right(query, engine, owner) {
+            return Ok(Arc::new(answer));
         }
+        let answer = Arc::new(answer.copied());
+        self.kept.insert(*key, Arc::clone(&answer));
         Ok(answer)
     }
 }
@@ -233,6 +276,7 @@ impl Uses {
                 // The short form of a filter has its operator in the key.
                 self.now |= fields.keys().any(|key| key.contains("__is_date"));
                 self.actions |= text("kind") == "ActionsNode" || text("type") == "actions";
+                self.actions |= fields.get("actionId").is_some_and(|id| !id.is_null());
                 self.cohorts |= text("type") == "cohort" || text("breakdown_type") == "cohort";
                 fields.values().for_each(|value| self.look(value));
             }
@@ -277,6 +321,7 @@ mod tests {
             timezone: "UTC".to_owned(),
             is_monday_first: false,
             test_account_filters: json!([]),
+            person_names: None,
         }
     }
 
@@ -301,6 +346,8 @@ mod tests {
             with(&|owner| owner.timezone = "Europe/Berlin".to_owned()),
             with(&|owner| owner.is_monday_first = true),
             with(&|owner| owner.test_account_filters = json!([{"key": "a", "value": 1}])),
+            with(&|owner| owner.person_names = Some(Vec::new())),
+            with(&|owner| owner.person_names = Some(vec!["nick".to_owned()])),
         ];
         let texts: BTreeSet<String> = keys.iter().map(Key::to_string).collect();
         assert_eq!(texts.len(), keys.len());
@@ -337,6 +384,28 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_rows_change_when_their_dates_mean_other_times() {
+        const SECOND: i64 = 1_000_000;
+        let events =
+            |after: &str| json!({"kind": "EventsQuery", "after": after, "before": "2026-01-05"});
+        let sql = |from: &str| {
+            let filters = json!({"dateRange": {"date_from": from}});
+            json!({"kind": "HogQLQuery", "query": "SELECT 1", "filters": filters})
+        };
+        let actors = json!({"kind": "ActorsQuery", "source": sql("-3h")});
+        for (query, same, other) in [
+            (json!({"kind": "EventsQuery"}), 3 * SECOND, 4 * SECOND),
+            (events("-24h"), 3 * SECOND, 4 * SECOND),
+            (sql("-3h"), 25 * 60 * SECOND, 26 * 60 * SECOND),
+            (actors, 25 * 60 * SECOND, 26 * 60 * SECOND),
+        ] {
+            assert_eq!(key(&query, NOW), key(&query, NOW + same), "{query}");
+            assert_ne!(key(&query, NOW), key(&query, NOW + other), "{query}");
+        }
+        assert_eq!(key(&events("all"), NOW), key(&events("all"), NOW + 11 * HOUR));
+    }
+
+    #[test]
     fn questions_about_the_current_time_are_recognized() {
         let uses = |query: Value| {
             let mut uses = Uses::default();
@@ -357,6 +426,15 @@ mod tests {
             (json!({"pathsFilter": {"pathsHogQLExpression": null}}), (false, false)),
         ] {
             assert_eq!(uses(query.clone()), expected, "{query}");
+        }
+        for (query, expected) in [
+            (json!({"source": {"kind": "ActionsNode", "id": 1}}), true),
+            (json!({"kind": "EventsQuery", "actionId": 1}), true),
+            (json!({"kind": "EventsQuery", "actionId": null}), false),
+        ] {
+            let mut uses = Uses::default();
+            uses.look(&query);
+            assert_eq!(uses.actions, expected, "{query}");
         }
     }
 }

@@ -10,6 +10,7 @@
 //! time by [`history`].
 
 pub mod history;
+pub(in crate::insights) mod newest;
 
 use std::sync::atomic::AtomicBool;
 
@@ -34,12 +35,6 @@ use crate::query::error::QueryError;
 use crate::query::event_property::event_text;
 use crate::query::view::View;
 use crate::storage::exact::ExactColumns;
-
-/// The first window, in microseconds: 15 minutes.
-const WINDOW: i64 = 15 * 60 * 1_000_000;
-
-/// How much longer each window is than the one before.
-const GROWTH: i64 = 4;
 
 /// Events that are looked at for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;
@@ -224,7 +219,11 @@ async fn condition(
 
 /// The events of a person. They have its distinct ids, whatever person they were stored with, and
 /// files have bloom filters of those; who an event belongs to is known when it has been read.
-async fn of_person(engine: &Engine, project: ProjectId, person: Uuid) -> Result<Expr, QueryError> {
+pub(in crate::insights) async fn of_person(
+    engine: &Engine,
+    project: ProjectId,
+    person: Uuid,
+) -> Result<Expr, QueryError> {
     let read =
         move |view: IdentityView, _: &AtomicBool| match view.person_by_uuid(project, person)? {
             Some(stored) => view.first_ids(project, stored.number, PRUNING_IDS_MAX + 1),
@@ -263,45 +262,9 @@ impl<'e> Source<'e> {
     ) -> Result<Option<i64>, QueryError> {
         let Some((oldest, newest)) = self.view.event_times() else { return Ok(None) };
         let oldest = after.map_or(oldest, |after| oldest.max(after));
-        let mut end = before.map_or(newest, |before| newest.min(before));
-        let mut window = WINDOW;
-        let mut missing = wanted;
-        let mut last = None;
-        while missing > 0 && end >= oldest {
-            let start = end.0.saturating_sub(window).max(oldest.0);
-            let times = self.times((start, end.0), (after, before), missing).await?;
-            missing = missing.saturating_sub(times.len());
-            last = times.last().copied().or(last);
-            if start == i64::MIN {
-                break;
-            }
-            end = UnixMicros(start - 1);
-            window = window.saturating_mul(GROWTH);
-        }
-        Ok(last)
-    }
-
-    /// The newest times within a window, both ends included; at most `limit`.
-    async fn times(
-        &self,
-        (start, end): (i64, i64),
-        (after, before): (Option<UnixMicros>, Option<UnixMicros>),
-        limit: usize,
-    ) -> Result<Vec<i64>, QueryError> {
-        let rows = self.table().await?;
-        let rows =
-            rows.filter(col("timestamp").between(time(UnixMicros(start)), time(UnixMicros(end))))?;
-        let rows = self.filtered(within(rows, after, before)?)?;
-        let order = vec![col("timestamp").sort(false, false)];
-        let rows = rows.sort(order)?.limit(0, Some(limit))?.select(vec![col("timestamp")])?;
-        let (_, batches) = self.engine.collect(rows).await?;
-        let mut times = Vec::new();
-        for batch in &batches {
-            times.extend_from_slice(
-                batch.column(0).as_primitive::<TimestampMicrosecondType>().values(),
-            );
-        }
-        Ok(times)
+        let newest = before.map_or(newest, |before| newest.min(before));
+        let rows = self.filtered(within(self.table().await?, after, before)?)?;
+        newest::since(self.engine, &rows, (oldest, newest), wanted).await
     }
 
     /// The project's events.

@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::answered::Answered;
 use crate::insights::correlation::Correlation;
 use crate::insights::correlation::actors::Asked as CorrelatedAsked;
 use crate::insights::entity::note_named;
@@ -135,6 +136,20 @@ impl Insight {
         }
     }
 
+    /// The answer as it is kept.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn answered(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Answered, InsightError> {
+        let results = Box::pin(self.answer(engine, owner)).await?;
+        Ok(Answered::of(&results)?)
+    }
+
     /// Counts a view of the events that it names, as every new answer does by itself.
     ///
     /// # Errors
@@ -201,6 +216,11 @@ impl ActorsOf {
         };
         let unit = selection.unit;
         (selection, unit)
+    }
+
+    /// Who they are.
+    pub fn unit(&mut self) -> Unit {
+        self.looked_at().1
     }
 
     /// Looks for those alone who are called so: see [`Selection::search`].

@@ -1,5 +1,5 @@
-//! Insights that are computed while nobody waits for them: [`Jobs`], by the id that their asker polls. They are in
-//! memory, so they end with the process.
+//! Questions whose answers are computed while nobody waits for them: [`Jobs`], by the id that their asker polls. They
+//! are in memory, so they end with the process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub const RUNNING_PER_KEY_MAX: usize = 8;
 /// one.
 const JOBS_PER_KEY_MAX: usize = 100;
 
-/// Most bytes of the answers of all finished jobs; the oldest one is forgotten for a new one.
-const ANSWERS_MAX_BYTES: usize = 32 << 20;
+/// Most bytes of the answers of all finished jobs; the oldest one is forgotten for a new one. A longer one is refused.
+const ANSWERS_MAX_BYTES: u64 = 32 << 20;
 
 /// Most bytes of an id that an asker chooses.
 pub const ID_MAX_BYTES: usize = 200;
@@ -75,6 +75,20 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// That with an answer, in memory of its own: that of queries is not for what is kept for minutes. One that is longer
+    /// than all may be together is none.
+    pub fn of(key: Key, answer: &Answer) -> Self {
+        if answer.bytes() <= ANSWERS_MAX_BYTES {
+            return Self::Answer(key, Arc::new(answer.copied()));
+        }
+        let detail = format!(
+            "The answer is longer than {ANSWERS_MAX_BYTES} bytes, and cannot be kept for later: ask for fewer rows, or wait for it."
+        );
+        Self::Failed { detail, is_fault: false }
+    }
+}
+
 /// What becomes of a request to begin a job.
 #[derive(Debug)]
 pub enum Begun {
@@ -102,9 +116,9 @@ impl Status {
         self.ended.as_ref().is_some_and(|(at, _)| now.since(*at) >= KEPT)
     }
 
-    fn bytes(&self) -> usize {
+    fn bytes(&self) -> u64 {
         match &self.ended {
-            Some((_, Outcome::Answer(_, answer))) => answer.results.get().len(),
+            Some((_, Outcome::Answer(_, answer))) => answer.bytes(),
             _ => 0,
         }
     }
@@ -176,13 +190,10 @@ impl Ticket {
         let job = state.jobs.get_mut(&self.id).filter(|job| job.number == self.number);
         let Some(job) = job.filter(|job| job.status.ended.is_none()) else { return };
         job.status.ended = Some((now, outcome));
-        let bytes =
-            |state: &State| state.jobs.values().map(|job| job.status.bytes()).sum::<usize>();
+        let bytes = |state: &State| state.jobs.values().map(|job| job.status.bytes()).sum::<u64>();
         while bytes(&state) > ANSWERS_MAX_BYTES {
-            let number = self.number;
-            let before = state.jobs.len();
+            let (number, before) = (self.number, state.jobs.len());
             state.forget_oldest(|job| job.number != number && job.status.bytes() > 0);
-            // One that is too long alone is kept: its asker has nothing else.
             if state.jobs.len() == before {
                 break;
             }

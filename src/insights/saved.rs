@@ -5,6 +5,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::insights::event_list;
 use crate::insights::filters::Filters;
 use crate::insights::funnels::legacy::funnels_query;
 use crate::insights::legacy;
@@ -61,7 +62,11 @@ pub fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError>
     let (from, to) = (node.text("date_from")?, node.text("date_to")?);
     let is_explicit = node.truth("explicitDate")?;
     let Value::Object(query) = query else { return Ok(()) };
-    if from.is_some() || to.is_some() {
+    let is_of_events = query.get("kind").is_some_and(|kind| kind == event_list::KIND);
+    if is_of_events && (from.is_some() || to.is_some()) {
+        query.insert("after".to_owned(), json!(from));
+        query.insert("before".to_owned(), json!(to));
+    } else if from.is_some() || to.is_some() {
         let range = json!({"date_from": from, "date_to": to, "explicitDate": is_explicit});
         query.insert("dateRange".to_owned(), range);
     }

@@ -107,20 +107,7 @@ impl Selection {
     ///
     /// There are too many filters with it.
     pub fn search(&mut self, text: &str, unit: Unit) -> Result<(), NodeError> {
-        let contains = |key: &str, kind: &str| json!({"key": key, "type": kind, "operator": "icontains", "value": text});
-        let values = match unit {
-            Unit::Persons => vec![
-                contains("email", "person"),
-                contains("name", "person"),
-                contains("distinct_id", "person_metadata"),
-            ],
-            Unit::Groups(index) => {
-                let name = json!({"key": "name", "type": "group", "group_type_index": index,
-                                  "operator": "icontains", "value": text});
-                vec![name, contains(&format!("$group_{index}"), "event_metadata")]
-            }
-        };
-        self.filters.add(&json!([{"type": "OR", "values": values}]), "search")
+        self.filters.add(&searched(text, unit), "search")
     }
 
     /// The filters of the whole insight, those of a project's test accounts included.
@@ -277,6 +264,24 @@ impl Dates {
         let range = self.range(engine, (view, owner), interval).await?;
         Ok(buckets(&range, interval, owner)?)
     }
+}
+
+/// The filters that [`Selection::search`] looks for.
+pub fn searched(text: &str, unit: Unit) -> Value {
+    let contains = |key: &str, kind: &str| json!({"key": key, "type": kind, "operator": "icontains", "value": text});
+    let values = match unit {
+        Unit::Persons => vec![
+            contains("email", "person"),
+            contains("name", "person"),
+            contains("distinct_id", "person_metadata"),
+        ],
+        Unit::Groups(index) => {
+            let name = json!({"key": "name", "type": "group", "group_type_index": index,
+                              "operator": "icontains", "value": text});
+            vec![name, contains(&format!("$group_{index}"), "event_metadata")]
+        }
+    };
+    json!([{"type": "OR", "values": values}])
 }
 
 /// The intervals of a range.

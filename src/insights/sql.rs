@@ -2,16 +2,23 @@
 
 use serde_json::Map;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::clock::UnixMicros;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::answered::Answered;
+use crate::insights::answered::Told;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::saved::values_of_variables;
 use crate::insights::selection::Selection;
+use crate::query::complexity;
 use crate::query::engine::Engine;
+use crate::query::lists::Layout;
+use crate::query::lists::Lists;
+use crate::query::paging::page_of;
 use crate::query::placeholders::filled;
 use crate::query::view::View;
 
@@ -79,6 +86,42 @@ impl SqlQuery {
         let to = if dates.to.is_none() { all.1 } else { range.to };
         let events = selection.events(engine, (&view, owner), (from, to)).await?;
         Ok(view.with_filtered(events).await?)
+    }
+}
+
+impl SqlQuery {
+    /// The rows: as lists, and whether there are more than its `LIMIT`. Without a `LIMIT` it has all rows, or is refused
+    /// if there are too many.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn answer(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Answered, InsightError> {
+        let page = page_of(&self.text);
+        let most = engine.rows_max();
+        // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
+        // counts as having more, and a client that reads page by page gets an empty last page.
+        let (asked, layout) = match (page.limit, page.with_one_more(&self.text)) {
+            (Some(limit), Some(asked)) if limit < most => {
+                (asked, Layout::all(limit, limit.saturating_add(1)))
+            }
+            (Some(limit), _) if limit == most => (self.text.clone(), Layout::all(limit, limit)),
+            _ => (self.text.clone(), Layout::all(usize::MAX, usize::MAX)),
+        };
+        complexity::check(&asked)?;
+        let view = self.view(engine, owner).await?;
+        let lists = engine.lists(owner.project, async move { view.sql(&asked).await }, layout);
+        let Lists { columns, types, rows, has_more, is_lasting, events } = lists.await?;
+        let types = columns.iter().zip(types).map(|(name, own)| json!([name, own])).collect();
+        let query = Some(self.text.clone());
+        let (limit, offset) = (page.limit, page.offset);
+        let told =
+            Told { columns, types, has_more, limit, offset, query, missing_actors_count: None };
+        Ok(Answered::of_rows(rows, &told, (is_lasting, events))?)
     }
 }
 

@@ -1,12 +1,15 @@
 //! The engine of the read path: [`Engine`]. It waits until a query can read its own writes, gives it a slot,
 //! and runs it on the query threads: SQL, plans, or a function that reads the identity store.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionState;
@@ -36,6 +39,10 @@ use crate::query::error::QueryError;
 use crate::query::explain;
 use crate::query::guard::Pools;
 use crate::query::guard::Running;
+use crate::query::lasting;
+use crate::query::lists;
+use crate::query::lists::Layout;
+use crate::query::lists::Lists;
 use crate::query::parts::given_up;
 use crate::query::parts::in_parts;
 use crate::query::planners::Planners;
@@ -204,35 +211,83 @@ impl Engine {
         sql: &str,
         format: Format,
     ) -> Result<Bytes, QueryError> {
-        self.sql_of(project, self.view(project).await?, sql, format).await
+        let view = self.view(project).await?;
+        complexity::check(sql)?;
+        let sql = sql.to_owned();
+        let planned = self.prepared(project, async move { view.sql(&sql).await }).await?;
+        self.written(planned, format).await.map_err(QueryError::of_query)
     }
 
-    /// The same of a view.
+    /// The rows of what `planning` plans about `project`, as JSON lists.
     ///
     /// # Errors
     ///
     /// See [`QueryError`].
-    pub async fn sql_of(
+    pub async fn lists(
         &self,
         project: ProjectId,
-        view: View,
-        sql: &str,
-        format: Format,
-    ) -> Result<Bytes, QueryError> {
-        complexity::check(sql)?;
-        let (sql, caller) = (sql.to_owned(), self.caller);
+        planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
+        layout: Layout,
+    ) -> Result<Lists, QueryError> {
+        let planned = self.prepared(project, planning).await?;
+        let (is_lasting, events) = (planned.is_lasting, planned.events.iter().cloned().collect());
+        let answer = self.gathered(planned).await.map_err(QueryError::of_query)?;
+        let pool = Arc::clone(&self.shared.pools.rows);
+        let (columns, types) = layout.head(&answer.schema);
+        let has_more = answer.size.rows() >= layout.more_from;
+        // Cells may be looked up on the disk.
+        let writing = self.on_a_thread(move |stop| {
+            let GatheredRows { schema, batches, size, held } = answer;
+            let written = || -> Result<Bytes, QueryError> {
+                let mut text = Text::new(&pool, size.bytes(Format::Json))?;
+                let is_stopped = || stop.load(Ordering::Relaxed);
+                match lists::write((&schema, &batches), &layout, is_stopped, &mut text) {
+                    Err(_) if text.is_exhausted() => Err(too_long()),
+                    written => written.map(|()| text.into_bytes()),
+                }
+            };
+            let written = written();
+            drop(held);
+            Ok(written)
+        });
+        let rows = writing.await??;
+        Ok(Lists { columns, types, rows, has_more, is_lasting, events })
+    }
+
+    /// Plans on a thread that is made for that, as long as a query may take.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn planned(
+        &self,
+        planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
+    ) -> Result<DataFrame, QueryError> {
+        let limit = self.shared.settings.query_timeout;
+        let planned = self.shared.planners.plan(&self.shared.runtime, limit, planning).await;
+        planned.map_err(QueryError::of_query)
+    }
+
+    /// What `planning` plans as the caller may run it, in its slot.
+    async fn prepared(
+        &self,
+        project: ProjectId,
+        planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
+    ) -> Result<Planned, QueryError> {
+        let caller = self.caller;
         let limit = self.shared.settings.query_timeout;
         let permit = self.shared.admission.permit(caller, Work::Sql, limit).await?;
         let running = Running::default();
         let stop = running.stopped_on_drop();
         let planning = async move {
-            let query = view.sql(&sql).await?;
+            let query = planning.await?;
             let events = usage::events_named(query.logical_plan());
-            Ok::<_, QueryError>((explain::permitted(query, caller, running)?, events))
+            let is_lasting = lasting::is_lasting(query.logical_plan())?;
+            Ok::<_, QueryError>((explain::permitted(query, caller, running)?, events, is_lasting))
         };
         let planned = self.shared.planners.plan(&self.shared.runtime, limit, planning).await;
         drop(stop);
-        let (mut query, events) = planned.map_err(QueryError::of_query)?;
+        let (mut query, events, is_lasting) = planned.map_err(QueryError::of_query)?;
         self.note_events_named(project, events.iter().map(String::as_str));
         let rows_max = self.shared.settings.query_rows_max;
         // EXPLAIN has to stay the root of its plan, and is a few rows.
@@ -240,20 +295,14 @@ impl Engine {
             // One more than may be told, so that an answer is never cut short in silence.
             query = query.limit(0, Some(rows_max.saturating_add(1)))?;
         }
-        self.written(query, permit, format).await.map_err(QueryError::of_query)
+        Ok(Planned { query, permit, events, is_lasting })
     }
 
-    /// The answer to `query` as text. Its memory is part of that of all queries until it is sent.
-    async fn written(
-        &self,
-        query: DataFrame,
-        permit: Permit,
-        format: Format,
-    ) -> Result<Bytes, QueryError> {
-        let mut answer = self.begin(query, Some(permit));
+    /// All rows of an answer. Their memory is part of that of all queries.
+    async fn gathered(&self, planned: Planned) -> Result<GatheredRows, QueryError> {
+        let mut answer = self.begin(planned.query, None);
         let rows_max = self.shared.settings.query_rows_max;
-        let pool = &self.shared.pools.rows;
-        let mut gathered = Gathered::new(pool);
+        let mut reserved = Gathered::new(&self.shared.pools.rows);
         let (mut batches, mut size) = (Vec::new(), Size::default());
         while let Some(batch) = answer.next().await {
             let batch = batch?;
@@ -261,15 +310,20 @@ impl Engine {
             if size.rows() > rows_max {
                 return Err(QueryError::TooManyRows(rows_max));
             }
-            gathered.add(&batch)?;
+            reserved.add(&batch)?;
             batches.push(batch);
         }
-        let mut text = Text::new(pool, size.bytes(format))?;
-        match rows::write(format, &answer.schema, &batches, &mut text) {
+        let (schema, held) = (Arc::clone(&answer.schema), (planned.permit, reserved));
+        Ok(GatheredRows { schema, batches, size, held })
+    }
+
+    /// The answer to a query as text. Its memory is part of that of all queries until it is sent.
+    async fn written(&self, planned: Planned, format: Format) -> Result<Bytes, QueryError> {
+        let answer = self.gathered(planned).await?;
+        let mut text = Text::new(&self.shared.pools.rows, answer.size.bytes(format))?;
+        match rows::write(format, &answer.schema, &answer.batches, &mut text) {
             Ok(()) => Ok(text.into_bytes()),
-            Err(_) if text.is_exhausted() => {
-                Err(QueryError::Memory("its answer is too long".to_owned()))
-            }
+            Err(_) if text.is_exhausted() => Err(too_long()),
             // Writing to memory fails for values alone, such as a list in CSV.
             Err(error) => {
                 let error = format!("the answer has no form in this format: {error}");
@@ -480,6 +534,26 @@ impl Engine {
     pub fn identities(&self) -> &Identities {
         &self.shared.sources.identities
     }
+}
+
+/// A query that can run, and what its plan says of it.
+struct Planned {
+    query: DataFrame,
+    permit: Permit,
+    events: BTreeSet<String>,
+    is_lasting: bool,
+}
+
+/// All rows of an answer, and what is held until they are written: the slot, as cells may take long, and their memory.
+struct GatheredRows {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    size: Size,
+    held: (Permit, Gathered),
+}
+
+fn too_long() -> QueryError {
+    QueryError::Memory("its answer is too long".to_owned())
 }
 
 /// A flag that is set when this is dropped.

@@ -19,11 +19,9 @@ use arrow::csv;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Field;
 use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json;
-use arrow::json::StructMode;
 use arrow::util::display::ArrayFormatter;
 use arrow::util::display::FormatOptions;
 use arrow::util::pretty::pretty_format_batches_with_schema;
@@ -33,7 +31,6 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
 use parquet::arrow::ArrowWriter;
-use serde_json::json;
 
 use crate::event::json::restore;
 
@@ -50,15 +47,6 @@ pub enum Format {
     Parquet,
     /// A stream of Arrow IPC, which keeps the types as they are.
     Arrow,
-    /// One JSON object: the names of the columns, their types, at most so many rows as lists, and whether
-    /// there are more.
-    #[value(skip)]
-    Columns {
-        /// Most rows.
-        rows_max: usize,
-        /// Number of rows from which on there are more than the answer shows, or may be.
-        more_from: usize,
-    },
 }
 
 /// Bytes that a value other than text or a list takes, about.
@@ -281,77 +269,6 @@ pub fn write(
             batches.iter().try_for_each(|batch| writer.write(batch))?;
             writer.finish()
         }
-        Format::Columns { rows_max, more_from } => {
-            write_columns(schema, batches, (rows_max, more_from), out)
-        }
-    }
-}
-
-fn write_columns(
-    schema: &SchemaRef,
-    batches: &[RecordBatch],
-    (rows_max, more_from): (usize, usize),
-    mut out: impl Write + Send,
-) -> Result<(), ArrowError> {
-    let failed = |error: std::io::Error| ArrowError::IoError(error.to_string(), error);
-    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    let types: Vec<(&str, String)> =
-        schema.fields().iter().map(|field| (field.name().as_str(), type_name(field))).collect();
-    write!(out, "{{\"columns\":{},\"types\":{},\"results\":", json!(names), json!(types))
-        .map_err(failed)?;
-    let mut writer = json::WriterBuilder::new()
-        .with_explicit_nulls(true)
-        .with_struct_mode(StructMode::ListOnly)
-        .build::<_, json::writer::JsonArray>(&mut out);
-    let mut left = rows_max;
-    for batch in batches {
-        writer.write(&batch.slice(0, left.min(batch.num_rows())))?;
-        left = left.saturating_sub(batch.num_rows());
-    }
-    writer.finish()?;
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    write!(out, ",\"hasMore\":{}}}", rows >= more_from).map_err(failed)
-}
-
-/// The type of a column in the words of PostHog's answers, which are those of ClickHouse.
-fn type_name(field: &Field) -> String {
-    let name = plain_type_name(field.data_type());
-    let is_whole = !field.data_type().is_nested();
-    if field.is_nullable() && is_whole { format!("Nullable({name})") } else { name }
-}
-
-fn plain_type_name(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Null => "Nothing".to_owned(),
-        DataType::Boolean => "Bool".to_owned(),
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "String".to_owned(),
-        DataType::Dictionary(_, values) => plain_type_name(values),
-        DataType::Date32 | DataType::Date64 => "Date".to_owned(),
-        DataType::Timestamp(unit, zone) => {
-            let digits = match unit {
-                TimeUnit::Second => 0,
-                TimeUnit::Millisecond => 3,
-                TimeUnit::Microsecond => 6,
-                TimeUnit::Nanosecond => 9,
-            };
-            let zone = zone.as_ref().map(|zone| format!(", '{zone}'")).unwrap_or_default();
-            format!("DateTime64({digits}{zone})")
-        }
-        DataType::Decimal128(digits, scale) | DataType::Decimal256(digits, scale) => {
-            format!("Decimal({digits}, {scale})")
-        }
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            format!("Array({})", type_name(item))
-        }
-        DataType::Struct(fields) => {
-            let items: Vec<String> = fields
-                .iter()
-                .map(|field| format!("{} {}", field.name(), type_name(field)))
-                .collect();
-            format!("Tuple({})", items.join(", "))
-        }
-        // Numbers have the same names, and what is left has none there.
-        other => other.to_string(),
     }
 }
 
@@ -434,15 +351,6 @@ mod tests {
     use datafusion::execution::memory_pool::GreedyMemoryPool;
     use datafusion::execution::memory_pool::MemoryPool;
 
-    use arrow::array::BooleanArray;
-    use arrow::array::Float64Array;
-    use arrow::array::StructArray;
-    use arrow::array::TimestampMicrosecondArray;
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use serde_json::Value;
-    use serde_json::json;
-
     use super::Format;
     use super::Gathered;
     use super::PLAIN_BYTES;
@@ -520,64 +428,6 @@ mod tests {
         let (is_written, is_exhausted, _) = written(10);
         assert_eq!((is_written, is_exhausted), (false, true));
         assert!(Text::new(&pool, 200_001).is_err());
-    }
-
-    #[test]
-    fn columns_have_types_and_rows_are_lists() {
-        let moment = TimestampMicrosecondArray::from_iter([Some(1_500_000), None]);
-        let moment: ArrayRef = Arc::new(moment.with_timezone("UTC"));
-        let text: ArrayRef = Arc::new(StringViewArray::from_iter([Some("a \"b\""), None]));
-        let number: ArrayRef = Arc::new(Int64Array::from_iter_values([i64::MAX, -1]));
-        let share: ArrayRef = Arc::new(Float64Array::from_iter([Some(0.5), None]));
-        let is_on: ArrayRef = Arc::new(BooleanArray::from_iter([Some(true), None]));
-        let lists = [Some(vec![Some(1), None]), None];
-        let list: ArrayRef = Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists));
-        let inner = Arc::new(Field::new("x", DataType::Int64, false));
-        let pair: ArrayRef = Arc::new(StructArray::from(vec![(inner, Arc::clone(&number))]));
-        let batch = RecordBatch::try_from_iter_with_nullable([
-            ("text", text, true),
-            ("number", number, false),
-            ("share", share, true),
-            ("is_on", is_on, true),
-            ("moment", moment, true),
-            ("list", list, true),
-            ("pair", pair, false),
-        ]);
-        let batch = batch.unwrap();
-        let written = |batches: &[RecordBatch], rows_max: usize| -> Value {
-            let mut out = Vec::new();
-            let format = Format::Columns { rows_max, more_from: rows_max.saturating_add(1) };
-            write(format, &batch.schema(), batches, &mut out).unwrap();
-            serde_json::from_slice(&out).unwrap()
-        };
-        let rows = json!([
-            ["a \"b\"", i64::MAX, 0.5, true, "1970-01-01T00:00:01.500Z", [1, null], [i64::MAX]],
-            [null, -1, null, null, null, null, [-1]],
-        ]);
-        let mut expected = json!({
-            "columns": ["text", "number", "share", "is_on", "moment", "list", "pair"],
-            "types": [
-                ["text", "Nullable(String)"],
-                ["number", "Int64"],
-                ["share", "Nullable(Float64)"],
-                ["is_on", "Nullable(Bool)"],
-                ["moment", "Nullable(DateTime64(6, 'UTC'))"],
-                ["list", "Array(Nullable(Int64))"],
-                ["pair", "Tuple(x Int64)"],
-            ],
-            "results": rows,
-            "hasMore": false,
-        });
-        let one = [batch.clone()];
-        assert_eq!(written(&one, usize::MAX), expected);
-        assert_eq!(written(&one, 2), expected);
-        expected["results"] = json!([rows[0], rows[1], rows[0]]);
-        expected["hasMore"] = json!(true);
-        assert_eq!(written(&[batch.clone(), batch.clone()], 3), expected);
-        for none in [&[][..], &[batch.slice(0, 0)]] {
-            let written = written(none, 0);
-            assert_eq!((&written["results"], &written["hasMore"]), (&json!([]), &json!(false)));
-        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::AsArray;
+use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::catalog::CatalogProvider;
@@ -15,6 +16,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
+use datafusion::execution::FunctionRegistry;
 use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
@@ -53,6 +55,9 @@ use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::exact::ExactColumns;
 use crate::storage::store::Snapshot;
+
+/// The schema that has rows which are chosen for one question; see [`View::name_rows`].
+pub const FILTERED: &str = filtered::SCHEMA;
 
 /// One state of the stores, of all projects.
 #[derive(Clone)]
@@ -145,13 +150,44 @@ impl View {
     ///
     /// The events lack columns: a bug.
     pub async fn with_filtered(self, events: DataFrame) -> Result<Self, QueryError> {
+        self.name_rows("events", self.as_events(events).await?)?;
+        Ok(Self { is_filtered: true, ..self })
+    }
+
+    /// Events with the columns of `events` alone.
+    ///
+    /// # Errors
+    ///
+    /// The events lack columns: a bug.
+    pub async fn as_events(&self, events: DataFrame) -> Result<DataFrame, QueryError> {
         let all = self.table("events").await?;
         let columns = all.schema().fields().iter().map(|field| ident(field.name()));
-        let events = events.select(columns.collect::<Vec<_>>())?;
+        Ok(events.select(columns.collect::<Vec<_>>())?)
+    }
+
+    /// Lets SQL name rows from now on, as the one table in [`FILTERED`].
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses them: a bug.
+    pub fn name_rows(&self, table: &str, rows: DataFrame) -> Result<(), QueryError> {
         let schema = MemorySchemaProvider::new();
-        schema.register_table("events".to_owned(), events.into_view())?;
-        self.register(filtered::SCHEMA, Arc::new(schema))?;
-        Ok(Self { is_filtered: true, ..self })
+        schema.register_table(table.to_owned(), rows.into_view())?;
+        self.register(filtered::SCHEMA, Arc::new(schema))
+    }
+
+    /// Rows that are there already as those of a plan.
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses them: a bug.
+    pub fn rows(&self, rows: RecordBatch) -> Result<DataFrame, QueryError> {
+        Ok(self.context.read_batch(rows)?)
+    }
+
+    /// Whether a function is an aggregate, by its name in lower case.
+    pub(super) fn is_aggregate(&self, name: &str) -> bool {
+        self.context.udaf(name).is_ok()
     }
 
     /// Adds a schema, which SQL can name from now on.

@@ -225,3 +225,45 @@ fn one_key_leaves_slots_to_others() {
     assert_eq!(refused, Some(503), "too many wait");
     server.kill();
 }
+
+/// Cells with persons multiply what is stored once, and are part of the memory of queries as they are written.
+#[test]
+fn cells_of_lists_take_no_more_memory_than_queries_have() {
+    let settings =
+        [("WEIR_QUERY_MEMORY_MAX_BYTES", "64MiB"), ("WEIR_QUERY_TIMEOUT", "300s"), FREED_AT_ONCE];
+    let server = TestServer::start_with(&settings);
+    let large = json!({"$set": {"text": "x".repeat(100_000)}});
+    let events: Vec<Value> = (0..3000)
+        .map(|at| {
+            let properties = if at == 0 { large.clone() } else { json!({}) };
+            json!({"event": "look", "distinct_id": "d", "properties": properties})
+        })
+        .collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let ask = |node: Value| server.post("/api/projects/1/query/", &json!({"query": node}));
+    let list = |limit: usize| {
+        json!({"kind": "EventsQuery", "select": ["person", "event"], "after": "all", "orderBy": ["timestamp DESC"],
+               "limit": limit})
+    };
+    let few = ask(list(10));
+    assert_eq!(few.status, 200);
+    let text = few.json()["results"][9][0]["properties"]["text"].as_str().map(str::len);
+    assert_eq!(text, Some(100_000));
+    let before = peak_mib(&server);
+    let persons = json!({"kind": "ActorsQuery", "select": ["person"], "limit": 50_000,
+        "source": {"kind": "HogQLQuery", "query": "SELECT person_id FROM events"}});
+    for node in [list(3000), persons] {
+        for _ in 0..2 {
+            let refused = ask(node.clone());
+            let told = refused.json();
+            assert_eq!(
+                (refused.status, &told["type"]),
+                (400, &json!("validation_error")),
+                "{told}"
+            );
+            assert!(told["detail"].as_str().is_some_and(|text| text.contains("memory")), "{told}");
+        }
+    }
+    let used = peak_mib(&server).saturating_sub(before);
+    assert!(used < 200, "{used} MiB more");
+}

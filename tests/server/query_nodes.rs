@@ -44,7 +44,6 @@ fn a_node_is_answered_with_columns_types_and_rows() {
         "limit": 2,
         "offset": 0,
         "error": null,
-        "is_cached": false,
     });
     let node = json!({"kind": "HogQLQuery", "query": sql});
     for query in [
@@ -54,7 +53,14 @@ fn a_node_is_answered_with_columns_types_and_rows() {
         let answer = server.post(QUERY, &json!({"query": query, "refresh": "blocking"}));
         assert_eq!(answer.status, 200, "{answer}");
         assert_eq!(answer.header("content-type"), Some("application/json"));
-        assert_eq!(answer.json(), expected);
+        let told = answer.json();
+        for (name, expected) in expected.as_object().expect("an object") {
+            assert_eq!(&told[name], expected, "{name}");
+        }
+        for name in ["last_refresh", "next_allowed_client_refresh", "cache_key"] {
+            assert!(told[name].is_string(), "{name}: {told}");
+        }
+        assert_eq!((&told["timezone"], &told["query_status"]), (&json!("UTC"), &Value::Null));
     }
     // SQL as a text is answered as before.
     let plain = server.post(QUERY, &json!({"query": "SELECT count(*) AS n FROM events"}));
@@ -124,7 +130,8 @@ fn other_kinds_are_refused_by_their_names() {
     let experiment = json!({"kind": "ExperimentQuery", "series": series, "query": "SELECT 1"});
     for (query, name) in [
         (experiment.clone(), "ExperimentQuery"),
-        (json!({"kind": "EventsQuery", "select": ["*"]}), "EventsQuery"),
+        (json!({"kind": "WebOverviewQuery", "select": ["*"]}), "WebOverviewQuery"),
+        (json!({"kind": "GroupsQuery", "group_type_index": 0}), "GroupsQuery"),
         (json!({"kind": "InsightVizNode", "source": experiment}), "ExperimentQuery"),
         (json!({"kind": "DataVisualizationNode", "source": experiment}), "ExperimentQuery"),
         (json!({"kind": "DataVisualizationNode"}), "DataVisualizationNode"),

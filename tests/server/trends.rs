@@ -630,7 +630,8 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
         of(source)
     };
     for (query, attr) in [
-        (of(json!({"kind": "HogQLQuery"})), "query__source__kind"),
+        (of(json!({"kind": "HogQLQuery"})), "query__source__query"),
+        (of(json!({"kind": "TrendsQuery"})), "query__source__kind"),
         (point(json!({"series": 7})), "query__series"),
         (point(json!({"day": "1999-01-01"})), "query__day"),
         (point(json!({"compare": "previous"})), "query__compare"),

@@ -34,6 +34,7 @@ use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
+use crate::http::routes::query::actors;
 use crate::http::routes::query::insight;
 use crate::insights::Actor;
 use crate::insights::InsightError;
@@ -155,12 +156,16 @@ pub(super) async fn told(
             answer
         }
         None => {
-            let computing = app.answers.compute((&key, node, &insight), &app.engine, settings);
+            let computing = app.answers.compute(
+                (&key, node),
+                (&app.engine, settings),
+                insight.answered(&app.engine, settings),
+            );
             let answer = app.engine.within_time(computing).await;
             answer.map_err(query::problem)?.map_err(problem)?
         }
     };
-    let result = json::restore(answer.results.get().as_bytes());
+    let result = json::restore(&answer.results);
     let result = result.map_err(|error| Problem::of(Kind::Internal, &error))?;
     Ok(Told { result, is_cached, at: answer.at })
 }
@@ -254,7 +259,7 @@ impl Paging {
     ) -> Result<Response, Problem> {
         let has_more = found.len() > self.page.limit;
         found.truncate(self.page.limit);
-        let people = insight::people(app, &asker.project, &found).await?;
+        let people = actors::people(app, &asker.project, &found).await?;
         let count = people.len();
         let body = json!({
             "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),

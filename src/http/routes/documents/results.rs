@@ -16,19 +16,17 @@ use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::query;
 use crate::http::routes::query::insight;
+use crate::http::routes::query::question;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::status;
-use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::cache::Answer;
 use crate::insights::cache::Key;
-use crate::insights::insight::Insight;
+use crate::insights::event_list;
 use crate::insights::insight::KINDS;
 use crate::insights::node::NodeError;
 use crate::insights::saved;
-use crate::insights::sql::SqlQuery;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::documents::Document;
 
@@ -132,14 +130,18 @@ struct Found {
 
 impl Found {
     fn of(answer: &Answer, is_cached: bool) -> Result<Self, Problem> {
-        let text = answer.results.get();
-        let at = Some(answer.at);
+        let unreadable = |error| Problem::of(ErrorKind::Internal, &error);
+        let mut told = answer.told().map_err(unreadable)?;
+        let mut part = |name: &str| told.remove(name).unwrap_or_default();
         Ok(Self {
-            result: read(text.as_bytes())?,
+            result: json::restore(&answer.results).map_err(unreadable)?,
+            columns: part("columns"),
+            types: part("types"),
+            has_more: part("hasMore") == Value::Bool(true),
+            query_status: Value::Null,
             is_cached,
-            at,
-            bytes: text.len(),
-            ..Self::default()
+            at: Some(answer.at),
+            bytes: usize::try_from(answer.bytes()).unwrap_or(usize::MAX),
         })
     }
 
@@ -268,59 +270,32 @@ impl<'a> Reader<'a> {
     }
 
     fn prepared(&self, document: &Document, frame: &Frame) -> Result<Option<Prepared>, Problem> {
-        let named = |error: NodeError| insight::problem(InsightError::Node(error));
-        match question_of(&document.fields, frame)? {
-            None => Ok(None),
-            Some(Question::Sql(sql)) => Ok(Some(Prepared::Sql(sql))),
-            Some(Question::Insight(node)) => {
-                let insight = Insight::parse(&node).map_err(named)?;
-                let key = Key::of(&node, &self.settings, self.app.engine.now());
-                Ok(Some(Prepared::Insight(key, node, Box::new(insight))))
-            }
-        }
+        let Some(question) = question_of(&document.fields, frame)? else { return Ok(None) };
+        let (Question::Rows(node) | Question::Insight(node)) = question;
+        let kind = node.get("kind").and_then(Value::as_str);
+        let asked = question::Question::parse(kind, &node)?;
+        let key = Key::of(&node, &self.settings, self.app.engine.now());
+        Ok(Some(Prepared { key, node, asked }))
     }
 
     async fn found(&self, prepared: Prepared, refresh: Refresh) -> Result<Found, Problem> {
         let Self { app, settings, by } = self;
-        let (key, node, insight) = match prepared {
-            // No answer to SQL is kept.
-            Prepared::Sql(_) if refresh == Refresh::ForceCache => return Ok(Found::default()),
-            Prepared::Sql(sql) => return self.rows(&sql).await,
-            Prepared::Insight(key, node, insight) => (key, node, *insight),
-        };
+        let Prepared { key, node, asked } = prepared;
         if refresh.takes_kept()
-            && let Some(answer) = app.answers.get(&key, &app.engine, settings.project)
+            && let Some(answer) = asked.kept(app, &key, settings)?
         {
-            insight.note(&app.engine, settings).map_err(|error| insight::problem(error.into()))?;
             return Found::of(&answer, true);
         }
         if refresh == Refresh::ForceCache {
             return Ok(Found::default());
         }
         if let Some(by) = by.filter(|_| refresh.is_later()) {
-            let query_status = status::begin_saved(app, by, (key, node, insight), settings)?;
+            let query_status = status::begin_saved(app, by, (key, node, asked), settings)?;
             return Ok(Found { query_status, ..Found::default() });
         }
-        let computing = app.answers.compute((&key, &node, &insight), &app.engine, settings);
-        let answer = app.engine.within_time(computing).await;
-        let answer = answer.map_err(query::problem)?.map_err(insight::problem)?;
+        let answer = asked.computed(app, (&key, &node), settings).await;
+        let answer = answer.map_err(insight::problem)?;
         Found::of(&answer, false)
-    }
-
-    async fn rows(&self, sql: &SqlQuery) -> Result<Found, Problem> {
-        let at = self.app.engine.now();
-        let (text, _) = query::rows(self.app, &self.settings, sql).await?;
-        let mut answer: Map<String, Value> = read(&text)?;
-        let mut part = |name: &str| answer.remove(name).unwrap_or_default();
-        Ok(Found {
-            result: part("results"),
-            columns: part("columns"),
-            types: part("types"),
-            has_more: part("hasMore") == Value::Bool(true),
-            at: Some(at),
-            bytes: text.len(),
-            ..Found::default()
-        })
     }
 }
 
@@ -329,8 +304,8 @@ impl<'a> Reader<'a> {
 pub(in crate::http::routes) enum Question {
     /// A node of one of [`KINDS`].
     Insight(Value),
-    /// A text of SQL.
-    Sql(SqlQuery),
+    /// A node whose answer is rows, such as one of SQL.
+    Rows(Value),
 }
 
 /// What an insight with these fields asks on a dashboard; `None` if it asks nothing.
@@ -349,33 +324,34 @@ pub(in crate::http::routes) fn question_of(
     let query = saved::query_of(fields).map_err(of_filters)?;
     let Some(query) = query else { return Ok(None) };
     let (kind, node) = insight::unwrapped(&query);
-    let is_insight = kind.is_some_and(|kind| KINDS.contains(&kind));
-    let (kind, mut node) = (kind.map(str::to_owned), node.clone());
-    if is_insight {
-        let filters = Value::Object(frame.filters.clone());
-        saved::with_filters(&mut node, &filters).map_err(of_frame)?;
-        return Ok(Some(Question::Insight(node)));
+    let mut node = node.clone();
+    let filters = Value::Object(frame.filters.clone());
+    match kind {
+        Some(kind) if KINDS.contains(&kind) => {
+            saved::with_filters(&mut node, &filters).map_err(of_frame)?;
+            return Ok(Some(Question::Insight(node)));
+        }
+        Some(question::SQL) => {
+            let variables = Value::Object(frame.variables.clone());
+            saved::with_variables(&mut node, &variables).map_err(of_frame)?;
+            if let Value::Object(node) = &mut node {
+                let own = node.remove("filters").filter(|own| !own.is_null());
+                let mut own = own.unwrap_or_else(|| json!({}));
+                saved::with_filters(&mut own, &filters).map_err(of_frame)?;
+                node.insert("filters".to_owned(), own);
+            }
+        }
+        Some(event_list::KIND) => saved::with_filters(&mut node, &filters).map_err(of_frame)?,
+        _ => {}
     }
-    if kind.as_deref() == Some("DataVisualizationNode")
-        && let Some(source) = node.get_mut("source")
-    {
-        node = source.take();
-    }
-    let variables = Value::Object(frame.variables.clone());
-    saved::with_variables(&mut node, &variables).map_err(of_frame)?;
-    if let Value::Object(node) = &mut node {
-        let mut own =
-            node.remove("filters").filter(|own| !own.is_null()).unwrap_or_else(|| json!({}));
-        saved::with_filters(&mut own, &Value::Object(frame.filters.clone())).map_err(of_frame)?;
-        node.insert("filters".to_owned(), own);
-    }
-    query::sql_of(&node).map(|sql| Some(Question::Sql(sql)))
+    question::Question::parse(kind, &node).map(|_| Some(Question::Rows(node)))
 }
 
 /// A question that can be answered.
-enum Prepared {
-    Insight(Key, Value, Box<Insight>),
-    Sql(SqlQuery),
+struct Prepared {
+    key: Key,
+    node: Value,
+    asked: question::Question,
 }
 
 /// The refusal of what a dashboard changes.
@@ -391,9 +367,4 @@ fn too_many() -> Problem {
 fn too_long() -> Problem {
     let detail = format!("The results of one answer have at most {RESULTS_MAX_BYTES} bytes.");
     Problem::new(ErrorKind::Invalid, "too_long", detail)
-}
-
-/// JSON that this server wrote.
-fn read<T: json::FromJson>(text: &[u8]) -> Result<T, Problem> {
-    json::restore(text).map_err(|error| Problem::of(ErrorKind::Internal, &error))
 }

@@ -22,7 +22,7 @@ use crate::http::routes::insights::filter;
 use crate::http::routes::insights::find;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
-use crate::http::routes::query::insight;
+use crate::http::routes::query::actors;
 use crate::insights::InsightError;
 use crate::insights::insight::ActorsOf;
 use crate::insights::legacy;
@@ -72,7 +72,7 @@ impl Question {
         })?;
         let has_more = found.len() > self.part.limit;
         found.truncate(self.part.limit);
-        let people = insight::people(app, &self.asker.project, &found).await?;
+        let people = actors::people(app, &self.asker.project, &found).await?;
         let count = people.len();
         let body = json!({
             "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),

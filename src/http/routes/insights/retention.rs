@@ -25,6 +25,7 @@ use crate::http::routes::insights::find;
 use crate::http::routes::insights::invalid;
 use crate::http::routes::insights::problem;
 use crate::http::routes::insights::told;
+use crate::http::routes::query::actors;
 use crate::http::routes::query::insight;
 use crate::insights::Actor;
 use crate::insights::insight::ActorsOf;
@@ -115,7 +116,7 @@ pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Respo
     let mut found = found.map_err(problem)?;
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
-    let people = insight::people(app, &asker.project, &found).await?;
+    let people = actors::people(app, &asker.project, &found).await?;
     let shown = |(person, actor): (Value, &Actor)| {
         let seen = |cell: usize| u8::from(actor.appearances.contains(&cell));
         json!({"person": person, "appearances": (0..cells).map(seen).collect::<Vec<_>>()})

@@ -216,7 +216,7 @@ async fn computed(
 ) -> Result<(Value, Made), Problem> {
     let began = app.clock.monotonic();
     let (answer, is_cached) = insight::kept_or_computed(app, project, query).await?;
-    let results = json::restore(answer.results.get().as_bytes());
+    let results = json::restore(&answer.results);
     let results = results.map_err(|error| Problem::of(Fault::Internal, &error))?;
     let took = app.clock.monotonic().saturating_sub(began);
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);

@@ -6,12 +6,8 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::identity::person::Person;
+use crate::insights::person_name;
 use crate::metadata::accounts::Project;
-
-/// Default properties for the name of a person, in order of preference; a project may have its
-/// own.
-const NAME_PROPERTIES: [&str; 8] =
-    ["email", "Email", "$email", "name", "Name", "username", "Username", "UserName"];
 
 /// The fields of the API specification in its order, then `is_identified`.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -64,16 +60,7 @@ impl PersonBody {
 /// The first property that names the person, else the first distinct id that does not look
 /// generated, else the first distinct id, else the number.
 fn name(project: &Project, properties: &Map<String, Value>, ids: &[String], id: i64) -> String {
-    let text = |key: &str| match properties.get(key) {
-        Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
-        Some(Value::Number(number)) if number.as_f64() != Some(0.0) => Some(number.to_string()),
-        _ => None,
-    };
-    let own = project.person_display_name_properties.as_deref();
-    let named = match own {
-        Some(keys) => keys.iter().find_map(|key| text(key)),
-        None => NAME_PROPERTIES.into_iter().find_map(text),
-    };
+    let named = person_name::of(project.person_display_name_properties.as_deref(), properties);
     let chosen = || ids.iter().find(|id| !is_anonymous(id)).or(ids.first()).cloned();
     named.or_else(chosen).unwrap_or_else(|| id.to_string())
 }

@@ -1,5 +1,5 @@
-//! Insights that are computed while the client does not wait: how they begin ([`begin`]), and
-//! `P/query/:id/`, where clients ask for them and cancel them.
+//! Answers that are computed while the client does not wait: how this begins ([`begin`]), and `P/query/:id/`, where
+//! clients ask for them and cancel them.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -13,12 +13,12 @@ use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::query::insight::AnswerBody;
+use crate::http::routes::query::answer::Told;
 use crate::http::routes::query::insight::settings;
+use crate::http::routes::query::question::Question;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::cache::Key;
-use crate::insights::insight::Insight;
 use crate::insights::jobs::Begun;
 use crate::insights::jobs::KEPT;
 use crate::insights::jobs::Outcome;
@@ -27,7 +27,7 @@ use crate::insights::jobs::Status;
 use crate::insights::jobs::Ticket;
 use crate::metadata::accounts::KeyId;
 
-/// `query_status` of PostHog's clients.
+/// `query_status` of PostHog's clients, without `results`.
 #[derive(Debug, Serialize)]
 struct StatusBody<'s> {
     id: &'s str,
@@ -36,7 +36,6 @@ struct StatusBody<'s> {
     complete: bool,
     error: bool,
     error_message: Option<&'s str>,
-    results: Option<AnswerBody<'s>>,
     start_time: String,
     pickup_time: String,
     end_time: Option<String>,
@@ -48,21 +47,16 @@ struct StatusBody<'s> {
     dashboard_id: Option<()>,
 }
 
-#[derive(Debug, Serialize)]
-struct Envelope<'s> {
-    query_status: StatusBody<'s>,
-}
-
-/// Begins to compute an insight: 202.
+/// Begins to compute an answer: 202.
 pub(super) fn begin(
     app: &App,
     asker: &Principal,
-    what: (Key, Value, Insight),
+    what: (Key, Value, Question),
     (id, owner): (Option<String>, ProjectSettings),
 ) -> Result<Response, Problem> {
     let id = id.unwrap_or_else(|| Uuid::new_v4().to_string());
     let status = begun(app, asker.key.id, what, (id.clone(), owner.clone()))?;
-    Ok(response(&id, &status, &owner))
+    response(&id, &status, &owner)
 }
 
 /// Begins to compute a saved insight, unless it is computed already: the `query_status`. Its id is the key of its
@@ -70,18 +64,22 @@ pub(super) fn begin(
 pub(in crate::http::routes) fn begin_saved(
     app: &App,
     by: KeyId,
-    what: (Key, Value, Insight),
+    what: (Key, Value, Question),
     owner: &ProjectSettings,
 ) -> Result<Value, Problem> {
     let id = what.0.to_string();
     let status = begun(app, by, what, (id.clone(), owner.clone()))?;
-    Ok(json!(status_body(&id, &status, owner)))
+    let mut body = json!(status_body(&id, &status, owner));
+    if let Value::Object(fields) = &mut body {
+        fields.insert("results".to_owned(), Value::Null);
+    }
+    Ok(body)
 }
 
 fn begun(
     app: &App,
     by: KeyId,
-    (key, query, insight): (Key, Value, Insight),
+    (key, query, question): (Key, Value, Question),
     (id, owner): (String, ProjectSettings),
 ) -> Result<Status, Problem> {
     let ticket = match app.jobs.begin((owner.project, id), by, app.clock.now()) {
@@ -98,7 +96,7 @@ fn begun(
     let (own, tasks) = (app.clone(), app.tasks.0.clone());
     let work = async move {
         let tasks = own.tasks.0.clone();
-        let computing = compute(&own, &ticket, (key, query, insight), &owner);
+        let computing = compute(&own, &ticket, (key, query, question), &owner);
         // What is cut short ends its queries.
         tokio::select! {
             () = computing => {}
@@ -106,29 +104,26 @@ fn begun(
             () = tasks.shutdown().cancelled() => {}
         }
     };
-    tasks.spawn("insight", work);
+    tasks.spawn("query", work);
     Ok(status)
 }
 
 async fn compute(
     app: &App,
     ticket: &Ticket,
-    (key, query, insight): (Key, Value, Insight),
+    (key, query, question): (Key, Value, Question),
     owner: &ProjectSettings,
 ) {
-    let computing = app.answers.compute((&key, &query, &insight), &app.engine, owner);
-    let outcome = match app.engine.within_time(computing).await {
-        Ok(Ok(answer)) => Outcome::Answer(key, answer),
-        Ok(Err(InsightError::Query(error))) | Err(error) => {
+    let outcome = match question.computed(app, (&key, &query), owner).await {
+        Ok(answer) => Outcome::of(key, &answer),
+        Err(InsightError::Query(error)) => {
             let is_fault = matches!(error.kind(), Kind::Internal | Kind::Unavailable);
             if is_fault {
-                tracing::error!(%error, "an insight that nobody waits for failed");
+                tracing::error!(%error, "a query that nobody waits for failed");
             }
             Outcome::Failed { detail: error.to_string(), is_fault }
         }
-        Ok(Err(InsightError::Node(error))) => {
-            Outcome::Failed { detail: error.detail, is_fault: false }
-        }
+        Err(InsightError::Node(error)) => Outcome::Failed { detail: error.detail, is_fault: false },
     };
     ticket.end(outcome, app.clock.now());
 }
@@ -139,7 +134,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let id = (owner.project, call.id().to_owned());
     let status = app.jobs.status(&id, app.clock.now());
     let status = status.ok_or_else(unknown)?;
-    Ok(response(&id.1, &status, &owner))
+    response(&id.1, &status, &owner)
 }
 
 /// `DELETE P/query/:id/`.
@@ -155,24 +150,37 @@ fn unknown() -> Problem {
     Problem::not_found("Not found.")
 }
 
-fn response(id: &str, status: &Status, owner: &ProjectSettings) -> Response {
+fn response(id: &str, status: &Status, owner: &ProjectSettings) -> Result<Response, Problem> {
     let code = match status.ended.as_ref().map(|(_, outcome)| outcome) {
         None => StatusCode::ACCEPTED,
         Some(Outcome::Answer(..)) => StatusCode::OK,
         Some(Outcome::Failed { is_fault: true, .. }) => StatusCode::INTERNAL_SERVER_ERROR,
         Some(Outcome::Failed { .. }) => StatusCode::BAD_REQUEST,
     };
-    Response::json(code, &Envelope { query_status: status_body(id, status, owner) })
+    let text = text(id, status, owner).map_err(|error| Problem::of(Kind::Internal, &error))?;
+    Ok(Response::json_bytes(code, text))
+}
+
+/// `{"query_status": {..., "results": ...}}`.
+fn text(id: &str, status: &Status, owner: &ProjectSettings) -> Result<Vec<u8>, serde_json::Error> {
+    let body = serde_json::to_string(&status_body(id, status, owner))?;
+    let body = body.strip_suffix('}').unwrap_or_default();
+    let mut text = format!("{{\"query_status\":{body},\"results\":").into_bytes();
+    match &status.ended {
+        Some((_, Outcome::Answer(key, answer))) => {
+            Told::new(*key, answer, owner, false).add_to(&mut text)?;
+        }
+        _ => text.extend_from_slice(b"null"),
+    }
+    text.extend_from_slice(b"}}");
+    Ok(text)
 }
 
 fn status_body<'s>(id: &'s str, status: &'s Status, owner: &'s ProjectSettings) -> StatusBody<'s> {
     let ended = status.ended.as_ref();
-    let (error, results) = match ended.map(|(_, outcome)| outcome) {
-        None => (None, None),
-        Some(Outcome::Answer(key, answer)) => {
-            (None, Some(AnswerBody::new(*key, answer, owner, false)))
-        }
-        Some(Outcome::Failed { detail, is_fault }) => (Some((detail.as_str(), *is_fault)), None),
+    let error = match ended.map(|(_, outcome)| outcome) {
+        None | Some(Outcome::Answer(..)) => None,
+        Some(Outcome::Failed { detail, is_fault }) => Some((detail.as_str(), *is_fault)),
     };
     StatusBody {
         id,
@@ -182,7 +190,6 @@ fn status_body<'s>(id: &'s str, status: &'s Status, owner: &'s ProjectSettings) 
         error: error.is_some(),
         // What is the server's fault tells nothing of the server.
         error_message: error.filter(|(_, is_fault)| !is_fault).map(|(detail, _)| detail),
-        results,
         start_time: status.started_at.to_rfc3339(),
         pickup_time: status.started_at.to_rfc3339(),
         end_time: ended.map(|(at, _)| at.to_rfc3339()),

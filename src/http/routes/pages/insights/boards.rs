@@ -33,7 +33,6 @@ use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::query;
 use crate::http::routes::query::insight;
 use crate::http::routes::store::problem;
-use crate::insights::sql::SqlQuery;
 use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
@@ -207,7 +206,7 @@ async fn shown(asking: &Asking, app: &App, question: Result<Option<Question>, Pr
     match question {
         Err(problem) => failed(problem.detail()),
         Ok(None) => html! { p class="quiet" { "This insight asks nothing." } },
-        Ok(Some(Question::Sql(sql))) => match rows(app, project, &sql).await {
+        Ok(Some(Question::Rows(node))) => match rows(app, project, &node).await {
             Ok(answer) => sql::grid(&answer),
             Err(problem) => failed(problem.detail()),
         },
@@ -234,8 +233,11 @@ async fn shown(asking: &Asking, app: &App, question: Result<Option<Question>, Pr
     }
 }
 
-/// The rows of an insight that is SQL, as the API answers them.
-pub(super) async fn rows(app: &App, project: &Project, sql: &SqlQuery) -> Result<Value, Problem> {
-    let (text, _) = query::rows(app, &insight::settings(project), sql).await?;
-    json::restore(&text).map_err(|error| Problem::of(Fault::Internal, &error))
+/// The rows of a node, as the API answers them.
+pub(super) async fn rows(app: &App, project: &Project, node: &Value) -> Result<Value, Problem> {
+    let (answer, _) = insight::kept_or_computed(app, project, node).await?;
+    let failed = |error| Problem::of(Fault::Internal, &error);
+    let mut told = answer.told().map_err(failed)?;
+    told.insert("results".to_owned(), json::restore(&answer.results).map_err(failed)?);
+    Ok(Value::Object(told))
 }

@@ -16,8 +16,9 @@ use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::pages::visit::wrong;
+use crate::http::routes::query::actors;
+use crate::http::routes::query::actors::People;
 use crate::http::routes::query::insight;
-use crate::http::routes::query::insight::People;
 use crate::insights::node::Node;
 use crate::web::insight::persons::Persons;
 use crate::web::insight::persons::list;
@@ -77,7 +78,7 @@ pub(super) async fn behind(
     let cell = point.cell.filter(|_| is_of_row).map(usize::from);
     let part = json!({"limit": limit, "offset": offset});
     let outer = Node::new(Some(&part), "").map_err(|error| insight::problem(error.into()))?;
-    insight::people_of(&asking.app, &asking.asker.project, (&outer, &source), cell).await
+    actors::people_of(&asking.app, &asking.asker.project, (&outer, &source), cell).await
 }
 
 /// `GET insights/:kind/persons`: who is behind a mark.

@@ -138,8 +138,8 @@ async fn as_file(
 ) -> Result<Sent, Problem> {
     let none = || Problem::not_found("This insight has no numbers.");
     match asked.ok_or_else(none)? {
-        Asked::Sql(sql) => {
-            let answer = rows(app, project, &sql).await?;
+        Asked::Rows(node) => {
+            let answer = rows(app, project, &node).await?;
             files::of_answer(&answer, ("query", format))
         }
         Asked::Insight(node) => {
@@ -157,7 +157,7 @@ async fn unsaid(asking: &Asking, asked: Option<Asked>, short_id: &str) -> Markup
     let (app, project) = (&asking.app, &asking.asker.project);
     match asked {
         None => html! { div class="empty" { h2 { "This insight asks nothing" } } },
-        Some(Asked::Sql(sql)) => match rows(app, project, &sql).await {
+        Some(Asked::Rows(node)) => match rows(app, project, &node).await {
             Ok(answer) => {
                 let link = |format: &str| {
                     format!("{}?format={format}", links::saved(project.id.0, short_id))

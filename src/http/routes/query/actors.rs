@@ -1,0 +1,368 @@
+//! Persons and groups by nodes: those behind a point of an insight, in its order ([`people_of`]), and lists of selected
+//! columns of these, of everybody, and of those whose ids SQL gives.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::app::App;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::http::routes::persons::body::PersonBody;
+use crate::http::routes::query;
+use crate::http::routes::query::insight::invalid;
+use crate::http::routes::query::insight::problem;
+use crate::http::routes::query::insight::settings;
+use crate::http::routes::query::insight::unwrapped;
+use crate::identity::IdentityError;
+use crate::identity::person::Group;
+use crate::identity::view::View;
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::Who;
+use crate::insights::actor_list;
+use crate::insights::actor_list::ACTORS_MAX;
+use crate::insights::actor_list::ActorsQuery;
+use crate::insights::answered::Answered;
+use crate::insights::answered::Told;
+use crate::insights::insight::ActorsOf;
+use crate::insights::insight::Insight;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::metadata::accounts::Project;
+use crate::query::error::QueryError;
+use crate::query::people::Part;
+
+/// Kinds of nodes that say which persons of an insight are meant.
+pub(super) const SOURCES: [&str; 4] = [
+    "InsightActorsQuery",
+    "FunnelsActorsQuery",
+    "FunnelCorrelationActorsQuery",
+    "StickinessActorsQuery",
+];
+
+/// The kind of SQL, whose rows may be a source as well.
+const SQL: &str = "HogQLQuery";
+
+/// Columns of persons and groups behind a point that are known without a look at their table.
+const COLUMNS: [&str; 8] =
+    ["actor", "person", "group", "id", "created_at", "event_count", "value", "appearances"];
+
+/// Persons of a page, unless the request says otherwise (PostHog's figure).
+const LIMIT: usize = 100;
+
+/// Most persons of a page.
+const LIMIT_MAX: usize = 1000;
+
+/// Most persons of a row of a retention among whom those of a cell are looked for: the most active ones.
+const CELL_ACTORS_MAX: usize = 100_000;
+
+/// Most distinct ids of one person in an answer (PostHog's figure).
+const IDS_MAX: usize = 1000;
+
+/// Which persons or groups are asked for, and what of them.
+#[derive(Debug)]
+pub(in crate::http::routes) enum ActorsQuestion {
+    /// A page of those behind a point, in the order of the insight.
+    Behind {
+        /// Whom.
+        point: Box<Behind>,
+        /// Which of them.
+        part: Part,
+        /// Known columns.
+        columns: Vec<&'static str>,
+    },
+    /// A list, of those behind a point if there is one.
+    List(Box<ActorsQuery>, Option<Box<Behind>>),
+}
+
+/// A point of an insight.
+#[derive(Debug)]
+pub(in crate::http::routes) struct Behind {
+    insight: Insight,
+    actors: ActorsOf,
+}
+
+impl ActorsQuestion {
+    /// Reads a node of this kind.
+    ///
+    /// # Errors
+    ///
+    /// 400: a field is malformed, has too much, or asks for something that is not available.
+    pub(super) fn parse(kind: &str, node: &Value) -> Result<Self, Problem> {
+        let outer = Node::new(Some(node), "").map_err(|error| invalid(&error))?;
+        let behind = |source: &Value| behind((&outer, source)).map_err(|error| invalid(&error));
+        let part = || part(&outer).map_err(|error| invalid(&error));
+        if SOURCES.contains(&kind) {
+            let point = Box::new(behind(node)?);
+            return Ok(Self::Behind { point, part: part()?, columns: vec!["id"] });
+        }
+        let Some(source) = outer.value("source") else {
+            let list = ActorsQuery::parse(node).map_err(problem)?;
+            return Ok(Self::List(Box::new(list), None));
+        };
+        let kind = source.get("kind").and_then(Value::as_str).unwrap_or_default();
+        if kind == SQL {
+            let list = ActorsQuery::parse(node).map_err(problem)?;
+            return Ok(Self::List(Box::new(list), None));
+        }
+        if !SOURCES.contains(&kind) {
+            let sources = SOURCES.join(", ");
+            let detail = format!("The source of an ActorsQuery is one of {sources}, {SQL}.");
+            return Err(refused("query__source__kind", "invalid_input", detail));
+        }
+        let mut point = Box::new(behind(source)?);
+        let is_plain = outer.without(&["properties", "fixedProperties", "orderBy"]).is_ok();
+        match known(&outer).map_err(|error| invalid(&error))?.filter(|_| is_plain) {
+            Some(columns) => Ok(Self::Behind { point, part: part()?, columns }),
+            None => {
+                let unit = point.actors.unit();
+                let list = ActorsQuery::behind(node, unit).map_err(|error| invalid(&error))?;
+                Ok(Self::List(Box::new(list), Some(point)))
+            }
+        }
+    }
+
+    /// The insight that it is about, if it is about one.
+    pub(super) fn insight(&self) -> Option<&Insight> {
+        match self {
+            Self::Behind { point, .. } => Some(&point.insight),
+            Self::List(_, point) => point.as_ref().map(|point| &point.insight),
+        }
+    }
+
+    /// The answer.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub(super) async fn answer(
+        &self,
+        app: &App,
+        owner: &ProjectSettings,
+    ) -> Result<Answered, InsightError> {
+        let known = app.metadata.snapshot();
+        let project = known.project(owner.project).cloned();
+        let project = project.ok_or(QueryError::Unavailable("the project is gone"))?;
+        match self {
+            Self::Behind { point, part, columns } => {
+                let people = found(app, &project, point.actors.clone(), (*part, None)).await?;
+                Ok(told(&people, columns)?)
+            }
+            Self::List(list, point) => {
+                let found = match point {
+                    Some(point) => Some(all(app, owner, point.actors.clone()).await?),
+                    None => None,
+                };
+                let body: actor_list::Body = Arc::new(move |view, who| actor(view, &project, who));
+                list.answer(&app.engine, owner, (found.as_deref(), body)).await
+            }
+        }
+    }
+}
+
+/// The point of an insight that `source` says, of those that `outer` searches for.
+fn behind((outer, source): (&Node<'_>, &Value)) -> Result<Behind, NodeError> {
+    let inner = Node::new(Some(source), "source")?;
+    let (_, insight) = unwrapped(source.get("source").unwrap_or(&Value::Null));
+    let insight = Insight::parse(insight)?;
+    let mut actors = insight.clone().actors_of(&inner)?;
+    if let Some(text) = outer.text("search")? {
+        actors.search(text)?;
+    }
+    Ok(Behind { insight, actors })
+}
+
+/// Which part of all a node asks for.
+fn part(outer: &Node<'_>) -> Result<Part, NodeError> {
+    outer.without(&["properties", "fixedProperties", "orderBy"])?;
+    let limit = outer.number("limit")?.unwrap_or(LIMIT).clamp(1, LIMIT_MAX);
+    Ok(Part { offset: outer.number("offset")?.unwrap_or(0), limit })
+}
+
+/// The columns that a node selects, if all of them are known.
+fn known(node: &Node<'_>) -> Result<Option<Vec<&'static str>>, NodeError> {
+    let selected = node.list("select")?;
+    if selected.is_empty() {
+        return Ok(Some(vec!["actor"]));
+    }
+    let column = |column: &Value| {
+        let name = column.as_str()?;
+        COLUMNS.into_iter().find(|known| *known == name)
+    };
+    Ok(selected.iter().map(column).collect())
+}
+
+/// All actors behind a point.
+async fn all(
+    app: &App,
+    owner: &ProjectSettings,
+    actors: ActorsOf,
+) -> Result<Vec<Actor>, InsightError> {
+    let part = Part { offset: 0, limit: ACTORS_MAX };
+    let found = actors.find(&app.engine, owner, part).await?;
+    if found.len() > ACTORS_MAX {
+        let detail = format!(
+            "More than {ACTORS_MAX} are behind this point: they are listed without orderBy, properties and expressions alone."
+        );
+        return Err(NodeError { field: "source".to_owned(), detail }.into());
+    }
+    Ok(found)
+}
+
+/// A page of the persons behind a point.
+#[derive(Debug)]
+pub(in crate::http::routes) struct People {
+    found: Vec<Actor>,
+    /// As lists of persons show them.
+    pub(in crate::http::routes) people: Vec<Value>,
+    /// Whether there are more after them.
+    pub(in crate::http::routes) has_more: bool,
+    /// Which part of all they are.
+    pub(in crate::http::routes) part: Part,
+}
+
+/// The persons behind the point that `source` says, a page of them as `outer` says; with `cell` those of a row of a
+/// retention who were active in this cell of it.
+pub(in crate::http::routes) async fn people_of(
+    app: &App,
+    project: &Project,
+    (outer, source): (&Node<'_>, &Value),
+    cell: Option<usize>,
+) -> Result<People, Problem> {
+    let read = || Ok((behind((outer, source))?.actors, part(outer)?));
+    let (actors, part) = read().map_err(|error| invalid(&error))?;
+    let finding = found(app, project, actors, (part, cell));
+    app.engine.within_time(finding).await.map_err(query::problem)?.map_err(problem)
+}
+
+async fn found(
+    app: &App,
+    project: &Project,
+    actors: ActorsOf,
+    (part, cell): (Part, Option<usize>),
+) -> Result<People, InsightError> {
+    let settings = settings(project);
+    let asked = match cell {
+        Some(_) => Part { offset: 0, limit: CELL_ACTORS_MAX },
+        None => part,
+    };
+    let mut found = actors.find(&app.engine, &settings, asked).await?;
+    if let Some(cell) = cell {
+        found.retain(|actor| actor.appearances.contains(&cell));
+        found.drain(..part.offset.min(found.len()));
+    }
+    let has_more = found.len() > part.limit;
+    found.truncate(part.limit);
+    let people = bodies(app, project, &found).await?;
+    Ok(People { found, people, has_more, part })
+}
+
+/// The persons behind a point as rows of known columns.
+fn told(people: &People, columns: &[&str]) -> Result<Answered, NodeError> {
+    let People { found, people, has_more, part } = people;
+    let rows = found.iter().zip(people).map(|(actor, person)| row(actor, person, columns));
+    let id = match found.iter().any(|actor| matches!(actor.who, Who::Group(..))) {
+        true => "String",
+        false => "UUID",
+    };
+    let rows: Vec<Vec<Value>> = rows.collect();
+    let rows = Answered::of(&json!(rows))?.results;
+    let told = Told {
+        columns: columns.iter().map(|name| (*name).to_owned()).collect(),
+        types: columns.iter().map(|name| type_of(name, id)).collect(),
+        has_more: *has_more,
+        limit: Some(part.limit),
+        offset: part.offset,
+        query: None,
+        missing_actors_count: Some(0),
+    };
+    Answered::of_rows(rows, &told, (true, Vec::new()))
+}
+
+fn type_of<'t>(column: &str, id: &'t str) -> &'t str {
+    match column {
+        "actor" | "person" | "group" => "Tuple",
+        "id" => id,
+        "created_at" => "DateTime64(6, 'UTC')",
+        "appearances" => "Array(UInt64)",
+        _ => "Float64",
+    }
+}
+
+fn row(actor: &Actor, person: &Value, columns: &[&str]) -> Vec<Value> {
+    let cell = |name: &&str| match *name {
+        "actor" | "person" | "group" => person.clone(),
+        "id" => match &actor.who {
+            Who::Person(id) => json!(id.to_string()),
+            Who::Group(_, key) => json!(key),
+        },
+        "created_at" => person.get("created_at").cloned().unwrap_or_default(),
+        "appearances" => json!(actor.appearances),
+        _ => json!(actor.value),
+    };
+    columns.iter().map(cell).collect()
+}
+
+/// The persons or groups in their order, as lists of them show them, with the number that each adds to the point. One
+/// that was deleted meanwhile, or never had properties, has its id alone.
+pub(in crate::http::routes) async fn people(
+    app: &App,
+    project: &Project,
+    actors: &[Actor],
+) -> Result<Vec<Value>, Problem> {
+    bodies(app, project, actors).await.map_err(query::problem)
+}
+
+async fn bodies(app: &App, project: &Project, actors: &[Actor]) -> Result<Vec<Value>, QueryError> {
+    let (actors, project) = (actors.to_vec(), project.clone());
+    let read = app.engine.read(move |view, _| {
+        let mut people = Vec::with_capacity(actors.len());
+        for Actor { who, value, .. } in actors {
+            let mut body = actor(&view, &project, &who)?;
+            if let Value::Object(fields) = &mut body {
+                fields.insert("matched_recordings".to_owned(), json!([]));
+                fields.insert("value_at_data_point".to_owned(), json!(value));
+            }
+            people.push(body);
+        }
+        Ok(people)
+    });
+    read.await
+}
+
+/// A person or a group as a list of actors shows it.
+fn actor(view: &View, project: &Project, who: &Who) -> Result<Value, IdentityError> {
+    let (mut body, kind) = match who {
+        Who::Person(id) => {
+            let body = match view.person_by_uuid(project.id, *id)? {
+                Some(person) => {
+                    let ids = view.first_ids(project.id, person.number, IDS_MAX)?;
+                    serde_json::to_value(PersonBody::listed(project, person, ids)).ok()
+                }
+                None => None,
+            };
+            (body.unwrap_or_else(|| json!({"uuid": id.to_string()})), "person")
+        }
+        Who::Group(index, key) => {
+            let group = view.group(project.id, *index, key)?;
+            (group_body(*index, key, group), "group")
+        }
+    };
+    if let Value::Object(fields) = &mut body {
+        fields.insert("type".to_owned(), json!(kind));
+    }
+    Ok(body)
+}
+
+/// A group as a list of actors shows it. Properties have a second name in answers to queries.
+fn group_body(index: u8, key: &str, group: Option<Group>) -> Value {
+    let created_at = group.as_ref().map(|group| group.created_at.to_rfc3339());
+    let properties = group.map(|group| group.properties).unwrap_or_default();
+    json!({
+        "id": key, "group_type_index": index, "group_key": key, "created_at": created_at,
+        "properties": properties, "group_properties": properties,
+    })
+}

@@ -1,0 +1,146 @@
+//! What a node asks ([`Question`]): an insight, who is behind one, SQL, or a list of events or actors. All are answered
+//! alike, and their answers are kept and may come later.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::app::App;
+use crate::http::fields::refused;
+use crate::http::response::Problem;
+use crate::http::routes::query::actors::ActorsQuestion;
+use crate::http::routes::query::actors::SOURCES;
+use crate::http::routes::query::insight::invalid;
+use crate::http::routes::query::insight::problem;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::actor_list;
+use crate::insights::answered::Answered;
+use crate::insights::cache::Answer;
+use crate::insights::cache::Key;
+use crate::insights::event_list;
+use crate::insights::event_list::EventsQuery;
+use crate::insights::insight;
+use crate::insights::insight::Insight;
+use crate::insights::sql::SqlQuery;
+
+/// The kind of SQL.
+pub(in crate::http::routes) const SQL: &str = "HogQLQuery";
+
+/// Most characters of an unknown kind of query that an error repeats.
+const KIND_MAX_CHARS: usize = 100;
+
+/// What a node asks.
+#[derive(Debug)]
+pub(in crate::http::routes) enum Question {
+    /// An insight.
+    Insight(Box<Insight>),
+    /// Persons or groups.
+    Actors(ActorsQuestion),
+    /// Selected columns of events.
+    Events(Box<EventsQuery>),
+    /// SQL.
+    Sql(Box<SqlQuery>),
+}
+
+impl Question {
+    /// Reads a node that nothing is around any more.
+    ///
+    /// # Errors
+    ///
+    /// 400: its kind is unknown, or a field is malformed or asks for something that is not available.
+    pub(in crate::http::routes) fn parse(
+        kind: Option<&str>,
+        node: &Value,
+    ) -> Result<Self, Problem> {
+        match kind {
+            Some(kind) if insight::KINDS.contains(&kind) => {
+                let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
+                Ok(Self::Insight(Box::new(insight)))
+            }
+            Some(kind) if actor_list::KINDS.contains(&kind) || SOURCES.contains(&kind) => {
+                ActorsQuestion::parse(kind, node).map(Self::Actors)
+            }
+            Some(event_list::KIND) => {
+                let events = EventsQuery::parse(node).map_err(|error| invalid(&error))?;
+                Ok(Self::Events(Box::new(events)))
+            }
+            Some(SQL) => sql_of(node).map(|sql| Self::Sql(Box::new(sql))),
+            Some(kind) => Err(unknown(kind)),
+            None => {
+                let detail = "A query is a text of SQL, or an object with a kind.";
+                Err(refused("query", "invalid_input", detail))
+            }
+        }
+    }
+
+    /// The kept answer, if it is still right.
+    ///
+    /// # Errors
+    ///
+    /// 400: it names an action that is not there any more.
+    pub(in crate::http::routes) fn kept(
+        &self,
+        app: &App,
+        key: &Key,
+        owner: &ProjectSettings,
+    ) -> Result<Option<Arc<Answer>>, Problem> {
+        let answer = app.answers.get(key, &app.engine, owner.project);
+        if let Some(answer) = &answer {
+            let insight = match self {
+                Self::Insight(insight) => Some(&**insight),
+                Self::Actors(actors) => actors.insight(),
+                Self::Events(_) | Self::Sql(_) => None,
+            };
+            if let Some(insight) = insight {
+                insight.note(&app.engine, owner).map_err(|error| invalid(&error))?;
+            }
+            let names = answer.events.iter().map(String::as_str);
+            app.engine.note_events_named(owner.project, names);
+        }
+        Ok(answer)
+    }
+
+    /// A new answer, which is kept if it may stay right.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub(in crate::http::routes) async fn computed(
+        &self,
+        app: &App,
+        (key, node): (&Key, &Value),
+        owner: &ProjectSettings,
+    ) -> Result<Arc<Answer>, InsightError> {
+        let computing =
+            app.answers.compute((key, node), (&app.engine, owner), self.answer(app, owner));
+        app.engine.within_time(Box::pin(computing)).await?
+    }
+
+    async fn answer(&self, app: &App, owner: &ProjectSettings) -> Result<Answered, InsightError> {
+        match self {
+            Self::Insight(insight) => insight.answered(&app.engine, owner).await,
+            Self::Actors(actors) => actors.answer(app, owner).await,
+            Self::Events(events) => events.answer(&app.engine, owner).await,
+            Self::Sql(sql) => sql.answer(&app.engine, owner).await,
+        }
+    }
+}
+
+/// The SQL of a node.
+fn sql_of(node: &Value) -> Result<SqlQuery, Problem> {
+    SqlQuery::parse(node).map_err(|error| match error {
+        InsightError::Node(error) if error.field == "query" => {
+            refused("query__query", "required", error.detail)
+        }
+        error => problem(error),
+    })
+}
+
+fn unknown(kind: &str) -> Problem {
+    let kind: String = kind.chars().take(KIND_MAX_CHARS).collect();
+    let detail = format!(
+        "Queries of the kind {kind} are not available. Send a TrendsQuery, a FunnelsQuery, an EventsQuery, or a HogQLQuery with SQL."
+    );
+    refused("query", "invalid_input", detail)
+}

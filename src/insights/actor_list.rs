@@ -1,0 +1,494 @@
+//! Lists of selected columns of persons and groups: [`ActorsQuery`], of everybody, of those whose ids SQL gives, or of
+//! those behind a point of an insight. Its rows are the table of persons or groups, with the columns of the source
+//! beside them, over which SQL selects ([`Select`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::Float64Array;
+use arrow::array::ListBuilder;
+use arrow::array::RecordBatch;
+use arrow::array::StringViewArray;
+use arrow::array::UInt64Builder;
+use arrow::datatypes::DataType;
+use datafusion::common::Column;
+use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::JoinType;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::ident;
+use datafusion::prelude::lit;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::identity::IdentityError;
+use crate::identity::view::View as IdentityView;
+use crate::insights::Actor;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::Who;
+use crate::insights::answered::Answered;
+use crate::insights::filters::Filters;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::person_name;
+use crate::insights::select::Select;
+use crate::insights::select::Special;
+use crate::insights::select::quoted;
+use crate::insights::selection::Unit;
+use crate::insights::selection::searched;
+use crate::insights::sql::SqlQuery;
+use crate::query::complexity;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::lists::Cell;
+use crate::query::lists::Content;
+use crate::query::lists::Layout;
+use crate::query::lists::Shown;
+use crate::query::view::FILTERED;
+use crate::query::view::View;
+
+/// The kinds of its nodes: that of today, and those of older clients.
+pub const KINDS: [&str; 3] = ["ActorsQuery", "PersonsQuery", "PersonsNode"];
+
+/// What persons are selected by, unless the question says otherwise (PostHog's choice).
+const SELECT: [&str; 3] = ["person", "id", "person.$delete"];
+
+/// The column of a source that has the ids.
+const KEY: &str = "key_of_the_source";
+
+/// Names of such columns in SQL; else it is the first one.
+const KEYS: [&str; 3] = ["actor_id", "person_id", "group_key"];
+
+/// Types of filters that ask of persons.
+const OF_PERSONS: [&str; 3] = ["person", "person_metadata", "cohort"];
+
+/// Most actors behind a point that can be ordered and filtered.
+pub const ACTORS_MAX: usize = 100_000;
+
+/// What makes the JSON of an actor.
+pub type Body = Arc<dyn Fn(&IdentityView, &Who) -> Result<Value, IdentityError> + Send + Sync>;
+
+/// A list of selected columns of persons or groups.
+#[derive(Clone, Debug)]
+pub struct ActorsQuery {
+    select: Select<ActorCell>,
+    filters: Filters,
+    unit: Unit,
+    source: Option<SqlQuery>,
+}
+
+/// A cell of a list of actors that is not a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActorCell {
+    /// The person, or whoever it is.
+    Actor,
+    /// The group.
+    Group,
+    /// Where pages have a button.
+    Delete,
+    /// Where there are recordings in PostHog.
+    Recordings,
+}
+
+impl Special for ActorCell {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "actor" | "person" => Some(Self::Actor),
+            "group" => Some(Self::Group),
+            "person.$delete" => Some(Self::Delete),
+            "matched_recordings" => Some(Self::Recordings),
+            _ => None,
+        }
+    }
+
+    fn parts(self) -> &'static [&'static str] {
+        &["id"]
+    }
+
+    fn order(self, owner: &ProjectSettings) -> String {
+        match self {
+            Self::Actor => {
+                let keys = person_name::keys(owner.person_names.as_deref());
+                format!("properties[{}]", quoted(keys.first().copied().unwrap_or("email")))
+            }
+            Self::Group => "properties['name']".to_owned(),
+            Self::Delete | Self::Recordings => "id".to_owned(),
+        }
+    }
+
+    fn first_order(self, _: &ProjectSettings) -> (String, bool) {
+        ("id".to_owned(), false)
+    }
+}
+
+impl ActorsQuery {
+    /// Reads a node whose source is none, or SQL.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, has too much, or asks for something that is not available.
+    pub fn parse(query: &Value) -> Result<Self, InsightError> {
+        let node = Node::new(Some(query), "")?;
+        let source = match node.value("source") {
+            Some(source) => Some(SqlQuery::parse(source).map_err(of_source)?),
+            None => None,
+        };
+        Ok(Self { source, ..Self::behind(query, Unit::Persons)? })
+    }
+
+    /// Reads a node whose source is an insight, about actors of this kind.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or has too much.
+    pub fn behind(query: &Value, unit: Unit) -> Result<Self, NodeError> {
+        let node = Node::new(Some(query), "")?;
+        let mut filters = Filters::default();
+        for name in ["properties", "fixedProperties"] {
+            if let Some(properties) = node.value(name) {
+                filters.add(&about(unit, properties, &node, name)?, name)?;
+            }
+        }
+        if let Some(text) = node.text("search")? {
+            filters.add(&searched(text, unit), "search")?;
+        }
+        if let Some(cohort) = node.number("cohort")? {
+            let filter = json!([{"key": "id", "type": "cohort", "value": cohort}]);
+            filters.add(&filter, "cohort")?;
+        }
+        if let Some(id) = node.text("distinctId")? {
+            let filter = json!([{"key": "distinct_id", "type": "person_metadata", "operator": "exact", "value": id}]);
+            filters.add(&filter, "distinctId")?;
+        }
+        let usual = match unit {
+            Unit::Persons => &SELECT[..],
+            Unit::Groups(_) => &["group"],
+        };
+        Ok(Self { select: Select::parse(&node, usual)?, filters, unit, source: None })
+    }
+
+    /// The rows. `found` are the actors behind a point, if the source is an insight.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn answer(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        (found, body): (Option<&[Actor]>, Body),
+    ) -> Result<Answered, InsightError> {
+        // Persons in the filters are as of every acknowledged event.
+        engine.wait().await?;
+        let view = match &self.source {
+            Some(source) => source.view(engine, owner).await?,
+            None => engine.view(owner.project).await?,
+        };
+        let view = Arc::new(view);
+        let mut actors = self.actors(engine, &view, owner).await?;
+        if let Some(found) = found {
+            actors = beside(actors, view.rows(rows(found)?)?)?;
+        }
+        let from = format!("{FILTERED}.actors");
+        let written = self.select.written((&view, owner), &from, &["id"])?;
+        let (limit, offset) = self.select.page;
+        let limit = limit.min(engine.rows_max()).max(1);
+        let persons = engine.persons(owner.project);
+        let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
+            name,
+            content: match cell {
+                Some(cell) => cell.made((self.unit, &persons), &body, &places),
+                None => Content::Column(places.first().copied().unwrap_or_default()),
+            },
+        });
+        let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
+        let sql = format!("{} LIMIT {asked} OFFSET {offset}", written.sql);
+        complexity::check(&sql)?;
+        let source = self.source.as_ref().map(|source| source.text.clone());
+        if let Some(source) = &source {
+            complexity::check(source)?;
+        }
+        let planning = async move {
+            if let Some(source) = source {
+                actors = beside(actors, keyed(&view.sql(&source).await?)?)?;
+            }
+            view.name_rows("actors", actors)?;
+            view.sql(&sql).await
+        };
+        let lists = engine.lists(owner.project, planning, layout).await?;
+        Ok(Answered::of_page(lists, (limit, offset), Some(0))?)
+    }
+
+    /// The persons, or the groups of a type, that match the filters. They have the columns that filters of events read.
+    async fn actors(
+        &self,
+        engine: &Engine,
+        view: &View,
+        owner: &ProjectSettings,
+    ) -> Result<DataFrame, InsightError> {
+        let rows = match self.unit {
+            Unit::Persons => view.table("persons").await?.select(vec![
+                ident("uuid").alias("id"),
+                ident("created_at"),
+                ident("is_identified"),
+                ident("properties"),
+                ident("uuid").alias("person_id"),
+            ])?,
+            Unit::Groups(index) => {
+                let groups = view.table("groups").await?;
+                let is_of_type = ident("group_type_index").eq(lit(i64::from(index)));
+                groups.filter(is_of_type)?.select(vec![
+                    ident("key").alias("id"),
+                    ident("key"),
+                    ident("created_at"),
+                    ident("properties"),
+                    ident("key").alias(format!("group_{index}")),
+                ])?
+            }
+        };
+        match self.filters.condition(engine, owner.project, view.exact()) {
+            Some(condition) => Ok(rows.filter(condition)?),
+            None => Ok(rows),
+        }
+    }
+}
+
+impl ActorCell {
+    fn made(
+        self,
+        (unit, view): (Unit, &Arc<IdentityView>),
+        body: &Body,
+        places: &[usize],
+    ) -> Content {
+        let constant = |text: &'static [u8]| {
+            move |_: &RecordBatch, _: usize, out: &mut Vec<u8>| {
+                out.extend_from_slice(text);
+                Ok::<(), IdentityError>(())
+            }
+        };
+        let place = places.first().copied();
+        let (view, body) = (Arc::clone(view), Arc::clone(body));
+        let actor = move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+            let id = place.and_then(|place| text(batch.columns().get(place)?, row));
+            let who = id.and_then(|id| unit.who(id));
+            let actor = match who {
+                Some(who) => body(&view, &who)?,
+                None => json!({"id": id}),
+            };
+            out.extend_from_slice(actor.to_string().as_bytes());
+            Ok::<(), IdentityError>(())
+        };
+        match self {
+            Self::Actor | Self::Group => {
+                let cell: Cell = Arc::new(actor);
+                Content::Made("Tuple", cell)
+            }
+            Self::Delete => Content::Made("UInt8", Arc::new(constant(b"1"))),
+            Self::Recordings => Content::Made("Array(String)", Arc::new(constant(b"[]"))),
+        }
+    }
+}
+
+fn text(column: &ArrayRef, row: usize) -> Option<&str> {
+    column.as_string_view_opt().filter(|texts| texts.is_valid(row)).map(|texts| texts.value(row))
+}
+
+/// Actors with what a source has beside their ids. An actor that a source has twice is there twice.
+fn beside(actors: DataFrame, source: DataFrame) -> Result<DataFrame, DataFusionError> {
+    let own: BTreeSet<&str> =
+        actors.schema().fields().iter().map(|field| field.name().as_str()).collect();
+    let mut seen = BTreeSet::new();
+    let mut kept: Vec<Expr> = Vec::new();
+    for (qualifier, field) in source.schema().iter() {
+        let name = field.name();
+        if !own.contains(name.as_str()) && seen.insert(name.clone()) {
+            let column = Column::new(qualifier.cloned(), name);
+            kept.push(Expr::Column(column).alias(name));
+        }
+    }
+    let source = source.select(kept)?;
+    actors.join_on(source, JoinType::Inner, [ident("id").eq(ident(KEY))])
+}
+
+/// The rows of SQL, with the ids among them as the column [`KEY`].
+fn keyed(rows: &DataFrame) -> Result<DataFrame, QueryError> {
+    let columns: Vec<(Column, String)> = rows
+        .schema()
+        .iter()
+        .map(|(qualifier, field)| {
+            (Column::new(qualifier.cloned(), field.name()), field.name().clone())
+        })
+        .collect();
+    let named = columns.iter().find(|(_, name)| KEYS.contains(&name.as_str()));
+    let Some((key, _)) = named.or_else(|| columns.first()) else {
+        return Err(QueryError::Invalid("the source has no column with ids".to_owned()));
+    };
+    let id = cast(Expr::Column(key.clone()), DataType::Utf8View).alias(KEY);
+    let others = columns.iter().filter(|(_, name)| name != KEY);
+    let others = others.map(|(column, _)| Expr::Column(column.clone()));
+    Ok(rows.clone().select(others.chain([id]).collect::<Vec<_>>())?)
+}
+
+/// The actors behind a point as rows.
+fn rows(found: &[Actor]) -> Result<RecordBatch, DataFusionError> {
+    let id = |actor: &Actor| match &actor.who {
+        Who::Person(id) => id.to_string(),
+        Who::Group(_, key) => key.clone(),
+    };
+    let ids: ArrayRef = Arc::new(StringViewArray::from_iter_values(found.iter().map(id)));
+    let values: ArrayRef =
+        Arc::new(Float64Array::from_iter_values(found.iter().map(|actor| actor.value)));
+    let mut cells = ListBuilder::new(UInt64Builder::new());
+    for actor in found {
+        let places = actor.appearances.iter().filter_map(|place| u64::try_from(*place).ok());
+        cells.append_value(places.map(Some));
+    }
+    let cells: ArrayRef = Arc::new(cells.finish());
+    let columns = [
+        (KEY, Arc::clone(&ids)),
+        ("actor_id", ids),
+        ("value", Arc::clone(&values)),
+        ("event_count", values),
+        ("appearances", cells),
+    ];
+    Ok(RecordBatch::try_from_iter(columns)?)
+}
+
+/// Filters about actors: those without a type ask of their properties.
+fn about(unit: Unit, filters: &Value, node: &Node<'_>, name: &str) -> Result<Value, NodeError> {
+    match filters {
+        Value::Array(list) => list.iter().map(|filter| about(unit, filter, node, name)).collect(),
+        Value::Object(fields) if fields.is_empty() => Ok(filters.clone()),
+        Value::Object(fields) if fields.contains_key("values") => {
+            let mut fields = fields.clone();
+            let values = fields.get("values").cloned().unwrap_or_default();
+            fields.insert("values".to_owned(), about(unit, &values, node, name)?);
+            Ok(Value::Object(fields))
+        }
+        Value::Object(fields) if fields.contains_key("key") || fields.contains_key("type") => {
+            let mut fields = fields.clone();
+            let kind = fields.get("type").and_then(Value::as_str);
+            let is_own = match (unit, kind) {
+                (_, None) => true,
+                (Unit::Persons, Some(kind)) => OF_PERSONS.contains(&kind),
+                (Unit::Groups(index), Some(kind)) => {
+                    let sent = fields.get("group_type_index");
+                    kind == "group" && sent.is_none_or(|sent| *sent == json!(index))
+                }
+            };
+            if !is_own {
+                return Err(node.refuse(
+                    name,
+                    match unit {
+                        Unit::Persons => {
+                            "Persons can be filtered by person properties and cohorts only."
+                        }
+                        Unit::Groups(_) => "Groups can be filtered by their own properties only.",
+                    },
+                ));
+            }
+            match unit {
+                Unit::Persons if kind.is_none() => {
+                    fields.insert("type".to_owned(), json!("person"));
+                }
+                Unit::Persons => {}
+                Unit::Groups(index) => {
+                    fields.insert("type".to_owned(), json!("group"));
+                    fields.insert("group_type_index".to_owned(), json!(index));
+                }
+            }
+            Ok(Value::Object(fields))
+        }
+        _ => Err(node.refuse(name, "Expected a list of filters.")),
+    }
+}
+
+fn of_source(error: InsightError) -> InsightError {
+    match error {
+        InsightError::Node(error) => {
+            let field = format!("source.{}", error.field);
+            InsightError::Node(NodeError { field, ..error })
+        }
+        error => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::ActorsQuery;
+    use super::about;
+    use crate::insights::InsightError;
+    use crate::insights::node::Node;
+    use crate::insights::selection::Unit;
+
+    #[test]
+    fn filters_are_about_the_actors() {
+        let node = Node::new(None, "").unwrap();
+        for (unit, sent, expected) in [
+            (
+                Unit::Persons,
+                json!([{"key": "a", "value": 1}]),
+                Some(json!([{"key": "a", "value": 1, "type": "person"}])),
+            ),
+            (
+                Unit::Persons,
+                json!({"type": "OR", "values": [{"key": "id", "value": 1, "type": "cohort"}]}),
+                Some(
+                    json!({"type": "OR", "values": [{"key": "id", "value": 1, "type": "cohort"}]}),
+                ),
+            ),
+            (
+                Unit::Groups(2),
+                json!([{"key": "a", "value": 1}]),
+                Some(json!([{"key": "a", "value": 1, "type": "group", "group_type_index": 2}])),
+            ),
+            (Unit::Persons, json!([]), Some(json!([]))),
+            (Unit::Persons, json!([{"key": "a", "value": 1, "type": "event"}]), None),
+            (Unit::Persons, json!([{"key": "a", "value": 1, "type": "hogql"}]), None),
+            (Unit::Groups(2), json!([{"key": "a", "value": 1, "type": "person"}]), None),
+            (
+                Unit::Groups(2),
+                json!([{"key": "a", "value": 1, "type": "group", "group_type_index": 1}]),
+                None,
+            ),
+            (Unit::Persons, json!({"a": 1}), None),
+            (Unit::Persons, json!("a"), None),
+        ] {
+            let found = about(unit, &sent, &node, "properties");
+            assert_eq!(found.as_ref().ok(), expected.as_ref(), "{sent}");
+        }
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        for (node, field) in [
+            (json!({"select": ["id FROM events"]}), "select"),
+            (json!({"orderBy": ["id; SELECT 1"]}), "orderBy"),
+            (json!({"properties": [{"key": "a", "value": 1, "type": "event"}]}), "properties"),
+            (json!({"fixedProperties": 7}), "fixedProperties"),
+            (json!({"search": 1}), "search"),
+            (json!({"cohort": "x"}), "cohort"),
+            (json!({"distinctId": 1}), "distinctId"),
+            (json!({"offset": -1}), "offset"),
+            (json!({"source": {"kind": "HogQLQuery", "query": ""}}), "source.query"),
+            (
+                json!({"source": {"kind": "HogQLQuery", "query": "SELECT 1", "filters": 1}}),
+                "source.filters",
+            ),
+        ] {
+            match ActorsQuery::parse(&node).unwrap_err() {
+                InsightError::Node(error) => assert_eq!(error.field, field, "{node}: {error}"),
+                InsightError::Query(error) => panic!("{node}: {error}"),
+            }
+        }
+        ActorsQuery::parse(&json!({"kind": "PersonsNode", "cohort": 1, "distinctId": "a"}))
+            .unwrap();
+    }
+}

@@ -1,0 +1,103 @@
+//! What a question is answered with: [`Answered`].
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::insights::node::NodeError;
+use crate::query::lists::Lists;
+
+/// An answer, as two parts of a JSON object.
+#[derive(Debug)]
+pub struct Answered {
+    /// The value of `results`.
+    pub results: Bytes,
+    /// The other fields that depend on the question and the data, with commas between them.
+    pub fields: String,
+    /// Whether it stays right while the tables of the project do not change, as far as plans tell.
+    pub is_lasting: bool,
+    /// Events that the question names, as far as plans tell.
+    pub events: Vec<String>,
+}
+
+/// What is told of rows beside them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Told {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Their types.
+    pub types: Value,
+    /// Whether there are more rows.
+    #[serde(rename = "hasMore")]
+    pub has_more: bool,
+    /// Most rows; `None` if the question sets no limit.
+    pub limit: Option<usize>,
+    /// Rows left out before.
+    pub offset: usize,
+    /// The SQL that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub query: Option<String>,
+    /// How many of the actors are not there any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing_actors_count: Option<usize>,
+}
+
+impl Answered {
+    /// The answer to an insight.
+    ///
+    /// # Errors
+    ///
+    /// It has no form in JSON.
+    pub fn of(results: &Value) -> Result<Self, NodeError> {
+        Ok(Self {
+            results: Bytes::from(serde_json::to_vec(results).map_err(|error| failed(&error))?),
+            fields: "\"hasMore\":false".to_owned(),
+            is_lasting: true,
+            events: Vec::new(),
+        })
+    }
+
+    /// Rows.
+    ///
+    /// # Errors
+    ///
+    /// They have no form in JSON.
+    pub fn of_rows(
+        results: Bytes,
+        told: &Told,
+        (is_lasting, events): (bool, Vec<String>),
+    ) -> Result<Self, NodeError> {
+        let told = serde_json::to_string(told).map_err(|error| failed(&error))?;
+        let fields = told.strip_prefix('{').and_then(|told| told.strip_suffix('}'));
+        let fields = fields.unwrap_or_default().to_owned();
+        Ok(Self { results, fields, is_lasting, events })
+    }
+
+    /// A page of a list of selected columns, whose types are told without their names.
+    ///
+    /// # Errors
+    ///
+    /// It has no form in JSON.
+    pub fn of_page(
+        lists: Lists,
+        (limit, offset): (usize, usize),
+        missing_actors_count: Option<usize>,
+    ) -> Result<Self, NodeError> {
+        let Lists { columns, types, rows, has_more, is_lasting, events } = lists;
+        let told = Told {
+            columns,
+            types: Value::from(types),
+            has_more,
+            limit: Some(limit),
+            offset,
+            query: None,
+            missing_actors_count,
+        };
+        Self::of_rows(rows, &told, (is_lasting, events))
+    }
+}
+
+fn failed(error: &serde_json::Error) -> NodeError {
+    let detail = format!("The answer has no form in JSON: {error}");
+    NodeError { field: "query".to_owned(), detail }
+}

@@ -1,0 +1,549 @@
+//! Lists of selected columns of events: [`EventsQuery`]. Its filters choose the events of a view, over which SQL selects
+//! ([`Select`]). Where single events are asked for, the newest first, the time of the last one is looked for before
+//! ([`newest`]), as in lists of events.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::AsArray;
+use arrow::array::RecordBatch;
+use arrow::datatypes::TimestampMicrosecondType;
+use chrono_tz::Tz;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::Expr;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+use serde_json::Value;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
+use crate::identity::IdentityError;
+use crate::identity::person::Person;
+use crate::identity::view::View as IdentityView;
+use crate::insights::InsightError;
+use crate::insights::ProjectSettings;
+use crate::insights::action::Action;
+use crate::insights::answered::Answered;
+use crate::insights::columns::time;
+use crate::insights::date_range::Parameters;
+use crate::insights::events::newest;
+use crate::insights::events::of_person;
+use crate::insights::filters::Filters;
+use crate::insights::node::Node;
+use crate::insights::node::NodeError;
+use crate::insights::person_name;
+use crate::insights::select::Select;
+use crate::insights::select::Special;
+use crate::insights::select::quoted;
+use crate::insights::selection::zone;
+use crate::query::complexity;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::lists::Cell;
+use crate::query::lists::Content;
+use crate::query::lists::Layout;
+use crate::query::lists::Shown;
+use crate::query::session_columns::with_sessions;
+use crate::query::view::FILTERED;
+use crate::query::view::View;
+
+/// The kind of its nodes.
+pub const KIND: &str = "EventsQuery";
+
+/// Most names of events.
+const EVENTS_MAX: usize = 1000;
+
+/// Most events among which the last one of a page is looked for by its time alone.
+const NEWEST_MAX: usize = 100_000;
+
+/// How far back events are looked for, unless the question says otherwise (PostHog's figure).
+const AFTER: &str = "-24h";
+
+/// How far ahead of now: the clocks of senders differ (PostHog's figure).
+const AHEAD: i64 = 5_000_000;
+
+const MINUTE: i64 = 60 * 1_000_000;
+
+/// A list of selected columns of events.
+#[derive(Clone, Debug)]
+pub struct EventsQuery {
+    select: Select<EventCell>,
+    filters: Filters,
+    is_without_tests: bool,
+    events: Vec<String>,
+    action: Option<i64>,
+    steps: Option<Action>,
+    person: Option<String>,
+    dates: Dates,
+}
+
+/// Of what time events are, as it was sent.
+#[derive(Clone, Debug)]
+pub struct Dates {
+    after: Option<String>,
+    before: Option<String>,
+}
+
+/// A cell of a list of events that is made of several columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventCell {
+    /// The event: `*`.
+    Event,
+    /// The person of the event.
+    Person,
+    /// What the person is called.
+    PersonName,
+}
+
+impl Special for EventCell {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "*" => Some(Self::Event),
+            "person" => Some(Self::Person),
+            "person_display_name" => Some(Self::PersonName),
+            _ => None,
+        }
+    }
+
+    fn parts(self) -> &'static [&'static str] {
+        match self {
+            Self::Event => &[
+                "uuid",
+                "event",
+                "timestamp",
+                "distinct_id",
+                "elements_chain",
+                "received_at",
+                "\"p_$process_person_profile\"",
+                "properties",
+            ],
+            Self::Person | Self::PersonName => &["distinct_id", "person_id"],
+        }
+    }
+
+    fn order(self, owner: &ProjectSettings) -> String {
+        match self {
+            Self::Event => "uuid".to_owned(),
+            Self::Person => "distinct_id".to_owned(),
+            Self::PersonName => {
+                let keys = person_name::keys(owner.person_names.as_deref());
+                let name = |key: &str| format!("nullif(person.properties[{}], '')", quoted(key));
+                let names: Vec<String> = keys.into_iter().map(name).collect();
+                let names = names.into_iter().chain(["distinct_id".to_owned()]);
+                format!("coalesce({})", names.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    /// Whole events come by their time.
+    fn first_order(self, owner: &ProjectSettings) -> (String, bool) {
+        match self {
+            Self::Event => ("timestamp".to_owned(), true),
+            _ => (self.order(owner), false),
+        }
+    }
+}
+
+impl EventsQuery {
+    /// Reads a node.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, has too much, or asks for something that is not available.
+    pub fn parse(query: &Value) -> Result<Self, NodeError> {
+        let node = Node::new(Some(query), "")?;
+        node.without(&["source"])?;
+        let mut filters = Filters::default();
+        for name in ["properties", "fixedProperties"] {
+            if let Some(properties) = node.value(name) {
+                filters.add(properties, name)?;
+            }
+        }
+        let mut events: Vec<String> = node.text("event")?.map(str::to_owned).into_iter().collect();
+        let listed = node.list("events")?;
+        if listed.len() > EVENTS_MAX {
+            return Err(node.refuse("events", format!("Expected at most {EVENTS_MAX} names.")));
+        }
+        for name in listed {
+            let name = name.as_str().ok_or_else(|| node.refuse("events", "Expected names."))?;
+            events.extend(Some(name).filter(|name| !name.is_empty()).map(str::to_owned));
+        }
+        let action = node.number("actionId")?.map(|id| i64::try_from(id).unwrap_or(i64::MAX));
+        let steps = match node.value("actionSteps").filter(|_| action.is_none()) {
+            Some(Value::Array(steps)) if steps.is_empty() => None,
+            Some(steps) => Some(Action::parse(steps, "actionSteps")?),
+            None => None,
+        };
+        let person = match node.value("personId") {
+            Some(Value::Number(number)) => Some(number.to_string()),
+            _ => node.text("personId")?.map(str::to_owned),
+        };
+        Ok(Self {
+            select: Select::parse(&node, &["*"])?,
+            filters,
+            is_without_tests: node.truth("filterTestAccounts")?,
+            events,
+            action,
+            steps,
+            person,
+            dates: Dates::parse(&node)?,
+        })
+    }
+
+    /// The rows.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn answer(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Answered, InsightError> {
+        let (after, before) = self.dates.bounds(zone(owner)?, engine.now())?;
+        // Persons and groups in the filters are as of every acknowledged event.
+        engine.wait().await?;
+        let view = Arc::new(engine.view(owner.project).await?);
+        let mut events = self.events(engine, (&view, owner), (after, before)).await?;
+        let from = format!("{FILTERED}.events");
+        let written = self.select.written((&view, owner), &from, &["uuid DESC"])?;
+        let (limit, offset) = self.select.page;
+        let limit = limit.min(engine.rows_max()).max(1);
+        let wanted = offset.saturating_add(limit).saturating_add(1);
+        view.name_rows("events", events.clone())?;
+        if written.is_newest_first && wanted <= NEWEST_MAX {
+            let condition = written.condition.as_deref();
+            let since = since(engine, &view, condition, (after, before), wanted).await?;
+            let since =
+                since.map_or(lit(false), |since| col("timestamp").gt_eq(time(UnixMicros(since))));
+            events = events.filter(since)?;
+            view.name_rows("events", events)?;
+        }
+        let persons = engine.persons(owner.project);
+        let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
+            name,
+            content: match cell {
+                Some(cell) => Content::Made("Tuple", cell.made(owner, &persons, &places)),
+                None => Content::Column(places.first().copied().unwrap_or_default()),
+            },
+        });
+        let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
+        let sql = format!("{} LIMIT {asked} OFFSET {offset}", written.sql);
+        complexity::check(&sql)?;
+        let lists = engine.lists(owner.project, async move { view.sql(&sql).await }, layout);
+        Ok(Answered::of_page(lists.await?, (limit, offset), None)?)
+    }
+
+    /// The events that are meant, with the columns of `events`.
+    async fn events(
+        &self,
+        engine: &Engine,
+        (view, owner): (&View, &ProjectSettings),
+        (after, before): (Option<UnixMicros>, UnixMicros),
+    ) -> Result<DataFrame, InsightError> {
+        let mut events = view.events()?.filter(col("timestamp").lt(time(before)))?;
+        if let Some(after) = after {
+            events = events.filter(col("timestamp").gt(time(after)))?;
+        }
+        if !self.events.is_empty() {
+            let names = self.events.iter().map(|name| lit(name.as_str())).collect();
+            events = events.filter(col("event").in_list(names, false))?;
+        }
+        if let Some(person) = &self.person {
+            let is_of_person = match person_called(engine, owner.project, person).await? {
+                Some(person) => of_person(engine, owner.project, person).await?,
+                None => lit(false),
+            };
+            events = events.filter(is_of_person)?;
+        }
+        let mut conditions: Vec<Expr> = Vec::new();
+        let mut filters = self.filters.clone();
+        if self.is_without_tests {
+            filters.add(&owner.test_account_filters, "filterTestAccounts")?;
+        }
+        conditions.extend(filters.condition(engine, owner.project, view.exact()));
+        let action = match self.action {
+            Some(id) => Some(Action::find(engine, owner.project, (id, "actionId"))?),
+            None => self.steps.clone(),
+        };
+        conditions.extend(action.map(|action| action.condition(engine, (view, owner.project))));
+        let all = view.event_times().unwrap_or((UnixMicros(0), UnixMicros(0)));
+        let bounds = (after.map_or(all.0, |after| after.max(all.0)), before.min(all.1));
+        events = with_sessions(view, events, bounds, &conditions).await?;
+        for condition in conditions {
+            events = events.filter(condition)?;
+        }
+        Ok(view.as_events(events).await?)
+    }
+}
+
+impl Dates {
+    /// Reads `after` and `before`.
+    ///
+    /// # Errors
+    ///
+    /// One is no text.
+    pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
+        let text = |name: &str| Ok(node.text(name)?.map(str::to_owned));
+        Ok(Self { after: text("after")?, before: text("before")? })
+    }
+
+    /// The times between which events are, both excluded; without the first, from the oldest on. What is relative to
+    /// now is to the begin of the minute, so that an answer can be told again within it.
+    ///
+    /// # Errors
+    ///
+    /// A date is malformed.
+    pub fn bounds(
+        &self,
+        zone: Tz,
+        now: UnixMicros,
+    ) -> Result<(Option<UnixMicros>, UnixMicros), NodeError> {
+        let now = UnixMicros(now.0.saturating_sub(now.0.rem_euclid(MINUTE)));
+        let date = |name: &str, text: &str| {
+            let parameters =
+                Parameters { from: Some(text), is_explicit: true, ..Parameters::default() };
+            let range = parameters.range(zone, now).map_err(|_| NodeError {
+                field: name.to_owned(),
+                detail: "Expected a date, or a span such as -7d.".to_owned(),
+            });
+            range.map(|range| range.from)
+        };
+        let after = match self.after.as_deref().unwrap_or(AFTER) {
+            "all" => None,
+            text => Some(date("after", text)?),
+        };
+        let before = match self.before.as_deref() {
+            Some(text) => date("before", text)?,
+            None => UnixMicros(now.0.saturating_add(MINUTE).saturating_add(AHEAD)),
+        };
+        Ok((after, before))
+    }
+}
+
+/// The time of the last of the newest events that are wanted, of those that a view has chosen.
+async fn since(
+    engine: &Engine,
+    view: &Arc<View>,
+    condition: Option<&str>,
+    (after, before): (Option<UnixMicros>, UnixMicros),
+    wanted: usize,
+) -> Result<Option<i64>, InsightError> {
+    let Some((oldest, newest)) = view.event_times() else { return Ok(None) };
+    let condition = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
+    let sql = format!("SELECT timestamp FROM {FILTERED}.events{condition}");
+    complexity::check(&sql)?;
+    let own = Arc::clone(view);
+    let rows = engine.planned(async move { own.sql(&sql).await }).await?;
+    let bounds = (after.map_or(oldest, |after| oldest.max(after)), newest.min(before));
+    Ok(newest::since(engine, &rows, bounds, wanted).await?)
+}
+
+/// The person of today with an id or a uuid, which may be that of one who was merged into another.
+async fn person_called(
+    engine: &Engine,
+    project: ProjectId,
+    text: &str,
+) -> Result<Option<Uuid>, InsightError> {
+    if let Ok(number) = text.parse::<i64>() {
+        let read = engine.read(move |view, _| view.person_by_number(project, number)).await?;
+        return Ok(read.map(|person| person.uuid));
+    }
+    let Ok(uuid) = Uuid::try_parse(text) else {
+        let detail = "Expected the id or the uuid of a person.".to_owned();
+        return Err(NodeError { field: "personId".to_owned(), detail }.into());
+    };
+    let person = engine.identities().overrides().resolve(project, uuid);
+    Ok(Some(person.map_err(QueryError::from)?))
+}
+
+impl EventCell {
+    /// How a cell is made of the columns at these places.
+    fn made(self, owner: &ProjectSettings, view: &Arc<IdentityView>, places: &[usize]) -> Cell {
+        let (project, places) = (owner.project, places.to_vec());
+        let (view, names) = (Arc::clone(view), owner.person_names.clone());
+        match self {
+            Self::Event => Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+                write_event((batch, row), &places, project, out);
+                Ok::<(), IdentityError>(())
+            }),
+            Self::Person => Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+                let (distinct_id, person) = person_in((batch, row), &places);
+                let found = found(&view, project, person)?;
+                let body = match found {
+                    Some(person) => json!({
+                        "uuid": person.uuid.to_string(), "created_at": person.created_at.to_rfc3339(),
+                        "properties": person.properties, "distinct_id": distinct_id,
+                    }),
+                    None => json!({"distinct_id": distinct_id}),
+                };
+                out.extend_from_slice(body.to_string().as_bytes());
+                Ok(())
+            }),
+            Self::PersonName => {
+                Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+                    let (distinct_id, person) = person_in((batch, row), &places);
+                    let properties = found(&view, project, person)?.map(|person| person.properties);
+                    let name = properties
+                        .and_then(|properties| person_name::of(names.as_deref(), &properties));
+                    let name = name.as_deref().unwrap_or(distinct_id);
+                    let body =
+                        json!({"display_name": name, "id": person, "distinct_id": distinct_id});
+                    out.extend_from_slice(body.to_string().as_bytes());
+                    Ok(())
+                })
+            }
+        }
+    }
+}
+
+fn found(
+    view: &IdentityView,
+    project: ProjectId,
+    person: &str,
+) -> Result<Option<Person>, IdentityError> {
+    match Uuid::try_parse(person) {
+        Ok(uuid) => view.person_by_uuid(project, uuid),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The distinct id and the person of an event.
+fn person_in<'b>(row: (&'b RecordBatch, usize), places: &[usize]) -> (&'b str, &'b str) {
+    let at = |number: usize| text(row, places.get(number).copied()).unwrap_or_default();
+    (at(0), at(1))
+}
+
+fn text((batch, row): (&RecordBatch, usize), place: Option<usize>) -> Option<&str> {
+    let column = batch.columns().get(place?)?;
+    if column.is_null(row) {
+        return None;
+    }
+    match column.as_string_view_opt() {
+        Some(texts) => Some(texts.value(row)),
+        None => column.as_string_opt::<i32>().map(|texts| texts.value(row)),
+    }
+}
+
+/// Writes an event, whose properties are the JSON that its sender wrote.
+fn write_event(
+    (batch, row): (&RecordBatch, usize),
+    places: &[usize],
+    project: ProjectId,
+    out: &mut Vec<u8>,
+) {
+    let at = |number: usize| places.get(number).copied();
+    let text = |number: usize| text((batch, row), at(number)).unwrap_or_default();
+    let time = |number: usize| {
+        let times = batch.columns().get(at(number)?)?;
+        let times = times.as_primitive_opt::<TimestampMicrosecondType>()?;
+        Some(UnixMicros(times.value(row)).to_rfc3339())
+    };
+    let has_profile = at(6).and_then(|place| batch.columns().get(place)?.as_boolean_opt());
+    let has_profile = has_profile.is_none_or(|column| column.is_null(row) || column.value(row));
+    let body = json!({
+        "uuid": text(0), "event": text(1), "timestamp": time(2), "team_id": project.0,
+        "distinct_id": text(3), "elements_chain": text(4), "created_at": time(5),
+        "person_mode": if has_profile { "full" } else { "propertyless" },
+    });
+    let properties = Some(text(7)).filter(|text| !text.is_empty()).unwrap_or("{}");
+    let body = body.to_string();
+    out.extend_from_slice(body.strip_suffix('}').unwrap_or_default().as_bytes());
+    out.extend_from_slice(b",\"properties\":");
+    out.extend_from_slice(properties.as_bytes());
+    out.push(b'}');
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono_tz::Tz;
+    use serde_json::json;
+
+    use super::EventsQuery;
+    use crate::clock::UnixMicros;
+    use crate::event::time::parse_rfc3339;
+
+    #[test]
+    fn dates_are_those_of_the_minute() {
+        let now = "2026-03-31T11:45:30.5Z";
+        for (after, before, expected) in [
+            (json!(null), json!(null), (Some("2026-03-30T11:45:00Z"), "2026-03-31T11:46:05Z")),
+            (json!("all"), json!("-1h"), (None, "2026-03-31T10:45:00Z")),
+            (json!("-7d"), json!("-1d"), (Some("2026-03-24T12:45:00Z"), "2026-03-30T11:45:00Z")),
+            (
+                json!("2026-01-05"),
+                json!("2026-01-05T10:00:00.5"),
+                (Some("2026-01-04T23:00:00Z"), "2026-01-05T09:00:00.5Z"),
+            ),
+            (
+                json!("2026-01-05T10:00:00Z"),
+                json!("2026-01-05T10:00:00+02:00"),
+                (Some("2026-01-05T10:00:00Z"), "2026-01-05T08:00:00Z"),
+            ),
+        ] {
+            let node = json!({"kind": "EventsQuery", "after": after, "before": before});
+            let query = EventsQuery::parse(&node).unwrap();
+            let zone: Tz = "Europe/Berlin".parse().unwrap();
+            let bounds = |now: UnixMicros| query.dates.bounds(zone, now).unwrap();
+            let at = |text: &str| parse_rfc3339(text).unwrap();
+            let now = at(now);
+            assert_eq!(bounds(now), (expected.0.map(at), at(expected.1)), "{node}");
+            assert_eq!(bounds(now), bounds(UnixMicros(now.0 + 29_000_000)), "{node}");
+        }
+        let wrong = json!({"after": "yesterday"});
+        let error = EventsQuery::parse(&wrong).unwrap().dates.bounds(Tz::UTC, UnixMicros(0));
+        assert_eq!(error.unwrap_err().field, "after");
+    }
+
+    #[test]
+    fn wrong_fields_are_named() {
+        let many = |text: &str, count: usize| json!(vec![text; count]);
+        for (node, field) in [
+            (json!({"select": "event, uuid"}), "select"),
+            (json!({"select": ["event FROM persons --"]}), "select"),
+            (json!({"select": ["event) FROM persons --"]}), "select"),
+            (json!({"select": [1]}), "select"),
+            (json!({"select": {"a": 1}}), "select"),
+            (json!({"select": many("event", 101)}), "select"),
+            (json!({"select": [vec!["event"; 101].join("||")]}), "select"),
+            (json!({"where": ["1 = 1) OR (1 = 1; SELECT 1"]}), "where"),
+            (json!({"where": ["event IN (SELECT name FROM event_definitions)"]}), "where"),
+            (json!({"where": many("true", 101)}), "where"),
+            (json!({"orderBy": ["timestamp DESC, (SELECT 1 FROM persons)"]}), "orderBy"),
+            (json!({"orderBy": ["timestamp LIMIT 5"]}), "orderBy"),
+            (json!({"orderBy": many("event", 21)}), "orderBy"),
+            (json!({"limit": -1}), "limit"),
+            (json!({"limit": "many"}), "limit"),
+            (json!({"offset": 1_000_000_001_i64}), "offset"),
+            (json!({"properties": [{"key": "a", "value": 1, "type": "flag"}]}), "properties"),
+            (json!({"fixedProperties": 1}), "fixedProperties"),
+            (json!({"event": 1}), "event"),
+            (json!({"events": "a"}), "events"),
+            (json!({"events": [1]}), "events"),
+            (json!({"events": many("a", 1001)}), "events"),
+            (json!({"actionId": "x"}), "actionId"),
+            (json!({"actionSteps": [{"event": 1}]}), "actionSteps.0.event"),
+            (json!({"personId": []}), "personId"),
+            (json!({"filterTestAccounts": "yes"}), "filterTestAccounts"),
+            (json!({"after": 1}), "after"),
+            (json!({"before": []}), "before"),
+            (json!({"source": {"kind": "InsightActorsQuery"}}), "source"),
+        ] {
+            let error = EventsQuery::parse(&node).unwrap_err();
+            assert_eq!(error.field, field, "{node}: {error}");
+        }
+        for node in [
+            json!({}),
+            json!({"select": [], "where": null, "orderBy": [], "limit": 0, "offset": null}),
+            json!({"select": "event", "actionId": 7, "personId": 9, "limit": 1_000_000}),
+            json!({"select": ["*", "person -- Person", "person_display_name -- Person",
+                              "coalesce(properties.$current_url, properties.$screen_name) -- Url / Screen",
+                              "count() AS n", "properties.$lib"],
+                   "orderBy": ["person_display_name -- Person DESC", "count() DESC"]}),
+        ] {
+            EventsQuery::parse(&node).unwrap();
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The time of the last of the newest rows that are wanted: [`since`].
+
+use arrow::array::AsArray;
+use arrow::datatypes::TimestampMicrosecondType;
+use datafusion::dataframe::DataFrame;
+use datafusion::prelude::col;
+
+use crate::clock::UnixMicros;
+use crate::insights::columns::time;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+
+/// The first window, in microseconds: 15 minutes.
+const WINDOW: i64 = 15 * 60 * 1_000_000;
+
+/// How much longer each window is than the one before.
+const GROWTH: i64 = 4;
+
+/// The time of the last of the `wanted` newest rows, which lie between `oldest` and `newest`, or of the oldest one if
+/// there are fewer; `None` if there is none. It reads the column `timestamp` and what rows are filtered by.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub(in crate::insights) async fn since(
+    engine: &Engine,
+    rows: &DataFrame,
+    (oldest, newest): (UnixMicros, UnixMicros),
+    wanted: usize,
+) -> Result<Option<i64>, QueryError> {
+    let (mut end, mut window) = (newest, WINDOW);
+    let (mut missing, mut last) = (wanted, None);
+    while missing > 0 && end >= oldest {
+        let start = end.0.saturating_sub(window).max(oldest.0);
+        let times = times(engine, rows.clone(), (start, end.0), missing).await?;
+        missing = missing.saturating_sub(times.len());
+        last = times.last().copied().or(last);
+        if start == i64::MIN {
+            break;
+        }
+        end = UnixMicros(start - 1);
+        window = window.saturating_mul(GROWTH);
+    }
+    Ok(last)
+}
+
+/// The newest times within a window, both ends included; at most `limit`.
+async fn times(
+    engine: &Engine,
+    rows: DataFrame,
+    (start, end): (i64, i64),
+    limit: usize,
+) -> Result<Vec<i64>, QueryError> {
+    let within = col("timestamp").between(time(UnixMicros(start)), time(UnixMicros(end)));
+    let order = vec![col("timestamp").sort(false, false)];
+    let rows = rows.filter(within)?.select(vec![col("timestamp")])?;
+    let (_, batches) = engine.collect(rows.sort(order)?.limit(0, Some(limit))?).await?;
+    let mut times = Vec::new();
+    for batch in &batches {
+        let column = batch.column(0).as_primitive::<TimestampMicrosecondType>();
+        times.extend_from_slice(column.values());
+    }
+    Ok(times)
+}
