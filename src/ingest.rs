@@ -268,19 +268,10 @@ impl Pipeline {
             room: room.clone(),
             metrics: Arc::clone(&metrics),
             clock: clock.clone(),
-            linger: match config.storage.bucket.storage_log {
-                LogPlace::Disk => Duration::ZERO,
-                LogPlace::Bucket => config.storage.bucket.storage_log_linger,
-            },
+            linger: log_times(config).0,
             refusals: Repeats::new(commit::REFUSALS_PAUSE),
         };
         tasks.spawn_thread("log", tasks.vital("log", move || log_thread.run()))?;
-        let budget = Budget::new(config.ingest.inflight_max_bytes.as_u64());
-        let wal_max_bytes = config.storage.wal_max_bytes.as_u64();
-        let log_wait = match config.storage.bucket.storage_log {
-            LogPlace::Disk => LOG_WAIT_DISK,
-            LogPlace::Bucket => LOG_WAIT_BUCKET,
-        };
         let skew = config.ingest.clock_skew_ignored.as_millis();
         let event_max_bytes = config.ingest.event_max_bytes.as_u64();
         Ok(Self {
@@ -291,9 +282,9 @@ impl Pipeline {
                 store,
                 log_files: files,
                 log,
-                budget,
-                wal_max_bytes,
-                log_wait,
+                budget: Budget::new(config.ingest.inflight_max_bytes.as_u64()),
+                wal_max_bytes: config.storage.wal_max_bytes.as_u64(),
+                log_wait: log_times(config).1,
                 skew_ignored_millis: u32::try_from(skew).unwrap_or(u32::MAX),
                 event_max_bytes: u32::try_from(event_max_bytes).unwrap_or(u32::MAX),
                 published,
@@ -570,6 +561,14 @@ impl Pipeline {
                  without a response have to be sent again"
             );
         }
+    }
+}
+
+/// The shortest time between two syncs of the log, and how long a request waits for one.
+fn log_times(config: &Config) -> (Duration, Duration) {
+    match config.storage.bucket.storage_log {
+        LogPlace::Disk => (Duration::ZERO, LOG_WAIT_DISK),
+        LogPlace::Bucket => (config.storage.bucket.storage_log_linger, LOG_WAIT_BUCKET),
     }
 }
 

@@ -5,9 +5,9 @@
 //! two live servers from taking the log from each other in turns, and tells the standby when it is needed.
 
 use std::sync::Arc;
-use std::sync::OnceLock;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -44,7 +44,7 @@ pub struct Held {
     /// Connections of its own, so that renewals wait for nothing else.
     metadata: Metadata,
     /// Set once the log is open.
-    rivals: Arc<OnceLock<Rivals>>,
+    rivals: Arc<ArcSwapOption<Rivals>>,
     lost: Arc<watch::Sender<bool>>,
 }
 
@@ -163,11 +163,11 @@ impl Held {
 
     /// From now on also looks into the log while PostgreSQL is away.
     pub fn watch_log(&self, rivals: Rivals) {
-        let _ = self.rivals.set(rivals);
+        self.rivals.store(Some(Arc::new(rivals)));
     }
 
     async fn is_taken_over(&self) -> bool {
-        match self.rivals.get() {
+        match &*self.rivals.load() {
             Some(rivals) => matches!(rivals.look().await, Err(WalError::Fenced)),
             None => false,
         }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::Context;
 use anyhow::anyhow;
 use anyhow::bail;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::runtime::Handle;
@@ -37,6 +38,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::bucket::LogPlace;
 use crate::http;
+use crate::http::limits::Limits;
 use crate::http::router::Router;
 use crate::http::standby::Standby;
 use crate::metadata::Metadata;
@@ -229,19 +231,15 @@ async fn serve(
     let metrics = Arc::new(Metrics::new());
     // The front end shuts down first, then the background threads.
     let (front, back) = (Tasks::new(runtimes.main.clone()), Tasks::new(runtimes.main.clone()));
-    let limits = http::limits::Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
+    let limits = Limits::new(&config.http, config.ingest.inflight_max_bytes.as_u64());
     let data_dir = config.storage.data_dir.clone();
     let (mut listener, mut lease) = (listener, None);
     if config.storage.bucket.storage_log == LogPlace::Bucket {
         let (own, other) = twice(listener)?;
         listener = own;
-        let standing = Standing {
-            config: &config,
-            limits: limits.clone(),
-            runtime: &runtimes.main,
-            metrics: &metrics,
-        };
-        let Some(held) = standing.wait(other, &clock).await? else { return Ok(None) };
+        let standing = Standing { config: &config, runtime: &runtimes.main, metrics: &metrics };
+        let held = standing.wait(other, limits.clone(), &clock).await?;
+        let Some(held) = held else { return Ok(None) };
         held.keep(&back);
         lease = Some(held);
     }
@@ -322,25 +320,28 @@ fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
 /// A server that stands by.
 struct Standing<'a> {
     config: &'a Config,
-    limits: http::limits::Limits,
     runtime: &'a Handle,
     metrics: &'a Arc<Metrics>,
 }
 
 impl Standing<'_> {
     /// Answers probes, and refuses everything else, until this server is the one to serve. `None` if it is stopped.
-    async fn wait(self, listener: TcpListener, clock: &Clock) -> anyhow::Result<Option<Held>> {
+    async fn wait(
+        self,
+        listener: TcpListener,
+        limits: Limits,
+        clock: &Clock,
+    ) -> anyhow::Result<Option<Held>> {
         let tasks = Tasks::new(self.runtime.clone());
         let handler = Arc::new(Standby { metrics: Arc::clone(self.metrics) });
         let metrics = Arc::clone(self.metrics);
         let refusing =
-            http::serve(listener, self.limits, handler, tasks.clone(), clock.clone(), metrics);
+            http::serve(listener, limits, handler, tasks.clone(), clock.clone(), metrics);
         tasks.spawn("standby", refusing);
-        let serves = std::sync::Mutex::new(String::new());
+        let serves = Mutex::new(String::new());
         let say = |holder: &str| {
-            if let Ok(mut serves) = serves.lock()
-                && *serves != holder
-            {
+            let mut serves = serves.lock();
+            if *serves != holder {
                 holder.clone_into(&mut serves);
                 tracing::info!(holder, "another server serves; this one stands by");
             }

@@ -226,11 +226,9 @@ impl World {
     fn new(plan: Plan) -> Self {
         let (objects, tables) = (Arc::new(InMemory::new()), Arc::<Mutex<Tables>>::default());
         let writer = |me| {
-            let store = Gated::new(
-                Arc::clone(&objects),
-                plan.waits_for_reads,
-                plan.without == Without::SecondList,
-            );
+            let mut store = Gated::new(Arc::clone(&objects));
+            store.waits_for_reads = plan.waits_for_reads;
+            store.lists_once = plan.without == Without::SecondList;
             let running = write(plan, me, store.clone(), Arc::clone(&tables));
             (store, Some(Box::pin(running) as Running))
         };
@@ -367,6 +365,7 @@ fn explore(plan: Plan) -> Result<usize, (String, Vec<Event>)> {
     Ok(seen.len())
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test that is told how long it may take")]
 fn is_long() -> bool {
     std::env::var("WEIR_EXPLORE").is_ok_and(|value| value == "long")
 }

@@ -67,16 +67,16 @@ pub(super) struct Gated {
     pub(super) objects: Arc<InMemory>,
     gate: Arc<Mutex<Gate>>,
     /// Whether reads wait, too. What they find hardly depends on when they are done: an object never changes.
-    waits_for_reads: bool,
+    pub(super) waits_for_reads: bool,
     /// Whether the second list of each claim is forgotten, and the first one given again.
-    lists_once: bool,
+    pub(super) lists_once: bool,
     listed: Arc<Mutex<Vec<ObjectMeta>>>,
 }
 
 impl Gated {
-    pub(super) fn new(objects: Arc<InMemory>, waits_for_reads: bool, lists_once: bool) -> Self {
+    pub(super) fn new(objects: Arc<InMemory>) -> Self {
         let (gate, listed) = Default::default();
-        Self { objects, gate, waits_for_reads, lists_once, listed }
+        Self { objects, gate, waits_for_reads: false, lists_once: false, listed }
     }
 
     /// What waits at the gate: whether it is a put; `None` if nothing does.
