@@ -577,7 +577,8 @@ fn who_is_behind_a_point_can_be_ordered_and_filtered() {
     let plain = rows(&server, "ActorsQuery", &plain);
     assert_eq!(plain.len(), IDS - 1);
     let email = |row: &[Value]| row[2]["properties"]["email"].to_string();
-    let orders: [(&str, fn(&[Value]) -> String); 3] = [
+    type Key = fn(&[Value]) -> String;
+    let orders: [(&str, Key); 3] = [
         ("person", |row| row[2]["properties"]["email"].to_string()),
         ("id", |row| row[0].to_string()),
         ("event_count DESC, actor_id DESC", |row| {
