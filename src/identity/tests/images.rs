@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use std::time::Instant;
 
 use parking_lot::Mutex;
 use rand::Rng;
@@ -23,7 +22,6 @@ use crate::identity::change::Occasion;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
-use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::identity::tables::Tables;
 
@@ -227,45 +225,4 @@ fn an_image_lists_its_files() {
     let refused = identities.image(&scratch).unwrap_err();
     assert!(refused.to_string().contains("cannot make an image"), "{refused}");
     identities.apply(&[record(3, vec![op("a", OpKind::Touch)])]).unwrap();
-}
-
-/// Prints what an image costs of `WEIR_IMAGE_PERSONS` persons, by default few.
-#[test]
-fn costs() {
-    const AT_ONCE: u64 = 1_000;
-    let persons = number("WEIR_IMAGE_PERSONS").unwrap_or(10_000);
-    let directory = tempfile::tempdir().unwrap();
-    let identities =
-        Identities::open(&directory.path().join("state"), Limits::within(64 << 20)).unwrap();
-    let mut made = 0;
-    for share in [persons, persons / 100] {
-        let records = (share / AT_ONCE).max(1);
-        for batch in 0..records {
-            let touch = |i| {
-                let id = format!("018f3b6c-0000-7000-8000-{:012}", made + batch * AT_ONCE + i);
-                let set =
-                    json!({"email": format!("{id}@example.com"), "$os": "Linux", "plan": "team"});
-                let set = set.as_object().unwrap().clone();
-                let update = Update { set, occasion: Occasion::PersonEvent, ..Update::default() };
-                op(&id, OpKind::Update(update))
-            };
-            let ops = (0..AT_ONCE).map(touch).collect();
-            identities.apply(&[record(identities.applied_sequence() + 1, ops)]).unwrap();
-        }
-        made += records * AT_ONCE;
-        let scratch = directory.path().join(format!("image {made}"));
-        let began = Instant::now();
-        let image = identities.image(&scratch).unwrap();
-        let took = began.elapsed();
-        let bytes: u64 = image.files.iter().map(|file| file.bytes).sum();
-        let copied: u64 =
-            image.files.iter().filter(|file| !file.is_immutable).map(|file| file.bytes).sum();
-        println!(
-            "{made} persons: {} files, {bytes} bytes, {copied} of them copied, in {took:?}",
-            image.files.len()
-        );
-        let began = Instant::now();
-        drop(open(&scratch));
-        println!("opened and closed in {:?}", began.elapsed());
-    }
 }
