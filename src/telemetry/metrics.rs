@@ -122,8 +122,6 @@ pub struct Metrics {
     pub wal_sync_seconds: Histogram,
     /// `weir_wal_poisoned`: 1 after a failed sync, until a restart.
     pub wal_poisoned: Gauge,
-    /// `weir_log_fenced`: 1 once another server has taken over a log in a bucket.
-    pub log_fenced: Gauge,
     /// `weir_log_in_doubt`: 1 while the outcome of a put to a log in a bucket is unknown, and requests wait.
     pub log_in_doubt: Gauge,
     /// `weir_log_claimed_sequence`: the record with which this server took over a log in a bucket; 0 for a log on disk.
@@ -214,7 +212,6 @@ impl Metrics {
             wal_bytes: Gauge::default(),
             wal_sync_seconds: seconds(),
             wal_poisoned: Gauge::default(),
-            log_fenced: Gauge::default(),
             log_in_doubt: Gauge::default(),
             log_claimed: Gauge::default(),
             identity_incomplete: Gauge::default(),
@@ -356,11 +353,6 @@ impl Metrics {
             "wal_poisoned",
             "1 after a failed sync of the write-ahead log: capture is refused until a restart",
             self.wal_poisoned.clone(),
-        );
-        registry.register(
-            "log_fenced",
-            "1 once another server has taken over a log in a bucket: this one ends",
-            self.log_fenced.clone(),
         );
         registry.register(
             "log_in_doubt",

@@ -160,7 +160,7 @@ fn a_standby_takes_over() {
         assert!(refused.header("retry-after").is_some(), "{path}: {refused}");
         assert_eq!(refused.json()["code"], "standing_by", "{path}: {refused}");
     }
-    assert!(String::from_utf8_lossy(&probe("/metrics").body).contains("weir_log_fenced 0"));
+    assert!(String::from_utf8_lossy(&probe("/metrics").body).contains("weir_log_in_doubt 0"));
     assert_eq!(owner.get("/_readiness").status, 200, "it still serves");
     owner.kill();
     standby.take_over();
