@@ -48,8 +48,11 @@ const PREFETCH_INTERVAL: Duration = Duration::from_secs(10);
 /// The images in a bucket that has the log, too; `None` if this process does not write there.
 pub(super) fn images_of(config: &Config, tables: &Tables, access: TablesAccess) -> Option<Images> {
     let is_kept = config.storage.bucket.storage_log == LogPlace::Bucket;
-    let objects = tables.shard().filter(|_| is_kept && access == TablesAccess::Write)?;
-    Some(Images::new(objects, ObjectPath::from(PREFIX)))
+    images_in(tables).filter(|_| is_kept && access == TablesAccess::Write)
+}
+
+fn images_in(tables: &Tables) -> Option<Images> {
+    Some(Images::new(tables.shard()?, ObjectPath::from(PREFIX)))
 }
 
 /// Keeps the files of the newest image on the disk of a standby, until it is dropped.
@@ -58,17 +61,15 @@ pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)
         return std::future::pending().await;
     };
     let cache = config.storage.data_dir.join(IMAGE_CACHE);
+    let tables = in_bucket(config, url, TablesAccess::Read, (clock, metrics)).await;
+    // Settings with which there is no bucket are told when the server takes over.
+    let Some(images) = tables.ok().as_ref().and_then(images_in) else {
+        return std::future::pending().await;
+    };
     let mut has_failed = false;
     loop {
-        let fetched = async {
-            let access = TablesAccess::Read;
-            let tables = in_bucket(config, url, access, (clock, metrics)).await?;
-            let Some(objects) = tables.shard() else { return Ok(()) };
-            Images::new(objects, ObjectPath::from(PREFIX)).prefetch(&cache).await?;
-            Ok::<_, OpenError>(())
-        };
-        match fetched.await {
-            Ok(()) => has_failed = false,
+        match images.prefetch(&cache).await {
+            Ok(_) => has_failed = false,
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
                     let error = &error as &dyn std::error::Error;
