@@ -1,5 +1,5 @@
 //! [`put_until_known`]: puts an object of the log if nothing is there, again and again until the store has said which of
-//! the two it is.
+//! the two it is. Also how headers are read, and reads repeated.
 
 use std::time::Duration;
 
@@ -51,9 +51,8 @@ pub(super) async fn put_until_known(
                     Ok(Ok(found)) if found.writer == header.writer => break Ok(Put::Done),
                     // What is there, and cannot be read, is not what this writer has put.
                     Ok(_) => break Ok(Put::Taken),
-                    // The next writer has truncated what this one has put; or the store refuses a put beside another
-                    // attempt that is under way.
-                    Err(error @ Error::NotFound { .. }) => error,
+                    // Also if nothing is there: the next writer has truncated what this one has put, or the store refuses
+                    // a put beside another attempt that is under way.
                     Err(error) => error,
                 }
             }

@@ -1,9 +1,10 @@
 //! Writer of a log in an object store: [`ObjectLog`] collects records and puts them as one object. One thread owns it.
 
+use std::sync::Arc;
+
 use bytes::BufMut;
 use bytes::BytesMut;
 use object_store::ObjectStore;
-use std::sync::Arc;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
