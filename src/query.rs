@@ -44,6 +44,8 @@ pub mod paging;
 pub mod parts;
 pub mod people;
 mod person_access;
+mod person_answers;
+pub mod person_filter;
 mod person_keys;
 pub mod person_numbers;
 mod person_rows;

@@ -224,7 +224,7 @@ impl ActorsQuery {
         Ok(Answered::of_page(lists, (limit, offset), Some(0))?)
     }
 
-    /// The persons, or the groups of a type, that match the filters. They have the columns that filters of events read.
+    /// The persons, or the groups of a type, that match the filters, with the columns that filters read.
     async fn actors(
         &self,
         engine: &Engine,
@@ -251,7 +251,11 @@ impl ActorsQuery {
                 ])?
             }
         };
-        match self.filters.condition(engine, owner.project, view.exact()) {
+        let condition = match self.unit {
+            Unit::Persons => self.filters.condition_of_persons(engine, owner.project),
+            Unit::Groups(_) => self.filters.condition(engine, owner.project, view.exact()),
+        };
+        match condition {
             Some(condition) => Ok(rows.filter(condition)?),
             None => Ok(rows),
         }

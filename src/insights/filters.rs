@@ -18,6 +18,7 @@ use crate::query::event_sessions;
 use crate::query::filter;
 use crate::query::matches;
 use crate::query::matches::Subjects;
+use crate::query::person_filter;
 use crate::storage::exact::ExactColumns;
 
 /// Filters that all must hold.
@@ -90,6 +91,24 @@ impl Filters {
         project: ProjectId,
         exact: ExactColumns,
     ) -> Option<Expr> {
+        let (tree, subjects) = self.of(engine, project, exact)?;
+        Some(filter::condition(tree, subjects))
+    }
+
+    /// The condition that all hold for a person, in rows of the table of persons: see [`person_filter::condition`]. They
+    /// ask of persons alone; `None` without filters.
+    pub fn condition_of_persons(&self, engine: &Engine, project: ProjectId) -> Option<Expr> {
+        let (tree, subjects) = self.of(engine, project, ExactColumns::default())?;
+        Some(person_filter::condition(tree, subjects))
+    }
+
+    /// The filters, and what they ask of besides rows; `None` without filters.
+    fn of(
+        &self,
+        engine: &Engine,
+        project: ProjectId,
+        exact: ExactColumns,
+    ) -> Option<(Tree, Subjects)> {
         if self.0.is_empty() {
             return None;
         }
@@ -101,11 +120,12 @@ impl Filters {
         let subjects = Subjects {
             project,
             view: engine.persons(project),
+            memory: engine.memory(),
             in_cohort: Some(Box::new(in_cohort)),
             now,
             exact,
         };
-        Some(filter::condition(tree, subjects))
+        Some((tree, subjects))
     }
 }
 

@@ -60,9 +60,19 @@ pub(super) fn of_column(
     is_quick: bool,
     test: impl Fn(&ArrayRef) -> BooleanArray + Send + Sync + 'static,
 ) -> Expr {
+    of_value(name, (ident(column), data_type), is_quick, test)
+}
+
+/// The same of an expression.
+pub(super) fn of_value(
+    name: &'static str,
+    (value, data_type): (Expr, DataType),
+    is_quick: bool,
+    test: impl Fn(&ArrayRef) -> BooleanArray + Send + Sync + 'static,
+) -> Expr {
     let signature = Signature::exact(vec![data_type], Volatility::Immutable);
     let test = OfColumn { name, signature, is_quick, test: Arc::new(test) };
-    ScalarUDF::new_from_impl(test).call(vec![ident(column)])
+    ScalarUDF::new_from_impl(test).call(vec![value])
 }
 
 /// Whether a function is a condition of one column that fails on no value, and takes little time.

@@ -13,6 +13,7 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::SessionState;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -523,6 +524,11 @@ impl Engine {
             Some(held) => Arc::clone(&held.state.persons),
             None => Arc::new(self.identities().view()),
         }
+    }
+
+    /// The memory of queries, of which each takes what it needs.
+    pub fn memory(&self) -> Arc<dyn MemoryPool> {
+        Arc::clone(&self.shared.base.runtime_env().memory_pool)
     }
 
     /// The metadata store. Call [`Engine::wait`] before a look-up of definitions.

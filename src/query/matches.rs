@@ -13,8 +13,8 @@ use arrow::datatypes::DataType;
 use arrow::datatypes::TimeUnit;
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::Expr;
-use parking_lot::Mutex;
 use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
@@ -36,6 +36,7 @@ use crate::identity::view::View;
 use crate::query::condition;
 use crate::query::people::InCohort;
 use crate::query::people::search::place_value;
+use crate::query::person_answers::PersonAnswers;
 use crate::storage::exact::ExactColumns;
 
 /// What filters of the type `event_metadata` ask of an event's row, and the column that has it.
@@ -68,9 +69,6 @@ const DISTINCT_ID: &str = "distinct_id";
 /// Most distinct ids of one person that filters look at, and of all persons that are kept in memory.
 const IDS_MAX: usize = 100_000;
 
-/// Most persons whose answers are kept; further ones are asked for each row. Some 6 MiB.
-const ANSWERS_MAX: usize = 1 << 18;
-
 /// The column of a part of an event's row, by the name that filters have for it.
 pub fn metadata_column(key: &str) -> Option<&'static str> {
     METADATA.iter().find(|(name, _)| *name == key).map(|(_, column)| *column)
@@ -88,6 +86,8 @@ pub struct Subjects {
     pub now: UnixMicros,
     /// Which columns of the events say all about their properties.
     pub exact: ExactColumns,
+    /// Where the memory of what is known of persons is taken from.
+    pub memory: Arc<dyn MemoryPool>,
 }
 
 /// The condition that the filters hold for an event, and its person and groups as of now.
@@ -96,7 +96,7 @@ pub(super) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
         needles: needles(&tree),
         properties: Wanted::of(&tree),
         columns: columns(&tree),
-        answers: is_of_persons(&tree).then(Mutex::default),
+        answers: is_of_persons(&tree).then(|| PersonAnswers::new(&subjects.memory)),
         asks_for_ids: tree.filters().into_iter().any(asks_for_ids),
         tree,
         subjects,
@@ -204,7 +204,7 @@ struct Matches {
     columns: Vec<&'static str>,
     asks_for_ids: bool,
     /// Whether the filters hold for a person, where they ask of nothing else.
-    answers: Option<Mutex<HashMap<Uuid, bool>>>,
+    answers: Option<PersonAnswers>,
 }
 
 /// Persons and groups that were looked up. The rows of a batch often have few.
@@ -264,15 +264,12 @@ impl Matches {
     fn keep_persons(
         &self,
         columns: &[ArrayRef],
-        answers: &Mutex<HashMap<Uuid, bool>>,
+        answers: &PersonAnswers,
     ) -> Result<BooleanArray, IdentityError> {
         let ids = self.texts(columns, PERSON);
         let ids: Vec<Uuid> =
             ids.map(|id| id.and_then(|id| Uuid::try_parse(id).ok()).unwrap_or_default()).collect();
-        let known: Vec<Option<bool>> = {
-            let answers = answers.lock();
-            ids.iter().map(|id| answers.get(id).copied()).collect()
-        };
+        let known = answers.get(&ids);
         let mut found: HashMap<Uuid, bool> = HashMap::new();
         let nobody = Known::default();
         for (id, _) in ids.iter().zip(&known).filter(|(_, answer)| answer.is_none()) {
@@ -286,9 +283,7 @@ impl Matches {
         let kept =
             ids.iter().zip(known).map(|(id, answer)| answer.or_else(|| found.get(id).copied()));
         let kept: Vec<bool> = kept.map(|answer| answer.unwrap_or(false)).collect();
-        let mut answers = answers.lock();
-        let room = ANSWERS_MAX.saturating_sub(answers.len());
-        answers.extend(found.into_iter().take(room));
+        answers.add(found.into_iter());
         Ok(BooleanArray::from(kept))
     }
 

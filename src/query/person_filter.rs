@@ -1,0 +1,85 @@
+//! A tree of filters on persons as a condition on rows of the table of persons: [`condition`]. A filter on a property
+//! reads the property from the row, so that a scan of persons reads no more than that; only what a row does not tell,
+//! distinct ids and cohorts, is looked up for each person ([`matches`]).
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use arrow::datatypes::TimeUnit;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::cast;
+use datafusion::prelude::col;
+use datafusion::prelude::lit;
+
+use crate::clock::UnixMicros;
+use crate::event::predicate::Predicate;
+use crate::event::predicate::filter::Filter;
+use crate::event::predicate::filter::Scope;
+use crate::event::predicate::tree::Tree;
+use crate::identity::row;
+use crate::query::condition;
+use crate::query::matches;
+use crate::query::matches::Subjects;
+
+/// The condition that a tree of filters holds for a person, in rows with its columns `properties`, `created_at`,
+/// `is_identified`, and its uuid as `id` and as `person_id`. It is true or false, never null.
+pub fn condition(tree: Tree, subjects: Subjects) -> Expr {
+    compiled(tree, &Arc::new(subjects))
+}
+
+fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
+    let each = |trees: Vec<Tree>| trees.into_iter().map(|tree| compiled(tree, subjects));
+    match tree {
+        Tree::All(trees) => each(trees).reduce(Expr::and).unwrap_or_else(|| lit(true)),
+        // A group without values restricts nothing, whatever its type.
+        Tree::Any(trees) => each(trees).reduce(Expr::or).unwrap_or_else(|| lit(true)),
+        Tree::Leaf { filter: Filter::Property { scope, predicate }, negated }
+            if scope == Scope::Person || is_of_row(scope, &predicate) =>
+        {
+            let holds = match scope {
+                Scope::Person => of_property(predicate, subjects.now),
+                _ => of_row(predicate, subjects.now),
+            };
+            if negated { !holds } else { holds }
+        }
+        leaf @ Tree::Leaf { .. } => matches::condition(leaf, Arc::clone(subjects)),
+    }
+}
+
+/// Whether a filter asks of a person what its row has besides properties.
+fn is_of_row(scope: Scope, predicate: &Predicate) -> bool {
+    scope == Scope::PersonMetadata && column(&predicate.key).is_some()
+}
+
+/// The column with what filters of the type `person_metadata` ask of a person.
+fn column(key: &str) -> Option<(&'static str, DataType)> {
+    match key {
+        "id" | "uuid" => Some(("id", DataType::Utf8View)),
+        "created_at" => {
+            Some(("created_at", DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))))
+        }
+        "is_identified" => Some(("is_identified", DataType::Boolean)),
+        _ => None,
+    }
+}
+
+fn of_row(predicate: Predicate, now: UnixMicros) -> Expr {
+    let without = predicate.matches_value(None, now);
+    let Some(column) = column(&predicate.key) else { return lit(without) };
+    condition::of_column("matches_person", column, false, move |column| {
+        condition::hold(column, without, |value| predicate.matches_value(Some(&value), now))
+    })
+}
+
+fn of_property(predicate: Predicate, now: UnixMicros) -> Expr {
+    let properties = vec![col("properties"), lit(&*predicate.key)];
+    let json = datafusion_functions_json::udfs::json_get_json_udf().call(properties);
+    let json = (cast(json, DataType::Utf8View), DataType::Utf8View);
+    let without = predicate.matches_value(None, now);
+    condition::of_value("matches_property", json, false, move |column| {
+        condition::hold(column, without, |json| {
+            let value = json.as_str().and_then(|json| row::value(json).ok()).unwrap_or_default();
+            predicate.matches_value(Some(&value), now)
+        })
+    })
+}
