@@ -153,6 +153,9 @@ impl ObjectLog {
                 self.state = State::Open;
                 self.durable = self.appended;
                 self.files.push(Listed::new(header, bytes));
+                // The next object has the room of this one, once the store has dropped it.
+                self.object = object.try_into_mut().unwrap_or_default();
+                self.object.clear();
                 Ok(())
             }
             Put::Taken => {
