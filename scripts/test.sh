@@ -17,6 +17,7 @@ command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 [ -n "$(find /usr/lib/postgresql -name initdb 2>/dev/null)" ] || missing+=(postgresql)
 command -v psql >/dev/null || missing+=(postgresql-client)
+command -v haproxy >/dev/null || missing+=(haproxy)
 # Without it, Debian's Node trusts no certificate.
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
 if [ ${#missing[@]} -gt 0 ]; then

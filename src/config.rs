@@ -238,6 +238,21 @@ mod tests {
         }
     }
 
+    /// Goal: files for operators name settings that exist.
+    #[test]
+    fn deployments_have_settings() {
+        let known: Vec<String> =
+            command().get_arguments().filter_map(|own| own.get_long()).map(variable).collect();
+        for file in [include_str!("../deploy/pair.env"), include_str!("../deploy/compose.yml")] {
+            let words = file.split(|letter: char| letter != '_' && !letter.is_ascii_uppercase());
+            let named: Vec<&str> = words.filter(|word| word.starts_with("WEIR_")).collect();
+            assert!(!named.is_empty());
+            for name in named {
+                assert!(known.iter().any(|own| own == name), "{name}");
+            }
+        }
+    }
+
     /// One row of the table in README.md for each setting, in the order of `--help`.
     fn rows() -> String {
         let mut rows = String::new();

@@ -472,6 +472,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// A client of whoever listens there.
+    pub(crate) fn of(address: SocketAddr) -> Self {
+        Self { address }
+    }
+
+    /// Whom it asks.
+    pub(crate) fn address(self) -> SocketAddr {
+        self.address
+    }
+
     /// Sends one request on a new connection and reads the response to its end. Only `host`,
     /// `connection` and `content-length` are added to `headers`.
     pub(crate) fn send(

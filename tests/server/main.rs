@@ -72,6 +72,7 @@ mod owner;
 mod page_files;
 mod page_sql;
 mod pages;
+mod pair;
 mod paths;
 mod person_changes;
 mod person_columns;
