@@ -1,0 +1,240 @@
+"""The measuring half of bench-bucket.sh. Usage: bench_bucket.py PART...
+
+Modes: `disk` has everything in the data directory, `tables` has the tables in a bucket, `log` the log, too, without a pause
+between two puts, and the metadata in PostgreSQL. The store is moto in a process of its own, without delays: times are what
+Weir adds, not those of a network. Modes take turns, so that noise of the machine affects all.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WEIR = os.environ["WEIR_BIN"]
+EVENTS = int(os.environ.get("EVENTS", 1_000_000))
+PERSONS = int(os.environ.get("PERSONS", 1_000_000))
+ROUNDS = int(os.environ.get("ROUNDS", 3))
+RATE = int(os.environ.get("RATE", 25_000))
+TOKEN, KEY = "phc_bench_project", "phx_bench_0123456789abcdef0123456789"
+MODES = ("disk", "tables", "log")
+MOTO = """import sys
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.server import MotoRequestHandler
+from werkzeug.serving import run_simple
+app = DomainDispatcherApplication(create_backend_app)
+run_simple("127.0.0.1", int(sys.argv[1]), app, request_handler=MotoRequestHandler)"""
+# Any signature will do, but moto finds the service by it.
+SIGNED = {"Host": "s3.amazonaws.com", "Authorization": "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, "
+                                                       "SignedHeaders=host, Signature=0"}
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+def wait_until(is_done, seconds=120):
+    end = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > end:
+            sys.exit("waited in vain")
+        time.sleep(0.02)
+
+def ask(port, method, path, body=None, headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}):
+    """Status and body, or 0 where nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    except OSError:
+        return 0, b""
+    finally:
+        connection.close()
+
+class Services:
+    """The object store, which forgets everything at the end, and PostgreSQL."""
+
+    def __init__(self, place):
+        self.place, self.port = place / "pg", free_port()
+        self.moto = subprocess.Popen([sys.executable, "-c", MOTO, str(self.port)], stderr=subprocess.DEVNULL)
+        wait_until(lambda: ask(self.port, "PUT", "/bench", headers=SIGNED)[0] == 200)
+        started = subprocess.run([HERE / "postgres.sh", "start", self.place], check=True, capture_output=True, text=True)
+        self.database = started.stdout.strip()
+
+    def store_seconds(self):
+        """CPU time of the object store so far."""
+        fields = Path(f"/proc/{self.moto.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def settings(self, mode, prefix):
+        if mode == "disk":
+            return {}
+        bucket = {"WEIR_STORAGE_URL": f"s3://bench/{prefix}", "WEIR_STORAGE_ENDPOINT": f"http://127.0.0.1:{self.port}",
+                  "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
+        if mode == "log":
+            url = self.database.rsplit("/", 1)[0] + "/" + self.new_database(prefix)
+            bucket |= {"WEIR_STORAGE_LOG": "bucket", "WEIR_STORAGE_LOG_LINGER": "0s", "WEIR_METADATA_URL": url}
+        return bucket
+
+    def new_database(self, prefix):
+        name = prefix.replace("-", "_")
+        subprocess.run(["psql", "--quiet", self.database, "-c", f"CREATE DATABASE {name}"], check=True)
+        return name
+
+    def end(self):
+        self.moto.kill()
+        subprocess.run([HERE / "postgres.sh", "remove", self.place], check=True)
+
+class Server:
+    def __init__(self, directory, settings):
+        self.directory, self.port = directory, free_port()
+        common = {"WEIR_PROJECT_API_KEY": TOKEN, "WEIR_PERSONAL_API_KEY": KEY, "WEIR_LOG": "warn"}
+        self.command = [WEIR, "serve", "--data-dir", directory, "--listen", f"127.0.0.1:{self.port}"]
+        self.environment, self.process = os.environ | common | settings, None
+
+    def start(self):
+        log = open(f"{self.directory}.err", "ab")
+        self.process = subprocess.Popen(self.command, env=self.environment, stdout=subprocess.DEVNULL, stderr=log)
+        return self
+
+    def is_ready(self):
+        if self.process.poll() is not None:
+            sys.exit(Path(f"{self.directory}.err").read_text())
+        return ask(self.port, "GET", "/_readiness")[0] == 200
+
+    def ready(self):
+        wait_until(self.is_ready)
+        return self
+
+    def load(self, *more):
+        """What `weir load` says of its requests, and the server's CPU seconds meanwhile."""
+        arguments = ["load", "--url", f"http://127.0.0.1:{self.port}", "--token", TOKEN, "--json", "--server-pid",
+                     str(self.process.pid), *more]
+        done = subprocess.run([WEIR, *arguments], check=True, capture_output=True, text=True)
+        return json.loads(done.stdout)
+
+    def end(self, how=signal.SIGTERM):
+        """Ends it. Returns the CPU seconds of its life."""
+        self.process.send_signal(how)
+        _, _, usage = os.wait4(self.process.pid, 0)
+        self.process.returncode = 0
+        return usage.ru_utime + usage.ru_stime
+
+    def lose_disk(self):
+        shutil.rmtree(self.directory)
+
+def ingest(services, place):
+    """CPU time is that of the whole life of a server, at a rate that all modes sustain, so that all merge as often."""
+    figures = {mode: [] for mode in MODES}
+    for number in range(ROUNDS):
+        for mode in MODES:
+            def server(what):
+                prefix = f"{what}-{mode}-{number}"
+                return Server(place / prefix, services.settings(mode, prefix)).start().ready()
+            busy, before = server("busy"), services.store_seconds()
+            loaded = busy.load("--events", str(EVENTS), "--connections", "8")
+            store = (services.store_seconds() - before) / loaded["seconds"]
+            one = busy.load("--events", "400", "--batch", "1", "--connections", "1")
+            busy.end()
+            busy.lose_disk()
+            paced = server("paced")
+            paced.load("--events", str(EVENTS), "--connections", "8", "--rate", str(RATE))
+            cpu = paced.end() * 1e6 / EVENTS
+            paced.lose_disk()
+            figures[mode].append((cpu, loaded["events_per_second"], store, one["latency_ms"]["p50"]))
+    print(f"{'ingest of ' + str(EVENTS) + ' events':32}{'CPU-us/event':>14}{'of disk':>9}{'events/s':>10}{'of disk':>9}"
+          f"{'cores of store':>16}{'one event, p50 ms':>19}")
+    base = [statistics.median(values) for values in zip(*figures["disk"])]
+    for mode in MODES:
+        cpu, rate, store, alone = (statistics.median(values) for values in zip(*figures[mode]))
+        print(f"{mode:32}{cpu:14.2f}{cpu / base[0]:9.2f}{rate:10.0f}{rate / base[1]:9.2f}{store:16.2f}{alone:19.1f}")
+
+def sql(text):
+    return {"query": {"kind": "HogQLQuery", "query": text}, "refresh": "force_blocking"}
+
+def trend(**more):
+    series = [{"kind": "EventsNode", "event": "$pageview"}]
+    query = {"kind": "TrendsQuery", "series": series, "dateRange": {"date_from": "-29d"}, "interval": "day", **more}
+    return {"query": query, "refresh": "force_blocking"}
+
+QUESTIONS = {
+    "events of a name by day": sql("SELECT toStartOfDay(timestamp) AS d, count() FROM events WHERE event = '$pageview' GROUP BY d"),
+    "daily actives": sql("SELECT toStartOfDay(timestamp) AS d, uniq(person_id) FROM events GROUP BY d"),
+    "top URLs": sql("SELECT properties.$current_url AS u, count() AS n FROM events GROUP BY u ORDER BY n DESC LIMIT 10"),
+    "sum of a property": sql("SELECT sum(toFloat(properties.revenue)) FROM events"),
+    "trend by browser": trend(breakdownFilter={"breakdown": "$browser"}),
+}
+
+def questions(services, place):
+    modes = ("disk", "tables")
+    servers = {mode: Server(place / mode, services.settings(mode, f"questions-{mode}")) for mode in modes}
+    for mode, server in servers.items():
+        server.start().ready().load("--events", str(EVENTS), "--span", "720h", "--connections", "8")
+        server.end()
+
+    def timed(server, body):
+        before = time.perf_counter()
+        status, answer = ask(server.port, "POST", "/api/projects/1/query/", body)
+        if status != 200:
+            sys.exit(f"{status}: {answer[:500]!r}")
+        return (time.perf_counter() - before) * 1e3
+
+    cold = {mode: {name: [] for name in QUESTIONS} for mode in modes}
+    warm = {mode: {name: [] for name in QUESTIONS} for mode in modes}
+    for _ in range(ROUNDS):
+        for name, body in QUESTIONS.items():
+            for mode, server in servers.items():
+                # Nothing of the files in the process and, of those in the bucket, nothing on the disk.
+                shutil.rmtree(server.directory / "bucket-cache", ignore_errors=True)
+                server.start().ready()
+                cold[mode][name].append(timed(server, body))
+                warm[mode][name] += [timed(server, body) for _ in range(7)]
+                server.end()
+    print(f"{'questions, ms':32}{'disk':>9}{'tables':>9}{'ratio':>7}{'disk cold':>12}{'tables':>9}{'ratio':>7}")
+    for name in QUESTIONS:
+        times = [statistics.median(all_times[mode][name]) for all_times in (warm, cold) for mode in modes]
+        print(f"{name:32}{times[0]:9.1f}{times[1]:9.1f}{times[1] / times[0]:7.2f}"
+              f"{times[2]:12.1f}{times[3]:9.1f}{times[3] / times[2]:7.2f}")
+
+def takeover(services, place):
+    settings = services.settings("log", "takeover")
+    owner, standby = Server(place / "owner", settings).start().ready(), Server(place / "standby", settings).start()
+    loaded = owner.load("--events", str(PERSONS), "--distinct-ids", str(PERSONS), "--persons-choice", "even", "--connections", "8")
+    time.sleep(float(os.environ.get("PAUSE_SECONDS", 0)))
+    event = {"api_key": TOKEN, "event": "after the kill", "distinct_id": "someone", "properties": {}}
+    flags = {"api_key": TOKEN, "distinct_id": "someone"}
+    owner.end(signal.SIGKILL)
+    owner.lose_disk()
+    killed = time.perf_counter()
+    wait_until(lambda: ask(standby.port, "POST", "/i/v0/e/", event)[0] == 200)
+    captures = time.perf_counter() - killed
+    wait_until(lambda: ask(standby.port, "POST", "/flags/?v=2", flags)[0] == 200)
+    answers = time.perf_counter() - killed
+    count = {"query": {"kind": "HogQLQuery", "query": "SELECT count() FROM events"}}
+    _, answer = ask(standby.port, "POST", "/api/projects/1/query/", count)
+    standby.end()
+    print(f"take-over after {loaded['events_accepted']} events of up to {PERSONS} persons: capture {captures:.1f} s, "
+          f"flags {answers:.1f} s after the kill; events found {json.loads(answer)['results'][0][0]}")
+
+def main():
+    place = Path(tempfile.mkdtemp(prefix="weir-bench."))
+    # PostgreSQL runs as another user.
+    place.chmod(0o755)
+    services = Services(place)
+    try:
+        for part in dict.fromkeys(sys.argv[1:]):
+            {"ingest": ingest, "questions": questions, "takeover": takeover}[part](services, place)
+    finally:
+        services.end()
+        shutil.rmtree(place)
+
+main()
