@@ -221,15 +221,16 @@ impl Pipeline {
         let (log, inbox) = mpsc::channel(LOG_QUEUE_MAX);
         let (projections, derive_inbox) = mpsc::channel(DERIVE_QUEUE_MAX);
         let window = Window::new(config.ingest.dedup_window_events);
+        let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let (publisher, published) = Publisher::new(
             store.clone(),
             window,
+            flushed.min(derived),
             writer.last_appended(),
             projections,
             Arc::clone(&metrics),
             Arc::clone(&health),
         );
-        let (flushed, derived) = (store.flushed_through(), Sequence(identities.applied_sequence()));
         let files = writer.files();
         let max_age = config.ingest.ingestion_warnings_max_age;
         let (warnings, handle) = (metadata.clone(), runtime.clone());
@@ -525,8 +526,8 @@ impl Pipeline {
     /// Progress of publication, for queries that wait for it (read-your-writes).
     pub fn progress(&self) -> Progress {
         let ready = self.shared.health.live();
-        let Published { sequence, latest } = self.shared.published.clone();
-        Progress::Live { published: sequence, ready, latest }
+        let Published { sequence, durable, latest } = self.shared.published.clone();
+        Progress::Live { published: sequence, durable, ready, latest }
     }
 
     /// Writes the ingestion warnings that are still in memory; called at shutdown.

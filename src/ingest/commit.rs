@@ -168,7 +168,7 @@ impl LogThread {
             return self.refuse(appended.into_iter().map(|(_, commit)| commit).collect(), &error);
         }
         let mut publisher = self.publisher.lock();
-        publisher.durable = last;
+        publisher.note_durable(last);
         for (sequence, commit) in appended {
             // Read for each record: publishing one may stop publication.
             match publisher.mode {

@@ -52,7 +52,7 @@ pub(super) struct Publisher {
     pub(super) mode: Mode,
     pub(super) window: Window,
     /// Highest synced sequence. Changes only under this lock.
-    pub(super) durable: Sequence,
+    durable: watch::Sender<Sequence>,
     store: Store,
     projections: mpsc::Sender<Projection>,
     backlog: Backlog,
@@ -67,6 +67,8 @@ pub(super) struct Publisher {
 pub(super) struct Published {
     /// The newest published record.
     pub(super) sequence: watch::Receiver<Sequence>,
+    /// The newest record that is durable.
+    pub(super) durable: watch::Receiver<Sequence>,
     /// That of each project.
     pub(super) latest: Latest,
 }
@@ -81,16 +83,19 @@ pub(super) struct Missing {
 }
 
 impl Publisher {
+    /// A log whose records are in files and in the identity store up to `published`.
     pub(super) fn new(
         store: Store,
         window: Window,
+        published: Sequence,
         durable: Sequence,
         projections: mpsc::Sender<Projection>,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
     ) -> (Arc<Mutex<Self>>, Published) {
-        let (sender, sequence) = watch::channel(Sequence(0));
-        let published = Published { sequence, latest: Latest::default() };
+        let (sender, sequence) = watch::channel(published);
+        let (durable, seen) = watch::channel(durable);
+        let published = Published { sequence, durable: seen, latest: Latest::default() };
         let mode = Mode::CatchingUp;
         let backlog = Backlog::new(BACKLOG_MAX_BYTES);
         let publisher = Self {
@@ -106,6 +111,16 @@ impl Publisher {
             health,
         };
         (Arc::new(Mutex::new(publisher)), published)
+    }
+
+    /// The highest synced sequence.
+    pub(super) fn durable(&self) -> Sequence {
+        *self.durable.borrow()
+    }
+
+    /// Notes that records are synced up to `sequence`. To be called before they are acknowledged.
+    pub(super) fn note_durable(&mut self, sequence: Sequence) {
+        self.durable.send_replace(sequence);
     }
 
     /// Publishes the record at `sequence`, or stops. Blocks while the projector is far behind.

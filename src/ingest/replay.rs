@@ -61,7 +61,7 @@ impl Replay {
     pub(super) fn run(mut self) {
         let mut records = 0_u64;
         loop {
-            let durable = self.publisher.lock().durable;
+            let durable = self.publisher.lock().durable();
             match self.reader.next(durable) {
                 Ok(Some(Item::Record { sequence, payload })) => {
                     records += 1;
@@ -82,7 +82,7 @@ impl Replay {
                 }
                 Ok(None) => {
                     let mut publisher = self.publisher.lock();
-                    if publisher.durable == durable {
+                    if publisher.durable() == durable {
                         publisher.mode = Mode::Live;
                         break;
                     }

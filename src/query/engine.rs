@@ -341,16 +341,13 @@ impl Engine {
     pub async fn wait(&self) -> Result<(), QueryError> {
         let Shared { settings, sources, .. } = &*self.shared;
         let limit = settings.query_timeout;
-        let Progress::Live { published, ready, .. } = &sources.progress else { return Ok(()) };
-        let is_ready = *ready.borrow();
-        if !is_ready {
-            let mut ready = ready.clone();
-            match tokio::time::timeout(limit, ready.wait_for(|ready| *ready)).await {
-                Ok(Ok(_)) => {}
-                _ => return Err(QueryError::Unavailable("the log is still being replayed")),
-            }
+        if matches!(sources.progress, Progress::Still) {
+            return Ok(());
         }
-        let target = *published.borrow();
+        let published = tokio::time::timeout(limit, sources.progress.published()).await;
+        let Ok(Some(target)) = published else {
+            return Err(QueryError::Unavailable("the log is still being replayed"));
+        };
         sources.identities.wait_applied(target.0, limit).await?;
         Ok(())
     }

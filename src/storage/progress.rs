@@ -17,6 +17,8 @@ pub enum Progress {
     Live {
         /// The newest published record.
         published: watch::Receiver<Sequence>,
+        /// The newest durable record. During the replay of the log at start it is ahead of the newest published one.
+        durable: watch::Receiver<Sequence>,
         /// Whether the replay of the log at start is finished.
         ready: watch::Receiver<bool>,
         /// The newest published record of each project.
@@ -29,6 +31,29 @@ pub enum Progress {
 /// The newest published record of each project, by the project's number. Clones share one.
 #[derive(Clone, Debug, Default)]
 pub struct Latest(Arc<RwLock<HashMap<i64, Sequence>>>);
+
+impl Progress {
+    /// Waits until every record is published that is durable now, and returns the newest published one; `None` for a data
+    /// directory without writes, or if nobody publishes any more. During the replay at start that may take long.
+    pub async fn published(&self) -> Option<Sequence> {
+        let Self::Live { published, durable, ready, .. } = self else { return None };
+        let (mut published, mut ready, wanted) =
+            (published.clone(), ready.clone(), *durable.borrow());
+        // A live server publishes a record before it acknowledges it. Where the log is damaged, nothing is published.
+        while !*ready.borrow_and_update() {
+            let newest = *published.borrow_and_update();
+            if newest >= wanted {
+                return Some(newest);
+            }
+            tokio::select! {
+                changed = published.changed() => changed.ok()?,
+                changed = ready.changed() => changed.ok()?,
+            }
+        }
+        let newest = *published.borrow();
+        Some(newest)
+    }
+}
 
 impl Latest {
     /// Notes that a record of a project is published. To be called after [`Progress::Live::published`] has it, and
@@ -47,8 +72,48 @@ impl Latest {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use futures::poll;
+    use tokio::sync::watch;
+
     use super::Latest;
+    use super::Progress;
     use crate::storage::wal::Sequence;
+
+    /// Goal: a reader waits for what was durable when it came, and for nothing else; for nothing at all where nothing is
+    /// lacking.
+    #[tokio::test]
+    async fn readers_wait_for_what_is_durable() {
+        let (published, seen) = watch::channel(Sequence(5));
+        let (durable, seen_durable) = watch::channel(Sequence(5));
+        let (ready, is_ready) = watch::channel(false);
+        let latest = Latest::default();
+        let progress =
+            Progress::Live { published: seen, durable: seen_durable, ready: is_ready, latest };
+        let told = |sequence| Poll::Ready(Some(Sequence(sequence)));
+        assert_eq!(poll!(pin!(progress.published())), told(5));
+        durable.send_replace(Sequence(7));
+        let mut first = pin!(progress.published());
+        assert_eq!(poll!(&mut first), Poll::Pending);
+        durable.send_replace(Sequence(9));
+        let mut second = pin!(progress.published());
+        published.send_replace(Sequence(6));
+        assert_eq!((poll!(&mut first), poll!(&mut second)), (Poll::Pending, Poll::Pending));
+        published.send_replace(Sequence(7));
+        assert_eq!((poll!(&mut first), poll!(&mut second)), (told(7), Poll::Pending));
+        // The last two records are damaged.
+        ready.send_replace(true);
+        assert_eq!(poll!(&mut second), told(7));
+        assert_eq!(poll!(pin!(progress.published())), told(7));
+        ready.send_replace(false);
+        let mut left = pin!(progress.published());
+        assert_eq!(poll!(&mut left), Poll::Pending);
+        drop((published, ready));
+        assert_eq!(poll!(&mut left), Poll::Ready(None));
+        assert_eq!(poll!(pin!(Progress::Still.published())), Poll::Ready(None));
+    }
 
     #[test]
     fn each_project_has_its_newest_record() {

@@ -147,6 +147,7 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     let (publisher, _) = Publisher::new(
         store.clone(),
         window,
+        flushed,
         last,
         projections,
         Arc::clone(&metrics),

@@ -87,6 +87,7 @@ fn restart(runtime: &Runtime, disk: &SimDisk) -> Restarted {
     let (publisher, published) = Publisher::new(
         store.clone(),
         Window::new(1000),
+        Sequence(0),
         recovered.last,
         projections,
         Arc::clone(&metrics),
