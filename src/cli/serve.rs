@@ -126,9 +126,9 @@ pub fn run(args: ServeArgs, clock: Clock) -> anyhow::Result<()> {
             return Ok(());
         }
         Err(error) => {
-            // No wait for tasks: unfinished work is in the log, and is replayed as after a crash.
-            query.shutdown_background();
-            main.shutdown_background();
+            // No wait for tasks: unfinished work is in the log, and is replayed as after a crash. Threads go on until the
+            // process ends, and panic without a runtime.
+            std::mem::forget((query, main));
             return Err(error);
         }
     };
