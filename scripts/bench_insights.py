@@ -67,10 +67,10 @@ QUESTIONS = [
             SELECT sum(n) FROM (SELECT d, count(DISTINCT person_id) AS n FROM days
                 JOIN active ON day <= d AND day > d - INTERVAL 7 DAY GROUP BY d)""", None),
     ("sum of a property", trend(None, series=[series(None, math="sum", math_property="revenue")]),
-        lambda results: round(total(results)), f"SELECT round(sum(p_revenue)) FROM {{events}} WHERE {SINCE}", None),
+        lambda results: round(total(results)), f"SELECT round(sum(n)) FROM (SELECT {DAYS}, sum(p_revenue) AS n FROM {{events}} WHERE {SINCE} GROUP BY ALL)", None),
     ("filter on a promoted property", trend(None, properties=[
         {"key": "$browser", "value": ["Firefox"], "operator": "exact", "type": "event"}]), total,
-        f"SELECT count(*) FROM {{events}} WHERE \"p_$browser\" = 'Firefox' AND {SINCE}", None),
+        f"SELECT sum(n) FROM (SELECT {DAYS}, count(*) AS n FROM {{events}} WHERE \"p_$browser\" = 'Firefox' AND {SINCE} GROUP BY ALL)", None),
     ("newest hour", trend("$pageview", dateRange={"date_from": "-1h"}, interval="hour"), total, None, None),
     ("three-step funnel in 7 days", {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [series(step) for step in STEPS],
         "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, steps, FUNNEL, WINDOW_FUNNEL),

@@ -84,7 +84,7 @@
 //!    tables of a [`query::view::View`], and the shape of its answer. [`insights::cache`] keeps answers while they
 //!    are right.
 //! 3. [`query::engine::Engine::wait`] waits until persons and definitions are as of the newest record
-//!    published before the call.
+//!    acknowledged before the call.
 //! 4. [`query::engine::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
 //!    files by the bounds in the table's log (`query/pruning.rs`), lets the scan filter rows by what cannot

@@ -73,6 +73,15 @@ pub(super) struct Published {
     pub(super) latest: Latest,
 }
 
+/// How far a log is when it is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Records up to here are in files and in the identity store.
+    pub(super) published: Sequence,
+    /// The last record.
+    pub(super) durable: Sequence,
+}
+
 /// Which effects of a record are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
@@ -83,12 +92,10 @@ pub(super) struct Missing {
 }
 
 impl Publisher {
-    /// A log whose records are in files and in the identity store up to `published`.
     pub(super) fn new(
         store: Store,
         window: Window,
-        published: Sequence,
-        durable: Sequence,
+        Extent { published, durable }: Extent,
         projections: mpsc::Sender<Projection>,
         metrics: Arc<Metrics>,
         health: Arc<Health>,
