@@ -40,12 +40,17 @@ CARGO_MANIFEST_DIR=$PWD rustc --edition 2024 --test -o "$tidy" tests/tidy.rs
 "$tidy" --quiet
 rm "$tidy"
 
+# The tests build Weir with little optimization and in many units, on top of the dependencies of the release build: the
+# compiler takes 12 GB for the crate with its tests as it is released, and twice that for both at a time.
+profile=profile.release.package.weir
+build=(--release --locked --config "$profile.opt-level=1" --config "$profile.codegen-units=16" --config "$profile.debug=false")
+
 # Lints in the release profile, where the dependencies are built anyway; `cargo clippy` would check all of them once
 # more. Cargo keeps what another compiler driver makes apart from the rest.
 step lints
 RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver \
     CLIPPY_ARGS="-Dwarnings__CLIPPY_HACKERY__-Copt-level=0__CLIPPY_HACKERY__-Cdebuginfo=0" \
-    cargo build --release --locked --all-targets
+    cargo build "${build[@]}" --all-targets
 
 # One PostgreSQL server for all tests; some start another one, which they stop.
 step PostgreSQL
@@ -56,12 +61,12 @@ WEIR_TEST_POSTGRES=$(scripts/postgres.sh start "$place/server")
 export WEIR_TEST_POSTGRES
 
 step tests
-cargo test --release --locked --no-fail-fast
+cargo test "${build[@]}" --no-fail-fast
 
 # Once more with the metadata in PostgreSQL: all tests of the store, and those of the server that use it most.
 step tests on PostgreSQL
 export WEIR_TEST_METADATA=postgres
-cargo test --release --locked --no-fail-fast --lib metadata::
-cargo test --release --locked --no-fail-fast --test server -- accounts:: activity:: cohorts:: dashboards:: definitions:: \
+cargo test "${build[@]}" --no-fail-fast --lib metadata::
+cargo test "${build[@]}" --no-fail-fast --test server -- accounts:: activity:: cohorts:: dashboards:: definitions:: \
     documents:: early_access:: event_definitions:: feature_flags:: flag_management:: flag_rights:: flags:: groups:: \
     isolation:: local_evaluation:: property_definitions:: rights:: saved_insights:: scheduled_changes:: sessions:: sharing::
