@@ -26,12 +26,6 @@ ROUNDS = int(os.environ.get("ROUNDS", 3))
 RATE = int(os.environ.get("RATE", 25_000))
 TOKEN, KEY = "phc_bench_project", "phx_bench_0123456789abcdef0123456789"
 MODES = ("disk", "tables", "log")
-MOTO = """import sys
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from moto.server import MotoRequestHandler
-from werkzeug.serving import run_simple
-app = DomainDispatcherApplication(create_backend_app)
-run_simple("127.0.0.1", int(sys.argv[1]), app, request_handler=MotoRequestHandler)"""
 # Any signature will do, but moto finds the service by it.
 SIGNED = {"Host": "s3.amazonaws.com", "Authorization": "AWS4-HMAC-SHA256 Credential=key/20260101/us-east-1/s3/aws4_request, "
                                                        "SignedHeaders=host, Signature=0"}
@@ -65,7 +59,7 @@ class Services:
 
     def __init__(self, place):
         self.place, self.port = place / "pg", free_port()
-        self.moto = subprocess.Popen([sys.executable, "-c", MOTO, str(self.port)], stderr=subprocess.DEVNULL)
+        self.moto = subprocess.Popen([sys.executable, HERE / "moto.py", str(self.port)], stderr=subprocess.DEVNULL)
         wait_until(lambda: ask(self.port, "PUT", "/bench", headers=SIGNED)[0] == 200)
         started = subprocess.run([HERE / "postgres.sh", "start", self.place], check=True, capture_output=True, text=True)
         self.database = started.stdout.strip()
@@ -209,7 +203,6 @@ def takeover(services, place):
     settings = services.settings("log", "takeover")
     owner, standby = Server(place / "owner", settings).start().ready(), Server(place / "standby", settings).start()
     loaded = owner.load("--events", str(PERSONS), "--distinct-ids", str(PERSONS), "--persons-choice", "even", "--connections", "8")
-    time.sleep(float(os.environ.get("PAUSE_SECONDS", 0)))
     event = {"api_key": TOKEN, "event": "after the kill", "distinct_id": "someone", "properties": {}}
     flags = {"api_key": TOKEN, "distinct_id": "someone"}
     owner.end(signal.SIGKILL)

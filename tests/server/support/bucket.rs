@@ -30,14 +30,6 @@ pub(crate) const BUCKET: &str = "weir-tests";
 /// Longest that moto takes to start.
 const STARTING: Duration = Duration::from_secs(60);
 
-/// Starts moto on a port. One request at a time: on several threads its conditional puts are not atomic.
-const SERVE: &str = "import sys\n\
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app\n\
-    from moto.server import MotoRequestHandler\n\
-    from werkzeug.serving import run_simple\n\
-    app = DomainDispatcherApplication(create_backend_app)\n\
-    run_simple('127.0.0.1', int(sys.argv[1]), app, request_handler=MotoRequestHandler)";
-
 /// A store of objects in memory, which ends with the value.
 #[derive(Debug)]
 pub(crate) struct Moto {
@@ -53,7 +45,8 @@ impl Moto {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = port.expect("a free port");
         let process = Command::new(tools.join("moto/bin/python"))
-            .args(["-c", SERVE, &address.port().to_string()])
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/moto.py"))
+            .arg(address.port().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
