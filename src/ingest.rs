@@ -76,7 +76,7 @@ use crate::ingest::prepared::EventOutcome;
 use crate::ingest::projector::Projector;
 use crate::ingest::projector::Targets;
 use crate::ingest::projector::log_again::LogAgain;
-use crate::ingest::publish::Extent;
+use crate::ingest::publish::LogExtent;
 use crate::ingest::publish::Published;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
@@ -226,7 +226,7 @@ impl Pipeline {
         let (publisher, published) = Publisher::new(
             store.clone(),
             window,
-            Extent { published: flushed.min(derived), durable: writer.last_appended() },
+            LogExtent { published: flushed.min(derived), durable: writer.last_appended() },
             projections,
             Arc::clone(&metrics),
             Arc::clone(&health),

@@ -75,7 +75,7 @@ pub(super) struct Published {
 
 /// How far a log is when it is opened.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct LogExtent {
     /// Records up to here are in files and in the identity store.
     pub(super) published: Sequence,
     /// The last record.
@@ -95,7 +95,7 @@ impl Publisher {
     pub(super) fn new(
         store: Store,
         window: Window,
-        Extent { published, durable }: Extent,
+        LogExtent { published, durable }: LogExtent,
         projections: mpsc::Sender<Projection>,
         metrics: Arc<Metrics>,
         health: Arc<Health>,

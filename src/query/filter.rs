@@ -38,15 +38,8 @@ pub fn condition(tree: Tree, subjects: Subjects) -> Expr {
 
 fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
     match tree {
-        Tree::All(trees) => joined(trees, Tree::All, subjects)
-            .into_iter()
-            .reduce(Expr::and)
-            .unwrap_or_else(|| lit(true)),
-        // A group without values restricts nothing, whatever its type.
-        Tree::Any(trees) => joined(trees, Tree::Any, subjects)
-            .into_iter()
-            .reduce(Expr::or)
-            .unwrap_or_else(|| lit(true)),
+        Tree::All(trees) => all(joined(trees, Tree::All, subjects)),
+        Tree::Any(trees) => any(joined(trees, Tree::Any, subjects)),
         Tree::Leaf { filter: Filter::Property { scope: Scope::Event, predicate }, negated } => {
             let holds = of_event(predicate, subjects);
             if negated { !holds } else { holds }
@@ -57,6 +50,16 @@ fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
         }
         leaf @ Tree::Leaf { .. } => matches::condition(leaf, Arc::clone(subjects)),
     }
+}
+
+/// Whether all conditions of a group hold.
+pub(super) fn all(conditions: Vec<Expr>) -> Expr {
+    conditions.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true))
+}
+
+/// Whether one of them holds. A group without values restricts nothing, whatever its type.
+pub(super) fn any(conditions: Vec<Expr>) -> Expr {
+    conditions.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(true))
 }
 
 /// The conditions of a group. Those that need each row's JSON text are one, so that a text is read once; and so are

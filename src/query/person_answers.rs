@@ -12,8 +12,7 @@ use hashbrown::HashTable;
 use parking_lot::RwLock;
 use uuid::Uuid;
 
-/// Memory of an answer in the table: itself, and the byte of its place.
-const ENTRY_BYTES: usize = size_of::<(Uuid, bool)>() + 1;
+use crate::query::person_numbers::table_bytes;
 
 /// Answers by person, as many as memory allows; who is not among them is asked again.
 #[derive(Debug)]
@@ -71,19 +70,18 @@ impl Known {
             return true;
         }
         // A table doubles, and while it moves there are two.
-        let bytes = bytes(self.table.capacity()).saturating_add(bytes(wanted.next_power_of_two()));
-        if self.memory.try_resize(bytes).is_err() {
+        let both = bytes(self.table.capacity()).saturating_add(bytes(wanted.next_power_of_two()));
+        if self.memory.try_resize(both).is_err() {
             return false;
         }
         self.table.reserve(more, |(own, _)| hasher.hash_one(own));
-        self.memory.resize(self::bytes(self.table.capacity()));
+        self.memory.resize(bytes(self.table.capacity()));
         true
     }
 }
 
-/// Memory of a table for so many answers: a place in eight stays free.
 fn bytes(entries: usize) -> usize {
-    entries.saturating_mul(ENTRY_BYTES) / 7 * 8
+    table_bytes(entries, size_of::<(Uuid, bool)>())
 }
 
 #[cfg(test)]

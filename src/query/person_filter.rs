@@ -1,6 +1,6 @@
 //! A tree of filters on persons as a condition on rows of the table of persons: [`condition`]. A filter on a property
-//! reads the property from the row, so that a scan of persons reads no more than that; only what a row does not tell,
-//! distinct ids and cohorts, is looked up for each person ([`matches`]).
+//! reads it from the JSON text of the row; only what a row does not tell, distinct ids and cohorts, is looked up for each
+//! person ([`matches`]).
 
 use std::sync::Arc;
 
@@ -18,6 +18,8 @@ use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::identity::row;
 use crate::query::condition;
+use crate::query::filter::all;
+use crate::query::filter::any;
 use crate::query::matches;
 use crate::query::matches::Subjects;
 
@@ -28,13 +30,11 @@ pub fn condition(tree: Tree, subjects: Subjects) -> Expr {
 }
 
 fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
-    let each = |trees: Vec<Tree>| trees.into_iter().map(|tree| compiled(tree, subjects));
     match tree {
-        Tree::All(trees) => each(trees).reduce(Expr::and).unwrap_or_else(|| lit(true)),
-        // A group without values restricts nothing, whatever its type.
-        Tree::Any(trees) => each(trees).reduce(Expr::or).unwrap_or_else(|| lit(true)),
+        Tree::All(trees) => all(joined(trees, Tree::All, subjects)),
+        Tree::Any(trees) => any(joined(trees, Tree::Any, subjects)),
         Tree::Leaf { filter: Filter::Property { scope, predicate }, negated }
-            if scope == Scope::Person || is_of_row(scope, &predicate) =>
+            if is_told(scope, &predicate) =>
         {
             let holds = match scope {
                 Scope::Person => of_property(predicate, subjects.now),
@@ -46,9 +46,32 @@ fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
     }
 }
 
-/// Whether a filter asks of a person what its row has besides properties.
-fn is_of_row(scope: Scope, predicate: &Predicate) -> bool {
-    scope == Scope::PersonMetadata && column(&predicate.key).is_some()
+/// The conditions of a group. Those for which persons are looked up are one, so that each person is looked up once, and
+/// the last one, so that few are.
+fn joined(
+    trees: Vec<Tree>,
+    join: impl Fn(Vec<Tree>) -> Tree,
+    subjects: &Arc<Subjects>,
+) -> Vec<Expr> {
+    let is_of_rows = |tree: &Tree| {
+        tree.filters().into_iter().all(|filter| match filter {
+            Filter::Property { scope, predicate } => is_told(*scope, predicate),
+            Filter::Cohort { .. } | Filter::Flag { .. } => false,
+        })
+    };
+    let (of_rows, looked_up): (Vec<_>, Vec<_>) = trees.into_iter().partition(is_of_rows);
+    let mut conditions: Vec<Expr> =
+        of_rows.into_iter().map(|tree| compiled(tree, subjects)).collect();
+    if !looked_up.is_empty() {
+        conditions.push(matches::condition(join(looked_up), Arc::clone(subjects)));
+    }
+    conditions
+}
+
+/// Whether the row of a person tells what a filter asks.
+fn is_told(scope: Scope, predicate: &Predicate) -> bool {
+    let is_column = scope == Scope::PersonMetadata && column(&predicate.key).is_some();
+    scope == Scope::Person || is_column
 }
 
 /// The column with what filters of the type `person_metadata` ask of a person.

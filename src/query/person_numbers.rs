@@ -221,12 +221,16 @@ fn person_at(persons: &[Uuid], number: u32) -> Uuid {
     persons.get(at).copied().unwrap_or_default()
 }
 
-/// Memory of tables for so many entries: one byte for each place of a hash table besides its value.
 fn bytes(stored: usize, numbers: usize, persons: usize) -> usize {
-    let of_table = |entries: usize, bytes: usize| entries.saturating_mul(bytes + 1) / 7 * 8;
-    of_table(stored, size_of::<(Uuid, u32)>())
-        .saturating_add(of_table(numbers, size_of::<u32>()))
+    table_bytes(stored, size_of::<(Uuid, u32)>())
+        .saturating_add(table_bytes(numbers, size_of::<u32>()))
         .saturating_add(persons.saturating_mul(size_of::<Uuid>()))
+}
+
+/// Memory of a hash table with room for so many entries of this size: each has a byte for its place, and one place in eight
+/// stays free.
+pub(super) fn table_bytes(entries: usize, entry_bytes: usize) -> usize {
+    entries.saturating_mul(entry_bytes + 1) / 7 * 8
 }
 
 #[cfg(test)]

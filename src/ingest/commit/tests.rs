@@ -53,7 +53,7 @@ use crate::ingest::prepare::Preparer;
 use crate::ingest::prepared::Prepared;
 use crate::ingest::project_facts::ProjectFacts;
 use crate::ingest::projector::Projection;
-use crate::ingest::publish::Extent;
+use crate::ingest::publish::LogExtent;
 use crate::ingest::publish::Missing;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
@@ -148,7 +148,7 @@ fn start(runtime: &Runtime, disk: &SimDisk) -> Option<Node> {
     let (publisher, _) = Publisher::new(
         store.clone(),
         window,
-        Extent { published: flushed, durable: last },
+        LogExtent { published: flushed, durable: last },
         projections,
         Arc::clone(&metrics),
         Arc::clone(&health),

@@ -34,7 +34,7 @@ use crate::ingest::projector::Projection;
 use crate::ingest::projector::Projector;
 use crate::ingest::projector::Targets;
 use crate::ingest::projector::log_again::LogAgain;
-use crate::ingest::publish::Extent;
+use crate::ingest::publish::LogExtent;
 use crate::ingest::publish::Mode;
 use crate::ingest::publish::Publisher;
 use crate::ingest::replay::Replay;
@@ -88,7 +88,7 @@ fn restart(runtime: &Runtime, disk: &SimDisk) -> Restarted {
     let (publisher, published) = Publisher::new(
         store.clone(),
         Window::new(1000),
-        Extent { published: Sequence(0), durable: recovered.last },
+        LogExtent { published: Sequence(0), durable: recovered.last },
         projections,
         Arc::clone(&metrics),
         Arc::clone(&health),
