@@ -59,7 +59,7 @@ class Services:
 
     def __init__(self, place):
         self.place, self.port = place / "pg", free_port()
-        self.moto = subprocess.Popen([sys.executable, HERE / "moto.py", str(self.port)], stderr=subprocess.DEVNULL)
+        self.moto = subprocess.Popen([sys.executable, HERE / "object_store.py", str(self.port)], stderr=subprocess.DEVNULL)
         wait_until(lambda: ask(self.port, "PUT", "/bench", headers=SIGNED)[0] == 200)
         started = subprocess.run([HERE / "postgres.sh", "start", self.place], check=True, capture_output=True, text=True)
         self.database = started.stdout.strip()

@@ -45,7 +45,7 @@ impl Moto {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = port.expect("a free port");
         let process = Command::new(tools.join("moto/bin/python"))
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/moto.py"))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/object_store.py"))
             .arg(address.port().to_string())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -1,6 +1,6 @@
-"""An object store in memory for tests and benchmarks: moto on a port of this machine. Usage: moto.py PORT
+"""An object store in memory for tests and benchmarks: moto on a port of this machine. Usage: object_store.py PORT
 
-One request at a time: on several threads its conditional puts are not atomic.
+Not called `moto`, which it would import then. One request at a time: on several threads its conditional puts are not atomic.
 """
 
 import sys
