@@ -49,31 +49,46 @@ FUNNEL = f"""WITH a AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WH
     abc AS (SELECT ab2.p, ab2.t, t2, c.t AS t3 FROM ab2 ASOF LEFT JOIN c ON ab2.p = c.p AND c.t >= ab2.t2)
     SELECT count(DISTINCT p), count(DISTINCT p) FILTER (WHERE t2 IS NOT NULL),
         count(DISTINCT p) FILTER (WHERE t3 <= t + INTERVAL 7 DAY) FROM abc"""
-WINDOW_FUNNEL = f"""SELECT countIf(n >= 1), countIf(n >= 2), countIf(n >= 3) FROM (SELECT windowFunnel(604800000000)(
+# The same for chDB.
+CH_DAY = "toDate(timestamp, 'UTC')"
+CH_SINCE = "timestamp >= toStartOfDay(now('UTC')) - INTERVAL 29 DAY"
+CH_FUNNEL = f"""SELECT countIf(n >= 1), countIf(n >= 2), countIf(n >= 3) FROM (SELECT windowFunnel(604800000000)(
     toUInt64(toUnixTimestamp64Micro(timestamp)), event = '{STEPS[0]}', event = '{STEPS[1]}', event = '{STEPS[2]}') AS n
-    FROM {{events}} WHERE event IN ('{STEPS[0]}', '{STEPS[1]}', '{STEPS[2]}')
-    AND timestamp >= toStartOfDay(now('UTC')) - INTERVAL 29 DAY GROUP BY person_id)"""
+    FROM {{events}} WHERE event IN ('{STEPS[0]}', '{STEPS[1]}', '{STEPS[2]}') AND {CH_SINCE} GROUP BY person_id)"""
+CH_DAYS_OF_PERSONS = f"""(SELECT arraySort(groupUniqArray({CH_DAY})) AS days FROM {{events}}
+    WHERE event = '{{event}}' AND {CH_SINCE} GROUP BY person_id)"""
 
-# Name, node, what is compared, SQL of DuckDB, SQL of chDB if it has a function of its own.
+def ch_by_day(value, where="1", more=""):
+    return f"SELECT sum(n) FROM (SELECT {CH_DAY} AS d{more}, {value} AS n FROM {{events}} WHERE {where} AND {CH_SINCE} GROUP BY ALL)"
+
+# Name, node, what is compared, SQL of DuckDB, SQL of chDB.
 QUESTIONS = [
     ("trend by day and browser", trend("$pageview", breakdownFilter={"breakdown": "$browser"}), total,
-        f"SELECT sum(n) FROM (SELECT {DAYS}, \"p_$browser\", count(*) AS n FROM {{events}} WHERE event = '$pageview' AND {SINCE} GROUP BY ALL)", None),
+        f"SELECT sum(n) FROM (SELECT {DAYS}, \"p_$browser\", count(*) AS n FROM {{events}} WHERE event = '$pageview' AND {SINCE} GROUP BY ALL)",
+        ch_by_day("count()", "event = '$pageview'", ', "p_$browser"')),
     ("daily actives", trend(None, series=[series(None, math="dau")]), total,
-        f"SELECT sum(n) FROM (SELECT {DAYS}, count(DISTINCT person_id) AS n FROM {{events}} WHERE {SINCE} GROUP BY ALL)", None),
+        f"SELECT sum(n) FROM (SELECT {DAYS}, count(DISTINCT person_id) AS n FROM {{events}} WHERE {SINCE} GROUP BY ALL)",
+        ch_by_day("uniqExact(person_id)")),
     ("weekly actives", trend(None, series=[series(None, math="weekly_active")]), total,
         f"""WITH active AS (SELECT DISTINCT person_id, {DAYS} AS day FROM {{events}}
             WHERE timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 36 DAY),
             days AS (SELECT date_trunc('day', now()::TIMESTAMPTZ) - n * INTERVAL 1 DAY AS d FROM range(30) t(n))
             SELECT sum(n) FROM (SELECT d, count(DISTINCT person_id) AS n FROM days
-                JOIN active ON day <= d AND day > d - INTERVAL 7 DAY GROUP BY d)""", None),
+                JOIN active ON day <= d AND day > d - INTERVAL 7 DAY GROUP BY d)""",
+        f"""WITH active AS (SELECT person_id, {CH_DAY} AS day FROM {{events}}
+            WHERE timestamp >= toStartOfDay(now('UTC')) - INTERVAL 36 DAY GROUP BY person_id, day)
+            SELECT sum(n) FROM (SELECT day + arrayJoin(range(7)) AS d, uniqExact(person_id) AS n FROM active GROUP BY d)
+            WHERE d BETWEEN toDate(now('UTC')) - 29 AND toDate(now('UTC'))"""),
     ("sum of a property", trend(None, series=[series(None, math="sum", math_property="revenue")]),
-        lambda results: round(total(results)), f"SELECT round(sum(n)) FROM (SELECT {DAYS}, sum(p_revenue) AS n FROM {{events}} WHERE {SINCE} GROUP BY ALL)", None),
+        lambda results: round(total(results)), f"SELECT round(sum(n)) FROM (SELECT {DAYS}, sum(p_revenue) AS n FROM {{events}} WHERE {SINCE} GROUP BY ALL)",
+        ch_by_day("sum(p_revenue)")),
     ("filter on a promoted property", trend(None, properties=[
         {"key": "$browser", "value": ["Firefox"], "operator": "exact", "type": "event"}]), total,
-        f"SELECT sum(n) FROM (SELECT {DAYS}, count(*) AS n FROM {{events}} WHERE \"p_$browser\" = 'Firefox' AND {SINCE} GROUP BY ALL)", None),
+        f"SELECT sum(n) FROM (SELECT {DAYS}, count(*) AS n FROM {{events}} WHERE \"p_$browser\" = 'Firefox' AND {SINCE} GROUP BY ALL)",
+        ch_by_day("count()", "\"p_$browser\" = 'Firefox'")),
     ("newest hour", trend("$pageview", dateRange={"date_from": "-1h"}, interval="hour"), total, None, None),
     ("three-step funnel in 7 days", {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [series(step) for step in STEPS],
-        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, steps, FUNNEL, WINDOW_FUNNEL),
+        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, steps, FUNNEL, CH_FUNNEL),
     ("the same by browser", {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [series(step) for step in STEPS],
         "breakdownFilter": {"breakdown": "$browser"},
         "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, lambda _: None, None, None),
@@ -82,14 +97,21 @@ QUESTIONS = [
         f"""WITH active AS (SELECT DISTINCT person_id AS p, {DAYS} AS d FROM {{events}} WHERE event = '{STEPS[0]}'
                 AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 29 DAY)
             SELECT sum(n) FROM (SELECT a.d, b.d, count(*) AS n FROM active a JOIN active b ON a.p = b.p
-                AND b.d >= a.d AND b.d <= a.d + INTERVAL 7 DAY GROUP BY ALL)""", None),
+                AND b.d >= a.d AND b.d <= a.d + INTERVAL 7 DAY GROUP BY ALL)""",
+        """SELECT sum(n) FROM (SELECT arrayJoin(days) AS d, arrayJoin(arrayFilter(day -> day BETWEEN d AND d + 7, days)) AS e,
+            count() AS n FROM {days} GROUP BY d, e)""".replace("{days}", CH_DAYS_OF_PERSONS.replace("{event}", STEPS[0]))),
     ("lifecycle", {"kind": "LifecycleQuery", "dateRange": RANGE, "interval": "day", "series": [series("$pageview")]},
         lambda _: None, f"""WITH active AS (SELECT DISTINCT person_id AS p, {DAYS} AS d FROM {{events}} WHERE event = '$pageview'
                 AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 30 DAY),
             near AS (SELECT p, d, lag(d) OVER w AS before, lead(d) OVER w AS after FROM active WINDOW w AS (PARTITION BY p ORDER BY d))
             SELECT d, count(*) FILTER (WHERE before = d - INTERVAL 1 DAY), count(*) FILTER (WHERE before IS NULL),
                 count(*) FILTER (WHERE before < d - INTERVAL 1 DAY),
-                count(*) FILTER (WHERE after IS NULL OR after > d + INTERVAL 1 DAY) FROM near GROUP BY d""", None),
+                count(*) FILTER (WHERE after IS NULL OR after > d + INTERVAL 1 DAY) FROM near GROUP BY d""",
+        """SELECT day.1 AS d, countIf(day.2 = d - 1), countIf(day.2 = toDate(0)), countIf(day.2 > toDate(0) AND day.2 < d - 1),
+            countIf(day.3 != d + 1)
+            FROM (SELECT arrayJoin(arrayZip(days, arrayPushFront(arrayPopBack(days), toDate(0)),
+                arrayPushBack(arrayPopFront(days), toDate(0)))) AS day FROM {days}) GROUP BY d ORDER BY d"""
+            .replace("{days}", CH_DAYS_OF_PERSONS.replace("{event}", "$pageview"))),
     ("paths", {"kind": "PathsQuery", "dateRange": RANGE, "pathsFilter": {"includeEventTypes": ["$pageview"]}},
         lambda _: None, f"""WITH e AS (SELECT person_id AS p, timestamp AS t, "p_$current_url" AS u FROM {{events}}
                 WHERE event = '$pageview' AND {SINCE}),
@@ -130,7 +152,7 @@ def main():
                 rows, took = timed(lambda: duck.sql(sql.format(events=events)).to_arrow_table())
                 times[1].append(took)
             if native and chdb:
-                _, took = timed(lambda: clickhouse(native, events))
+                others_row, took = timed(lambda: clickhouse(native, events))
                 times[2].append(took)
         # The first round warms caches.
         medians = [sorted(of[1:])[len(of[1:]) // 2] if of else None for of in times]
@@ -138,11 +160,13 @@ def main():
         shown = [f"{own:9.1f}" if own else f"{'':9}" for own in medians]
         ratio = f"{medians[0] / min(others):6.2f}" if others else ""
         value = compared(results)
-        expected = None
-        if sql and value is not None:
-            expected = [float(cell or 0) for cell in rows.slice(0, 1).to_pylist()[0].values()]
         value = value if isinstance(value, list) else [value]
-        note = "" if expected is None or expected == [float(cell) for cell in value] else f"  {value} and {expected}"
+        expected = []
+        if sql and value != [None]:
+            expected.append([float(cell or 0) for cell in rows.slice(0, 1).to_pylist()[0].values()])
+            if native and chdb:
+                expected.append([float(round(float(cell))) for cell in others_row])
+        note = "" if all(row == [float(cell) for cell in value] for row in expected) else f"  {value} and {expected}"
         print(f"{name:32} {' '.join(shown)} {ratio}{note}", flush=True)
     print("server {} MiB idle, {} MiB after, {} MiB at most".format(idle, *memory(pid)))
 
