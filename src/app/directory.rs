@@ -11,6 +11,7 @@
 //!
 //! The log and the identity store have their own checks.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 
 use futures::TryStreamExt;
 use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
 use uuid::Uuid;
 
@@ -379,28 +379,29 @@ pub(super) fn write_durably(data_dir: &Path, name: &str, text: &str) -> io::Resu
 
 /// Checks that the live files exist with the size that the table contains. Missing or cut files are logged
 /// and counted; queries that need none of them are answered.
+///
+/// The directory is listed, which takes one request to a bucket for a thousand files.
 pub(super) async fn check_files(store: Store, metrics: Arc<Metrics>) {
     let table = store.table();
-    let mut lost = Vec::new();
-    for file in &table.current().files {
-        let path = object_store::path::Path::from(file.path.as_str());
-        let problem = match table.store().head(&path).await {
-            Ok(found) if found.size == file.size_bytes => continue,
-            Ok(found) => format!("{} bytes instead of {}", found.size, file.size_bytes),
-            Err(object_store::Error::NotFound { .. }) => "missing".to_owned(),
-            Err(error) => error.to_string(),
-        };
-        // A merge may have replaced it in the meantime.
-        if table.current().files.iter().any(|live| live.path == file.path) {
-            metrics.corruptions.get_or_create(&PlaceLabels { place: "table" }).inc();
-            lost.push((Arc::clone(file), problem));
+    let version = table.current();
+    let mut lost = match unlike_listed(&*table.store(), &version.files).await {
+        Ok(lost) => lost,
+        Err(error) => {
+            tracing::warn!(%error, "the files of the events table cannot be listed, so none is checked");
+            return;
         }
-    }
+    };
+    // A merge may have replaced it in the meantime.
+    let current = table.current();
+    lost.retain(|(file, _)| current.files.iter().any(|live| live.path == file.path));
     if lost.is_empty() {
         return;
     }
+    let corruptions = metrics.corruptions.get_or_create(&PlaceLabels { place: "table" });
+    corruptions.inc_by(u64::try_from(lost.len()).unwrap_or(u64::MAX));
+    drop(corruptions);
     let rows: u64 = lost.iter().map(|(file, _)| file.rows).sum();
-    let named = |(file, problem): &(Arc<DataFile>, String)| {
+    let named = |(file, problem): &(&Arc<DataFile>, String)| {
         format!("{}/{}: {problem}", table.spec().name, file.path)
     };
     let names: Vec<String> = lost.iter().take(NAMED_MAX).map(named).collect();
@@ -411,6 +412,26 @@ pub(super) async fn check_files(store: Store, metrics: Arc<Metrics>) {
         "data files of the events table are missing or cut: queries that need them fail, all others \
          are answered; restore the files from a backup"
     );
+}
+
+/// Which files of a table are not in its directory, or have another size there, and what is wrong.
+async fn unlike_listed<'f>(
+    objects: &dyn ObjectStore,
+    files: &'f [Arc<DataFile>],
+) -> object_store::Result<Vec<(&'f Arc<DataFile>, String)>> {
+    let keyed = |file: &'f Arc<DataFile>| (ObjectPath::from(file.path.as_str()), file);
+    let mut unseen: HashMap<ObjectPath, &Arc<DataFile>> = files.iter().map(keyed).collect();
+    let mut wrong = Vec::new();
+    let mut listed = objects.list(None);
+    while let Some(found) = listed.try_next().await? {
+        if let Some(file) = unseen.remove(&found.location)
+            && found.size != file.size_bytes
+        {
+            wrong.push((file, format!("{} bytes instead of {}", found.size, file.size_bytes)));
+        }
+    }
+    wrong.extend(unseen.into_values().map(|file| (file, "missing".to_owned())));
+    Ok(wrong)
 }
 
 #[cfg(test)]
