@@ -177,6 +177,7 @@ impl LogThread {
                     publisher.publish(sequence, commit.prepared, all);
                 }
                 Mode::CatchingUp => {
+                    publisher.note_logged(commit.prepared.project, sequence);
                     self.health
                         .replay_throttle()
                         .note_logged(commit.head.len() + commit.body.len());

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
+use crate::event::id::ProjectId;
 use crate::event::schema::PROMOTED;
 use crate::identity::change::Record;
 use crate::ingest::backlog::Backlog;
@@ -57,7 +58,7 @@ pub(super) struct Publisher {
     projections: mpsc::Sender<Projection>,
     backlog: Backlog,
     published: watch::Sender<Sequence>,
-    latest: Latest,
+    pub(super) latest: Latest,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
 }
@@ -69,7 +70,7 @@ pub(super) struct Published {
     pub(super) sequence: watch::Receiver<Sequence>,
     /// The newest record that is durable.
     pub(super) durable: watch::Receiver<Sequence>,
-    /// That of each project.
+    /// The newest record of each project.
     pub(super) latest: Latest,
 }
 
@@ -128,6 +129,12 @@ impl Publisher {
     /// Notes that records are synced up to `sequence`. To be called before they are acknowledged.
     pub(super) fn note_durable(&mut self, sequence: Sequence) {
         self.durable.send_replace(sequence);
+    }
+
+    /// Notes a durable record of a project that the replay publishes in its turn. To be called before it is acknowledged:
+    /// an answer that was kept before lacks it.
+    pub(super) fn note_logged(&self, project: ProjectId, sequence: Sequence) {
+        self.latest.note(project.0, sequence);
     }
 
     /// Publishes the record at `sequence`, or stops. Blocks while the projector is far behind.

@@ -190,7 +190,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The replay at start is not over, or the identity store does not follow, within the time-out
+    /// What was in the log at start is not published, or the identity store does not follow, within the time-out
     /// of queries.
     pub async fn view(&self, project: ProjectId) -> Result<View, QueryError> {
         let Shared { sources, base, .. } = &*self.shared;

@@ -1,6 +1,6 @@
 //! Watch channel with the highest published log sequence. Publication sets it; queries wait on it to read
-//! their own writes. Neither side depends on the other. [`Latest`] has the highest sequence of each project, so that
-//! answers are kept as long as nothing new is there for their project.
+//! their own writes. Neither side depends on the other. [`Latest`] has the highest durable
+//! sequence of each project, so that answers are kept as long as nothing new is there for their project.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ pub enum Progress {
         durable: watch::Receiver<Sequence>,
         /// Whether the replay of the log at start is finished.
         ready: watch::Receiver<bool>,
-        /// The newest published record of each project.
+        /// The newest durable record of each project.
         latest: Latest,
     },
     /// Of a data directory without writes: nothing to wait for.
     Still,
 }
 
-/// The newest published record of each project, by the project's number. Clones share one.
+/// The newest durable record of each project since the start, by the project's number. Clones share one.
 #[derive(Clone, Debug, Default)]
 pub struct Latest(Arc<RwLock<HashMap<i64, Sequence>>>);
 
@@ -56,8 +56,9 @@ impl Progress {
 }
 
 impl Latest {
-    /// Notes that a record of a project is published. To be called after [`Progress::Live::published`] has it, and
-    /// before the record is acknowledged: who reads a sequence here can wait for it there.
+    /// Notes a record of a project. To be called once [`Progress::Live::published`] has it, or during the replay at start
+    /// [`Progress::Live::durable`], and before the record is acknowledged: for what is read here, [`Progress::published`]
+    /// waits.
     pub fn note(&self, project: i64, sequence: Sequence) {
         let mut latest = self.0.write();
         let own = latest.entry(project).or_insert(sequence);

@@ -245,6 +245,8 @@ fn a_record_of_a_newer_program_stays_in_the_log() {
         }
     });
     assert_eq!(sent.len(), 3);
+    // Answers that are kept from before the acknowledgement lack the record.
+    assert_eq!(node.log.publisher.lock().latest.of(PROJECT.0), Sequence(3));
     let (logged, _) = node.log.health.replay_throttle().bytes();
     drop(node);
 
