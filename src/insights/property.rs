@@ -83,7 +83,8 @@ impl Property {
         };
         let value = self.shown(json_text(&self.key))?.alias(name);
         let table = table.select(vec![ident(others).alias(&key), value])?;
-        Ok(events.join(table, JoinType::Left, &[own], &[&key], None)?)
+        // The left side of a join is the one that is kept in memory.
+        Ok(table.join(events, JoinType::Right, &[&key], &[own], None)?)
     }
 
     /// The text of the value as a breakdown shows it.

@@ -1,5 +1,5 @@
-//! Which properties of persons a plan asks for: [`narrowed`]. If it asks for some of them alone, by functions on the JSON
-//! text, a scan of persons reads their columns and not the text.
+//! Which properties of persons a plan asks for: [`NarrowPersons`]. If it asks for some of them alone, by functions on the
+//! JSON text, a scan of persons reads their columns and not the text.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::TableScan;
+use datafusion::optimizer::OptimizerConfig;
+use datafusion::optimizer::OptimizerRule;
 
 use crate::identity::row::Key;
 use crate::query::events::OWN_EVENTS;
@@ -25,25 +27,39 @@ const PROPERTIES: &str = "properties";
 /// Properties beyond which the whole text is read.
 const KEYS_MAX: usize = 64;
 
-/// The same plan, whose scans of persons read only the properties that it asks for.
-///
-/// # Errors
-///
-/// DataFusion refuses the new scans: a bug.
-pub(super) fn narrowed(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let Some(keys) = keys(&plan)? else { return Ok(plan) };
+/// Lets scans of persons read only the properties that the plan asks for. It is the last rule: by then views are parts of
+/// the plan, and columns that nobody takes are gone.
+#[derive(Debug)]
+pub(super) struct NarrowPersons;
+
+impl OptimizerRule for NarrowPersons {
+    fn name(&self) -> &'static str {
+        "narrow_persons"
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        _config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        narrowed(plan)
+    }
+}
+
+fn narrowed(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let Some(keys) = keys(&plan)? else { return Ok(Transformed::no(plan)) };
     let keys: Arc<[Key]> = keys.iter().map(|key| Key::new(key)).collect();
     let narrow = |node: LogicalPlan| match node {
         LogicalPlan::TableScan(scan) => match persons(&scan)? {
-            Some(table) => {
+            Some(table) if table.keys.as_deref() != Some(&*keys) => {
                 let source = provider_as_source(Arc::new(table.narrowed(Arc::clone(&keys))));
                 Ok(Transformed::yes(LogicalPlan::TableScan(TableScan { source, ..scan })))
             }
-            None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
+            _ => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
         },
         node => Ok(Transformed::no(node)),
     };
-    Ok(plan.transform_down_with_subqueries(narrow)?.data)
+    plan.transform_down_with_subqueries(narrow)
 }
 
 fn persons(scan: &TableScan) -> Result<Option<PersonsProvider>> {
@@ -54,8 +70,9 @@ fn persons(scan: &TableScan) -> Result<Option<PersonsProvider>> {
 
 /// The properties that a plan asks for of any table; `None` if it takes the text of all of them anywhere.
 fn keys(plan: &LogicalPlan) -> Result<Option<BTreeSet<String>>> {
-    let (mut keys, mut is_whole) = (BTreeSet::new(), false);
+    let (mut keys, mut is_whole) = (BTreeSet::new(), has_text(plan));
     plan.apply_with_subqueries(|node| {
+        is_whole |= takes_rows(node) && node.inputs().into_iter().any(has_text);
         node.apply_expressions(|expression| {
             expression.apply(|part| {
                 if let Some((key, arguments)) = access(part) {
@@ -71,6 +88,27 @@ fn keys(plan: &LogicalPlan) -> Result<Option<BTreeSet<String>>> {
         })
     })?;
     Ok((!is_whole && keys.len() <= KEYS_MAX).then_some(keys))
+}
+
+/// Whether a node takes all columns of its inputs without naming them.
+fn takes_rows(node: &LogicalPlan) -> bool {
+    !matches!(
+        node,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Join(_)
+            | LogicalPlan::Repartition(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::SubqueryAlias(_)
+    )
+}
+
+/// Whether the rows of a plan have the text of all properties.
+fn has_text(plan: &LogicalPlan) -> bool {
+    plan.schema().columns().into_iter().any(|column| is_text(&Expr::Column(column)))
 }
 
 /// Whether an expression is the text of all properties, of whatever table but the one below that of events.
@@ -136,12 +174,18 @@ mod tests {
             ),
         ];
         for (sql, expected) in some {
-            let plan = context.state().create_logical_plan(sql).await.unwrap();
+            let state = context.state();
+            let plan = state.create_logical_plan(sql).await.unwrap();
             let expected: BTreeSet<String> = expected.iter().map(|key| (*key).to_owned()).collect();
-            assert_eq!(keys(&plan).unwrap(), Some(expected), "{sql}\n{plan}");
+            for plan in [state.optimize(&plan).unwrap(), plan] {
+                assert_eq!(keys(&plan).unwrap(), Some(expected.clone()), "{sql}\n{plan}");
+            }
         }
         for sql in [
             "SELECT * FROM persons",
+            "SELECT uuid FROM (SELECT DISTINCT * FROM persons)",
+            "SELECT count(*) FROM (SELECT uuid, properties FROM persons UNION SELECT uuid, properties FROM persons)",
+            "SELECT count(*) FROM (SELECT properties FROM persons INTERSECT SELECT properties FROM own_events)",
             "SELECT properties FROM persons",
             "SELECT properties AS p FROM persons WHERE json_as_text(properties, 'plan') = 'pro'",
             "SELECT count(*) FROM persons WHERE properties LIKE '%x%'",
@@ -153,8 +197,11 @@ mod tests {
             "SELECT a.uuid FROM persons a JOIN persons b ON a.properties = b.properties",
             "SELECT uuid FROM persons WHERE uuid IN (SELECT properties FROM persons)",
         ] {
-            let plan = context.state().create_logical_plan(sql).await.unwrap();
-            assert_eq!(keys(&plan).unwrap(), None, "{sql}\n{plan}");
+            let state = context.state();
+            let plan = state.create_logical_plan(sql).await.unwrap();
+            for plan in [state.optimize(&plan).unwrap(), plan] {
+                assert_eq!(keys(&plan).unwrap(), None, "{sql}\n{plan}");
+            }
         }
     }
 }

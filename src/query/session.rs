@@ -16,6 +16,7 @@ use crate::query::error::QueryError;
 use crate::query::events;
 use crate::query::guard;
 use crate::query::guard::Pools;
+use crate::query::person_keys::NarrowPersons;
 use crate::query::property_access::PropertyPlanner;
 use crate::query::quantile;
 use crate::query::sources::Sources;
@@ -54,6 +55,7 @@ pub(super) fn session(
         // Before those of the default features: the first that plans an access does.
         .with_expr_planners(vec![Arc::new(PropertyPlanner)])
         .with_default_features();
+    let builder = builder.with_optimizer_rule(Arc::new(NarrowPersons));
     let mut base = guard::with_limits(builder, pools).build();
     datafusion_functions_json::register_all(&mut base)?;
     base.register_udf(Arc::new(quantile::function()))?;

@@ -44,7 +44,6 @@ use crate::query::explained;
 use crate::query::filtered;
 use crate::query::guard;
 use crate::query::person_access;
-use crate::query::person_keys;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
 use crate::query::property_access;
@@ -258,7 +257,6 @@ impl View {
             planned => planned?,
         };
         options.verify_plan(&plan)?;
-        let plan = person_keys::narrowed(plan)?;
         self.context.execute_logical_plan(plan).await
     }
 
