@@ -29,13 +29,17 @@ use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::event::schema::GROUP_TYPES_MAX;
+use crate::identity;
 use crate::identity::IdentityError;
 use crate::identity::person::Group;
 use crate::identity::person::Person;
+use crate::identity::row::Key;
+use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::condition;
 use crate::query::people::InCohort;
 use crate::query::people::search::place_value;
+use crate::query::person_answers::InARow;
 use crate::query::person_answers::PersonAnswers;
 use crate::storage::exact::ExactColumns;
 
@@ -92,15 +96,7 @@ pub struct Subjects {
 
 /// The condition that the filters hold for an event, and its person and groups as of now.
 pub(super) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
-    let matches = Matches {
-        needles: needles(&tree),
-        properties: Wanted::of(&tree),
-        columns: columns(&tree),
-        answers: is_of_persons(&tree).then(|| PersonAnswers::new(&subjects.memory)),
-        asks_for_ids: tree.filters().into_iter().any(asks_for_ids),
-        tree,
-        subjects,
-    };
+    let matches = Matches::new(tree, subjects);
     let data_type = |name: &str| match name {
         "timestamp" => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
         _ => DataType::Utf8View,
@@ -121,6 +117,21 @@ fn asks_for_person(filter: &Filter) -> bool {
     let is_property =
         matches!(filter, Filter::Property { scope: Scope::Person | Scope::PersonMetadata, .. });
     is_property || matches!(filter, Filter::Cohort { .. })
+}
+
+/// The properties of persons that filters look at; `None` if they may look at any.
+fn keys_of_persons(tree: &Tree) -> Option<Vec<(Box<str>, Key)>> {
+    let mut keys = BTreeSet::new();
+    for filter in tree.filters() {
+        match filter {
+            Filter::Property { scope: Scope::Person, predicate } => {
+                keys.insert(&*predicate.key);
+            }
+            Filter::Cohort { .. } => return None,
+            Filter::Property { .. } | Filter::Flag { .. } => {}
+        }
+    }
+    Some(keys.into_iter().map(|key| (key.into(), Key::new(key))).collect())
 }
 
 fn asks_for_ids(filter: &Filter) -> bool {
@@ -203,6 +214,8 @@ struct Matches {
     /// Names of the columns of a row.
     columns: Vec<&'static str>,
     asks_for_ids: bool,
+    /// The properties of persons that filters look at, unless they may look at any.
+    keys: Option<Vec<(Box<str>, Key)>>,
     /// Whether the filters hold for a person, where they ask of nothing else.
     answers: Option<PersonAnswers>,
 }
@@ -253,6 +266,19 @@ struct Row<'r> {
 }
 
 impl Matches {
+    fn new(tree: Tree, subjects: Arc<Subjects>) -> Self {
+        Self {
+            needles: needles(&tree),
+            properties: Wanted::of(&tree),
+            columns: columns(&tree),
+            answers: is_of_persons(&tree).then(|| PersonAnswers::new(&subjects.memory)),
+            asks_for_ids: tree.filters().into_iter().any(asks_for_ids),
+            keys: keys_of_persons(&tree),
+            tree,
+            subjects,
+        }
+    }
+
     fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray, IdentityError> {
         match &self.answers {
             Some(answers) => self.keep_persons(columns, answers),
@@ -271,20 +297,65 @@ impl Matches {
             ids.map(|id| id.and_then(|id| Uuid::try_parse(id).ok()).unwrap_or_default()).collect();
         let known = answers.get(&ids);
         let mut found: HashMap<Uuid, bool> = HashMap::new();
-        let nobody = Known::default();
         for (id, _) in ids.iter().zip(&known).filter(|(_, answer)| answer.is_none()) {
             if found.contains_key(id) {
                 continue;
             }
-            let (person, event) = (self.person(*id)?, Map::new());
-            let row = Row { columns, at: 0, event, person: person.as_ref(), known: &nobody };
-            found.insert(*id, self.tree.holds(&mut |filter| self.holds(filter, &row)));
+            found.insert(*id, self.holds_for(self.person(*id)?.as_ref()));
         }
         let kept =
             ids.iter().zip(known).map(|(id, answer)| answer.or_else(|| found.get(id).copied()));
         let kept: Vec<bool> = kept.map(|answer| answer.unwrap_or(false)).collect();
-        answers.add(found.into_iter());
+        answers.add_looked_up(found.into_iter(), |first, max| self.read(first, max))?;
         Ok(BooleanArray::from(kept))
+    }
+
+    /// Whether filters that ask of nothing else hold for a person.
+    fn holds_for(&self, person: Option<&Subject>) -> bool {
+        let (event, nobody) = (Map::new(), Known::default());
+        let row = Row { columns: &[], at: 0, event, person, known: &nobody };
+        self.tree.holds(&mut |filter| self.holds(filter, &row))
+    }
+
+    /// The same for the persons with numbers from `first` on, at most so many, and the number behind them, if there are
+    /// more.
+    fn read(&self, first: i64, persons_max: usize) -> Result<InARow, IdentityError> {
+        let Subjects { view, project, .. } = &*self.subjects;
+        let mut read = InARow::default();
+        if self.asks_for_ids {
+            // They are looked up for each person anyway.
+            return Ok(read);
+        }
+        view.scan_rows(*project, first..i64::MAX, |row| {
+            if read.answers.len() >= persons_max {
+                read.next = Some(row.number);
+                return Ok(Flow::Break(()));
+            }
+            let subject = Subject { person: self.person_of(row)?, ids: Vec::new() };
+            read.answers.push((row.uuid, self.holds_for(Some(&subject))));
+            Ok(Flow::Continue(()))
+        })?;
+        Ok(read)
+    }
+
+    /// The person of a row, with the properties that filters look at.
+    fn person_of(&self, row: &identity::row::Row<'_>) -> Result<Person, IdentityError> {
+        let Some(keys) = &self.keys else { return row.person() };
+        let mut properties = Map::new();
+        for (name, key) in keys {
+            if let Some(value) = row.property(key) {
+                properties.insert(name.to_string(), identity::row::value(value)?);
+            }
+        }
+        Ok(Person {
+            number: row.number,
+            uuid: row.uuid,
+            created_at: row.created_at,
+            properties,
+            is_identified: row.is_identified,
+            version: row.version,
+            changed_sequence: row.changed_sequence,
+        })
     }
 
     fn keep_rows(&self, columns: &[ArrayRef]) -> Result<BooleanArray, IdentityError> {
@@ -426,3 +497,6 @@ impl Matches {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

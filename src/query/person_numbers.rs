@@ -179,9 +179,12 @@ impl Known {
         if has_room {
             return Ok(());
         }
-        // Tables double, and while they move there are two.
-        let wanted = (self.persons.len().max(self.stored.len()) + more).next_power_of_two();
-        self.memory.try_resize(self.bytes().saturating_add(bytes(wanted, wanted, wanted)))?;
+        // While they move there are two of each.
+        let wanted = self.persons.len().max(self.stored.len()) + more;
+        let grown = grown_table_bytes(wanted, size_of::<(Uuid, u32)>())
+            .saturating_add(grown_table_bytes(wanted, size_of::<u32>()))
+            .saturating_add(wanted.next_power_of_two().saturating_mul(size_of::<Uuid>()));
+        self.memory.try_resize(self.bytes().saturating_add(grown))?;
         self.stored.reserve(more, |(uuid, _)| hasher.hash_one(uuid));
         let Self { numbers, persons, .. } = self;
         numbers.reserve(more, |number| hasher.hash_one(person_at(persons, *number)));
@@ -231,6 +234,12 @@ fn bytes(stored: usize, numbers: usize, persons: usize) -> usize {
 /// stays free.
 pub(super) fn table_bytes(entries: usize, entry_bytes: usize) -> usize {
     entries.saturating_mul(entry_bytes + 1) / 7 * 8
+}
+
+/// Memory of a hash table that has grown to have room for so many entries: the number of its places is a power of two.
+pub(super) fn grown_table_bytes(entries: usize, entry_bytes: usize) -> usize {
+    let places = entries.saturating_mul(8).div_ceil(7).checked_next_power_of_two();
+    places.unwrap_or(usize::MAX).saturating_mul(entry_bytes + 1)
 }
 
 #[cfg(test)]
