@@ -58,7 +58,10 @@ pub fn run(args: &MoveArgs, clock: &Clock) -> anyhow::Result<()> {
     }
     match is_to_bucket {
         true => writeln!(out, "Start the server with --storage-url {url} (WEIR_STORAGE_URL).")?,
-        false => writeln!(out, "Start the server without --storage-url (WEIR_STORAGE_URL).")?,
+        false => writeln!(
+            out,
+            "Start the server without --storage-url (WEIR_STORAGE_URL) and --storage-log (WEIR_STORAGE_LOG)."
+        )?,
     }
     drop(lock);
     Ok(())

@@ -58,6 +58,7 @@ mod insight_pages;
 mod isolation;
 mod kept_rows;
 mod landing;
+mod leaving;
 mod lifecycle;
 mod lifecycle_insight;
 mod limits;

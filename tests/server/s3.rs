@@ -53,7 +53,7 @@ fn flush(server: &TestServer) {
 }
 
 /// Output of a command, which must succeed.
-fn run(mut command: Command) -> String {
+pub(crate) fn run(mut command: Command) -> String {
     let output = command.output().expect("the command starts");
     let (said, failed) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {failed}");
@@ -304,17 +304,17 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
     assert!(keys.iter().all(|key| !key.contains("_probe")), "{keys:?}");
 }
 
-const MOVED_TO: &str = "s3://weir-tests/events";
+pub(crate) const MOVED_TO: &str = "s3://weir-tests/events";
 
 /// `weir move`, with the credentials of the bucket behind `url`.
-fn moving(url: &str, from: &str, to: &str) -> Command {
+pub(crate) fn moving(url: &str, from: &str, to: &str) -> Command {
     let mut command = Command::new(binary());
     command.args(["move", from, to]).envs(settings(url, &[])).env_remove("WEIR_STORAGE_URL");
     command
 }
 
 /// The message of a command that has to fail.
-fn refused(mut command: Command) -> String {
+pub(crate) fn refused(mut command: Command) -> String {
     let output = command.output().expect("the command starts");
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).expect("UTF-8")

@@ -41,22 +41,22 @@ const BUSY: [(&str, &str); 6] = [
 const COUNT: &str = "SELECT count(*) AS n FROM events";
 
 /// What servers have in common.
-struct Common {
-    moto: Moto,
-    gate: Gate,
-    database: Database,
+pub(crate) struct Common {
+    pub(crate) moto: Moto,
+    pub(crate) gate: Gate,
+    pub(crate) database: Database,
     _postgres: Postgres,
 }
 
 impl Common {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (moto, postgres) = (Moto::start(), Postgres::start());
         let (gate, database) = (moto.gate(), postgres.database());
         Self { moto, gate, database, _postgres: postgres }
     }
 
     /// A server with a disk of its own, which does not run yet.
-    fn server(&self) -> TestServer {
+    pub(crate) fn server(&self) -> TestServer {
         let (url, database) = (self.gate.url(), self.database.url());
         let mut more = BUSY.to_vec();
         more.push(("WEIR_METADATA_URL", &database));
@@ -70,13 +70,13 @@ impl Common {
     }
 }
 
-fn started(common: &Common) -> TestServer {
+pub(crate) fn started(common: &Common) -> TestServer {
     let mut server = common.server();
     server.restart();
     server
 }
 
-fn batch(from: u32, to: u32) -> Value {
+pub(crate) fn batch(from: u32, to: u32) -> Value {
     let event = |number: u32| {
         json!({
             "event": "step", "distinct_id": format!("person {}", number % 23),
@@ -87,7 +87,7 @@ fn batch(from: u32, to: u32) -> Value {
     Value::Array((from..to).map(event).collect())
 }
 
-fn persons(server: &TestServer) -> BTreeSet<String> {
+pub(crate) fn persons(server: &TestServer) -> BTreeSet<String> {
     let answer = server.get("/api/projects/1/persons/?limit=100").json();
     let person = |person: &Value| {
         let mut ids: Vec<&str> =
@@ -161,9 +161,11 @@ fn a_standby_takes_over() {
         assert_eq!(refused.json()["code"], "standing_by", "{path}: {refused}");
     }
     assert!(String::from_utf8_lossy(&probe("/metrics").body).contains("weir_log_in_doubt 0"));
+    assert_eq!((owner.metric("weir_standing_by"), standby.metric("weir_standing_by")), (0, 1));
     assert_eq!(owner.get("/_readiness").status, 200, "it still serves");
     owner.kill();
     standby.take_over();
+    assert_eq!(standby.metric("weir_standing_by"), 0);
     assert_eq!(standby.count(COUNT), 100);
     assert_eq!(standby.capture(&batch(100, 200)).status, 200);
     let waiting = owner.stand_by();
@@ -173,6 +175,36 @@ fn a_standby_takes_over() {
     standby.stop();
     owner.take_over();
     assert_eq!(owner.count(COUNT), 200);
+}
+
+/// Goal: an operator sees that a standby does not follow any more. Method: the standby has a way of its own to the bucket,
+/// which ends.
+#[test]
+fn a_standby_that_lags_says_so() {
+    let common = Common::new();
+    let owner = started(&common);
+    assert_eq!(owner.capture(&batch(0, 100)).status, 200);
+    let images = patiently(|| (!common.keys("identity").is_empty()).then_some(()));
+    images.expect("an image");
+    let (own_way, mut standby) = (common.moto.gate(), common.server());
+    standby.set("WEIR_STORAGE_ENDPOINT", &own_way.url());
+    standby.stand_by();
+    let metric = |name: &str| {
+        let page = standby.client().send("GET", "/metrics", &[], b"").ok()?;
+        let page = String::from_utf8(page.body).ok()?;
+        page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    let cached = standby.data_dir().join("identity-image-cache");
+    let brought = patiently(|| cached.read_dir().ok()?.next().map(drop));
+    brought.expect("it has brought the image");
+    assert_eq!(metric("weir_standby_lag_seconds"), Some(0));
+    own_way.judge(|_| Fate::Lost);
+    let lags = patiently(|| metric("weir_standby_lag_seconds").filter(|lag| *lag >= 5));
+    lags.expect("it says that it lags");
+    assert!(metric("weir_standby_image_age_seconds").is_some_and(|age| age >= 5));
+    own_way.judge(|_| Fate::Passed);
+    let follows = patiently(|| metric("weir_standby_lag_seconds").filter(|lag| *lag == 0));
+    follows.expect("it follows again");
 }
 
 /// Ends the senders of a test that fails.
