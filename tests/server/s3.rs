@@ -17,6 +17,7 @@ use crate::harness::patiently;
 use crate::harness::within;
 use crate::support::bucket::Fate;
 use crate::support::bucket::Moto;
+use crate::support::bucket::outage;
 use crate::support::bucket::settings;
 
 /// Flushes and merges all the time.
@@ -276,6 +277,7 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
     assert_eq!(refused.status, 503, "{refused}");
     assert!(refused.header("retry-after").is_some(), "{refused}");
     assert!(sent > 100, "they had room at first");
+    std::thread::sleep(outage(0));
     let query = json!({"query": {"kind": "HogQLQuery", "query": "SELECT count(DISTINCT uuid) FROM events"}});
     let answer = server.post("/api/projects/1/query/", &query);
     assert_eq!(answer.status, 503, "{answer}");
