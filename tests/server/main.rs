@@ -14,6 +14,7 @@
 mod accounts;
 mod activity;
 mod arrangements;
+mod backup;
 mod bins;
 mod board_pages;
 mod breakdowns;
