@@ -290,6 +290,8 @@ pub(super) enum Sharing {
     ByMistake,
     /// It is in a bucket with the log, and servers write it one after another.
     InTurn,
+    /// The same, and there is no log yet: a server whose log is on its disk may have written it.
+    First,
 }
 
 /// The name of this node in the transactions of the tables, generated once per data directory. Under
@@ -322,13 +324,27 @@ pub(super) fn node_id(
                 known.join(", ")
             )));
         }
-        (true, []) if sharing == Sharing::InTurn => SHARD.to_owned(),
+        (true, []) if matches!(sharing, Sharing::InTurn | Sharing::First) => SHARD.to_owned(),
         (true, []) => format!("{NODE_PREFIX}{}", Uuid::new_v4()),
         (true, known) if sharing == Sharing::ByMistake => {
             return Err(refused(format!(
                 "is missing or empty, and the events table in the bucket is that of {}, perhaps of another \
                  data directory: choose another prefix in storage-url. If it is of this directory, or that \
                  is lost for good, write the name into it",
+                known.join(", ")
+            )));
+        }
+        // Acknowledged events may be in that log alone, and this server would go on without them.
+        (true, known)
+            if sharing == Sharing::First
+                && known
+                    .iter()
+                    .any(|name| table.transaction(name).is_some_and(|last| last > 0)) =>
+        {
+            return Err(refused(format!(
+                "is missing or empty, and the events table in the bucket is that of {}, whose log is on a disk: start \
+                 the server with that data directory first, with storage-log disk, stop it in order, and start it \
+                 with storage-log bucket. If that disk is lost for good, write the name into this file",
                 known.join(", ")
             )));
         }

@@ -67,9 +67,14 @@ pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)
         return std::future::pending().await;
     };
     let mut has_failed = false;
+    let (mut seen_at, mut put_at) = (clock.monotonic(), None);
+    let gauge = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     loop {
         match images.prefetch(&cache).await {
-            Ok(_) => has_failed = false,
+            Ok(prefetched) => {
+                has_failed = false;
+                (seen_at, put_at) = (clock.monotonic(), prefetched.put_at);
+            }
             Err(error) => {
                 if !std::mem::replace(&mut has_failed, true) {
                     let error = &error as &dyn std::error::Error;
@@ -80,6 +85,9 @@ pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)
                 }
             }
         }
+        let age = put_at.map(|put_at| clock.now().since(put_at));
+        metrics.standby_lag.set(gauge(clock.monotonic().saturating_sub(seen_at)));
+        metrics.standby_image_age.set(gauge(age.unwrap_or_default()));
         tokio::time::sleep(PREFETCH_INTERVAL).await;
     }
 }
@@ -156,7 +164,18 @@ pub async fn restore_identities(
     }
 }
 
-/// The last record that the store on the disk has applied; 0 if there is none, or a damaged one.
+/// The last record that the identity store of a data directory has applied; 0 if there is none, or a damaged one. Nobody
+/// has it open.
+pub(super) fn applied_in(data_dir: &Path, limits: Limits) -> Result<u64, OpenError> {
+    applied_locally(&data_dir.join(IDENTITY), limits)
+}
+
+/// Removes the files of images that a standby has kept in a data directory.
+pub(super) fn forget_cache(data_dir: &Path) -> io::Result<()> {
+    remove(&data_dir.join(IMAGE_CACHE))
+}
+
+/// As [`applied_in`], for the directory of the store.
 fn applied_locally(directory: &Path, limits: Limits) -> Result<u64, OpenError> {
     if !directory.try_exists().map_err(OpenError::io(directory))? {
         return Ok(0);

@@ -14,6 +14,8 @@ use uuid::Uuid;
 use crate::app::error::OpenError;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::config::bucket::BucketUrl;
+use crate::config::metadata::MetadataUrl;
 use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
 use crate::metadata::leases::Lease;
@@ -66,17 +68,72 @@ pub async fn stand_by(
     };
     let metadata =
         Metadata::connect(settings, metadata, clock.clone(), MetadataAccess::Write).await?;
-    let held = Held {
-        name: format!("{NAME} {bucket}"),
-        holder: Uuid::new_v4().to_string(),
-        metadata,
-        rivals: Arc::default(),
-        lost: Arc::new(watch::Sender::new(false)),
-    };
+    let held = Held::new(bucket, metadata);
     Ok(held.wait(clock, stopping, say).await.then_some(held))
 }
 
+/// What became of an attempt to take the lease for a command.
+#[derive(Debug)]
+pub(super) enum Taking {
+    /// This process has it.
+    Taken(Held),
+    /// A server has it, or had it and did not end in order.
+    Served,
+    /// The database does not know of a server of this bucket.
+    Unknown,
+}
+
+/// Takes the lease of the shard of `bucket` for a command that takes the shard away, if the last server has given it back.
+///
+/// # Errors
+///
+/// PostgreSQL cannot be used.
+pub(super) async fn take(
+    config: &Config,
+    (metadata, bucket): (&MetadataUrl, &BucketUrl),
+    clock: &Clock,
+) -> Result<Taking, OpenError> {
+    let settings = &config.metadata;
+    let connect = |access| Metadata::connect(settings, metadata, clock.clone(), access);
+    // Looks first, and changes nothing in a database that is another one.
+    let reading = connect(MetadataAccess::Read).await?;
+    let found = reading.lease(&name_of(bucket)).await;
+    reading.close().await;
+    let Some(found) = found? else { return Ok(Taking::Unknown) };
+    if !found.holder.is_empty() {
+        return Ok(Taking::Served);
+    }
+    let held = Held::new(bucket, connect(MetadataAccess::Write).await?);
+    match held.metadata.take_lease(&held.name, &held.holder, Some(&found)).await? {
+        true => Ok(Taking::Taken(held)),
+        false => Ok(Taking::Served),
+    }
+}
+
+fn name_of(bucket: &BucketUrl) -> String {
+    format!("{NAME} {bucket}")
+}
+
 impl Held {
+    fn new(bucket: &BucketUrl, metadata: Metadata) -> Self {
+        Self {
+            name: name_of(bucket),
+            holder: Uuid::new_v4().to_string(),
+            metadata,
+            rivals: Arc::default(),
+            lost: Arc::new(watch::Sender::new(false)),
+        }
+    }
+
+    /// Renews the lease once. Returns whether this process still has it.
+    ///
+    /// # Errors
+    ///
+    /// PostgreSQL cannot be used.
+    pub(super) async fn renew(&self) -> Result<bool, OpenError> {
+        Ok(self.metadata.renew_lease(&self.name, &self.holder).await?)
+    }
+
     /// Returns whether the lease was taken before the process is to end.
     async fn wait(&self, clock: &Clock, stopping: &Shutdown, say: impl Fn(&str)) -> bool {
         let mut seen: Option<(Lease, Duration)> = None;

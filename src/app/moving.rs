@@ -2,12 +2,18 @@
 //!
 //! Everything is copied and compared before the file `storage-url` changes, which is what tells a server where its tables
 //! are. Up to there nothing has happened, and a second attempt goes on with the copy. What was copied stays where it was.
+//!
+//! A log in the bucket is not copied: [`leaving`] refuses to leave one that has what is nowhere else.
+
+mod leaving;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::app::error::OpenError;
+use crate::app::images;
+use crate::app::moving::leaving::Leaving;
 use crate::app::tables;
 use crate::app::tables::TablesAccess;
 use crate::app::tables::events_spec;
@@ -19,6 +25,8 @@ use crate::storage::copy::Copied;
 use crate::storage::copy::CopyError;
 use crate::storage::copy::copy_table;
 use crate::storage::delta::TableVersion;
+use crate::storage::object_log;
+use crate::storage::tables::SHARD;
 use crate::storage::tables::Tables;
 use crate::telemetry::metrics::Metrics;
 
@@ -86,6 +94,15 @@ pub async fn to_bucket(
     }
     let metrics = Arc::new(Metrics::new());
     let to = tables::in_bucket(config, url, TablesAccess::Write, (clock, &metrics)).await?;
+    if let Some(shard) = to.shard()
+        && object_log::exists(&*shard).await.map_err(OpenError::from)?
+    {
+        let text = format!(
+            "{url} has the log of servers that had their tables there: choose another prefix, or remove what is left of \
+             them under {url}/{SHARD}"
+        );
+        return Err(MoveError::Refused(text));
+    }
     let copied = copy(&from, &to, clock).await?;
     let done = tables::remember(data_dir, url).and_then(|()| tables::put_away(data_dir, clock));
     Ok(Moved { copied, former: done.map_err(OpenError::io(data_dir))? })
@@ -111,9 +128,26 @@ pub async fn to_directory(
     let metrics = Arc::new(Metrics::new());
     let from = tables::in_bucket(config, url, TablesAccess::Read, (clock, &metrics)).await?;
     let to = tables::in_directory(data_dir)?;
-    let copied = copy(&from, &to, clock).await?;
-    tables::forget_bucket(data_dir).map_err(OpenError::io(data_dir))?;
-    Ok(Moved { copied, former: Some(url.to_string()) })
+    let leaving = Leaving::begin(config, (url, &from), clock).await?;
+    let moved = leave((&from, &to), (data_dir, leaving.as_ref()), clock).await;
+    if let Some(leaving) = leaving {
+        leaving.end().await;
+    }
+    Ok(Moved { copied: moved?, former: Some(url.to_string()) })
+}
+
+async fn leave(
+    (from, to): (&Tables, &Tables),
+    (data_dir, leaving): (&Path, Option<&Leaving>),
+    clock: &Clock,
+) -> Result<Copied, MoveError> {
+    let copied = copy(from, to, clock).await?;
+    if let Some(leaving) = leaving {
+        leaving.close_bucket(data_dir).await?;
+    }
+    let done = tables::forget_bucket(data_dir).and_then(|()| images::forget_cache(data_dir));
+    done.map_err(OpenError::io(data_dir))?;
+    Ok(copied)
 }
 
 fn has_log(data_dir: &Path) -> bool {

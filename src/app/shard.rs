@@ -246,7 +246,7 @@ impl Shard {
         if role == Role::Copy {
             return self.maintenance.start_flushes(tasks);
         }
-        tables::keep(tasks, &self.tables)?;
+        tables::keep(tasks, &self.tables, &self.metrics)?;
         self.maintenance.clone().start(tasks)?;
         let store = self.maintenance.store.clone();
         tasks.spawn("check-files", check_files(store, Arc::clone(&self.metrics)));

@@ -7,6 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use object_store::ObjectStore;
+use object_store::ObjectStoreExt;
+use object_store::path::Path as ObjectPath;
+
 use crate::app::directory::Sharing;
 use crate::app::directory::check_table_log;
 use crate::app::directory::node_id;
@@ -35,14 +39,18 @@ use crate::storage::cached::blocks::Limits;
 use crate::storage::delta::TableSpec;
 use crate::storage::delta::error::TableError;
 use crate::storage::disk::OsDisk;
+use crate::storage::object_log;
 use crate::storage::parquet::Layout;
 use crate::storage::probe::PROBE_INTERVAL;
 use crate::storage::probe::probe;
+use crate::storage::probe::probe_in_use;
 use crate::storage::remote;
 use crate::storage::scratch::Scratch;
 use crate::storage::store::Partitioning;
 use crate::storage::store::Store;
+use crate::storage::tables::SHARD as SHARD_DIRECTORY;
 use crate::storage::tables::Tables;
+use crate::storage::wal::WalError;
 use crate::tasks::Pause;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
@@ -50,6 +58,10 @@ use crate::telemetry::metrics::Metrics;
 
 /// File in a data directory that names the bucket of its tables.
 const URL_FILE: &str = "storage-url";
+
+/// Object of a shard in a bucket, beside its tables and its log, that says that they were moved to a data directory, which
+/// it names: no server begins here again.
+const MOVED: &str = "moved";
 
 /// Directory of cached blocks of data files in a data directory.
 const CACHE_DIRECTORY: &str = "bucket-cache";
@@ -91,6 +103,7 @@ pub async fn open(
         TablesAccess::Read => Ok(tables),
         TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
         TablesAccess::Write => {
+            refuse_moved(&tables, &url).await?;
             remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
             Scratch::clear(data_dir).map_err(OpenError::io(data_dir))?;
             let cache = cache(storage, metrics).map_err(OpenError::io(data_dir))?;
@@ -183,6 +196,38 @@ pub(super) fn forget_bucket(data_dir: &Path) -> io::Result<()> {
     remove_cache(&data_dir.join(CACHE_DIRECTORY))
 }
 
+/// Says in the bucket that its shard was moved to `data_dir`.
+pub(super) async fn mark_moved(shard: &dyn ObjectStore, data_dir: &Path) -> Result<(), OpenError> {
+    let text = data_dir.display().to_string();
+    let put = shard.put(&ObjectPath::from(MOVED), text.into()).await;
+    put.map(drop).map_err(|source| WalError::Store { action: "leave", source }.into())
+}
+
+/// Removes what [`mark_moved`] has put.
+pub(super) async fn unmark_moved(shard: &dyn ObjectStore) -> Result<(), OpenError> {
+    let removed = shard.delete(&ObjectPath::from(MOVED)).await;
+    removed.map_err(|source| WalError::Store { action: "leave", source }.into())
+}
+
+/// Refuses a bucket whose shard was moved to a data directory: events would be in two places.
+async fn refuse_moved(tables: &Tables, url: &BucketUrl) -> Result<(), OpenError> {
+    let Some(shard) = tables.shard() else { return Ok(()) };
+    let failed = |source| WalError::Store { action: "look for", source };
+    let found = match shard.get(&ObjectPath::from(MOVED)).await {
+        Ok(found) => found.bytes().await.map_err(failed)?,
+        Err(object_store::Error::NotFound { .. }) => return Ok(()),
+        Err(source) => return Err(failed(source).into()),
+    };
+    Err(OpenError::Incomplete {
+        path: PathBuf::from(format!("{url}/{SHARD_DIRECTORY}/{MOVED}")),
+        problem: format!(
+            "says that the tables and the log were moved to the data directory {}: start the server there, without \
+             storage-url and storage-log. If that move did not end, run it again, or remove this object to go on here",
+            String::from_utf8_lossy(&found)
+        ),
+    })
+}
+
 /// Renames the tables in a data directory, as those in a bucket count. Returns the new path; `None` if there are none.
 pub(super) fn put_away(data_dir: &Path, clock: &Clock) -> io::Result<Option<String>> {
     let seconds = clock.now().0.div_euclid(1_000_000);
@@ -218,7 +263,11 @@ fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<B
 /// # Errors
 ///
 /// The operating system refuses a thread.
-pub(super) fn keep(tasks: &Tasks, tables: &Tables) -> Result<(), TaskError> {
+pub(super) fn keep(
+    tasks: &Tasks,
+    tables: &Tables,
+    metrics: &Arc<Metrics>,
+) -> Result<(), TaskError> {
     if let Some(cache) = tables.cache().cloned() {
         let shutdown = tasks.shutdown().clone();
         tasks.spawn_background_thread("bucket-cache", move || {
@@ -228,16 +277,11 @@ pub(super) fn keep(tasks: &Tasks, tables: &Tables) -> Result<(), TaskError> {
         })?;
     }
     if let Some(objects) = tables.bucket() {
-        let shutdown = tasks.shutdown().clone();
+        let (shutdown, metrics) = (tasks.shutdown().clone(), Arc::clone(metrics));
         tasks.spawn("probe-bucket", async move {
-            while shutdown.pause(PROBE_INTERVAL).await == Pause::Elapsed {
-                if let Err(error) = probe(&objects).await {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::error!(
-                        error,
-                        "the object store of the tables fails its hourly check; if this is not an outage, stop the server: commits could be lost"
-                    );
-                }
+            let mut pause = PROBE_INTERVAL;
+            while shutdown.pause(pause).await == Pause::Elapsed {
+                pause = probe_in_use(&objects, &metrics).await;
             }
         });
     }
@@ -286,13 +330,14 @@ pub(super) async fn events_store(
         name: |month| Month(month).to_string(),
     };
     let (data_dir, settings) = (&config.storage.data_dir, config.storage.clone());
+    let sharing = match (tables.shard(), settings.bucket.storage_log) {
+        (None, _) => Sharing::Never,
+        (Some(_), LogPlace::Disk) => Sharing::ByMistake,
+        (Some(shard), LogPlace::Bucket) if object_log::exists(&*shard).await? => Sharing::InTurn,
+        (Some(_), LogPlace::Bucket) => Sharing::First,
+    };
     for _ in 0..CLAIMS_MAX {
         let table = files.clone().open_or_create(events_spec(), clock.clone()).await?;
-        let sharing = match (tables.is_local(), settings.bucket.storage_log) {
-            (true, _) => Sharing::Never,
-            (false, LogPlace::Disk) => Sharing::ByMistake,
-            (false, LogPlace::Bucket) => Sharing::InTurn,
-        };
         let app_id = node_id(data_dir, &table.current(), sharing)?;
         if tables.is_bucket() {
             match table.claim(&app_id).await {

@@ -17,7 +17,8 @@ use crate::config::bucket::BucketUrl;
 /// How a bucket is told from a directory.
 const SCHEME: &str = "s3://";
 
-/// Options of `weir move`. Credentials and the endpoint of the bucket are those of the environment.
+/// Options of `weir move`. Credentials and the endpoint of the bucket are those of the environment, and so is the database of
+/// the metadata, which tells whether a server serves if the log is in the bucket, too.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MoveArgs {
     /// Where the tables are: a data directory, on which no server runs, or `s3://bucket/prefix`
@@ -58,7 +59,10 @@ pub fn run(args: &MoveArgs, clock: &Clock) -> anyhow::Result<()> {
     }
     match is_to_bucket {
         true => writeln!(out, "Start the server with --storage-url {url} (WEIR_STORAGE_URL).")?,
-        false => writeln!(out, "Start the server without --storage-url (WEIR_STORAGE_URL).")?,
+        false => writeln!(
+            out,
+            "Start the server without --storage-url (WEIR_STORAGE_URL) and --storage-log (WEIR_STORAGE_LOG)."
+        )?,
     }
     drop(lock);
     Ok(())

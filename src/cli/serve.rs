@@ -347,11 +347,16 @@ impl Standing<'_> {
             }
         };
         let waiting = lease::stand_by(self.config, clock, tasks.shutdown(), say);
+        self.metrics.standing_by.set(1);
         let held = tokio::select! {
             held = waiting => held,
             () = stop_signal()? => Ok(None),
             () = images::prefetch(self.config, (clock, self.metrics)) => Ok(None),
         };
+        let Metrics { standing_by, standby_lag, standby_image_age, .. } = &**self.metrics;
+        for gauge in [standing_by, standby_lag, standby_image_age] {
+            gauge.set(0);
+        }
         tasks.shutdown().begin();
         Ok(held?)
     }

@@ -16,6 +16,8 @@ use object_store::Result;
 use object_store::path::Path;
 use uuid::Uuid;
 
+use crate::telemetry::metrics::Metrics;
+
 /// Directory of the objects of a probe, which it removes again.
 const DIRECTORY: &str = "_probe";
 
@@ -25,6 +27,9 @@ const RIVALS: u32 = 4;
 
 /// Time between two probes of a store that is in use: its gateway may be replaced by another.
 pub const PROBE_INTERVAL: Duration = Duration::from_secs(60 * 60);
+
+/// The same after a probe that failed, which may have been an outage.
+const PROBE_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a store cannot hold tables.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +59,21 @@ pub enum ProbeError {
     /// It failed.
     #[error("it cannot be used")]
     Store(#[from] Error),
+}
+
+/// Probes a store that is in use, tells the operator whether it failed, in the log and by a metric, and returns the time
+/// until the next probe.
+pub async fn probe_in_use(objects: &dyn ObjectStore, metrics: &Metrics) -> Duration {
+    let probed = probe(objects).await;
+    metrics.bucket_probe_failed.set(i64::from(probed.is_err()));
+    let Err(error) = probed else { return PROBE_INTERVAL };
+    let error = &error as &dyn std::error::Error;
+    tracing::error!(
+        error,
+        "the object store of the tables fails its hourly check; if this is not an outage, stop the server: commits \
+         could be lost"
+    );
+    PROBE_AGAIN
 }
 
 /// Probes the store: a conditional put of a name that exists, of names at the same time, reads and lists after
@@ -144,10 +164,14 @@ mod tests {
     use futures::TryStreamExt;
     use object_store::ObjectStore;
 
+    use super::PROBE_AGAIN;
+    use super::PROBE_INTERVAL;
     use super::ProbeError;
     use super::probe;
+    use super::probe_in_use;
     use crate::storage::faulty_store::Broken;
     use crate::storage::faulty_store::FaultyStore;
+    use crate::telemetry::metrics::Metrics;
 
     #[tokio::test]
     async fn stores_that_break_a_promise_are_refused() {
@@ -174,6 +198,21 @@ mod tests {
             *store.broken.lock() = None;
             let left: Vec<_> = store.list(None).try_collect().await.unwrap();
             assert!(left.is_empty() || broken.is_some(), "{broken:?}: {left:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_probe_that_fails_is_told_until_one_passes() {
+        let (store, metrics) = (FaultyStore::default(), Metrics::new());
+        for (broken, failed, pause) in [
+            (None, 0, PROBE_INTERVAL),
+            (Some(Broken::Unconditional), 1, PROBE_AGAIN),
+            (Some(Broken::Away), 1, PROBE_AGAIN),
+            (None, 0, PROBE_INTERVAL),
+        ] {
+            *store.broken.lock() = broken;
+            assert_eq!(probe_in_use(&store, &metrics).await, pause, "{broken:?}");
+            assert_eq!(metrics.bucket_probe_failed.get(), failed, "{broken:?}");
         }
     }
 }

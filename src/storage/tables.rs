@@ -27,7 +27,7 @@ use crate::storage::overlay::OverlayStore;
 const DIRECTORY: &str = "tables";
 
 /// Prefix of the tables of a bucket: those of the first shard, which is all that one server has.
-const SHARD: &str = "shards/0000";
+pub const SHARD: &str = "shards/0000";
 
 /// The place of all tables of a server.
 #[derive(Clone, Debug)]

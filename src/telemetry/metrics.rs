@@ -126,6 +126,14 @@ pub struct Metrics {
     pub log_in_doubt: Gauge,
     /// `weir_log_claimed_sequence`: the record with which this server took over a log in a bucket; 0 for a log on disk.
     pub log_claimed: Gauge,
+    /// `weir_standing_by`: 1 while this process waits to take a log in a bucket over from another one.
+    pub standing_by: Gauge,
+    /// `weir_standby_lag_seconds`: time since this standby last had the newest image of persons on its disk; 0 while it
+    /// has it, and in a server that serves.
+    pub standby_lag: Gauge,
+    /// `weir_standby_image_age_seconds`: age of the image of persons that this standby has on its disk; 0 if it has none,
+    /// and in a server that serves.
+    pub standby_image_age: Gauge,
     /// `weir_identity_incomplete`: 1 if persons are incomplete, because log records or the identity store
     /// were lost.
     pub identity_incomplete: Gauge,
@@ -151,6 +159,8 @@ pub struct Metrics {
     pub bucket_failures: Family<OperationLabels, Counter>,
     /// `weir_bucket_puts_in_doubt_total`: conditional puts of which it is unknown whether they took effect.
     pub bucket_puts_in_doubt: Counter,
+    /// `weir_bucket_probe_failed`: 1 if the object store of the tables has failed its last check of conditional writes.
+    pub bucket_probe_failed: Gauge,
     /// `weir_commits_settled_total`: commits in doubt whose outcome became known.
     pub commits_settled: Counter,
     /// `weir_bucket_cache_bytes`: size of the cache of data files on disk.
@@ -214,6 +224,9 @@ impl Metrics {
             wal_poisoned: Gauge::default(),
             log_in_doubt: Gauge::default(),
             log_claimed: Gauge::default(),
+            standing_by: Gauge::default(),
+            standby_lag: Gauge::default(),
+            standby_image_age: Gauge::default(),
             identity_incomplete: Gauge::default(),
             memtable_bytes: Gauge::default(),
             flushes: Counter::default(),
@@ -226,6 +239,7 @@ impl Metrics {
             bucket_seconds: Family::new_with_constructor(seconds),
             bucket_failures: Family::default(),
             bucket_puts_in_doubt: Counter::default(),
+            bucket_probe_failed: Gauge::default(),
             commits_settled: Counter::default(),
             bucket_cache_bytes: Gauge::default(),
             bucket_cache_hit_bytes: Counter::default(),
@@ -245,6 +259,7 @@ impl Metrics {
         metrics.register_ingest();
         metrics.register_storage();
         metrics.register_bucket();
+        metrics.register_standby();
         metrics.register_query();
         metrics
     }
@@ -425,6 +440,11 @@ impl Metrics {
             self.bucket_puts_in_doubt.clone(),
         );
         registry.register(
+            "bucket_probe_failed",
+            "1 if the object store of the tables has failed its last check of conditional writes",
+            self.bucket_probe_failed.clone(),
+        );
+        registry.register(
             "commits_settled",
             "Commits in doubt whose outcome became known",
             self.commits_settled.clone(),
@@ -468,6 +488,27 @@ impl Metrics {
             "identity_image_failures",
             "Images of persons that could not be made or put",
             self.identity_image_failures.clone(),
+        );
+    }
+
+    fn register_standby(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "standing_by",
+            "1 while this process waits to take a log in a bucket over from another one",
+            self.standing_by.clone(),
+        );
+        registry.register_with_unit(
+            "standby_lag",
+            "Time since this standby last had the newest image of persons on its disk; 0 while it has it",
+            Unit::Seconds,
+            self.standby_lag.clone(),
+        );
+        registry.register_with_unit(
+            "standby_image_age",
+            "Age of the image of persons that this standby has on its disk; 0 without one",
+            Unit::Seconds,
+            self.standby_image_age.clone(),
         );
     }
 

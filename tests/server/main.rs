@@ -14,6 +14,7 @@
 mod accounts;
 mod activity;
 mod arrangements;
+mod backup;
 mod bins;
 mod board_pages;
 mod breakdowns;
@@ -58,6 +59,7 @@ mod insight_pages;
 mod isolation;
 mod kept_rows;
 mod landing;
+mod leaving;
 mod lifecycle;
 mod lifecycle_insight;
 mod limits;

@@ -1,11 +1,16 @@
 //! The pair of servers that `deploy/` describes: its settings, and its balancer in front of it.
 
+use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::net::TcpListener;
+use std::net::UdpSocket;
+use std::path::Path;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use serde_json::json;
 
@@ -15,19 +20,27 @@ use crate::harness::TOKEN;
 use crate::harness::TestServer;
 use crate::harness::patiently;
 use crate::support::bucket::Moto;
+use crate::support::bucket::beside;
 use crate::support::bucket::settings;
 use crate::support::postgres::Postgres;
 
 /// The settings of both, of which a test has its own bucket, database and addresses.
 const SETTINGS: &str = include_str!("../../deploy/pair.env");
-const OWN: [&str; 6] = [
+const OWN: [&str; 7] = [
     "WEIR_STORAGE_URL",
     "WEIR_METADATA_URL",
     "WEIR_LISTEN",
+    "WEIR_TRUSTED_PROXIES",
     "AWS_REGION",
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
 ];
+
+/// The configuration of the balancer.
+const BALANCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/haproxy.cfg");
+
+/// What a client of the balancer says of its address: where Boxford is.
+const FORGED: &str = "2.125.160.216";
 
 /// haproxy in front of two servers.
 struct Balancer {
@@ -37,14 +50,19 @@ struct Balancer {
 
 impl Balancer {
     fn start(servers: [SocketAddr; 2]) -> Self {
+        Self::start_with(Path::new(BALANCER), servers.map(|address| address.to_string()))
+    }
+
+    fn start_with(configuration: &Path, [a, b]: [String; 2]) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
         let address = free.expect("a free port");
-        let [a, b] = servers;
         let process = Command::new("haproxy")
-            .args(["-db", "-f", concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/haproxy.cfg")])
+            .arg("-db")
+            .arg("-f")
+            .arg(configuration)
             .env("BIND", address.to_string())
-            .env("SERVER_A", a.to_string())
-            .env("SERVER_B", b.to_string())
+            .env("SERVER_A", a)
+            .env("SERVER_B", b)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -63,6 +81,20 @@ impl Balancer {
             (answer.status == 200).then_some(answer)
         });
         answer.unwrap_or_else(|| panic!("no answer of {path}")).json()
+    }
+
+    /// The stored address of an event whose sender claims to be elsewhere, by one of the headers of proxies.
+    fn address_of(&self, server: &TestServer, number: usize, header: (&str, &str)) -> Value {
+        let id = format!("forger {number}");
+        let body = json!({"api_key": TOKEN, "event": "e", "distinct_id": id}).to_string();
+        let sent = patiently(|| {
+            let headers = [("content-type", "application/json"), header];
+            let answer = self.client.send("POST", "/e/", &headers, body.as_bytes()).ok()?;
+            (answer.status == 200).then_some(())
+        });
+        sent.expect("an answer");
+        let sql = format!("SELECT ip FROM events WHERE distinct_id = '{id}'");
+        server.query(&sql)[0]["ip"].clone()
     }
 
     fn capture(&self, from: u32, to: u32) {
@@ -95,7 +127,8 @@ fn a_pair_serves_behind_its_balancer() {
     let told = lines.map(|line| line.split_once('=').expect("NAME=value"));
     let (own, told): (Vec<_>, Vec<_>) = told.partition(|(name, _)| OWN.contains(name));
     assert_eq!(own.len(), OWN.len(), "what a test has its own of is in the file");
-    let mut more = vec![("WEIR_METADATA_URL", database.as_str())];
+    let mut more =
+        vec![("WEIR_METADATA_URL", database.as_str()), ("WEIR_TRUSTED_PROXIES", "127.0.0.1")];
     more.extend(told);
     let server = || TestServer::stopped(&settings(&url, &more));
 
@@ -105,13 +138,96 @@ fn a_pair_serves_behind_its_balancer() {
     let balancer = Balancer::start(addresses);
     balancer.capture(0, 100);
     assert_eq!(balancer.count(), 100);
+    let claim = format!("for={FORGED}");
+    let claims =
+        [("x-forwarded-for", FORGED), ("forwarded", claim.as_str()), ("x-real-ip", FORGED)];
+    for (number, header) in claims.into_iter().enumerate() {
+        // The client is on this machine, and the balancer is the one who knows.
+        assert_eq!(balancer.address_of(&a, number, header), "127.0.0.1", "{header:?}");
+    }
     a.kill();
     a.lose_disk();
     balancer.capture(100, 150);
-    assert_eq!(balancer.count(), 150);
+    assert_eq!(balancer.count(), 153);
     b.take_over();
-    assert_eq!(b.count("SELECT count(*) AS n FROM events"), 150, "it is the one");
+    assert_eq!(b.count("SELECT count(*) AS n FROM events"), 153, "it is the one");
     b.stop();
     a.restart();
-    assert_eq!(a.count("SELECT count(*) AS n FROM events"), 150);
+    assert_eq!(a.count("SELECT count(*) AS n FROM events"), 153);
+}
+
+/// A name server that knows one name, and says to whom it belongs now.
+struct Names {
+    address: SocketAddr,
+    known: Arc<Mutex<Option<Ipv4Addr>>>,
+}
+
+impl Names {
+    fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let address = socket.local_addr().expect("an address");
+        let known = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&known);
+        beside(move || {
+            let mut query = [0; 1500];
+            while let Ok((length, from)) = socket.recv_from(&mut query) {
+                if let Some(answer) = answer(&query[..length], *told.lock()) {
+                    let _ = socket.send_to(&answer, from);
+                }
+            }
+        });
+        Self { address, known }
+    }
+}
+
+/// The answer to a query of one name (RFC 1035): its address, if it has one and that was asked for, or that there is no
+/// such name.
+fn answer(query: &[u8], known: Option<Ipv4Addr>) -> Option<Vec<u8>> {
+    const A: [u8; 2] = [0, 1];
+    let mut at = 12;
+    while *query.get(at)? != 0 {
+        at += usize::from(*query.get(at)?) + 1;
+    }
+    let question = query.get(12..at + 5)?;
+    let found = known.filter(|_| question.ends_with(&[A, [0, 1]].concat()));
+    let code = if known.is_some() { 0 } else { 3 };
+    let mut answer = query.get(..2)?.to_vec();
+    answer.extend([0x81, 0x80 | code, 0, 1, 0, u8::from(found.is_some()), 0, 0, 0, 0]);
+    answer.extend(question);
+    if let Some(address) = found {
+        // The name of the question; A, IN, one second, four bytes.
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
+        answer.extend(address.octets());
+    }
+    Some(answer)
+}
+
+/// Goal: the balancer finds a server whose name was unknown when it started, and follows it to another address. Method: its
+/// names are looked up at a server of the test instead of those of the system.
+#[test]
+fn the_balancer_follows_names() {
+    const OF_SYSTEM: &str = "parse-resolv-conf";
+    let (server, names) = (TestServer::start(), Names::start());
+    let configuration = std::fs::read_to_string(BALANCER).expect("the configuration");
+    assert_eq!(configuration.matches(OF_SYSTEM).count(), 1);
+    let nameserver = format!("nameserver test {}", names.address);
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("haproxy.cfg");
+    std::fs::write(&path, configuration.replace(OF_SYSTEM, &nameserver)).expect("a file");
+    let port = server.client().address().port();
+    let balancer =
+        Balancer::start_with(&path, [format!("a.weir.invalid:{port}"), "127.0.0.1:1".to_owned()]);
+    let status = || {
+        let answer = balancer.client.send("GET", "/_liveness", &[], b"");
+        answer.map(|answer| answer.status).ok()
+    };
+    let comes_to = |wanted: u16| patiently(|| (status() == Some(wanted)).then_some(()));
+    comes_to(503).expect("it starts without the name");
+    *names.known.lock() = Some(Ipv4Addr::LOCALHOST);
+    comes_to(200).expect("it finds the server by its name");
+    // Nobody listens there.
+    *names.known.lock() = Some(Ipv4Addr::new(127, 0, 0, 77));
+    comes_to(503).expect("it follows the name to where nobody is");
+    *names.known.lock() = Some(Ipv4Addr::LOCALHOST);
+    comes_to(200).expect("it follows the name back");
 }

@@ -17,6 +17,7 @@ use crate::harness::patiently;
 use crate::harness::within;
 use crate::support::bucket::Fate;
 use crate::support::bucket::Moto;
+use crate::support::bucket::outage;
 use crate::support::bucket::settings;
 
 /// Flushes and merges all the time.
@@ -53,7 +54,7 @@ fn flush(server: &TestServer) {
 }
 
 /// Output of a command, which must succeed.
-fn run(mut command: Command) -> String {
+pub(crate) fn run(mut command: Command) -> String {
     let output = command.output().expect("the command starts");
     let (said, failed) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {failed}");
@@ -276,6 +277,7 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
     assert_eq!(refused.status, 503, "{refused}");
     assert!(refused.header("retry-after").is_some(), "{refused}");
     assert!(sent > 100, "they had room at first");
+    std::thread::sleep(outage(0));
     let query = json!({"query": {"kind": "HogQLQuery", "query": "SELECT count(DISTINCT uuid) FROM events"}});
     let answer = server.post("/api/projects/1/query/", &query);
     assert_eq!(answer.status, 503, "{answer}");
@@ -304,17 +306,17 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
     assert!(keys.iter().all(|key| !key.contains("_probe")), "{keys:?}");
 }
 
-const MOVED_TO: &str = "s3://weir-tests/events";
+pub(crate) const MOVED_TO: &str = "s3://weir-tests/events";
 
 /// `weir move`, with the credentials of the bucket behind `url`.
-fn moving(url: &str, from: &str, to: &str) -> Command {
+pub(crate) fn moving(url: &str, from: &str, to: &str) -> Command {
     let mut command = Command::new(binary());
     command.args(["move", from, to]).envs(settings(url, &[])).env_remove("WEIR_STORAGE_URL");
     command
 }
 
 /// The message of a command that has to fail.
-fn refused(mut command: Command) -> String {
+pub(crate) fn refused(mut command: Command) -> String {
     let output = command.output().expect("the command starts");
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8(output.stderr).expect("UTF-8")

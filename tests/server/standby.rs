@@ -8,12 +8,16 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use rustix::process::Pid;
 use rustix::process::Signal;
 use rustix::process::kill_process;
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
+use weir::clock::Clock;
 
 use crate::crash;
 use crate::crash::Disk;
@@ -21,9 +25,11 @@ use crate::harness::Client;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
 use crate::harness::patiently;
+use crate::harness::within;
 use crate::support::bucket::Fate;
 use crate::support::bucket::Gate;
 use crate::support::bucket::Moto;
+use crate::support::bucket::outage;
 use crate::support::bucket::settings;
 use crate::support::postgres::Database;
 use crate::support::postgres::Postgres;
@@ -41,22 +47,22 @@ const BUSY: [(&str, &str); 6] = [
 const COUNT: &str = "SELECT count(*) AS n FROM events";
 
 /// What servers have in common.
-struct Common {
-    moto: Moto,
-    gate: Gate,
-    database: Database,
-    _postgres: Postgres,
+pub(crate) struct Common {
+    pub(crate) moto: Moto,
+    pub(crate) gate: Gate,
+    pub(crate) database: Database,
+    pub(crate) postgres: Postgres,
 }
 
 impl Common {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (moto, postgres) = (Moto::start(), Postgres::start());
         let (gate, database) = (moto.gate(), postgres.database());
-        Self { moto, gate, database, _postgres: postgres }
+        Self { moto, gate, database, postgres }
     }
 
     /// A server with a disk of its own, which does not run yet.
-    fn server(&self) -> TestServer {
+    pub(crate) fn server(&self) -> TestServer {
         let (url, database) = (self.gate.url(), self.database.url());
         let mut more = BUSY.to_vec();
         more.push(("WEIR_METADATA_URL", &database));
@@ -70,13 +76,13 @@ impl Common {
     }
 }
 
-fn started(common: &Common) -> TestServer {
+pub(crate) fn started(common: &Common) -> TestServer {
     let mut server = common.server();
     server.restart();
     server
 }
 
-fn batch(from: u32, to: u32) -> Value {
+pub(crate) fn batch(from: u32, to: u32) -> Value {
     let event = |number: u32| {
         json!({
             "event": "step", "distinct_id": format!("person {}", number % 23),
@@ -87,7 +93,7 @@ fn batch(from: u32, to: u32) -> Value {
     Value::Array((from..to).map(event).collect())
 }
 
-fn persons(server: &TestServer) -> BTreeSet<String> {
+pub(crate) fn persons(server: &TestServer) -> BTreeSet<String> {
     let answer = server.get("/api/projects/1/persons/?limit=100").json();
     let person = |person: &Value| {
         let mut ids: Vec<&str> =
@@ -161,9 +167,11 @@ fn a_standby_takes_over() {
         assert_eq!(refused.json()["code"], "standing_by", "{path}: {refused}");
     }
     assert!(String::from_utf8_lossy(&probe("/metrics").body).contains("weir_log_in_doubt 0"));
+    assert_eq!((owner.metric("weir_standing_by"), standby.metric("weir_standing_by")), (0, 1));
     assert_eq!(owner.get("/_readiness").status, 200, "it still serves");
     owner.kill();
     standby.take_over();
+    assert_eq!(standby.metric("weir_standing_by"), 0);
     assert_eq!(standby.count(COUNT), 100);
     assert_eq!(standby.capture(&batch(100, 200)).status, 200);
     let waiting = owner.stand_by();
@@ -173,6 +181,36 @@ fn a_standby_takes_over() {
     standby.stop();
     owner.take_over();
     assert_eq!(owner.count(COUNT), 200);
+}
+
+/// Goal: an operator sees that a standby does not follow any more. Method: the standby has a way of its own to the bucket,
+/// which ends.
+#[test]
+fn a_standby_that_lags_says_so() {
+    let common = Common::new();
+    let owner = started(&common);
+    assert_eq!(owner.capture(&batch(0, 100)).status, 200);
+    let images = patiently(|| (!common.keys("identity").is_empty()).then_some(()));
+    images.expect("an image");
+    let (own_way, mut standby) = (common.moto.gate(), common.server());
+    standby.set("WEIR_STORAGE_ENDPOINT", &own_way.url());
+    standby.stand_by();
+    let metric = |name: &str| {
+        let page = standby.client().send("GET", "/metrics", &[], b"").ok()?;
+        let page = String::from_utf8(page.body).ok()?;
+        page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+    };
+    // At the second look, after a whole one.
+    let brought = patiently(|| metric("weir_standby_image_age_seconds").filter(|age| *age >= 1));
+    brought.expect("it has brought the image");
+    assert_eq!(metric("weir_standby_lag_seconds"), Some(0));
+    own_way.judge(|_| Fate::Lost);
+    let lags = patiently(|| metric("weir_standby_lag_seconds").filter(|lag| *lag >= 5));
+    lags.expect("it says that it lags");
+    assert!(metric("weir_standby_image_age_seconds").is_some_and(|age| age >= 5));
+    own_way.judge(|_| Fate::Passed);
+    let follows = patiently(|| metric("weir_standby_lag_seconds").filter(|lag| *lag == 0));
+    follows.expect("it follows again");
 }
 
 /// Ends the senders of a test that fails.
@@ -190,7 +228,7 @@ fn sender(serves: impl Fn() -> Client, next: &AtomicU32, stop: &AtomicBool) {
         let from = next.fetch_add(10, Ordering::Relaxed);
         let body = json!({"api_key": TOKEN, "batch": batch(from, from + 10)}).to_string();
         let json = [("content-type", "application/json")];
-        let sent = patiently(|| {
+        let sent = within(outage(3) + Duration::from_secs(60), || {
             let answer = serves().send("POST", "/batch/", &json, body.as_bytes());
             let is_taken = answer.is_ok_and(|answer| answer.status == 200);
             if !is_taken {
@@ -275,7 +313,7 @@ fn a_store_that_fails_loses_nothing() {
         });
         thread::sleep(Duration::from_secs(4));
         common.gate.judge(|_| Fate::Lost);
-        thread::sleep(Duration::from_secs(3));
+        thread::sleep(outage(3));
         assert_eq!(server.metric("weir_log_in_doubt"), 1);
         common.gate.judge(|_| Fate::Passed);
         thread::sleep(Duration::from_secs(1));
@@ -287,6 +325,51 @@ fn a_store_that_fails_loses_nothing() {
     let sent = u64::from(next.load(Ordering::Relaxed));
     assert_eq!(server.count("SELECT count(DISTINCT uuid) AS n FROM events"), sent);
     assert_eq!(server.count(COUNT), sent, "each once");
+}
+
+/// Goal: while the store is slow, requests wait for their puts and are acknowledged, nothing is in doubt, and nothing is lost
+/// or stored twice.
+#[test]
+fn a_slow_store_delays_and_loses_nothing() {
+    let common = Common::new();
+    let server = started(&common);
+    let (next, stop) = (AtomicU32::new(0), AtomicBool::new(false));
+    let client = server.client();
+    let clock = Clock::system();
+    let asked = |number: u32| {
+        let began = clock.monotonic();
+        let answer =
+            server.capture(&json!([{"event": "slow", "distinct_id": format!("s{number}")}]));
+        assert_eq!(answer.status, 200, "{answer}");
+        clock.monotonic() - began
+    };
+    let mut own = 0;
+    thread::scope(|scope| {
+        let _stop = StopOnDrop(&stop);
+        let senders: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| sender(|| client, &next, &stop))).collect();
+        let mut random = StdRng::seed_from_u64(7);
+        common
+            .gate
+            .judge(move |_| Fate::Slow(Duration::from_millis(random.random_range(500..2_000))));
+        let (began, mut slowest) = (clock.monotonic(), Duration::ZERO);
+        while clock.monotonic() - began < outage(6) {
+            slowest = slowest.max(asked(own));
+            own += 1;
+            assert_eq!(server.metric("weir_log_in_doubt"), 0);
+        }
+        assert!(slowest >= Duration::from_millis(500), "the store was not slow: {slowest:?}");
+        common.gate.judge(|_| Fate::Passed);
+        asked(own);
+        own += 1;
+        stop.store(true, Ordering::Relaxed);
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+    });
+    let sent = u64::from(next.load(Ordering::Relaxed) + own);
+    assert!(sent > 20, "{sent}");
+    assert_eq!(server.count(COUNT), sent);
+    let twice = "SELECT uuid, count(*) FROM events GROUP BY uuid HAVING count(*) <> 1";
+    assert_eq!(server.query(twice), Vec::<Value>::new());
 }
 
 /// Goal: nobody takes the log from where it is, or puts a second one beside it, by a setting.

@@ -15,6 +15,7 @@ use sha2::Digest;
 use sha2::Sha256;
 use tokio::io::AsyncWriteExt;
 
+use crate::clock::UnixMicros;
 use crate::storage::images::ImageName;
 use crate::storage::images::Images;
 use crate::storage::images::error::ImagesError;
@@ -37,6 +38,8 @@ const DRAFT: &str = ".part";
 pub struct Prefetched {
     /// The image that is in the cache, if there is one.
     pub sequence: Option<u64>,
+    /// When it was put, by the clock of the store.
+    pub put_at: Option<UnixMicros>,
     /// Bytes that were read from the store.
     pub bytes: u64,
 }
@@ -92,7 +95,7 @@ impl Images {
     ///
     /// The store or the disk fails, or the image is damaged. What is there stays; the next call goes on.
     pub async fn prefetch(&self, directory: &FilePath) -> Result<Prefetched, ImagesError> {
-        let Some(newest) = self.list().await?.into_iter().next() else {
+        let Some((newest, put_at)) = self.listed().await?.into_iter().next() else {
             return Ok(Prefetched::default());
         };
         let manifest = self.manifest(&newest).await?;
@@ -119,7 +122,7 @@ impl Images {
         bringing.buffer_unordered(CONCURRENT_FILES).try_collect::<()>().await?;
         sync(directory).await?;
         let bytes = wanted.values().map(|file| file.bytes).sum();
-        Ok(Prefetched { sequence: Some(newest.sequence), bytes })
+        Ok(Prefetched { sequence: Some(newest.sequence), put_at: Some(put_at.into()), bytes })
     }
 
     /// Writes the contents of a file of an image, checked and synced.

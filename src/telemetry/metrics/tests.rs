@@ -59,7 +59,7 @@ fn every_metric_says_what_it_is() {
     let page = metrics.render();
     let helps = page.lines().filter(|line| line.starts_with("# HELP weir_")).count();
     let types = page.lines().filter(|line| line.starts_with("# TYPE weir_")).count();
-    assert_eq!(helps, 44, "one per field of Metrics\n{page}");
+    assert_eq!(helps, 48, "one per field of Metrics\n{page}");
     assert_eq!(types, helps);
 }
 
@@ -80,4 +80,15 @@ fn alerts_are_about_metrics_that_exist() {
         count += 1;
     }
     assert!(count > 8, "{count} metrics");
+    for told in [
+        "weir_standing_by 0",
+        "weir_standby_lag_seconds 0",
+        "weir_standby_image_age_seconds 0",
+        "weir_bucket_probe_failed 0",
+    ] {
+        assert!(
+            page.lines().any(|line| line == told),
+            "{told}: an alert compares it before it changes"
+        );
+    }
 }

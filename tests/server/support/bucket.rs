@@ -85,6 +85,23 @@ impl Moto {
         keys
     }
 
+    /// Copies all objects under a prefix of the bucket to another one, which is empty, as a tool for backups does.
+    pub(crate) fn copy(&self, from: &str, to: &str) {
+        const COPY: &str = r#"
+import sys, boto3
+url, bucket, source, target = sys.argv[1:]
+store = boto3.client("s3", endpoint_url=url, region_name="us-east-1",
+                     aws_access_key_id="test", aws_secret_access_key="test")
+for page in store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=source + "/"):
+    for key in (object["Key"] for object in page.get("Contents", [])):
+        store.copy_object(Bucket=bucket, Key=target + key[len(source):], CopySource={"Bucket": bucket, "Key": key})
+"#;
+        let url = format!("http://{}", self.address);
+        let mut copy = Command::new(self.tools.join("moto/bin/python"));
+        let output = copy.args(["-c", COPY, &url, BUCKET, from, to]).output().expect("python");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
     /// A gate in front of it.
     pub(crate) fn gate(&self) -> Gate {
         Gate::open(self.address)
@@ -110,6 +127,14 @@ pub(crate) fn settings<'a>(url: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'
     ];
     settings.extend_from_slice(more);
     settings
+}
+
+/// How long the bucket is away or slow in a test: `WEIR_TEST_BUCKET_OUTAGE_SECONDS`, or this short time.
+pub(crate) fn outage(short_seconds: u64) -> Duration {
+    let seconds = std::env::var_os("WEIR_TEST_BUCKET_OUTAGE_SECONDS");
+    let seconds = seconds.and_then(|seconds| seconds.into_string().ok());
+    let seconds = seconds.map(|seconds| seconds.parse().expect("a number of seconds"));
+    Duration::from_secs(seconds.unwrap_or(short_seconds))
 }
 
 /// What happens to a request.
@@ -175,7 +200,7 @@ impl Gate {
     clippy::disallowed_methods,
     reason = "connections that end with the test, for which a scope would wait when it fails"
 )]
-fn beside(work: impl FnOnce() + Send + 'static) {
+pub(crate) fn beside(work: impl FnOnce() + Send + 'static) {
     thread::spawn(work);
 }
 

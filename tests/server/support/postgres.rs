@@ -87,6 +87,25 @@ impl Database {
         format!("{server}/{}", self.name)
     }
 
+    /// Everything in it, as `pg_dump` writes it.
+    pub(crate) fn dump(&self) -> Vec<u8> {
+        let dump = Command::new("pg_dump").args(["--format=custom", &self.url()]).output();
+        let dump = dump.expect("pg_dump");
+        assert!(dump.status.success(), "{}", String::from_utf8_lossy(&dump.stderr));
+        dump.stdout
+    }
+
+    /// Brings what [`Self::dump`] has written into this empty database.
+    pub(crate) fn restore(&self, dump: &[u8]) {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), dump).expect("the dump");
+        let url = self.url();
+        let arguments = ["--no-owner", "--exit-on-error", "--dbname", &url];
+        let restore = Command::new("pg_restore").args(arguments).arg(file.path()).output();
+        let restore = restore.expect("pg_restore");
+        assert!(restore.status.success(), "{}", String::from_utf8_lossy(&restore.stderr));
+    }
+
     /// What a query of one value prints.
     pub(crate) fn value(&self, query: &str) -> String {
         sql(&self.url(), query)

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The long forms of tests that scripts/test.sh shortens: some hours, on two cores. Whoever changes the log, images of persons,
+# or how questions are answered runs them; further words name one of the parts.
+#
+#   scripts/long.sh [explore|images|outages|oracle]...
+#
+#   explore   all orders of the requests of three writers to a log in a bucket (minutes)
+#   images    500 images of persons under load, each of which opens and equals (minutes)
+#   outages   PostgreSQL away for 30 s; the bucket away for 60 s, and slow as long, with the log in it and without (minutes)
+#   oracle    100,000 questions of each kind beside an independent computation (hours)
+#
+# Settings as for scripts/test.sh, which has to have run once: it installs what the tests need.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
+
+profile=profile.release.package.weir
+build=(--release --locked --config "$profile.codegen-units=4" --config "$profile.debug=false")
+unit() { cargo test "${build[@]}" --lib -- "$@"; }
+server() { cargo test "${build[@]}" --test server -- "$@"; }
+
+[ $# -gt 0 ] || set -- explore images outages oracle
+for part in "$@"; do
+    printf '\n== %s\n' "$part"
+    case $part in
+    explore) WEIR_EXPLORE=long unit storage::object_log::tests::explored ;;
+    images) WEIR_TEST_IMAGES=500 unit identity::tests::images ;;
+    outages)
+        WEIR_TEST_OUTAGE_SECONDS=30 WEIR_TEST_BUCKET_OUTAGE_SECONDS=60 server --test-threads=1 \
+            postgres::an_outage_of_postgresql_stops_changes_only s3::a_store_that_is_away \
+            standby::a_store_that_fails standby::a_slow_store
+        ;;
+    oracle) WEIR_ORACLE_QUESTIONS=100000 server --test-threads=2 oracle:: correlation:: ;;
+    *)
+        sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2
+        exit 2
+        ;;
+    esac
+done
