@@ -17,6 +17,7 @@ use crate::web::state::curl;
 use crate::web::state::insight::Question;
 use crate::web::state::parameters::Printer;
 use crate::web::state::point::Point;
+use crate::web::state::sql::OF_PERSONS;
 
 /// Properties that name a person, in the order of preference.
 const NAMES: [&str; 3] = ["email", "name", "username"];
@@ -78,7 +79,7 @@ pub fn list(own: &Persons<'_>) -> Markup {
         }
         footer class="source" {
             p { (parts::files(|format| format!("{}&format={format}", address(own, own.offset)))) }
-            (parts::source(project, &Elsewhere { curl: &command(own), ..Elsewhere::default() }))
+            (parts::source(project, &Elsewhere { sql: None, duckdb: Err(OF_PERSONS), curl: &command(own) }))
         }
     }
 }
