@@ -83,10 +83,17 @@ enum Known {
 /// What is new to a reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fresh {
-    /// The newest of it, oldest first.
+    /// The newest of it, oldest first; of a reader that comes again also what may be it.
     pub keys: Vec<Key>,
-    /// How many more there are.
-    pub skipped: usize,
+    /// How many events are new.
+    pub number: usize,
+}
+
+impl Fresh {
+    /// How many of them are not told.
+    pub fn skipped(&self) -> usize {
+        self.number.saturating_sub(self.keys.len())
+    }
 }
 
 /// What was received after `floor` and answers `question`, whose times do not count.
@@ -253,9 +260,8 @@ impl Seen {
             }
         };
         told.reverse();
-        let skipped = number.saturating_sub(told.len());
         self.forget(arrived, now);
-        Fresh { keys: told, skipped }
+        Fresh { keys: told, number }
     }
 
     /// Moves the floor, and remembers what of `arrived` is above it.
@@ -328,7 +334,7 @@ mod tests {
         let fresh = look(&mut seen, &events, 100 * SECOND);
         assert!(fresh.keys.is_empty(), "it is behind the floor: {fresh:?}");
         let fresh = look(&mut seen, &events, 101 * SECOND);
-        assert_eq!(fresh.keys.len() + fresh.skipped, 200, "what is behind the old floor again");
+        assert_eq!(fresh.number, 200, "what is behind the old floor again");
     }
 
     #[test]
@@ -339,18 +345,18 @@ mod tests {
         let mut seen = Seen::nothing(UnixMicros(NOW));
         let mut events = batch(0, 80, 1);
         let fresh = look(&mut seen, &events, 2);
-        assert_eq!((fresh.keys.len(), fresh.skipped), (50, 30));
+        assert_eq!((fresh.keys.len(), fresh.skipped()), (50, 30));
         assert_eq!(fresh.keys.last(), Some(&key(1, 79)));
         events.extend(batch(100, 60, 2));
         let fresh = look(&mut seen, &events, 3);
-        assert_eq!((fresh.keys.len(), fresh.skipped), (50, 10));
+        assert_eq!((fresh.keys.len(), fresh.skipped()), (50, 10));
         // More than a window has, all received at once, and then one more.
         let many = u64::try_from(KEYS_MAX).unwrap() * 3;
         events.extend(batch(1000, many, 4));
         let fresh = look(&mut seen, &events, 5);
-        assert_eq!((fresh.keys.len(), fresh.skipped), (50, usize::try_from(many).unwrap() - 50));
+        assert_eq!((fresh.keys.len(), fresh.skipped()), (50, usize::try_from(many).unwrap() - 50));
         events.push(key(5, 7));
-        assert_eq!(look(&mut seen, &events, 6), Fresh { keys: vec![key(5, 7)], skipped: 0 });
+        assert_eq!(look(&mut seen, &events, 6), Fresh { keys: vec![key(5, 7)], number: 1 });
     }
 
     #[test]
@@ -364,12 +370,12 @@ mod tests {
         events.push(key(0, 99));
         let fresh = look(&mut again(4), &events, 4);
         assert!(fresh.keys.contains(&key(0, 99)) && fresh.keys.len() == 21, "{fresh:?}");
-        assert_eq!(fresh.skipped, 0);
+        assert_eq!(fresh.skipped(), 0);
         // Many came meanwhile: the newest are told, and the others counted.
         events.extend((0..1000).map(|number| key(10 * SECOND, 1000 + number)));
         let mut reader = again(20 * SECOND);
         let fresh = look(&mut reader, &events, 20 * SECOND);
-        assert_eq!((fresh.keys.len(), fresh.skipped), (50, 951));
+        assert_eq!((fresh.keys.len(), fresh.skipped()), (50, 951));
         assert_eq!(look(&mut reader, &events, 21 * SECOND), Fresh::default());
     }
 

@@ -11,7 +11,7 @@
   const button = document.getElementById("live-pause");
   const known = (id) => body.querySelector(`[data-id="${CSS.escape(id)}"]`);
   let waiting = [];
-  let left = 0;
+  let came = 0;
   let paused = false;
   let lately = [];
 
@@ -33,10 +33,7 @@
   const say = (text) => {
     if (state && state.textContent !== text) state.textContent = text;
   };
-  const sayPaused = () => {
-    const more = left ? `, and ${left} more that are not kept` : "";
-    say(waiting.length ? `Paused, ${waiting.length} waiting${more}` : "Paused");
-  };
+  const sayPaused = () => say(came ? `Paused, ${came.toLocaleString("en")} came` : "Paused");
 
   const count = (events) => {
     const now = Date.now();
@@ -45,7 +42,8 @@
     const all = lately.reduce((sum, [, own]) => sum + own, 0);
     if (rate) rate.textContent = `${all.toLocaleString("en")} ${all === 1 ? "event" : "events"} in the last minute`;
   };
-  count(0);
+  // The script has the number of those who came before it.
+  count(Number(document.currentScript?.dataset.lately ?? 0));
   setInterval(count, 5000, 0);
 
   const source = new EventSource(body.dataset.live);
@@ -55,9 +53,8 @@
     const told = JSON.parse(event.data);
     count(told.count);
     if (!paused) return add(told.rows);
-    waiting = waiting.concat(told.rows);
-    left += told.count - told.rows.length + Math.max(0, waiting.length - ROWS_MAX);
-    waiting = waiting.slice(-ROWS_MAX);
+    came += told.count;
+    waiting = waiting.concat(told.rows).slice(-ROWS_MAX);
     sayPaused();
   });
   source.addEventListener("refused", (event) => {
@@ -74,7 +71,7 @@
       if (paused) return sayPaused();
       add(waiting);
       waiting = [];
-      left = 0;
+      came = 0;
       say("Live");
     });
   }

@@ -85,6 +85,8 @@ fn fill(server: &TestServer) {
         })
     };
     server.capture(&(0..60).map(event).collect());
+    server.capture(&json!([{"event": "$groupidentify", "distinct_id": "p1", "properties": {
+        "$group_type": "company", "$group_key": HOSTILE, "$group_set": {"name": HOSTILE}}}]));
     let filter = json!({"key": HOSTILE, "value": [HOSTILE], "operator": "exact", "type": "person"});
     let rule =
         json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [filter]}]}});

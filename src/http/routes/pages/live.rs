@@ -30,7 +30,6 @@ use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::query;
 use crate::insights::events::EventsQuestion;
 use crate::insights::events::arrivals;
-use crate::insights::events::arrivals::Fresh;
 use crate::insights::events::arrivals::Seen;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
@@ -89,7 +88,8 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
         // The stream begins before the list is read, so that nothing is between them; what is in both is shown once.
         let start = Seen::nothing(app.clock.now());
         let known = arrivals::arrived(&app.engine, id, question.clone(), start.floor()).await;
-        let position = format!("{}.{}", start.floor(), known.map_err(query::problem)?.total);
+        let lately = known.map_err(query::problem)?.total;
+        let position = format!("{}.{lately}", start.floor());
         let rows = arrivals::newest(&app.engine, id, question, EVENTS).await;
         let events = of_api::told(app, id, rows.map_err(query::problem)?).await?;
         let stream = wanted.query(&[("position", &position)]);
@@ -98,7 +98,7 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
         Ok(html! {
             @if events.is_empty() { (shown::none(project, !wanted.query(&[]).is_empty())) }
             (shown::table(&[], Some(&address), &shown::rows(project, asking.zone, &events, &[])))
-            script src=(assets::path("live.js")) defer {}
+            script src=(assets::path("live.js")) data-lately=(lately) defer {}
             @if let Some(refused) = refused { section id="not-stored" { (told::not_stored(asking.zone, &refused)) } }
         })
     })))
@@ -222,13 +222,14 @@ impl Watcher {
         let now = app.clock.now();
         let mut seen = self.seen.clone().unwrap_or_else(|| Seen::nothing(now));
         let arrived = self.arrived(&seen).await?;
-        let Fresh { keys, skipped } = seen.look(&arrived, now, EVENTS);
-        if keys.is_empty() && skipped == 0 {
+        let fresh = seen.look(&arrived, now, EVENTS);
+        let (number, skipped) = (fresh.number, fresh.skipped());
+        if number == 0 {
             self.seen = Some(seen);
             return Ok(None);
         }
         let (id, project) = (self.asking.asker.project.id, self.asking.project());
-        let events = arrivals::named(&app.engine, id, &keys).await.map_err(query::problem)?;
+        let events = arrivals::named(&app.engine, id, &fresh.keys).await.map_err(query::problem)?;
         let events = of_api::told(app, id, events).await?;
         let mut rows = Vec::with_capacity(events.len() + 1);
         if skipped > 0 {
@@ -236,8 +237,7 @@ impl Watcher {
         }
         let zone = self.asking.zone;
         rows.extend(events.iter().map(|event| shown::row(project, zone, event, &[]).0.into()));
-        let count = events.len().saturating_add(skipped);
-        let data = json!({"rows": rows, "count": count});
+        let data = json!({"rows": rows, "count": number});
         let message = format!("id: {}\nevent: rows\ndata: {data}\n\n", seen.position());
         self.seen = Some(seen);
         Ok(Some(message))
