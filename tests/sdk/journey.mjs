@@ -65,7 +65,9 @@ step('waiting')
 
 // ---- the snippet goes into a page of another origin, which somebody visits
 
-const snippet = await page.textContent('#html')
+// Whoever signs in is a person, not a visitor.
+const said = "posthog.capture('hello')"
+const snippet = (await page.textContent('#html')).replace(said, `${said}\n  posthog.identify('ada')`)
 const shop = `<!doctype html><html><head><meta charset="utf-8"><title>Shop</title>
 ${snippet}
 </head><body><h1>Shop</h1><button id="buy">Buy</button></body></html>`

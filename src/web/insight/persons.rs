@@ -59,7 +59,10 @@ pub fn list(own: &Persons<'_>) -> Markup {
         @if own.people.is_empty() {
             div class="empty" {
                 h2 { "Nobody is here" }
-                p { "Events came in or were deleted since the chart was drawn, or persons became one." }
+                p {
+                    "Visitors are not listed before they are identified. Or events came in or were deleted since the chart \
+                     was drawn, or persons became one."
+                }
             }
         } @else {
             p { (counted(own)) }
