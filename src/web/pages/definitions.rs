@@ -148,8 +148,9 @@ pub fn properties(project: i64, definitions: &[Value]) -> Markup {
                             th scope="row" { (clipped(name, NAME_MAX_CHARS)) (marks(definition)) (described(definition)) }
                             td class="quiet short" { (kind_of(text(definition, "property_type"))) }
                             td class="short" {
-                                a href=(format!("{}?{}", page(project, "sql"), query(&[("q", &values(name))]))) {
-                                    "Values of the last 7 days" span class="unseen" { " of " (clipped(name, NAME_MAX_CHARS)) }
+                                a href=(format!("{}?{}", page(project, "sql"), query(&[("q", &values(name))])))
+                                    aria-label=(format!("Values of the last 7 days of {}", clipped(name, NAME_MAX_CHARS))) {
+                                    "Values of the last 7 days"
                                 }
                             }
                         }
