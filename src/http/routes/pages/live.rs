@@ -121,6 +121,7 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
         ends: clock.monotonic().saturating_add(LIFE_MAX),
         shutdown: visit.desk.ending.clone(),
         is_greeted: false,
+        has_looked: false,
         asking: visit.asking,
         _place: place,
     };
@@ -150,6 +151,7 @@ struct Watcher {
     ends: Duration,
     shutdown: Shutdown,
     is_greeted: bool,
+    has_looked: bool,
     _place: Place,
 }
 
@@ -164,12 +166,17 @@ impl Watcher {
             return Some("retry: 2000\n\n".to_owned());
         }
         for _ in 0..QUIET_MAX {
+            // What came between the page and the stream is told at once; after that a look has to wait, however much
+            // comes.
+            if self.has_looked {
+                let is_over = self.asking.app.clock.monotonic() >= self.ends;
+                if is_over || self.shutdown.pause(PAUSE).await == Pause::Cancelled {
+                    return None;
+                }
+            }
+            self.has_looked = true;
             if let Some(message) = self.message().await {
                 return Some(message);
-            }
-            let is_over = self.asking.app.clock.monotonic() >= self.ends;
-            if is_over || self.shutdown.pause(PAUSE).await == Pause::Cancelled {
-                return None;
             }
         }
         // The place of the reader has no data, and is no message therefore.
