@@ -15,6 +15,7 @@ pub mod overview;
 pub mod shard;
 pub mod tables;
 pub mod verify;
+pub mod vitals;
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -37,6 +37,7 @@ pub mod saved;
 pub mod select;
 pub mod selection;
 pub mod series;
+pub mod slow_questions;
 pub mod sql;
 pub mod stickiness;
 pub mod timeline;

@@ -219,6 +219,13 @@ impl Maintenance {
         }
     }
 
+    /// How long the oldest event that is in no file yet has been in memory, and the number of log records that are not in
+    /// files.
+    pub fn unflushed(&self) -> (Duration, u64) {
+        let records = self.pipeline.published().0.saturating_sub(self.store.flushed_through().0);
+        (self.store.unflushed_age(), records)
+    }
+
     fn files(&self) -> Files {
         Files { store: self.store.clone(), identities: self.identities.clone() }
     }
@@ -244,6 +251,8 @@ impl Maintenance {
 
     fn watch(&self) {
         self.pipeline.look_at_disk();
+        let accepted = self.metrics.events_accepted.get();
+        self.metrics.accepted_lately.note(self.clock.monotonic(), accepted);
         let gauge = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
         self.metrics.wal_bytes.set(gauge(self.pipeline.log_files().size_bytes()));
         let memtables = u64::try_from(self.store.memory_bytes()).unwrap_or(u64::MAX);

@@ -2,4 +2,7 @@
 
 pub mod logs;
 pub mod metrics;
+pub mod process;
+pub mod rates;
+pub mod refused;
 pub mod repeats;

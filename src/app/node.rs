@@ -14,6 +14,7 @@ use crate::event::id::ProjectId;
 use crate::geoip::GeoIp;
 use crate::insights::cache::Answers;
 use crate::insights::jobs::Jobs;
+use crate::insights::slow_questions::SlowQuestions;
 use crate::maintenance::schedules;
 use crate::metadata::Metadata;
 use crate::tasks::CpuPool;
@@ -79,6 +80,8 @@ pub struct Node {
     pub answers: Answers,
     /// Insights that nobody waits for.
     pub jobs: Jobs,
+    /// The slowest questions of each project.
+    pub slow: SlowQuestions,
     /// The GeoIP database, if the operator has set one.
     pub places: Option<GeoIp>,
     /// Spawns tasks and threads.
@@ -118,6 +121,7 @@ impl Node {
             metadata,
             answers,
             jobs: Jobs::default(),
+            slow: SlowQuestions::default(),
             places,
             tasks: TasksHandle(tasks),
             cpu,

@@ -6,6 +6,7 @@
 //! a few dozen flags. Requests refused for overload are also logged at DEBUG; a summary line reports their
 //! number and reason at intervals ([`Refusals`]).
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
@@ -68,6 +69,9 @@ use crate::telemetry::metrics::Metrics;
 /// Status logged for a client that hung up before its response had one; the number that nginx uses.
 const HUNG_UP: u16 = 499;
 
+/// From which status on a request is told to be refused.
+const FAILED_FROM: u16 = 400;
+
 /// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.
 const PATH_LOGGED_BYTES: usize = 256;
 
@@ -117,6 +121,7 @@ pub(super) fn answer<H: Handler>(
         request_id: request_id.clone(),
         client_ip: client_address(&head.headers, peer, &limits.trusted_proxies),
         cause: None,
+        code: Cow::Borrowed(""),
         ending: Ending::HungUp,
     };
     let origin = head.headers.get(ORIGIN).and_then(copied);
@@ -176,6 +181,7 @@ impl Reply {
         }
         record.status = response.status.as_u16();
         record.cause = response.cause;
+        record.code = response.code;
         let unsent = self.is_http2.then(|| Arc::clone(&record.activity.unsent));
         let body = SentBody { body: response.body, rest: Bytes::new(), record, permit, unsent };
         let mut answer = hyper::Response::new(body);
@@ -278,6 +284,7 @@ struct Record {
     request_id: RequestId,
     client_ip: IpAddr,
     cause: Option<Box<str>>,
+    code: Cow<'static, str>,
     ending: Ending,
 }
 
@@ -301,6 +308,10 @@ impl Drop for Record {
         metrics.http_received_bytes.inc_by(received_bytes);
         metrics.http_sent_bytes.inc_by(self.sent_bytes);
         self.log(duration, received_bytes);
+        if self.status >= FAILED_FROM {
+            let code = std::mem::take(&mut self.code);
+            metrics.refused.note(self.clock.now().0, (self.route, self.status), code);
+        }
         if self.status == REFUSED {
             let why = (self.route, self.cause.take().unwrap_or_default());
             if let Some(refused) = self.refusals.count(why.clone(), 1, now) {

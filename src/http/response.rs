@@ -57,6 +57,8 @@ pub struct Response {
     pub(super) body: Body,
     /// Cause of an internal failure, for the log.
     pub(super) cause: Option<Box<str>>,
+    /// The code of the error that it tells of; empty if it is none.
+    pub(super) code: Cow<'static, str>,
 }
 
 /// The body of a response.
@@ -92,7 +94,7 @@ impl Response {
     /// No body.
     pub fn empty(status: StatusCode) -> Self {
         let body = Body::Full(Bytes::new());
-        Self { status, headers: HeaderMap::new(), body, cause: None }
+        Self { status, headers: HeaderMap::new(), body, cause: None, code: Cow::Borrowed("") }
     }
 
     /// A body of the given media type.
@@ -482,6 +484,7 @@ impl From<Problem> for Response {
         let mut response = Self::json_bytes(problem.status, body);
         response.headers.extend(problem.header);
         response.cause = problem.cause;
+        response.code = problem.code;
         response
     }
 }

@@ -204,6 +204,11 @@ impl Answers {
         Self { kept, bytes_max }
     }
 
+    /// Bytes of the answers that are kept.
+    pub fn bytes(&self) -> u64 {
+        self.kept.weight()
+    }
+
     /// The kept answer, if it is still right.
     pub fn get(&self, key: &Key, engine: &Engine, project: ProjectId) -> Option<Arc<Answer>> {
         let answer = self.kept.get(key)?;

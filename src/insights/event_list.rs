@@ -338,7 +338,7 @@ async fn since(
     let own = Arc::clone(view);
     let rows = engine.planned(async move { own.sql(&sql).await }).await?;
     let bounds = (after.map_or(oldest, |after| oldest.max(after)), newest.min(before));
-    Ok(newest::since(engine, &rows, bounds, wanted).await?)
+    Ok(newest::since(engine, (&rows, "timestamp"), bounds, wanted).await?)
 }
 
 /// The person of today with an id or a uuid, which may be that of one who was merged into another.

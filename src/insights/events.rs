@@ -7,8 +7,9 @@
 //! reading nothing but times and what the filters need. Files, row groups and pages outside of a
 //! window are left out by their bounds. Only then are the rows since that time read whole. Both
 //! steps see the same snapshot. Of one person all events are looked for at once, and shown in the order of
-//! time by [`history`].
+//! time by [`history`]. What has arrived since a moment, in the order of arrival, is told by [`arrivals`].
 
+pub mod arrivals;
 pub mod history;
 pub(in crate::insights) mod newest;
 
@@ -43,11 +44,19 @@ const VALUES_SAMPLE: usize = 100_000;
 const PRUNING_IDS_MAX: usize = 100;
 
 /// Columns of an event as it is told.
-const COLUMNS: [&str; 7] =
-    ["uuid", "event", "distinct_id", "person_id", "timestamp", "elements_chain", "properties"];
+const COLUMNS: [&str; 8] = [
+    "uuid",
+    "event",
+    "distinct_id",
+    "person_id",
+    "timestamp",
+    "received_at",
+    "elements_chain",
+    "properties",
+];
 
 /// Which events are asked for. Everything that is given must hold.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct EventsQuestion {
     /// The name.
     pub event: Option<String>,
@@ -82,6 +91,8 @@ pub struct EventRow {
     pub person: String,
     /// When it happened.
     pub timestamp: UnixMicros,
+    /// When this server received it.
+    pub received_at: UnixMicros,
     /// `$elements_chain`.
     pub elements_chain: Option<String>,
     /// The JSON object as the sender wrote it.
@@ -264,7 +275,7 @@ impl<'e> Source<'e> {
         let oldest = after.map_or(oldest, |after| oldest.max(after));
         let newest = before.map_or(newest, |before| newest.min(before));
         let rows = self.filtered(within(self.table().await?, after, before)?)?;
-        newest::since(self.engine, &rows, (oldest, newest), wanted).await
+        newest::since(self.engine, (&rows, "timestamp"), (oldest, newest), wanted).await
     }
 
     /// The project's events.
@@ -298,8 +309,11 @@ fn within(
 fn event_rows(batch: &RecordBatch) -> Vec<EventRow> {
     let text =
         |name: &str| batch.column_by_name(name).and_then(|column| column.as_string_view_opt());
-    let times = batch.column_by_name("timestamp");
-    let times = times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>());
+    let times = |name: &str| {
+        let times = batch.column_by_name(name);
+        times.and_then(|times| times.as_primitive_opt::<TimestampMicrosecondType>())
+    };
+    let (timestamps, arrivals) = (times("timestamp"), times("received_at"));
     let at = |name: &str, row: usize| {
         let column = text(name).filter(|column| column.is_valid(row))?;
         Some(column.value(row).to_owned())
@@ -309,7 +323,8 @@ fn event_rows(batch: &RecordBatch) -> Vec<EventRow> {
         event: at("event", row).unwrap_or_default(),
         distinct_id: at("distinct_id", row).unwrap_or_default(),
         person: at("person_id", row).unwrap_or_default(),
-        timestamp: UnixMicros(times.map_or(0, |times| times.value(row))),
+        timestamp: UnixMicros(timestamps.map_or(0, |times| times.value(row))),
+        received_at: UnixMicros(arrivals.map_or(0, |times| times.value(row))),
         elements_chain: at("elements_chain", row),
         properties: at("properties", row).unwrap_or_else(|| "{}".to_owned()),
     };

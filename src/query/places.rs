@@ -74,7 +74,7 @@ impl Engine {
         };
         let may_have = |file: &&DataFile| match sought {
             Sought::Event(_, time) => {
-                let (first, last) = times_of(file);
+                let (first, last) = times_of(file, "timestamp");
                 (first..=last).contains(&time)
             }
             Sought::Person(_) => true,

@@ -209,9 +209,18 @@ impl View {
     /// The oldest and the newest time that an event may have; `None` if there is none. The bounds are those
     /// of all projects.
     pub fn event_times(&self) -> Option<(UnixMicros, UnixMicros)> {
-        let files = self.events.version.files.iter().map(|file| times_of(file));
+        self.times("timestamp", column::TIMESTAMP)
+    }
+
+    /// The same of the times at which events were received.
+    pub fn arrival_times(&self) -> Option<(UnixMicros, UnixMicros)> {
+        self.times("received_at", column::RECEIVED_AT)
+    }
+
+    fn times(&self, name: &str, position: usize) -> Option<(UnixMicros, UnixMicros)> {
+        let files = self.events.version.files.iter().map(|file| times_of(file, name));
         let memory = self.events.batches.iter().filter_map(|rows| {
-            let times = rows.columns.get(column::TIMESTAMP)?.as_ref()?;
+            let times = rows.columns.get(position)?.as_ref()?;
             let times = times.as_primitive::<TimestampMicrosecondType>();
             let min = arrow::compute::min(times)?;
             Some((UnixMicros(min), UnixMicros(arrow::compute::max(times)?)))
@@ -310,8 +319,8 @@ fn exact(events: &Snapshot) -> ExactColumns {
 }
 
 /// The bounds of a file's times; without statistics, all times.
-pub(super) fn times_of(file: &DataFile) -> (UnixMicros, UnixMicros) {
-    let stats = file.stats.columns.get("timestamp");
+pub(super) fn times_of(file: &DataFile, column: &str) -> (UnixMicros, UnixMicros) {
+    let stats = file.stats.columns.get(column);
     let time = |value: Option<&Value>| match value {
         Some(Value::Timestamp(time)) => Some(*time),
         _ => None,

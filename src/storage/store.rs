@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
@@ -281,6 +282,13 @@ impl Store {
     /// Waits for a flush, after which [`Store::is_full`] may have changed.
     pub async fn flushed(&self) {
         self.shared.flushes.notified().await;
+    }
+
+    /// How long the oldest row that is in no file yet has been here; zero without one.
+    pub fn unflushed_age(&self) -> Duration {
+        let state = self.shared.state.lock();
+        let oldest = state.frozen.front().map_or(&state.active, AsRef::as_ref);
+        oldest.age(self.shared.clock.monotonic())
     }
 
     /// Memory of all memtables.

@@ -15,6 +15,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use prometheus_client::registry::Unit;
 
+use crate::telemetry::rates::Rates;
+use crate::telemetry::refused::Refused;
+
 /// Bucket bounds of histograms in seconds: from a flag evaluation in memory to a query at its default
 /// time-out of 60 s, two or three per factor of ten.
 const SECONDS: [f64; 17] = [
@@ -198,6 +201,10 @@ pub struct Metrics {
     /// | `persons` | damaged commits of the persons table |
     /// | `metadata` | a metadata store that lost its last changes |
     pub corruptions: Family<PlaceLabels, Counter>,
+    /// Refused requests by reason, for the page; not in the text.
+    pub refused: Refused,
+    /// How fast [`Metrics::events_accepted`] has grown, for the page; not in the text.
+    pub accepted_lately: Rates,
 }
 
 impl Metrics {
@@ -254,6 +261,8 @@ impl Metrics {
             query_seconds: seconds(),
             scheduled_changes: Family::default(),
             corruptions: Family::default(),
+            refused: Refused::default(),
+            accepted_lately: Rates::default(),
         };
         metrics.register_http();
         metrics.register_ingest();

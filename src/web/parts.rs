@@ -154,12 +154,12 @@ pub fn files(link: impl Fn(&str) -> String) -> Markup {
 }
 
 /// How to ask the same by other means.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Elsewhere<'t> {
     /// SQL for the page of SQL, if there is some.
     pub sql: Option<&'t str>,
-    /// SQL for DuckDB over the files, if there is some.
-    pub duckdb: Option<&'t str>,
+    /// SQL for DuckDB over the files, or why there is none.
+    pub duckdb: Result<&'t str, &'static str>,
     /// A command that asks the API.
     pub curl: &'t str,
 }
@@ -174,10 +174,13 @@ pub fn source(project: i64, own: &Elsewhere<'_>) -> Markup {
                     h3 { "As SQL " a href=(format!("{}?{}", page(project, "sql"), query(&[("q", sql)]))) { "Open" } }
                     (code("as-sql", sql))
                 }
-                @if let Some(sql) = own.duckdb {
-                    h3 { "In DuckDB" }
-                    p { "It reads the files of this server, which have what came in a moment ago a little later." }
-                    (code("as-duckdb", sql))
+                h3 { "In DuckDB" }
+                @match own.duckdb {
+                    Ok(sql) => {
+                        p { "It reads the files of this server, which have what came in a moment ago a little later." }
+                        (code("as-duckdb", sql))
+                    },
+                    Err(reason) => p { (reason) },
                 }
                 h3 { "With a personal API key" }
                 (code("as-curl", own.curl))

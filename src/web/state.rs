@@ -6,6 +6,7 @@
 pub mod breakdown;
 pub mod cohort;
 pub mod curl;
+pub mod exclusion;
 pub mod filters;
 pub mod flag;
 pub mod insight;

@@ -20,6 +20,8 @@ const { chromium } = createRequire(`${modules}/`)('playwright-core')
 const url = new URL(link).origin
 
 const DEADLINE_MILLIS = 60_000
+// The SDK sends what happened every few seconds.
+const LIVE_MILLIS = 15_000
 const NETWORK = 'https://cdn.jsdelivr.net/npm/posthog-js@1/dist/module.js'
 // The SDK sends nothing for a browser that says that it is driven.
 const PERSON = 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36'
@@ -63,7 +65,9 @@ step('waiting')
 
 // ---- the snippet goes into a page of another origin, which somebody visits
 
-const snippet = await page.textContent('#html')
+// Whoever signs in is a person, not a visitor.
+const said = "posthog.capture('hello')"
+const snippet = (await page.textContent('#html')).replace(said, `${said}\n  posthog.identify('ada')`)
 const shop = `<!doctype html><html><head><meta charset="utf-8"><title>Shop</title>
 ${snippet}
 </head><body><h1>Shop</h1><button id="buy">Buy</button></body></html>`
@@ -87,7 +91,15 @@ await visit.goto(`http://127.0.0.1:${server.address().port}/`)
 await page.waitForSelector('text=An event has arrived')
 await look(page, 'arrived')
 step('arrived')
+
+// ---- the live view has what the visitor does within seconds
+
+await page.click('nav >> text=Live')
+await page.waitForSelector('#live-state:text-is("Live")')
 await visit.click('#buy')
+await page.waitForSelector('tbody[data-live] tr.fresh:has-text("$autocapture")', { timeout: LIVE_MILLIS })
+await look(page, 'live')
+if ((await page.textContent('#live-rate')).includes('in the last minute')) step('live')
 
 // ---- it is in the list of events, and the visitor has a page
 
@@ -101,6 +113,16 @@ for (let tries = 0; tries < 100 && !(await asked().textContent()).includes('$aut
 await page.click('main tbody tr td:nth-child(2) a')
 await page.waitForSelector('text=What happened')
 step('events')
+
+// ---- behind a bar are the persons, and behind a person what happened
+
+await page.goto(`${url}/project/1/insights/trends?a=%24pageview&show=bars`)
+await page.click('#result svg a >> nth=-1')
+await page.waitForURL(/insights\/trends\/persons/)
+await page.click('main tbody tr a >> nth=0')
+await page.waitForURL(/\/person\//)
+await page.waitForSelector('text=What happened')
+step('persons')
 
 // ---- a funnel by forms, saved onto a dashboard
 

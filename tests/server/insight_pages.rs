@@ -17,7 +17,7 @@ const QUERY: &str = "/api/projects/1/query/";
 const HOSTILE: &str = "<script>window.hit=1</script>\"'><img src=x onerror=hit>\u{202e}\u{0}";
 
 /// Questions of all kinds: the kind and the parameters.
-const QUESTIONS: [(&str, &str); 18] = [
+const QUESTIONS: [(&str, &str); 19] = [
     ("trends", ""),
     ("trends", "a=view&a.math=dau&b=buy&b.math=sum&b.property=price&from=-6d"),
     ("trends", "a=view&by1.key=%24browser&by.limit=2&interval=hour&from=-2d&show=area"),
@@ -28,6 +28,7 @@ const QUESTIONS: [(&str, &str); 18] = [
     ("trends", "a=*&f1.key=%24browser&f1.value=Chrome&f1.value=Safari&show=number"),
     ("funnel", "a=view&b=buy&window=2"),
     ("funnel", "a=view&b=buy&by1.key=%24browser"),
+    ("funnel", "a=view&b=buy&not1=leave&not1.from=1&not1.to=2"),
     ("funnel", "a=view&b=buy&show=trends"),
     ("funnel", "a=view&b=buy&show=time_to_convert"),
     ("retention", "a=view&b=buy&intervals=5"),
@@ -328,5 +329,54 @@ fn what_is_saved_is_found_again() {
     ] {
         let refused = post(path, body);
         assert_eq!(refused.status, 400, "{body}: {refused}");
+    }
+}
+
+#[test]
+fn exclusions_of_a_funnel_are_asked_by_the_form() {
+    let server = TestServer::start();
+    let now = weir::clock::Clock::system().now().to_datetime();
+    let did = |who: &str, deeds: &[(&str, &str)]| -> Vec<Value> {
+        let event = |(at, (name, plan)): (i64, &(&str, &str))| {
+            json!({"event": name, "distinct_id": who, "properties": {"plan": plan},
+                "timestamp": (now - chrono::TimeDelta::minutes(60 - at)).to_rfc3339()})
+        };
+        (0..).zip(deeds).map(event).collect()
+    };
+    let mut events = did("straight", &[("view", ""), ("cart", ""), ("buy", "")]);
+    events.extend(did("early", &[("view", ""), ("leave", "pro"), ("cart", ""), ("buy", "")]));
+    events.extend(did("late", &[("view", ""), ("cart", ""), ("leave", "free"), ("buy", "")]));
+    server.capture(&json!(events));
+    for (query, expected) in [
+        ("", 3),
+        ("&not1=leave", 1),
+        ("&not1=leave&not1.to=2", 2),
+        ("&not1=leave&not1.from=2", 2),
+        ("&not1=leave&not1.f1.key=plan&not1.f1.value=free", 2),
+        ("&not1=nothing&not2=leave&not2.from=1&not2.to=3", 1),
+    ] {
+        let query = format!("a=view&b=cart&c=buy{query}");
+        let file = page(&server, &address("funnel", &query, "json")).json();
+        let answer = server.post(QUERY, &json!({"query": file["query"], "refresh": true})).json();
+        assert_eq!(file["results"], answer["results"], "{query}");
+        let counts: Vec<u64> = file["results"]
+            .as_array()
+            .expect("steps")
+            .iter()
+            .map(|step| step["count"].as_u64().expect("a count"))
+            .collect();
+        assert_eq!(counts[2], expected, "{query}: {counts:?}");
+        let shown = text(&page(&server, &format!("insights/funnel?{query}")));
+        for number in 1..=query.matches("=leave").count() + query.matches("=nothing").count() + 1 {
+            assert!(shown.contains(&format!("name=\"not{number}\"")), "{query}: {number}");
+        }
+        let field = shown.split("name=\"not1\"").nth(1).and_then(|rest| rest.split('>').next());
+        let has_event = field.is_some_and(|field| field.contains("value=\"leave\""));
+        assert_eq!(has_event, query.contains("not1=leave"), "{query}");
+    }
+    // Steps are counted from 1, and what the API refuses is told.
+    for query in ["not1=leave&not1.from=0", "not1=leave&not1.from=2&not1.to=2", "not1=view"] {
+        let shown = text(&page(&server, &format!("insights/funnel?a=view&b=buy&{query}")));
+        assert!(shown.contains("class=\"problem\""), "{query}");
     }
 }

@@ -272,4 +272,15 @@ fn where_there_is_no_sql_the_page_says_why() {
         assert_eq!(shown(&html, "as-sql"), None, "{kind}");
         assert!(shown(&html, "as-curl").is_some(), "{kind}");
     }
+    // Persons are in the server alone: there is SQL, and DuckDB cannot ask it.
+    for (path, has_sql) in [
+        ("insights/trends?a=view&a.math=dau", true),
+        ("insights/stickiness?a=view", true),
+        ("insights/trends/persons?a=view&point.series=0", false),
+    ] {
+        let html = page(&server, path);
+        assert!(html.contains("Persons are merged after their events came in"), "{path}: {html}");
+        assert_eq!(shown(&html, "as-sql").is_some(), has_sql, "{path}");
+        assert_eq!(shown(&html, "as-duckdb"), None, "{path}");
+    }
 }

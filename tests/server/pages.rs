@@ -1,10 +1,5 @@
 //! The page: every page with every right, for another project, with hostile data, and signing in.
 
-use std::io::Read;
-use std::io::Write;
-use std::net::TcpStream;
-use std::time::Duration;
-
 use serde_json::Value;
 use serde_json::json;
 use weir::http::routes::pages::table::PAGES;
@@ -13,7 +8,6 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
-use crate::harness::patiently;
 
 /// The stream of the live view, which does not end.
 const STREAM: &str = "activity/live/rows";
@@ -197,6 +191,7 @@ fn no_question_fails_inside() {
         "index",
         "format",
         "distinct_id",
+        "flags_of",
         "explain",
         "next",
         "link",
@@ -483,33 +478,4 @@ fn files_of_the_page_never_expire() {
         assert!(small.body.len() < plain.body.len(), "{path}");
     }
     assert_eq!(server.send("GET", "/assets/weir.css", &[], "").status, 404);
-}
-
-#[test]
-fn the_live_view_tells_of_events_that_come() {
-    let server = TestServer::start();
-    let url = server.url();
-    let host = url.trim_start_matches("http://");
-    let mut stream = TcpStream::connect(host).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
-    let head = format!(
-        "GET /project/1/{STREAM}?event=wanted HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {KEY}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).expect("sent");
-    let mut received = Vec::new();
-    let mut read = move || {
-        let mut piece = [0; 4096];
-        if let Ok(length) = stream.read(&mut piece) {
-            received.extend_from_slice(&piece[..length]);
-        }
-        String::from_utf8_lossy(&received).into_owned()
-    };
-    patiently(|| read().contains("retry:").then_some(())).expect("a stream");
-    server.capture(&json!([
-        {"event": "wanted", "distinct_id": "<b>"}, {"event": "unwanted", "distinct_id": "other"},
-    ]));
-    let told =
-        patiently(|| Some(read()).filter(|text| text.contains("event: rows"))).expect("rows");
-    assert!(told.contains("wanted") && told.contains("&lt;b&gt;"), "{told}");
-    assert!(!told.contains("unwanted") && !told.contains("<b>"), "{told}");
 }

@@ -81,3 +81,51 @@ fn each_property_has_the_event_that_set_it() {
         assert_eq!(told.get(&name), Some(&uuid(expected)), "{name}: {told:?} {properties}");
     }
 }
+
+/// A part of everybody is chosen by distinct id, so one person may have a flag with one id and not with another.
+#[test]
+fn flags_are_told_with_the_id_that_they_are_of() {
+    let server = TestServer::start();
+    let flag = json!({"key": "half", "filters": {"groups": [{"properties": [], "rollout_percentage": 50}]}});
+    server.post("/api/projects/1/feature_flags/", &flag).created();
+    let value = |id: &str| -> bool {
+        let path = format!("/api/projects/1/feature_flags/evaluation_reasons/?distinct_id={id}");
+        server.get(&path).json()["half"]["value"].as_bool().expect("a value")
+    };
+    let find = |wanted: bool| {
+        (0..100).map(|at| format!("id-{at}")).find(|id| value(id) == wanted).expect("an id")
+    };
+    let (on, off) = (find(true), find(false));
+    server.capture(&json!([
+        {"event": "$identify", "distinct_id": on, "properties": {"$anon_distinct_id": off}},
+        {"event": "seen", "distinct_id": "alone"},
+    ]));
+    assert_eq!(server.count("SELECT count(*) FROM person_distinct_ids"), 3);
+    let flags = |path: &str| -> String {
+        let answer = server.get(&format!("/project/1/person/{path}"));
+        assert_eq!(answer.status, 200, "{answer}");
+        let text = String::from_utf8(answer.body).expect("UTF-8");
+        let all = text.split("Feature flags, now").nth(1).expect("the part");
+        all.split("</table>").next().unwrap_or_default().to_owned()
+    };
+    for (path, id, expected) in [
+        (on.clone(), &on, true),
+        (off.clone(), &off, false),
+        (format!("{on}?flags_of={off}"), &off, false),
+        (format!("{off}?flags_of={on}"), &on, true),
+        // Another person's id is not asked for.
+        (format!("{on}?flags_of=alone"), &on, true),
+    ] {
+        let shown = flags(&path);
+        let chosen =
+            shown.split("<option value=\"").skip(1).find(|option| option.contains("\" selected"));
+        let chosen = chosen.and_then(|option| option.split('"').next());
+        let is_own = chosen.is_some_and(|own| [&on, &off].iter().any(|id| *id == own));
+        assert!(is_own && (path.ends_with("=alone") || chosen == Some(id)), "{path}: {shown}");
+        let expected =
+            if path.ends_with("=alone") { value(chosen.unwrap_or_default()) } else { expected };
+        assert!(shown.contains(&format!(">{expected}<")), "{path}: {shown}");
+        assert!(!shown.contains("value=\"alone\""), "{shown}");
+    }
+    assert!(flags("alone").contains("the only one of this person"));
+}

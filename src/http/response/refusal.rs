@@ -48,7 +48,8 @@ impl From<Refusal> for Response {
             error_description: &refusal.to_string(),
             error_uri: "",
         };
-        let response = Self::json(status(&refusal), &envelope);
+        let mut response = Self::json(status(&refusal), &envelope);
+        response.code = refusal.tag().into();
         match refusal.is_retryable() {
             true => response.with_header(RETRY_AFTER, RETRY_AFTER_SECONDS),
             false => response,

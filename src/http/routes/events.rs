@@ -261,8 +261,28 @@ async fn question(
     Ok(Some(question))
 }
 
+/// Events as they are told to pages: as to clients, and when they were received.
+pub(super) async fn told(
+    app: &App,
+    project: ProjectId,
+    rows: Vec<EventRow>,
+) -> Result<Vec<Value>, Problem> {
+    let arrivals: Vec<String> = rows.iter().map(|row| row.received_at.to_rfc3339()).collect();
+    let bodies = bodies(app, project, rows).await?;
+    let told = bodies.iter().zip(arrivals).map(|(body, received_at)| {
+        let text = serde_json::to_vec(body).unwrap_or_default();
+        let mut event: Value =
+            json::restore(&text).map_err(|error| Problem::of(Kind::Internal, &error))?;
+        if let Some(event) = event.as_object_mut() {
+            event.insert("received_at".to_owned(), received_at.into());
+        }
+        Ok(event)
+    });
+    told.collect()
+}
+
 /// Filters on events, on their persons, on the cohorts of these, and on their groups.
-fn properties(text: &str) -> Result<Filters, Problem> {
+pub(super) fn properties(text: &str) -> Result<Filters, Problem> {
     let sent: Value = json::read(text.as_bytes())
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
     let mut filters = Filters::default();

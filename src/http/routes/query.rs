@@ -108,7 +108,11 @@ async fn answer(
     sql: &str,
     format: Format,
 ) -> Result<Response, Problem> {
-    let body = app.engine.sql(project.id, sql, format).await.map_err(problem)?;
+    let began = app.clock.monotonic();
+    let answer = app.engine.sql(project.id, sql, format).await;
+    let took = app.clock.monotonic().saturating_sub(began);
+    app.slow.note(project.id, app.clock.now(), (took, answer.is_ok()), || sql.to_owned());
+    let body = answer.map_err(problem)?;
     Ok(Response::bytes(StatusCode::OK, media_type(format), body))
 }
 

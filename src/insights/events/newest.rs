@@ -16,15 +16,15 @@ const WINDOW: i64 = 15 * 60 * 1_000_000;
 /// How much longer each window is than the one before.
 const GROWTH: i64 = 4;
 
-/// The time of the last of the `wanted` newest rows, which lie between `oldest` and `newest`, or of the oldest one if
-/// there are fewer; `None` if there is none. It reads the column `timestamp` and what rows are filtered by.
+/// The time of the last of the `wanted` newest rows by a column of times, which lie between `oldest` and `newest`, or of
+/// the oldest one if there are fewer; `None` if there is none. It reads this column and what rows are filtered by.
 ///
 /// # Errors
 ///
 /// See [`QueryError`].
 pub(in crate::insights) async fn since(
     engine: &Engine,
-    rows: &DataFrame,
+    (rows, column): (&DataFrame, &'static str),
     (oldest, newest): (UnixMicros, UnixMicros),
     wanted: usize,
 ) -> Result<Option<i64>, QueryError> {
@@ -32,7 +32,7 @@ pub(in crate::insights) async fn since(
     let (mut missing, mut last) = (wanted, None);
     while missing > 0 && end >= oldest {
         let start = end.0.saturating_sub(window).max(oldest.0);
-        let times = times(engine, rows.clone(), (start, end.0), missing).await?;
+        let times = times(engine, (rows.clone(), column), (start, end.0), missing).await?;
         missing = missing.saturating_sub(times.len());
         last = times.last().copied().or(last);
         if start == i64::MIN {
@@ -47,13 +47,13 @@ pub(in crate::insights) async fn since(
 /// The newest times within a window, both ends included; at most `limit`.
 async fn times(
     engine: &Engine,
-    rows: DataFrame,
+    (rows, column): (DataFrame, &'static str),
     (start, end): (i64, i64),
     limit: usize,
 ) -> Result<Vec<i64>, QueryError> {
-    let within = col("timestamp").between(time(UnixMicros(start)), time(UnixMicros(end)));
-    let order = vec![col("timestamp").sort(false, false)];
-    let rows = rows.filter(within)?.select(vec![col("timestamp")])?;
+    let within = col(column).between(time(UnixMicros(start)), time(UnixMicros(end)));
+    let order = vec![col(column).sort(false, false)];
+    let rows = rows.filter(within)?.select(vec![col(column)])?;
     let (_, batches) = engine.collect(rows.sort(order)?.limit(0, Some(limit))?).await?;
     let mut times = Vec::new();
     for batch in &batches {

@@ -1,15 +1,21 @@
 // What every page may have: buttons that copy, keys that lead to pages, forms that ask before they remove.
 (() => {
   document.addEventListener("click", async (event) => {
-    const button = event.target.closest("[data-copy]");
+    const button = event.target.closest("[data-copy], [data-clip]");
     if (!button) return;
-    const source = document.getElementById(button.dataset.copy);
-    if (!source) return;
-    await navigator.clipboard.writeText(source.textContent);
+    const text = button.dataset.clip ?? document.getElementById(button.dataset.copy)?.textContent;
+    if (!text) return;
+    await navigator.clipboard.writeText(text);
     const before = button.textContent;
     button.textContent = "Copied";
     setTimeout(() => (button.textContent = before), 1500);
   });
+
+  // A dashboard on a wall.
+  for (const button of document.querySelectorAll("[data-full]")) {
+    button.hidden = !document.fullscreenEnabled;
+    button.addEventListener("click", () => document.getElementById(button.dataset.full)?.requestFullscreen());
+  }
 
   document.addEventListener("submit", (event) => {
     const question = event.target.dataset.confirm;

@@ -81,7 +81,8 @@ pub fn grouped(digits: &str) -> String {
     text
 }
 
-fn plain(value: f64) -> String {
+/// A number with thousands set apart and at most two decimals; small ones with three digits that count.
+pub fn plain(value: f64) -> String {
     if !value.is_finite() {
         return "\u{2013}".to_owned();
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::web::insight::dashboard::Tile;
 use crate::web::insight::form::dates;
 use crate::web::insight::form::fields::Suggestions;
-use crate::web::insight::form::filter_rows;
+use crate::web::insight::form::fields::filter_rows;
 use crate::web::insight::form::property_names;
 use crate::web::insight::links;
 use crate::web::insight::saved::NAME_MAX_CHARS;

@@ -55,12 +55,13 @@ pub fn range(project: i64, id: i64, range: &Range) -> Markup {
 /// What can be done with a dashboard.
 pub fn actions(project: i64, id: i64, can_write: bool) -> Markup {
     html! {
-        @if can_write {
-            div class="actions" {
+        div class="actions" {
+            @if can_write {
                 a class="button" href=(format!("{}/edit", links::dashboard(project, id))) { "Change and share" }
             }
-            br;
+            button type="button" data-full="content" hidden { "Full screen" }
         }
+        br;
     }
 }
 

@@ -8,12 +8,10 @@ use maud::Markup;
 use maud::html;
 
 use crate::web::insight::form::fields::Suggestions;
+use crate::web::insight::form::fields::count;
+use crate::web::insight::form::fields::filter_rows;
 use crate::web::insight::form::fields::select;
 use crate::web::insight::links;
-use crate::web::state::filters;
-use crate::web::state::filters::FILTERS_MAX;
-use crate::web::state::filters::Filter;
-use crate::web::state::filters::OPERATORS;
 use crate::web::state::insight::INTERVALS;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
@@ -59,10 +57,6 @@ pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {
 /// What fields of properties suggest.
 pub(super) fn property_names(known: &Suggestions) -> Markup {
     html! { datalist id="properties" { @for name in &known.properties { option value=(name) {} } } }
-}
-
-fn count(number: usize) -> String {
-    if number == 0 { String::new() } else { format!(" ({number})") }
 }
 
 fn range(question: &Question) -> Markup {
@@ -169,66 +163,6 @@ fn math(series: Option<&Series>, name: &impl Fn(&str) -> String) -> Markup {
         }
         @if let Some(group) = series.and_then(|own| own.math_group) {
             input type="hidden" name=(name("group")) value=(group);
-        }
-    }
-}
-
-/// The filters, and an empty one where there is room.
-pub(super) fn filter_rows(own: &[Filter], prefix: &str, known: &Suggestions) -> Markup {
-    let rows = (own.len() + 1).min(FILTERS_MAX);
-    html! {
-        @for number in 1..=rows {
-            @let filter = own.get(number - 1);
-            (filter_row(filter, &|field| format!("{prefix}f{number}.{field}"), known))
-        }
-    }
-}
-
-fn filter_row(
-    filter: Option<&Filter>,
-    name: &dyn Fn(&str) -> String,
-    known: &Suggestions,
-) -> Markup {
-    let group = |index: u8| known.groups.iter().find(|(own, _)| *own == index);
-    let owner = |owner: &'static str| {
-        let text = match owner {
-            "event_metadata" => "event's own".to_owned(),
-            "person_metadata" => "person's own".to_owned(),
-            _ => match owner.strip_prefix("group").and_then(|index| index.parse().ok()) {
-                Some(index) => group(index)?.1.clone(),
-                None => owner.to_owned(),
-            },
-        };
-        Some((owner, text))
-    };
-    let owners: Vec<(&str, String)> = filters::OWNERS.into_iter().filter_map(owner).collect();
-    let owners = owners.iter().map(|(value, text)| match *value {
-        "event" => ("", text.as_str()),
-        value => (value, text.as_str()),
-    });
-    let chosen = filter.map(|own| own.owner).filter(|own| *own != "event").unwrap_or("");
-    let operator = filter.map(|own| own.operator).filter(|own| *own != "exact").unwrap_or("");
-    let operators = OPERATORS.into_iter().map(|(value, text)| match value {
-        "exact" => ("", text),
-        value => (value, text),
-    });
-    let values = filter.map(|own| own.values.as_slice()).unwrap_or_default();
-    html! {
-        div class="row filter" {
-            label { span class="unseen" { "Of" } (select(&name("of"), chosen, owners)) }
-            label {
-                span class="unseen" { "Property" }
-                input name=(name("key")) list="properties" placeholder="add a filter: property" autocomplete="off"
-                    value=[filter.map(|own| &own.key)];
-            }
-            label { span class="unseen" { "Operator" } (select(&name("op"), operator, operators)) }
-            @for value in values {
-                label { span class="unseen" { "Value" } input name=(name("value")) value=(value) autocomplete="off"; }
-            }
-            label {
-                span class="unseen" { "Value" }
-                input name=(name("value")) autocomplete="off" placeholder=(if values.is_empty() { "value" } else { "or" });
-            }
         }
     }
 }

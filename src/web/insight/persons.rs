@@ -17,6 +17,7 @@ use crate::web::state::curl;
 use crate::web::state::insight::Question;
 use crate::web::state::parameters::Printer;
 use crate::web::state::point::Point;
+use crate::web::state::sql::OF_PERSONS;
 
 /// Properties that name a person, in the order of preference.
 const NAMES: [&str; 3] = ["email", "name", "username"];
@@ -58,7 +59,10 @@ pub fn list(own: &Persons<'_>) -> Markup {
         @if own.people.is_empty() {
             div class="empty" {
                 h2 { "Nobody is here" }
-                p { "Events came in or were deleted since the chart was drawn, or persons became one." }
+                p {
+                    "Visitors are not listed before they are identified. Or events came in or were deleted since the chart \
+                     was drawn, or persons became one."
+                }
             }
         } @else {
             p { (counted(own)) }
@@ -78,7 +82,7 @@ pub fn list(own: &Persons<'_>) -> Markup {
         }
         footer class="source" {
             p { (parts::files(|format| format!("{}&format={format}", address(own, own.offset)))) }
-            (parts::source(project, &Elsewhere { curl: &command(own), ..Elsewhere::default() }))
+            (parts::source(project, &Elsewhere { sql: None, duckdb: Err(OF_PERSONS), curl: &command(own) }))
         }
     }
 }

@@ -83,8 +83,19 @@ fn source(links: &Links<'_>, made: &Made) -> Markup {
             }
             @match &made.span {
                 Some(span) if links.has_address() => (elsewhere(links, (made, span), &curl)),
-                _ => (parts::source(links.project, &Elsewhere { curl: &curl, ..Elsewhere::default() })),
+                _ => (parts::source(links.project, &Elsewhere { sql: None, duckdb: Err(sql::OF_SAVED), curl: &curl })),
             }
+        }
+    }
+}
+
+/// What stands under a tile: its files, and the command that asks the same.
+pub fn below(links: &Links<'_>, made: &Made) -> Markup {
+    let asked = links.query.map_or_else(|| node(links.question), Clone::clone);
+    html! {
+        footer class="quiet below" {
+            @if links.has_files() { (parts::files(|format| links.download(format))) }
+            button class="small" type="button" data-clip=(curl::command(&made.server, links.project, &asked)) { "Copy as curl" }
         }
     }
 }
@@ -92,22 +103,35 @@ fn source(links: &Links<'_>, made: &Made) -> Markup {
 /// The same question as SQL, for DuckDB and as a command.
 fn elsewhere(links: &Links<'_>, (made, span): (&Made, &Span), curl: &str) -> Markup {
     let address = |sql: &str| format!("{}?{}", page(links.project, "sql"), query(&[("q", sql)]));
+    let own = sql::of(links.question, span);
+    let of_files = sql::of_files(links.question, span, (&made.files, links.project));
     html! {
         details {
             summary { "Ask the same elsewhere" }
             div {
-                @match sql::of(links.question, span) {
-                    Ok(sql) => {
-                        h3 { "As SQL " a href=(address(&sql)) { "Open" } }
-                        p { "It gives the numbers above; what is zero has no row, and all values of a split have one." }
-                        (code("as-sql", &sql))
+                @match (&own, &of_files) {
+                    (Err(reason), Err(other)) if reason == other => {
+                        h3 { "As SQL, or in DuckDB" }
+                        p { (reason) }
                     },
-                    Err(reason) => p { (reason) },
-                }
-                @if let Ok(sql) = sql::of_files(links.question, span, (&made.files, links.project)) {
-                    h3 { "In DuckDB" }
-                    p { "It reads the files of this server, which have an event a moment after it came in." }
-                    (code("as-duckdb", &sql))
+                    _ => {
+                        @match &own {
+                            Ok(sql) => {
+                                h3 { "As SQL " a href=(address(sql)) { "Open" } }
+                                p { "It gives the numbers above; what is zero has no row, and all values of a split have one." }
+                                (code("as-sql", sql))
+                            },
+                            Err(reason) => { h3 { "As SQL" } p { (reason) } },
+                        }
+                        h3 { "In DuckDB" }
+                        @match &of_files {
+                            Ok(sql) => {
+                                p { "It reads the files of this server, which have an event a moment after it came in." }
+                                (code("as-duckdb", sql))
+                            },
+                            Err(reason) => p { (reason) },
+                        }
+                    },
                 }
                 h3 { "With a personal API key" }
                 (code("as-curl", curl))

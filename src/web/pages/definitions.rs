@@ -133,25 +133,43 @@ pub fn event(
 }
 
 /// Names of properties.
-pub fn properties(definitions: &[Value]) -> Markup {
+pub fn properties(project: i64, definitions: &[Value]) -> Markup {
     if definitions.is_empty() {
         return none();
     }
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Properties" {
             table {
-                thead { tr { th scope="col" { "Property" } th scope="col" { "Type" } } }
+                thead { tr { th scope="col" { "Property" } th scope="col" { "Type" } th scope="col" { "Examples" } } }
                 tbody {
                     @for definition in definitions {
+                        @let name = text(definition, "name");
                         tr {
-                            th scope="row" { (clipped(text(definition, "name"), NAME_MAX_CHARS)) (marks(definition)) (described(definition)) }
+                            th scope="row" { (clipped(name, NAME_MAX_CHARS)) (marks(definition)) (described(definition)) }
                             td class="quiet short" { (kind_of(text(definition, "property_type"))) }
+                            td class="short" {
+                                a href=(format!("{}?{}", page(project, "sql"), query(&[("q", &values(name))])))
+                                    aria-label=(format!("Values of the last 7 days of {}", clipped(name, NAME_MAX_CHARS))) {
+                                    "Values of the last 7 days"
+                                }
+                            }
                         }
                     }
                 }
             }
         }
     }
+}
+
+/// The SQL that counts the values of a property, and says when each was seen first and last.
+fn values(name: &str) -> String {
+    let value = format!("properties[{}]", parts::literal(name));
+    format!(
+        "SELECT {value} AS value, count(*) AS events, min(timestamp) AS first_seen, max(timestamp) AS last_seen\n\
+         FROM events\n\
+         WHERE timestamp > now() - INTERVAL '7 days' AND {value} IS NOT NULL\n\
+         GROUP BY 1\nORDER BY events DESC\nLIMIT 20"
+    )
 }
 
 /// The SQL that lists the same names; `table` has them.

@@ -5,6 +5,7 @@ use chrono_tz::Tz;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::web::chart::figure::duration;
 use crate::web::parts;
@@ -20,6 +21,9 @@ use crate::web::state::sql::path_in_file;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
+
+/// From when on an event is told to be late, in seconds: SDKs send in batches.
+const LATE_FROM_SECONDS: f64 = 60.0;
 
 /// What a list of events is limited to, as texts of the form.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +52,13 @@ impl Wanted {
             ("columns", &self.columns),
         ];
         query(&[&own, more].concat())
+    }
+
+    /// The filter on properties, as the API has it.
+    pub fn properties(&self) -> Option<Value> {
+        let (key, value) = &self.property;
+        let filter = json!({"key": key, "value": value, "operator": "exact", "type": "event"});
+        (!key.is_empty()).then(|| json!([filter]))
     }
 
     /// The properties shown as columns.
@@ -95,7 +106,7 @@ pub fn row(project: i64, zone: Tz, event: &Value, columns: &[&str]) -> Markup {
         .map(|key| text(about, key))
         .find(|name| !name.is_empty());
     html! {
-        tr {
+        tr data-id=(text(event, "id")) {
             td { a href=(page(project, &format!("events/{}", parts::part(text(event, "id"))))) { (shown_name(text(event, "event"))) } }
             td { a href=(parts::person(project, distinct_id)) { (clipped(name.unwrap_or(distinct_id), NAME_MAX_CHARS)) } }
             @if columns.is_empty() {
@@ -103,7 +114,28 @@ pub fn row(project: i64, zone: Tz, event: &Value, columns: &[&str]) -> Markup {
             } @else {
                 @for column in columns { td { (parts::short(properties.get(column).unwrap_or(&Value::Null))) } }
             }
-            td class="short" { (parts::time(text(event, "timestamp"), zone)) }
+            td class="short" { (parts::time(text(event, "timestamp"), zone)) (behind(event)) }
+        }
+    }
+}
+
+/// How late an event came, if its row tells when it was received and it did not come at once.
+fn behind(event: &Value) -> Markup {
+    let moment = |name: &str| DateTime::parse_from_rfc3339(text(event, name)).ok();
+    let between = moment("received_at").zip(moment("timestamp"));
+    let seconds = between.map_or(0.0, |(received, own)| (received - own).as_seconds_f64());
+    html! { @if seconds >= LATE_FROM_SECONDS { " " span class="badge" { (duration(seconds)) " late" } } }
+}
+
+/// The row of events that came together with others and are not shown.
+pub fn skipped(project: i64, number: usize) -> Markup {
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    html! {
+        tr class="skipped" {
+            td colspan="4" {
+                (parts::number(number)) " more " @if number == 1 { "event" } @else { "events" } " came at the same time. "
+                a href=(page(project, "activity/explore")) { "All events" }
+            }
         }
     }
 }
@@ -291,8 +323,9 @@ pub fn source(
 ) -> Markup {
     let sql = sql(wanted, "100");
     let duckdb = sql_of_files(project, table, wanted);
+    let duckdb = duckdb.as_deref().ok_or("No path in JSON is called as this property is.");
     let curl = curl::get(server, project, &format!("events/?{api_query}"));
-    parts::source(project, &Elsewhere { sql: Some(&sql), duckdb: duckdb.as_deref(), curl: &curl })
+    parts::source(project, &Elsewhere { sql: Some(&sql), duckdb, curl: &curl })
 }
 
 /// The events of an answer.

@@ -1,10 +1,15 @@
 //! Health of the server, and of what was sent to it.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use chrono_tz::Tz;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::clock::UnixMicros;
+use crate::insights::slow_questions::SlowQuestion;
 use crate::web::chart::figure;
 use crate::web::parts;
 use crate::web::parts::integer;
@@ -19,6 +24,9 @@ const HIGH: u64 = 850;
 
 /// Longest example of a warning, in characters.
 const EXAMPLE_MAX_CHARS: usize = 160;
+
+/// Why a request was refused: endpoint, status, and the code of the answer.
+pub type Reason = (&'static str, u16, Cow<'static, str>);
 
 /// A use, and what it may be.
 #[derive(Clone, Debug)]
@@ -36,46 +44,110 @@ pub struct Use {
 pub struct Figures {
     /// Why no events are taken; `None` if they are.
     pub unready: Option<String>,
-    /// Counts since the start, with what they count.
+    /// Rates, with what they are of; `None` while nothing is known.
+    pub rates: Vec<(&'static str, Option<f64>)>,
+    /// How long the oldest event that is in no file has waited, and the log records that are in none.
+    pub unflushed: (Duration, u64),
+    /// Counts, with what they count.
     pub counts: Vec<(&'static str, u64)>,
     /// Uses of memory and disk.
     pub uses: Vec<Use>,
-    /// Refused requests since the start: route, status, count.
-    pub refused: Vec<(String, u16, u64)>,
+    /// Free space, and below which no events are taken.
+    pub disk_free: Option<Use>,
     /// The endpoints that took most time since the start: requests, and seconds of all of them together.
     pub times: Vec<(String, u64, f64)>,
 }
 
+fn count(number: u64) -> String {
+    parts::number(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
 /// The page.
 pub fn figures(figures: &Figures) -> Markup {
+    let (age, records) = figures.unflushed;
+    let card = |figure: &str, name: &str| {
+        html! {
+            div class="card" {
+                div class="figure" { (figure) }
+                p class="quiet" {
+                    @if name.contains("deleted") { a href="data-management/deletions" { (name) } } @else { (name) }
+                }
+            }
+        }
+    };
     html! {
         @match &figures.unready {
             None => div class="note" { span class="badge good" { "Ready" } " Events are taken." },
             Some(reason) => div class="problem" role="alert" { "Events are not taken at the moment: " (reason) "." },
         }
         div class="cards few" {
-            @for (name, count) in &figures.counts {
-                div class="card" {
-                    div class="figure" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) }
-                    p class="quiet" {
-                        @if name.contains("deleted") { a href="data-management/deletions" { (name) } } @else { (name) }
+            @for (name, rate) in &figures.rates {
+                (card(&rate.map_or_else(|| "-".to_owned(), |rate| figure::plain(rounded(rate))), name))
+            }
+            (card(&figure::span(rounded(age.as_secs_f64())), &format!("from the log to files, so far; {} log records wait", count(records))))
+            @for (name, number) in &figures.counts { (card(&count(*number), name)) }
+        }
+        h2 { "Memory and disk" }
+        div class="cards" {
+            @for own in &figures.uses { (meter(own)) }
+            @if let Some(free) = &figures.disk_free { (room(free)) }
+        }
+        @if !figures.times.is_empty() { (times(&figures.times)) }
+    }
+}
+
+/// One digit after the point of what is small, none of what is large.
+fn rounded(value: f64) -> f64 {
+    if value < 100.0 { (value * 10.0).round() / 10.0 } else { value.round() }
+}
+
+/// Free space, and how much is kept free.
+fn room(free: &Use) -> Markup {
+    let is_low = free.bytes < free.limit_bytes.saturating_mul(2);
+    html! {
+        div class="card" {
+            b { (free.name) }
+            p class="quiet" {
+                @if is_low { span class="badge bad" { "Low" } " " }
+                (parts::size(free.bytes)) "; below " (parts::size(free.limit_bytes)) " no events are taken"
+            }
+        }
+    }
+}
+
+/// The slowest questions of a project.
+pub fn slow(zone: Tz, rows: &[SlowQuestion]) -> Markup {
+    html! {
+        h2 { "The slowest questions of the last hour" }
+        @if rows.is_empty() { p class="quiet" { "Nothing was asked about this project." } } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Slow questions" {
+                table {
+                    thead { tr { th scope="col" { "Question" } th scope="col" class="number" { "Took" } th scope="col" { "When" } } }
+                    tbody {
+                        @for row in rows {
+                            tr {
+                                td { code { (row.text) } @if !row.is_answered { " " span class="badge warn" { "failed" } } }
+                                td class="number" { (figure::span(rounded(row.took.as_secs_f64() * 1000.0) / 1000.0)) }
+                                td class="short" { (parts::time(&row.at.to_rfc3339(), zone)) }
+                            }
+                        }
                     }
                 }
             }
         }
-        h2 { "Memory and disk" }
-        div class="cards" { @for own in &figures.uses { (meter(own)) } }
-        @if !figures.times.is_empty() { (times(&figures.times)) }
+    }
+}
+
+/// Refused requests of all endpoints.
+pub fn refusals(rows: &[(Reason, u64)]) -> Markup {
+    html! {
         h2 { "Refused requests since the start" }
-        @if figures.refused.is_empty() { p class="quiet" { "None." } } @else {
-            (refused(&figures.refused))
-        }
+        @if rows.is_empty() { p class="quiet" { "None." } } @else { (refused(rows)) }
     }
 }
 
 /// Where time goes, from the head of a request to the last byte of its answer.
 fn times(rows: &[(String, u64, f64)]) -> Markup {
-    let count = |count: u64| parts::number(i64::try_from(count).unwrap_or(i64::MAX));
     html! {
         h2 { "What took most time since the start" }
         div class="scroll" tabindex="0" role="region" aria-label="Times of requests" {
@@ -94,19 +166,28 @@ fn times(rows: &[(String, u64, f64)]) -> Markup {
     }
 }
 
-fn refused(rows: &[(String, u16, u64)]) -> Markup {
+fn refused(rows: &[(Reason, u64)]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Refused requests" {
             table {
-                thead { tr { th scope="col" { "Endpoint" } th scope="col" { "Status" } th scope="col" class="number" { "Requests" } } }
+                thead { tr { th scope="col" { "Endpoint" } th scope="col" { "Reason" } th scope="col" class="number" { "Requests" } } }
                 tbody {
-                    @for (route, status, count) in rows {
-                        tr { th scope="row" { code { (route) } } td { (status) " " span class="quiet" { (meaning(*status)) } }
-                            td class="number" { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) } }
+                    @for ((route, status, code), number) in rows {
+                        tr { th scope="row" { code { (route) } } td { (why(*status, code)) }
+                            td class="number" { (count(*number)) } }
                     }
                 }
             }
         }
+    }
+}
+
+/// Why a request was refused: what the answer said, and its status.
+fn why(status: u16, code: &str) -> Markup {
+    let meaning = meaning(status);
+    html! {
+        @if code.is_empty() { (meaning) } @else { (code.replace('_', " ")) }
+        " " span class="quiet" { (status) @if !code.is_empty() && !meaning.is_empty() { ", " (meaning) } }
     }
 }
 
@@ -115,23 +196,33 @@ fn refused(rows: &[(String, u16, u64)]) -> Markup {
 pub struct NotStored {
     /// Dropped events: why, how many.
     pub dropped: Vec<(String, u64)>,
-    /// Refused requests: route, status, count.
-    pub refused: Vec<(String, u16, u64)>,
+    /// Refused requests.
+    pub refused: Vec<(Reason, u64)>,
+    /// The last refused requests, newest first.
+    pub last: Vec<(UnixMicros, Reason)>,
 }
 
 /// What does not appear among the events, and why.
-pub fn not_stored(own: &NotStored) -> Markup {
+pub fn not_stored(zone: Tz, own: &NotStored) -> Markup {
     html! {
         h2 { "Sent and not stored, since the start of the server" }
         @if own.dropped.is_empty() && own.refused.is_empty() { p class="quiet" { "Nothing: all that was sent is stored." } }
         @if !own.dropped.is_empty() {
             ul class="plain" {
-                @for (reason, count) in &own.dropped {
-                    li { b { (parts::number(i64::try_from(*count).unwrap_or(i64::MAX))) } " events: " (reason.replace('_', " ")) }
+                @for (reason, number) in &own.dropped {
+                    li { b { (count(*number)) } " events: " (reason.replace('_', " ")) }
                 }
             }
         }
         @if !own.refused.is_empty() { (refused(&own.refused)) }
+        @if !own.last.is_empty() {
+            h3 { "The last ones" }
+            ul class="plain" {
+                @for (at, (route, status, code)) in &own.last {
+                    li { (parts::time(&at.to_rfc3339(), zone)) " " code { (route) } " " (why(*status, code)) }
+                }
+            }
+        }
     }
 }
 

@@ -7,7 +7,9 @@ use chrono_tz::Tz;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
+use serde_json::json;
 
+use crate::web::pages::events;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::integer;
@@ -19,6 +21,13 @@ use crate::web::parts::text;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
+
+/// Of how many days the events of a group are listed, and how many rows.
+const GROUP_DAYS: u32 = 30;
+const GROUP_ROWS: u32 = 20;
+
+/// Most distinct ids of a person that a form offers.
+const IDS_OFFERED_MAX: usize = 200;
 
 /// Time without an event after which the next one begins another visit.
 const VISIT_GAP: Duration = Duration::from_mins(30);
@@ -273,10 +282,11 @@ pub fn timeline(project: i64, zone: Tz, events: &[Value]) -> Markup {
     }
 }
 
-/// The flags of a person: an object of keys, each with a value and why. `told` has rows of a key, the value that a client
+/// The flags of a person with one of its distinct ids: an object of keys, each with a value and why. `told` has rows of a key, the value that a client
 /// was told last, and when.
 pub fn flags(
     (project, zone): (i64, Tz),
+    (distinct_id, ids): (&str, &[String]),
     found: &Value,
     known: &[(String, i64)],
     told: &[Value],
@@ -287,7 +297,8 @@ pub fn flags(
         return html! { h2 { "Feature flags" } p class="quiet" { "This project has no feature flags." } };
     };
     html! {
-        h2 { "Feature flags, now" }
+        h2 id="flags" { "Feature flags, now" }
+        (flags_of(distinct_id, ids))
         div class="scroll" tabindex="0" role="region" aria-label="Feature flags" {
             table {
                 thead { tr { th scope="col" { "Flag" } th scope="col" { "Value now" } th scope="col" { "Why" } th scope="col" { "Told last" } } }
@@ -314,6 +325,30 @@ pub fn flags(
     }
 }
 
+/// For which distinct id flags are evaluated, and a form to choose another one of the person.
+fn flags_of(distinct_id: &str, ids: &[String]) -> Markup {
+    let hint =
+        "A part of everybody is chosen by distinct id, so another one may have other values.";
+    html! {
+        @if ids.len() > 1 {
+            form class="bar" method="get" action="#flags" {
+                label { "As the distinct id" select name="flags_of" {
+                    @for id in ids.iter().take(IDS_OFFERED_MAX) {
+                        option value=(id) selected[id == distinct_id] { (clipped(id, NAME_MAX_CHARS)) }
+                    }
+                    @if !ids.iter().take(IDS_OFFERED_MAX).any(|id| id == distinct_id) {
+                        option value=(distinct_id) selected { (clipped(distinct_id, NAME_MAX_CHARS)) }
+                    }
+                } }
+                button { "Evaluate" }
+            }
+            p class="quiet" { (hint) }
+        } @else {
+            p class="quiet" { "As the distinct id " code { (clipped(distinct_id, NAME_MAX_CHARS)) } ", the only one of this person." }
+        }
+    }
+}
+
 /// What a client was told, marked where it is another value now.
 fn told_value(row: &Value, now: &Value, zone: Tz) -> Markup {
     let cell = |at: usize| row.get(at).map(parts::plain).unwrap_or_default();
@@ -321,6 +356,70 @@ fn told_value(row: &Value, now: &Value, zone: Tz) -> Markup {
     html! {
         span class=(if is_same { "badge good" } else { "badge warn" }) { (clipped(&value, NAME_MAX_CHARS)) }
         " " span class="quiet" { (parts::time(&cell(2), zone)) }
+    }
+}
+
+/// SQL about a group.
+#[derive(Clone, Debug)]
+pub struct OfGroup {
+    /// Its newest events.
+    pub events: String,
+    /// Who did them last.
+    pub persons: String,
+}
+
+/// How to ask for the events and persons of a group, by the number of its type and its key.
+pub fn of_group(index: u8, key: &str) -> OfGroup {
+    let of = format!(
+        "FROM events WHERE group_{index} = {} AND timestamp > now() - INTERVAL '{GROUP_DAYS} days'",
+        literal(key)
+    );
+    OfGroup {
+        events: format!(
+            "SELECT uuid, event, distinct_id, timestamp, properties['$current_url'] {of} ORDER BY timestamp DESC LIMIT {GROUP_ROWS}"
+        ),
+        persons: format!(
+            "SELECT max(distinct_id) AS id, count(*) AS events, max(timestamp) AS last {of} GROUP BY person_id \
+             ORDER BY last DESC LIMIT {GROUP_ROWS}"
+        ),
+    }
+}
+
+/// The newest events of a group, and the persons who did them, if these may be told.
+pub fn deeds_of_group(
+    (project, zone): (i64, Tz),
+    events: &[Value],
+    persons: Option<&Value>,
+) -> Markup {
+    let event = |row: &Value| {
+        let cell = |at: usize| row.get(at).map(parts::plain).unwrap_or_default();
+        json!({"id": cell(0), "event": cell(1), "distinct_id": cell(2), "timestamp": cell(3),
+            "properties": {"$current_url": cell(4)}})
+    };
+    let events: Vec<Value> = events.iter().map(event).collect();
+    html! {
+        h2 { "Newest events of the last " (GROUP_DAYS) " days" }
+        @if events.is_empty() { p class="quiet" { "None." } } @else {
+            (events::table(&[], None, &events::rows(project, zone, &events, &[])))
+        }
+        @if let Some(persons) = persons.map(|own| items(own, "results")).filter(|own| !own.is_empty()) {
+            h2 { "Persons of the last " (GROUP_DAYS) " days" }
+            div class="scroll" tabindex="0" role="region" aria-label="Persons" {
+                table {
+                    thead { tr { th scope="col" { "Person" } th scope="col" class="number" { "Events" } th scope="col" { "Last event" } } }
+                    tbody {
+                        @for row in persons {
+                            @let id = row.get(0).map(parts::plain).unwrap_or_default();
+                            tr {
+                                th scope="row" { a href=(parts::person(project, &id)) { (clipped(&id, NAME_MAX_CHARS)) } }
+                                td class="number" { (parts::number(row.get(1).and_then(Value::as_i64).unwrap_or_default())) }
+                                td class="short" { (parts::time(&row.get(2).map(parts::plain).unwrap_or_default(), zone)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
     }
 }
 

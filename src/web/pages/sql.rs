@@ -13,6 +13,7 @@ use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::query;
 use crate::web::state::curl;
+use crate::web::state::sql::OF_SQL;
 
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;
@@ -220,7 +221,7 @@ pub fn plan(answer: &Value) -> Markup {
 pub fn source(project: i64, server: &str, sql: &str) -> Markup {
     let body = serde_json::json!({"query": sql, "format": "csv"});
     let curl = curl::post(server, project, "query/", &body);
-    parts::source(project, &Elsewhere { curl: &curl, ..Elsewhere::default() })
+    parts::source(project, &Elsewhere { sql: None, duckdb: Err(OF_SQL), curl: &curl })
 }
 
 fn counted(rows: usize) -> String {

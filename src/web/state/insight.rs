@@ -1,6 +1,7 @@
 //! What a page of an insight asks: [`Question`].
 
 use crate::web::state::breakdown::Breakdown;
+use crate::web::state::exclusion::Exclusion;
 use crate::web::state::filters;
 use crate::web::state::filters::Filter;
 use crate::web::state::parameters::Parameters;
@@ -199,6 +200,8 @@ pub enum Options {
         window: Option<u32>,
         /// One of [`WINDOW_UNITS`].
         window_unit: &'static str,
+        /// What may not happen in between.
+        exclusions: Vec<Exclusion>,
     },
     /// Of retention.
     Retention {
@@ -380,6 +383,7 @@ impl Options {
                 order: "ordered",
                 window: None,
                 window_unit: "day",
+                exclusions: Vec::new(),
             },
             Kind::Retention => Self::Retention {
                 shown: "percent",
@@ -426,6 +430,7 @@ impl Options {
                 order: parameters.choice("order", &ORDERS)?.unwrap_or("ordered"),
                 window: parameters.number("window")?,
                 window_unit: parameters.choice("window.unit", &WINDOW_UNITS)?.unwrap_or("day"),
+                exclusions: Exclusion::parse_all(parameters)?,
             },
             Kind::Retention => Self::Retention {
                 shown: parameters.choice("show", &RETENTION_SHOWN)?.unwrap_or("percent"),
@@ -464,13 +469,24 @@ impl Options {
                 printer.add_all("formula", formulas);
                 printer.add("smoothing", *smoothing);
             }
-            Self::Funnel { breakdown, attribution, shown, order, window, window_unit } => {
+            Self::Funnel {
+                breakdown,
+                attribution,
+                shown,
+                order,
+                window,
+                window_unit,
+                exclusions,
+            } => {
                 breakdown.print(printer);
                 printer.add("attribution", unless(attribution, "first_touch"));
                 printer.add("show", unless(shown, "steps"));
                 printer.add("order", unless(order, "ordered"));
                 printer.add("window", *window);
                 printer.add("window.unit", unless(window_unit, "day"));
+                for (exclusion, number) in exclusions.iter().zip(1..) {
+                    exclusion.print(printer, number);
+                }
             }
             Self::Retention { shown, type_, intervals, is_cumulative, occurrences } => {
                 printer.add("show", unless(shown, "percent"));

@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::web::state::breakdown::Breakdown;
+use crate::web::state::exclusion::Exclusion;
 use crate::web::state::filters::Filter;
 use crate::web::state::insight::DISPLAYS;
 use crate::web::state::insight::Options;
@@ -44,7 +45,7 @@ pub fn node(question: &Question) -> Value {
         }
         Options::Funnel { breakdown, .. } => {
             set("breakdownFilter", split(breakdown));
-            set("funnelsFilter", funnel(&question.options));
+            set("funnelsFilter", funnel(question));
         }
         Options::Retention { .. } => set("retentionFilter", retention(question)),
         Options::Paths { .. } => set("pathsFilter", paths(&question.options)),
@@ -216,16 +217,31 @@ fn trends(options: &Options) -> Value {
     given(json!({"display": display, "formulas": formulas, "smoothingIntervals": smoothing}))
 }
 
-fn funnel(options: &Options) -> Value {
-    let Options::Funnel { attribution, shown, order, window, window_unit, .. } = options else {
+fn funnel(question: &Question) -> Value {
+    let Options::Funnel { attribution, shown, order, window, window_unit, exclusions, .. } =
+        &question.options
+    else {
         return Value::Null;
     };
+    let last = question.series.len().saturating_sub(1);
+    let exclusions: Vec<Value> = exclusions.iter().map(|own| excluded(own, last)).collect();
     let unless = |word: &str, usual: &str| (word != usual).then(|| word.to_owned());
     given(json!({
         "funnelVizType": unless(shown, "steps"), "funnelOrderType": unless(order, "ordered"),
         "breakdownAttributionType": unless(attribution, "first_touch"),
         "funnelWindowInterval": window, "funnelWindowIntervalUnit": unless(window_unit, "day"),
+        "exclusions": exclusions,
     }))
+}
+
+/// An exclusion; `last` is the number of the last step, from 0, as the API counts them.
+fn excluded(own: &Exclusion, last: usize) -> Value {
+    let series = Series { filters: own.filters.clone(), ..Series::of(own.event.clone()) };
+    let mut node = entity(&series);
+    let step = |step: u16| usize::from(step).saturating_sub(1);
+    node.insert("funnelFromStep".to_owned(), json!(own.from.map_or(0, step)));
+    node.insert("funnelToStep".to_owned(), json!(own.to.map_or(last, step)));
+    Value::Object(node)
 }
 
 fn retention(question: &Question) -> Value {

@@ -306,6 +306,12 @@ fn options(printer: &mut Printer, query: &Value, kind: Kind) {
     if matches!(kind, Kind::Trends | Kind::Funnel) {
         breakdown(printer, query.get("breakdownFilter"));
     }
+    if kind == Kind::Funnel {
+        let list = of(&["funnelsFilter", "exclusions"]).and_then(Value::as_array);
+        for (own, number) in list.map(Vec::as_slice).unwrap_or_default().iter().zip(1..) {
+            exclusion(printer, own, &format!("not{number}"));
+        }
+    }
     if kind == Kind::Stickiness {
         printer.add("interval.count", text(query.get("intervalCount")));
         let computed = text(of(&["stickinessFilter", "computedAs"]));
@@ -318,14 +324,7 @@ fn options(printer: &mut Printer, query: &Value, kind: Kind) {
 
 fn entity(printer: &mut Printer, own: &Value, letter: &str) {
     let of = |name: &str| text(own.get(name));
-    let id = own.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
-    let name = of("event").or_else(|| of("id"));
-    let event = match (id, name) {
-        (Some(id), _) => Event::Action(id),
-        (None, Some(name)) => Event::Named(name),
-        (None, None) => Event::All,
-    };
-    printer.add(letter, Some(event.text()));
+    printer.add(letter, Some(event(own).text()));
     for (field, name) in [
         ("custom_name", "name"),
         ("math", "math"),
@@ -337,6 +336,26 @@ fn entity(printer: &mut Printer, own: &Value, letter: &str) {
     let is_optional = own.get("optionalInFunnel") == Some(&Value::Bool(true));
     printer.truth(&format!("{letter}.optional"), is_optional);
     filters(printer, own.get("properties"), &format!("{letter}."));
+}
+
+/// An exclusion of a funnel. Addresses count steps from 1.
+fn exclusion(printer: &mut Printer, own: &Value, name: &str) {
+    let step = |name: &str| own.get(name).and_then(Value::as_u64)?.checked_add(1);
+    printer.add(name, Some(event(own).text()));
+    printer.add(&format!("{name}.from"), step("funnelFromStep"));
+    printer.add(&format!("{name}.to"), step("funnelToStep"));
+    filters(printer, own.get("properties"), &format!("{name}."));
+}
+
+/// The event of a series.
+fn event(own: &Value) -> Event {
+    let of = |name: &str| text(own.get(name));
+    let id = own.get("id").and_then(Value::as_u64).and_then(|id| u32::try_from(id).ok());
+    match (id, of("event").or_else(|| of("id"))) {
+        (Some(id), _) => Event::Action(id),
+        (None, Some(name)) => Event::Named(name),
+        (None, None) => Event::All,
+    }
 }
 
 fn filters(printer: &mut Printer, sent: Option<&Value>, prefix: &str) {

@@ -11,6 +11,7 @@ use crate::insights::insight::Insight;
 use crate::insights::node::Node;
 use crate::web::state::breakdown;
 use crate::web::state::breakdown::Breakdown;
+use crate::web::state::exclusion::Exclusion;
 use crate::web::state::filters::Filter;
 use crate::web::state::filters::OPERATORS;
 use crate::web::state::filters::OWNERS;
@@ -133,9 +134,23 @@ fn options(kind: Kind) -> BoxedStrategy<Options> {
                 select(ORDERS.to_vec()),
                 select(WINDOW_UNITS.to_vec()),
             );
-            (breakdowns(), words, option::of(1_u32..5))
-                .prop_map(|(breakdown, (attribution, shown, order, window_unit), window)| {
-                    Options::Funnel { breakdown, attribution, shown, order, window, window_unit }
+            let steps = (option::of(1_u16..9), option::of(1_u16..9));
+            let exclusion =
+                (text(), steps, vec(filter(), 0..2)).prop_map(|(name, (from, to), filters)| {
+                    Exclusion { event: Event::Named(name), from, to, filters }
+                });
+            (breakdowns(), words, option::of(1_u32..5), vec(exclusion, 0..3))
+                .prop_map(|(breakdown, words, window, exclusions)| {
+                    let (attribution, shown, order, window_unit) = words;
+                    Options::Funnel {
+                        breakdown,
+                        attribution,
+                        shown,
+                        order,
+                        window,
+                        window_unit,
+                        exclusions,
+                    }
                 })
                 .boxed()
         }
@@ -222,7 +237,7 @@ proptest! {
     #[test]
     fn parameters_in_any_order_are_a_question_or_an_error(
         pairs in vec((select(vec!["a", "b", "from", "f1.key", "f1.value", "f2.op", "a.math", "by1.key", "show",
-                                  "compare", "formula", "interval", "window", "a.f1.key", "by.limit", "x.y"]),
+                                  "compare", "formula", "interval", "window", "not1", "not2.from", "a.f1.key", "by.limit", "x.y"]),
                       select(vec!["a", "", "1", "day", "sum", "line", "not_in", "*"])), 0..6),
         kind in select(Kind::ALL.to_vec()),
     ) {

@@ -13,10 +13,12 @@ use crate::sdk::drivers::of_kind;
 use crate::sdk::tools;
 
 /// Until when steps have to be taken, in milliseconds since the link was opened.
-const STEPS: [(&str, u64); 5] = [
+const STEPS: [(&str, u64); 7] = [
     ("waiting", 120_000),
     ("arrived", 120_000),
+    ("live", 300_000),
     ("events", 300_000),
+    ("persons", 300_000),
     ("saved", 300_000),
     ("shared", 300_000),
 ];

@@ -15,7 +15,7 @@ const HOSTILE: &str = "<script>window.__hit=1</script>\"><img src=x onerror=wind
                        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// Pages to look at; those with an id are about the first thing that was made.
-const PAGES: [&str; 38] = [
+const PAGES: [&str; 40] = [
     "home",
     "activity/live",
     "activity/explore",
@@ -23,7 +23,8 @@ const PAGES: [&str; 38] = [
     "insights/trends?a=seen&by1.key=plan",
     "insights/trends?a=*&show=table",
     "insights/trends?a=seen&by1.key=plan&show=pie",
-    "insights/funnel?a=seen&b=bought",
+    "insights/trends/persons?a=seen&point.series=0",
+    "insights/funnel?a=seen&b=bought&not1=nothing",
     "insights/funnel/persons?a=seen&b=bought&point.step=1",
     "insights/retention?a=seen",
     "insights/paths",
@@ -34,6 +35,7 @@ const PAGES: [&str; 38] = [
     "dashboard/1/edit",
     "persons",
     "person/p1",
+    "person/p1?flags_of=p1",
     "groups",
     "cohorts",
     "cohorts/new",
@@ -56,6 +58,21 @@ const PAGES: [&str; 38] = [
     "/login",
 ];
 
+/// Pages of things whose ids are known once they are there.
+fn pages_with_ids(server: &TestServer) -> Vec<String> {
+    let id = |path: &str| -> String {
+        let found = server.get(&format!("/api/projects/1/{path}")).json();
+        found["results"][0]["id"].as_str().expect("an id").to_owned()
+    };
+    let key: String = HOSTILE.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    vec![
+        format!("events/{}", id("events/?limit=1")),
+        format!("groups/0/{key}"),
+        format!("data-management/events/{}", id("event_definitions/?search=seen")),
+        format!("early_access_features/{}", id("early_access_feature/")),
+    ]
+}
+
 fn fill(server: &TestServer) {
     let now = weir::clock::Clock::system().now().to_datetime();
     let event = |at: i64| {
@@ -68,6 +85,8 @@ fn fill(server: &TestServer) {
         })
     };
     server.capture(&(0..60).map(event).collect());
+    server.capture(&json!([{"event": "$groupidentify", "distinct_id": "p1", "properties": {
+        "$group_type": "company", "$group_key": HOSTILE, "$group_set": {"name": HOSTILE}}}]));
     let filter = json!({"key": HOSTILE, "value": [HOSTILE], "operator": "exact", "type": "person"});
     let rule =
         json!({"properties": {"type": "OR", "values": [{"type": "AND", "values": [filter]}]}});
@@ -107,7 +126,8 @@ fn pages_work_in_a_browser_and_are_accessible() {
     let mut command = Command::new(tools.join("nodejs/bin/node"));
     command.arg(drivers::source("pages.mjs"));
     command.args([tools.join("posthog-js/node_modules"), tools.join("axe/node_modules")]);
-    command.args([server.url().as_str(), KEY]).args(PAGES);
+    let with_ids = pages_with_ids(&server);
+    command.args([server.url().as_str(), KEY]).args(PAGES).args(&with_ids);
     let said = drivers::drive("pages.mjs", command);
     let steps: Vec<&str> =
         of_kind(&said, "step").filter_map(|step| step["what"].as_str()).collect();
@@ -120,7 +140,7 @@ fn pages_work_in_a_browser_and_are_accessible() {
         assert!(found.is_empty(), "{kind}: {}", found.join("\n"));
     }
     let looks = of_kind(&said, "seen").next().and_then(|seen| seen["looks"].as_u64());
-    assert_eq!(looks, Some(3 * (PAGES.len() as u64 + 2)));
+    assert_eq!(looks, Some(3 * ((PAGES.len() + with_ids.len()) as u64 + 2)));
 }
 
 #[test]

@@ -56,9 +56,9 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
 
 /// `GET groups/:index/:key`.
 pub async fn group(visit: Visit) -> Result<Sent, Problem> {
-    let asking = &visit.asking;
-    let key = visit.parameters.get(1).map_or("", String::as_str);
-    let wanted = [("group_type_index", visit.id()), ("group_key", key)];
+    let asking = visit.asking.clone();
+    let key = visit.parameters.get(1).cloned().unwrap_or_default();
+    let wanted = [("group_type_index", visit.id()), ("group_key", &*key)];
     let group = asking.get("groups/find/", &wanted).await?;
     let content = html! {
         div class="card" { dl class="facts" {
@@ -66,7 +66,22 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
         } }
         (parts::properties(group.get("group_properties").unwrap_or(&Value::Null)))
     };
-    Ok(Sent::Page(Page::new(parts::clipped(key, 120), content)))
+    let page = Page::new(parts::clipped(&key, 120), content);
+    // The group was found, so its type has a number.
+    let Ok(index) = visit.id().parse::<u8>() else { return Ok(Sent::Page(page)) };
+    if !asking.may("query:read") {
+        return Ok(Sent::Page(page));
+    }
+    Ok(Sent::Page(page.then(async move {
+        let own = shown::of_group(index, &key);
+        let events = asking.sql(&own.events).await?;
+        let persons = match asking.may("person:read") {
+            true => Some(asking.sql(&own.persons).await?),
+            false => None,
+        };
+        let place = (asking.project(), asking.zone);
+        Ok(shown::deeds_of_group(place, items(&events, "results"), persons.as_ref()))
+    })))
 }
 
 /// `GET cohorts`.

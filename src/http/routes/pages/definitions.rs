@@ -65,7 +65,7 @@ pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
     let (found, mut page) = found(&visit, own).await?;
     page.now = html! {
         (page.now)
-        (shown::properties(items(&found, "results")))
+        (shown::properties(visit.project(), items(&found, "results")))
         (around(&visit, own, &found))
     };
     Ok(Sent::Page(page))

@@ -4,7 +4,6 @@ use chrono::DateTime;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
-use serde_json::json;
 
 use crate::clock::UnixMicros;
 use crate::http::response::Problem;
@@ -40,13 +39,7 @@ pub(super) fn wanted(visit: &Visit) -> Wanted {
 
 /// The parameters of the API for what is wanted.
 pub(super) fn parameters(wanted: &Wanted) -> Vec<(&'static str, String)> {
-    let (key, value) = &wanted.property;
-    let property = match key.is_empty() {
-        true => String::new(),
-        false => {
-            json!([{"key": key, "value": value, "operator": "exact", "type": "event"}]).to_string()
-        }
-    };
+    let property = wanted.properties().map(|filters| filters.to_string()).unwrap_or_default();
     vec![
         ("event", wanted.event.clone()),
         ("distinct_id", wanted.distinct_id.clone()),

@@ -29,6 +29,7 @@ use crate::web::parts::Elsewhere;
 use crate::web::parts::FILES;
 use crate::web::parts::items;
 use crate::web::state::curl;
+use crate::web::state::sql::OF_LISTS;
 
 /// Rows of a file.
 pub(super) const ROWS: &str = "10000";
@@ -163,7 +164,7 @@ pub(super) fn below(
     html! {
         footer class="source" {
             p { (parts::files(|format| link(query, format))) }
-            (parts::source(asking.project(), &Elsewhere { sql, curl: &curl, ..Elsewhere::default() }))
+            (parts::source(asking.project(), &Elsewhere { sql, duckdb: Err(OF_LISTS), curl: &curl }))
         }
     }
 }

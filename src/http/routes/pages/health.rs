@@ -1,8 +1,13 @@
 //! Health: figures of the server that `/metrics` has too, beside their limits, and warnings about events.
 
+use std::time::Duration;
+
 use maud::html;
+use prometheus_client::metrics::gauge::Gauge;
 
 use crate::app::App;
+use crate::app::vitals::Vitals;
+use crate::clock::UnixMicros;
 use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -10,6 +15,7 @@ use crate::http::routes::pages::visit::Visit;
 use crate::telemetry::metrics::TableLabels;
 use crate::web::pages::health as shown;
 use crate::web::pages::health::Figures;
+use crate::web::pages::health::Reason;
 use crate::web::pages::health::Use;
 
 /// Most rows of refused requests.
@@ -21,13 +27,25 @@ const STREAM: &str = "activity/live/rows";
 /// Most endpoints whose times are told.
 const TIMES_MAX: usize = 12;
 
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
+
 /// Names in metrics of the routes that take events.
 const CAPTURE: [&str; 3] = ["capture", "capture_v1", "otel"];
 
 /// `GET health`.
 pub async fn health(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
-    let page = Page::new("Health", shown::figures(&figures(&asking.app)));
+    let app = &asking.app;
+    let now = html! {
+        (shown::figures(&figures(app)))
+        // What others ask is not told, nor what is asked to those who may not ask.
+        @if asking.may("query:read") {
+            (shown::slow(asking.zone, &app.slow.of(asking.asker.project.id, app.clock.now())))
+        }
+        (shown::refusals(&refused(app)))
+    };
+    let page = Page::new("Health", now);
     if !asking.may("ingestion_warning:read") {
         return Ok(Sent::Page(page));
     }
@@ -38,39 +56,72 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
 }
 
 fn figures(app: &App) -> Figures {
-    let (metrics, config) = (&app.metrics, &app.config);
-    let gauge = |value: i64| u64::try_from(value).unwrap_or_default();
+    let (metrics, vitals) = (&app.metrics, Vitals::of(app));
     let (table, text) = (TableLabels { table: "events" }, metrics.render());
+    let accepted = (app.clock.monotonic(), metrics.events_accepted.get());
+    let rate = |span: Duration| metrics.accepted_lately.per_second(accepted, span);
     Figures {
         unready: app.pipeline.readiness().err().map(|error| error.to_string()),
+        rates: vec![
+            ("events a second, in the last minute", rate(MINUTE)),
+            ("events a second, in the last hour", rate(HOUR)),
+        ],
+        unflushed: (vitals.unflushed_age, vitals.unflushed_records),
         counts: vec![
-            ("events accepted since the start", metrics.events_accepted.get()),
-            ("events seen before, and dropped", metrics.events_duplicate.get()),
-            ("log records whose persons are not applied yet", gauge(metrics.identity_lag.get())),
-            ("Parquet files of events", gauge(metrics.table_files.get_or_create(&table).get())),
-            ("flushes to files since the start", metrics.flushes.get()),
+            ("log records whose persons are not applied yet", gauge(&metrics.identity_lag)),
             (
                 "persons whose deleted events may still be in files",
-                gauge(metrics.deletions_pending.get()),
+                gauge(&metrics.deletions_pending),
             ),
-            ("open connections", gauge(metrics.http_connections.get())),
+            ("events accepted since the start", metrics.events_accepted.get()),
+            ("events seen before, and dropped", metrics.events_duplicate.get()),
+            ("Parquet files of events", gauge(&metrics.table_files.get_or_create(&table))),
+            ("flushes to files since the start", metrics.flushes.get()),
+            ("open connections", gauge(&metrics.http_connections)),
         ],
-        uses: vec![
-            Use {
-                name: "Log on disk",
-                bytes: gauge(metrics.wal_bytes.get()),
-                limit_bytes: config.storage.wal_max_bytes.as_u64(),
-            },
-            Use { name: "Memtables", bytes: gauge(metrics.memtable_bytes.get()), limit_bytes: 0 },
-            Use {
-                name: "Requests between arrival and acknowledgement",
-                bytes: gauge(metrics.ingest_inflight_bytes.get()),
-                limit_bytes: config.ingest.inflight_max_bytes.as_u64(),
-            },
-        ],
-        refused: refused(&text),
+        uses: uses(app, &vitals),
+        disk_free: vitals.disk_free.map(|free| Use {
+            name: "Free on the disk of the data directory",
+            bytes: free,
+            limit_bytes: app.config.storage.disk_free_min_bytes.as_u64(),
+        }),
         times: times(&text),
     }
+}
+
+fn gauge(gauge: &Gauge) -> u64 {
+    u64::try_from(gauge.get()).unwrap_or_default()
+}
+
+/// What memory and disk are used for, each with its limit.
+fn uses(app: &App, vitals: &Vitals) -> Vec<Use> {
+    let (metrics, config) = (&app.metrics, &app.config);
+    let (query, storage) = (&config.query, &config.storage);
+    // One is filled while the others wait for their flush.
+    let memtables = u64::try_from(storage.frozen_memtables_max).unwrap_or(u64::MAX);
+    let memtables_max =
+        storage.memtable_max_bytes.as_u64().saturating_mul(memtables.saturating_add(1));
+    let own = |name, bytes, limit_bytes| Use { name, bytes, limit_bytes };
+    let process = vitals.memory.map(|all| {
+        own("The process, of the memory it may have", all.resident_bytes, all.limit_bytes)
+    });
+    let parts = [
+        own("Memtables", gauge(&metrics.memtable_bytes), memtables_max),
+        own("Queries", vitals.queries, query.query_memory_max_bytes.as_u64()),
+        own(
+            "Columns of persons",
+            vitals.person_columns,
+            query.person_columns_memory_max_bytes.as_u64(),
+        ),
+        own("Kept answers", vitals.answers, query.insight_cache_max_bytes.as_u64()),
+        own(
+            "Requests between arrival and acknowledgement",
+            gauge(&metrics.ingest_inflight_bytes),
+            config.ingest.inflight_max_bytes.as_u64(),
+        ),
+        own("Log on disk", gauge(&metrics.wal_bytes), storage.wal_max_bytes.as_u64()),
+    ];
+    process.into_iter().chain(parts).collect()
 }
 
 /// The endpoints that took most time since the start, from the text of the metrics: the endpoint, its requests, and the
@@ -97,7 +148,7 @@ fn times(text: &str) -> Vec<(String, u64, f64)> {
 }
 
 /// Why events were not stored since the start of the server: those that were dropped, by reason, and refused requests
-/// that send events, by endpoint and status.
+/// that send events, by endpoint and reason.
 pub(super) fn not_stored(app: &App) -> shown::NotStored {
     let text = app.metrics.render();
     let of_line = |line: &str| {
@@ -105,45 +156,26 @@ pub(super) fn not_stored(app: &App) -> shown::NotStored {
         let (reason, count) = rest.split_once("\"} ")?;
         Some((reason.to_owned(), count.trim().parse::<u64>().ok()?)).filter(|(_, count)| *count > 0)
     };
-    let mut refused = refused(&text);
-    refused.retain(|(route, ..)| CAPTURE.contains(&route.as_str()));
-    shown::NotStored { dropped: text.lines().filter_map(of_line).collect(), refused }
+    let mut refused = refused(app);
+    refused.retain(|((route, ..), _)| CAPTURE.contains(route));
+    let mut last = app.metrics.refused.last();
+    last.retain(|(_, (route, ..))| CAPTURE.contains(route));
+    let last = last.into_iter().map(|(at, reason)| (UnixMicros(at), reason)).collect();
+    shown::NotStored { dropped: text.lines().filter_map(of_line).collect(), refused, last }
 }
 
-/// Refused requests by endpoint and status, most frequent first, from the text of the metrics.
-fn refused(text: &str) -> Vec<(String, u16, u64)> {
-    let of_line = |line: &str| {
-        let rest = line.strip_prefix("weir_http_requests_total{route=\"")?;
-        let (route, rest) = rest.split_once("\",status=\"")?;
-        let (status, count) = rest.split_once("\"} ")?;
-        Some((route.to_owned(), status.parse::<u16>().ok()?, count.trim().parse::<u64>().ok()?))
-    };
-    let mut found: Vec<_> =
-        text.lines().filter_map(of_line).filter(|(_, status, _)| *status >= 400).collect();
-    found.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+/// Refused requests by endpoint and reason, most frequent first.
+fn refused(app: &App) -> Vec<(Reason, u64)> {
+    let mut found = app.metrics.refused.counts();
     found.truncate(REFUSED_MAX);
     found
 }
 
 #[cfg(test)]
 mod tests {
-    use super::refused;
     use super::times;
     use crate::telemetry::metrics::Metrics;
-    use crate::telemetry::metrics::RequestLabels;
     use crate::telemetry::metrics::RouteLabels;
-
-    #[test]
-    fn refused_requests_are_read_from_the_metrics() {
-        let metrics = Metrics::new();
-        for (route, status, count) in
-            [("capture", 200, 9), ("capture", 401, 2), ("P/query/", 503, 5)]
-        {
-            metrics.http_requests.get_or_create(&RequestLabels { route, status }).inc_by(count);
-        }
-        let expected = [("P/query/".to_owned(), 503, 5), ("capture".to_owned(), 401, 2)];
-        assert_eq!(refused(&metrics.render()), expected);
-    }
 
     #[test]
     fn times_are_read_from_the_metrics() {

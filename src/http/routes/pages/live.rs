@@ -1,7 +1,8 @@
-//! The live view: the newest events, and a stream of those that come. A stream asks for events only after the log
-//! has grown, lasts for an hour at most, and counts among the streams that a client may hold open.
+//! The live view: the events that were received last, and a stream of those that come, in the order of arrival; see
+//! [`arrivals`] for how none is missed. A stream asks for events only after something of its project was published,
+//! lasts for an hour at most, and counts among the streams that a client may hold open. Refused requests are told in
+//! it, too.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,12 +13,13 @@ use hyper::header;
 use hyper::header::HeaderValue;
 use maud::html;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::response::StreamError;
+use crate::http::routes::events as of_api;
 use crate::http::routes::flag_events::Place;
-use crate::http::routes::pages::events::load;
 use crate::http::routes::pages::events::names;
 use crate::http::routes::pages::events::wanted;
 use crate::http::routes::pages::health;
@@ -25,16 +27,19 @@ use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::query;
+use crate::insights::events::EventsQuestion;
+use crate::insights::events::arrivals;
+use crate::insights::events::arrivals::Seen;
 use crate::tasks::Pause;
 use crate::tasks::Shutdown;
 use crate::web::assets;
 use crate::web::pages::events as shown;
 use crate::web::pages::events::Wanted;
-use crate::web::pages::health::not_stored;
-use crate::web::parts;
+use crate::web::pages::health as told;
 use crate::web::parts::page;
 
-/// Events that are there at first, and at most in one message.
+/// Events that are there at first, and at most in one message; of more than that the number is told.
 const EVENTS: usize = 50;
 
 /// Time between looks at the log.
@@ -46,8 +51,23 @@ const QUIET_MAX: u32 = 15;
 /// Longest life of a stream; browsers reconnect.
 const LIFE_MAX: Duration = Duration::from_hours(1);
 
-/// Events that are remembered, so that none is sent twice.
-const KNOWN_MAX: usize = 500;
+/// The header in which browsers say up to where they have seen a stream.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The question of a form.
+fn question(wanted: &Wanted) -> Result<EventsQuestion, Problem> {
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    let properties = match wanted.properties() {
+        Some(filters) => of_api::properties(&filters.to_string())?,
+        None => Default::default(),
+    };
+    Ok(EventsQuestion {
+        event: text(&wanted.event),
+        distinct_id: text(&wanted.distinct_id),
+        properties,
+        ..EventsQuestion::default()
+    })
+}
 
 /// `GET activity/live`.
 pub async fn live(visit: Visit) -> Result<Sent, Problem> {
@@ -58,33 +78,51 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
         div class="actions" {
             span class="badge good" id="live-state" role="status" { "Newest events" }
             button class="small" id="live-pause" type="button" hidden { "Pause" }
+            span class="quiet" id="live-rate" {}
         }
         br;
     };
     Ok(Sent::Page(Page::new("Live", now).then(async move {
-        let found = load(&asking, &wanted, (EVENTS, 0)).await?;
-        let events = shown::of(&found);
-        let address = format!("{}?{}", page(project, "activity/live/rows"), wanted.query(&[]));
+        let (app, id) = (&asking.app, asking.asker.project.id);
+        let question = question(&wanted)?;
+        // The stream begins before the list is read, so that nothing is between them; what is in both is shown once.
+        let start = Seen::nothing(app.clock.now());
+        let known = arrivals::arrived(&app.engine, id, question.clone(), start.floor()).await;
+        let lately = known.map_err(query::problem)?.total;
+        let position = format!("{}.{lately}", start.floor());
+        let rows = arrivals::newest(&app.engine, id, question, EVENTS).await;
+        let events = of_api::told(app, id, rows.map_err(query::problem)?).await?;
+        let stream = wanted.query(&[("position", &position)]);
+        let address = format!("{}?{stream}", page(project, "activity/live/rows"));
+        let refused = asking.may("project:read").then(|| health::not_stored(app));
         Ok(html! {
             @if events.is_empty() { (shown::none(project, !wanted.query(&[]).is_empty())) }
-            (shown::table(&[], Some(&address), &shown::rows(project, asking.zone, events, &[])))
-            script src=(assets::path("live.js")) defer {}
-            @if asking.may("project:read") { (not_stored(&health::not_stored(&asking.app))) }
+            (shown::table(&[], Some(&address), &shown::rows(project, asking.zone, &events, &[])))
+            script src=(assets::path("live.js")) data-lately=(lately) defer {}
+            @if let Some(refused) = refused { section id="not-stored" { (told::not_stored(asking.zone, &refused)) } }
         })
     })))
 }
 
-/// `GET activity/live/rows`: server-sent events with rows of the table.
+/// `GET activity/live/rows`: server-sent events. Those called `rows` have rows of the table, the newest last, and how
+/// many events they tell of; those called `refused` what was not stored.
 pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     let place = visit.desk.streams.place(visit.request.client_ip)?;
     let clock = visit.asking.app.clock.clone();
+    let now = clock.now();
+    let position = visit.request.header(LAST_EVENT_ID).and_then(|last| Seen::at(last, now));
+    let position = position.or_else(|| Seen::at(&visit.parameter("position"), now));
     let watcher = Watcher {
-        wanted: wanted(&visit),
-        asking: visit.asking,
-        known: VecDeque::new(),
-        seen: None,
+        question: question(&wanted(&visit))?,
+        seen: position,
+        looked: None,
+        sent: None,
+        told: None,
         ends: clock.monotonic().saturating_add(LIFE_MAX),
         shutdown: visit.desk.ending.clone(),
+        is_greeted: false,
+        has_looked: false,
+        asking: visit.asking,
         _place: place,
     };
     let pieces = stream::unfold(watcher, |mut watcher| async {
@@ -101,58 +139,133 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
 /// One open stream.
 struct Watcher {
     asking: Arc<Asking>,
-    wanted: Wanted,
-    /// Ids of the newest events, which were sent or were there at first.
-    known: VecDeque<String>,
-    /// How far the log was at the last look; `None` before the first.
-    seen: Option<u64>,
+    question: EventsQuestion,
+    /// What the reader has seen; `None` before the first look of one who has seen nothing.
+    seen: Option<Seen>,
+    /// How far the project was at the last look.
+    looked: Option<u64>,
+    /// The bytes that the server had received, and the requests that it had refused, at the last look at these.
+    sent: Option<(u64, u64)>,
+    /// What it has told of them.
+    told: Option<String>,
     ends: Duration,
     shutdown: Shutdown,
+    is_greeted: bool,
+    has_looked: bool,
     _place: Place,
 }
 
 impl Watcher {
     /// The next message; `None` at the end of the stream.
     async fn next(&mut self) -> Option<String> {
-        let Some(_) = self.seen else {
-            // The page has shown these.
-            self.fresh().await;
+        if !self.is_greeted {
+            self.is_greeted = true;
+            if self.seen.is_none() {
+                self.begin().await;
+            }
             return Some("retry: 2000\n\n".to_owned());
-        };
+        }
         for _ in 0..QUIET_MAX {
-            let is_over = self.asking.app.clock.monotonic() >= self.ends;
-            if is_over || self.shutdown.pause(PAUSE).await == Pause::Cancelled {
-                return None;
+            // What came between the page and the stream is told at once; after that a look has to wait, however much
+            // comes.
+            if self.has_looked {
+                let is_over = self.asking.app.clock.monotonic() >= self.ends;
+                if is_over || self.shutdown.pause(PAUSE).await == Pause::Cancelled {
+                    return None;
+                }
             }
-            if self.seen == Some(self.asking.app.pipeline.published().0) {
-                continue;
-            }
-            let rows = self.fresh().await;
-            if !rows.is_empty() {
-                let data = Value::from(rows);
-                return Some(format!("event: rows\ndata: {data}\n\n"));
+            self.has_looked = true;
+            if let Some(message) = self.message().await {
+                return Some(message);
             }
         }
-        Some(": still here\n\n".to_owned())
+        // The place of the reader has no data, and is no message therefore.
+        let position = self.seen.as_ref().map(Seen::position);
+        let position = position.map(|position| format!("id: {position}\n")).unwrap_or_default();
+        Some(format!(": still here\n{position}\n"))
     }
 
-    /// The rows of events that are new, oldest first.
-    async fn fresh(&mut self) -> Vec<String> {
-        self.seen = Some(self.asking.app.pipeline.published().0);
-        // A failure is over at a later look, or the page says so when it is loaded again.
-        let found = load(&self.asking, &self.wanted, (EVENTS, 0)).await.unwrap_or_default();
-        let mut rows = Vec::new();
-        for event in shown::of(&found).iter().rev() {
-            let id = parts::text(event, "id");
-            if self.known.iter().any(|known| known == id) {
-                continue;
+    /// What there is to tell now.
+    async fn message(&mut self) -> Option<String> {
+        let latest = self.asking.app.engine.latest_of(self.asking.asker.project.id);
+        if self.looked != Some(latest) {
+            // A failure is over at a later look, which misses nothing.
+            match self.fresh().await {
+                Ok(fresh) => {
+                    self.looked = Some(latest);
+                    if let Some(message) = fresh {
+                        return Some(message);
+                    }
+                }
+                Err(problem) => {
+                    tracing::debug!(
+                        problem = problem.detail(),
+                        "a live view cannot look for events"
+                    );
+                }
             }
-            self.known.push_back(id.to_owned());
-            rows.push(shown::row(self.asking.project(), self.asking.zone, event, &[]).0);
         }
-        while self.known.len() > KNOWN_MAX {
-            self.known.pop_front();
+        self.refused()
+    }
+
+    /// Begins with what comes from now on.
+    async fn begin(&mut self) {
+        let mut seen = Seen::nothing(self.asking.app.clock.now());
+        if let Ok(arrived) = self.arrived(&seen).await {
+            seen.look(&arrived, self.asking.app.clock.now(), 0);
         }
-        rows
+        self.seen = Some(seen);
+    }
+
+    async fn arrived(&self, seen: &Seen) -> Result<arrivals::Arrived, Problem> {
+        let (engine, project) = (&self.asking.app.engine, self.asking.asker.project.id);
+        let arrived = arrivals::arrived(engine, project, self.question.clone(), seen.floor());
+        arrived.await.map_err(query::problem)
+    }
+
+    /// A message with the events that are new, if there are any.
+    async fn fresh(&mut self) -> Result<Option<String>, Problem> {
+        let app = &self.asking.app;
+        let now = app.clock.now();
+        let mut seen = self.seen.clone().unwrap_or_else(|| Seen::nothing(now));
+        let arrived = self.arrived(&seen).await?;
+        let fresh = seen.look(&arrived, now, EVENTS);
+        let (number, skipped) = (fresh.number, fresh.skipped());
+        if number == 0 {
+            self.seen = Some(seen);
+            return Ok(None);
+        }
+        let (id, project) = (self.asking.asker.project.id, self.asking.project());
+        let events = arrivals::named(&app.engine, id, &fresh.keys).await.map_err(query::problem)?;
+        let events = of_api::told(app, id, events).await?;
+        let mut rows = Vec::with_capacity(events.len() + 1);
+        if skipped > 0 {
+            rows.push(Value::from(shown::skipped(project, skipped).0));
+        }
+        let zone = self.asking.zone;
+        rows.extend(events.iter().map(|event| shown::row(project, zone, event, &[]).0.into()));
+        let data = json!({"rows": rows, "count": number});
+        let message = format!("id: {}\nevent: rows\ndata: {data}\n\n", seen.position());
+        self.seen = Some(seen);
+        Ok(Some(message))
+    }
+
+    /// A message with what was not stored, if requests came since the last one and some of them were refused.
+    fn refused(&mut self) -> Option<String> {
+        let app = &self.asking.app;
+        // Events are dropped from the body of a request.
+        let sent = Some((app.metrics.http_received_bytes.get(), app.metrics.refused.total()));
+        if self.sent == sent || !self.asking.may("project:read") {
+            return None;
+        }
+        self.sent = sent;
+        let html = told::not_stored(self.asking.zone, &health::not_stored(app)).0;
+        if self.told.as_ref() == Some(&html) {
+            return None;
+        }
+        let data = Value::from(html.as_str());
+        let message = format!("event: refused\ndata: {data}\n\n");
+        self.told = Some(html);
+        Some(message)
     }
 }

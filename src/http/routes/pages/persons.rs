@@ -68,7 +68,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
                 (parts::pager(offset, PERSONS, has_next, |offset| {
                     format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
                 }))
-                (parts::source(project, &Elsewhere { sql: Some(&sql), duckdb: Some(&duckdb), curl: &curl }))
+                (parts::source(project, &Elsewhere { sql: Some(&sql), duckdb: Ok(&duckdb), curl: &curl }))
             }
         })
     })))
@@ -100,8 +100,15 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             .unwrap_or_default(),
         false => Value::Null,
     };
-    let distinct_id =
-        items(&person, "distinct_ids").first().and_then(Value::as_str).map(str::to_owned);
+    // Flags are rolled out by distinct id, so a person with several may have other values with each.
+    let ids: Vec<String> = items(&person, "distinct_ids")
+        .iter()
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
+    let asked = visit.parameter("flags_of");
+    let wanted = if asked.is_empty() { id } else { asked.as_str() };
+    let distinct_id = ids.iter().find(|own| *own == wanted).or_else(|| ids.first()).cloned();
     let now = shown::one(project, asking.zone, &person, items(&cohorts, "results"));
     let now = match asking.may("person:write") {
         true => html! { (now) (shown::changes(project, &person)) },
@@ -111,7 +118,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     if let Some(distinct_id) = distinct_id.filter(|_| asking.may("feature_flag:read")) {
         let asking = asking.clone();
         let uuid = text(&person, "uuid").to_owned();
-        page = page.then(async move { flags(&asking, &distinct_id, &uuid).await });
+        page = page.then(async move { flags(&asking, (&distinct_id, &ids), &uuid).await });
     }
     if asking.may("query:read") {
         let uuid = text(&person, "uuid").to_owned();
@@ -180,7 +187,11 @@ pub async fn split(mut visit: Visit) -> Result<Sent, Problem> {
     Ok(Sent::Other(see_other(&own)?))
 }
 
-async fn flags(asking: &Asking, distinct_id: &str, uuid: &str) -> Result<maud::Markup, Problem> {
+async fn flags(
+    asking: &Asking,
+    (distinct_id, ids): (&str, &[String]),
+    uuid: &str,
+) -> Result<maud::Markup, Problem> {
     let found =
         asking.get("feature_flags/evaluation_reasons/", &[("distinct_id", distinct_id)]).await?;
     let flags = asking.app.metadata.snapshot();
@@ -193,7 +204,8 @@ async fn flags(asking: &Asking, distinct_id: &str, uuid: &str) -> Result<maud::M
         true => asking.sql(&told_sql(uuid)).await?,
         false => Value::Null,
     };
-    Ok(shown::flags((asking.project(), asking.zone), &found, &known, items(&told, "results")))
+    let of = (distinct_id, ids);
+    Ok(shown::flags((asking.project(), asking.zone), of, &found, &known, items(&told, "results")))
 }
 
 /// The value of each flag that a client of a person was told last, as SDKs report it: rows of key, value, time.

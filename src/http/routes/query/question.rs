@@ -30,6 +30,9 @@ pub(in crate::http::routes) const SQL: &str = "HogQLQuery";
 /// Most characters of an unknown kind of query that an error repeats.
 const KIND_MAX_CHARS: usize = 100;
 
+/// Most events that a slow question is told with.
+const EVENTS_TOLD_MAX: usize = 10;
+
 /// What a node asks.
 #[derive(Debug)]
 pub(in crate::http::routes) enum Question {
@@ -114,7 +117,12 @@ impl Question {
     ) -> Result<Arc<Answer>, InsightError> {
         let computing =
             app.answers.compute((key, node), (&app.engine, owner), self.answer(app, owner));
-        app.engine.within_time(Box::pin(computing)).await?
+        let began = app.clock.monotonic();
+        let answer = app.engine.within_time(Box::pin(computing)).await;
+        let took = app.clock.monotonic().saturating_sub(began);
+        let is_answered = matches!(answer, Ok(Ok(_)));
+        app.slow.note(owner.project, app.clock.now(), (took, is_answered), || told(node));
+        answer?
     }
 
     async fn answer(&self, app: &App, owner: &ProjectSettings) -> Result<Answered, InsightError> {
@@ -125,6 +133,22 @@ impl Question {
             Self::Sql(sql) => sql.answer(&app.engine, owner).await,
         }
     }
+}
+
+/// What a node asks, in short: its SQL, or its kind and the events that it names.
+fn told(node: &Value) -> String {
+    let text = |node: &Value, name: &str| {
+        node.get(name).and_then(Value::as_str).map(str::to_owned).unwrap_or_default()
+    };
+    let kind = text(node, "kind");
+    if kind == "HogQLQuery" {
+        return text(node, "query");
+    }
+    let series =
+        node.get("series").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let names = series.iter().map(|series| text(series, "event")).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.take(EVENTS_TOLD_MAX).collect();
+    if names.is_empty() { kind } else { format!("{kind}: {}", names.join(", ")) }
 }
 
 /// The SQL of a node.

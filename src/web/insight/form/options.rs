@@ -5,10 +5,13 @@ use maud::html;
 
 use crate::web::insight::form::fields::Suggestions;
 use crate::web::insight::form::fields::choice;
+use crate::web::insight::form::fields::count;
+use crate::web::insight::form::fields::filter_rows;
 use crate::web::insight::form::fields::select;
 use crate::web::state::breakdown;
 use crate::web::state::breakdown::Breakdown;
 use crate::web::state::breakdown::KEYS_MAX;
+use crate::web::state::exclusion::EXCLUSIONS_MAX;
 use crate::web::state::insight::ATTRIBUTIONS;
 use crate::web::state::insight::FUNNELS_SHOWN;
 use crate::web::state::insight::ORDERS;
@@ -38,7 +41,7 @@ pub(super) fn fields(question: &Question, known: &Suggestions) -> Markup {
             (split(breakdown, known)) (trends(&question.options))
         },
         Options::Funnel { breakdown, .. } => html! {
-            (funnel(&question.options)) (split(breakdown, known))
+            (funnel(&question.options)) (exclusions(question, known)) (split(breakdown, known))
         },
         Options::Retention { .. } => retention(&question.options),
         Options::Paths { .. } => paths(&question.options),
@@ -151,7 +154,7 @@ fn trends(options: &Options) -> Markup {
 }
 
 fn funnel(options: &Options) -> Markup {
-    let Options::Funnel { breakdown, attribution, shown, order, window, window_unit } = options
+    let Options::Funnel { breakdown, attribution, shown, order, window, window_unit, .. } = options
     else {
         return html! {};
     };
@@ -163,6 +166,35 @@ fn funnel(options: &Options) -> Markup {
             label { span class="unseen" { "Unit" } (choice("window.unit", window_unit, &WINDOW_UNITS)) }
             @if !breakdown.keys.is_empty() {
                 label { "Value of " (choice("attribution", attribution, &ATTRIBUTIONS)) }
+            }
+        }
+    }
+}
+
+/// The exclusions of a funnel, and an empty one where there is room.
+fn exclusions(question: &Question, known: &Suggestions) -> Markup {
+    let Options::Funnel { exclusions, .. } = &question.options else { return html! {} };
+    let rows = (exclusions.len() + 1).min(EXCLUSIONS_MAX);
+    let last = question.series.len().max(2).to_string();
+    html! {
+        details class="filters" open[!exclusions.is_empty()] {
+            summary { "Without those who do something in between" (count(exclusions.len())) }
+            @for number in 1..=rows {
+                @let own = exclusions.get(number - 1);
+                @let filters = own.map(|own| own.filters.as_slice()).unwrap_or_default();
+                div class="row one-series" {
+                    label {
+                        span class="unseen" { "Event that excludes" }
+                        input name={ "not" (number) } list="events" autocomplete="off" spellcheck="false"
+                            placeholder="add an event" value=[own.map(|own| own.event.text())];
+                    }
+                    (self::number(&format!("not{number}.from"), "after step", own.and_then(|own| own.from), "1"))
+                    (self::number(&format!("not{number}.to"), "and before step", own.and_then(|own| own.to), &last))
+                    details class="filters" open[!filters.is_empty()] {
+                        summary { "where" (count(filters.len())) }
+                        (filter_rows(filters, &format!("not{number}."), known))
+                    }
+                }
             }
         }
     }

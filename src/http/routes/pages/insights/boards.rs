@@ -213,7 +213,7 @@ async fn shown(asking: &Asking, app: &App, question: Result<Option<Question>, Pr
         Ok(Some(Question::Insight(node))) => {
             let (exact, sketch) = (stored::question(&node), stored::sketch(&node));
             let computed = computed(app, project, &node, asking.server.clone()).await;
-            let (results, _) = match computed {
+            let (results, made) = match computed {
                 Ok(computed) => computed,
                 Err(problem) => return failed(problem.detail()),
             };
@@ -228,6 +228,7 @@ async fn shown(asking: &Asking, app: &App, question: Result<Option<Question>, Pr
             html! {
                 p class="quiet" { (links.question.range_text()) }
                 @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }
+                (result::below(&links, &made))
             }
         }
     }

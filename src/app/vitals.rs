@@ -1,0 +1,45 @@
+//! How the engines of a server are at the moment, beside what metrics say: [`Vitals`].
+
+use std::time::Duration;
+
+use crate::app::App;
+use crate::storage::disk::Disk;
+use crate::storage::disk::OsDisk;
+use crate::telemetry::process;
+use crate::telemetry::process::Memory;
+
+/// Figures of a moment. Sizes are in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Vitals {
+    /// How long the oldest event that is in no file yet has waited for it.
+    pub unflushed_age: Duration,
+    /// Log records that are not in files yet.
+    pub unflushed_records: u64,
+    /// Free space on the disk of the data directory, if that is known.
+    pub disk_free: Option<u64>,
+    /// Memory of the process, if the system tells it.
+    pub memory: Option<Memory>,
+    /// Memory of queries that run.
+    pub queries: u64,
+    /// Memory of the columns of persons.
+    pub person_columns: u64,
+    /// Memory of kept answers.
+    pub answers: u64,
+}
+
+impl Vitals {
+    /// Those of now.
+    pub fn of(app: &App) -> Self {
+        let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
+        let (unflushed_age, unflushed_records) = app.maintenance.unflushed();
+        Self {
+            unflushed_age,
+            unflushed_records,
+            disk_free: OsDisk.free_bytes(&app.config.storage.data_dir).ok(),
+            memory: process::memory(),
+            queries: bytes(app.engine.memory().reserved()),
+            person_columns: bytes(app.engine.columns_memory()),
+            answers: app.answers.bytes(),
+        }
+    }
+}
