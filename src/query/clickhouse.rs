@@ -1,11 +1,14 @@
 //! Functions of ClickHouse that HogQL has, in SQL that DataFusion plans: [`rewrite`]. Each is a template, in which a
 //! placeholder stands for an argument. An argument stands in a template once, so that no nesting multiplies it.
 
+mod times;
+
 use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
 use datafusion::sql::sqlparser::ast::FunctionArg;
@@ -20,6 +23,10 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::query::asked::asked;
 use crate::query::asked::take;
+use crate::query::clickhouse::times::added;
+use crate::query::clickhouse::times::diff;
+use crate::query::clickhouse::times::of_unit;
+use crate::query::clickhouse::times::start_of_interval;
 use crate::query::complexity;
 use crate::query::error::QueryError;
 use crate::query::item_names::ItemNames;
@@ -27,7 +34,7 @@ use crate::query::quantile;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.
-const TEMPLATES: [(&str, usize, &str); 76] = [
+const TEMPLATES: [(&str, usize, &str); 81] = [
     // Aggregates.
     ("countIf", 1, "count(*) FILTER (WHERE $1)"),
     ("countIf", 2, "count($1) FILTER (WHERE $2)"),
@@ -44,6 +51,9 @@ const TEMPLATES: [(&str, usize, &str); 76] = [
     ("argMax", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
     ("groupArray", 1, "array_agg($1)"),
     ("groupUniqArray", 1, "array_agg(DISTINCT $1)"),
+    ("any", 1, "first_value($1) IGNORE NULLS"),
+    ("anyIf", 2, "first_value($1) FILTER (WHERE $2) IGNORE NULLS"),
+    ("anyLast", 1, "last_value($1) IGNORE NULLS"),
     ("stddevPop", 1, "stddev_pop($1)"),
     ("stddevSamp", 1, "stddev_samp($1)"),
     ("varPop", 1, "var_pop($1)"),
@@ -103,6 +113,7 @@ const TEMPLATES: [(&str, usize, &str); 76] = [
     ("replaceRegexpOne", 3, "regexp_replace($1, $2, $3)"),
     ("splitByChar", 2, "string_to_array($2, $1)"),
     ("splitByString", 2, "string_to_array($2, $1)"),
+    ("match", 2, "regexp_like($1, $2)"),
     ("startsWith", 2, "starts_with($1, $2)"),
     ("endsWith", 2, "ends_with($1, $2)"),
     ("JSONExtractString", 2, "json_as_text($1, $2)"),
@@ -110,6 +121,8 @@ const TEMPLATES: [(&str, usize, &str); 76] = [
     ("JSONExtractFloat", 2, "json_get_float($1, $2)"),
     ("JSONExtractBool", 2, "json_get_bool($1, $2)"),
     ("JSONHas", 2, "json_contains($1, $2)"),
+    // Numbers. The quotient is cut off at its point, as of numbers with a fraction too.
+    ("intDiv", 2, "CAST(trunc(try_cast($1 AS DOUBLE) / try_cast($2 AS DOUBLE)) AS BIGINT)"),
     // Conversions.
     ("toString", 1, "CAST($1 AS VARCHAR)"),
     ("arrayJoin", 1, "unnest($1)"),
@@ -144,10 +157,6 @@ const MEDIAN: f64 = 0.5;
 /// Most levels of `quantiles`.
 const LEVELS_MAX: usize = 100;
 
-/// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
-/// `toIntervalDay` are there for each.
-const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
-
 /// Writes the functions of ClickHouse in a statement as those that there are.
 ///
 /// # Errors
@@ -176,6 +185,16 @@ impl VisitorMut for Functions<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         self.names.enter(select);
+        // It says what WHERE says, and that it is to be asked first.
+        if let Some(first) = select.prewhere.take() {
+            let second = select.selection.take();
+            let both = |second: Expr| Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(first.clone()))),
+                op: BinaryOperator::And,
+                right: Box::new(Expr::Nested(Box::new(second))),
+            };
+            select.selection = Some(second.map_or_else(|| first.clone(), both));
+        }
         ControlFlow::Continue(())
     }
 
@@ -209,10 +228,14 @@ impl Functions<'_> {
             _ => None,
         };
         let arguments: Option<Vec<Expr>> = list.args.iter().map(plain).collect();
-        let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
-            return Ok(None);
-        };
         let sent = parameters(name, &call.parameters)?;
+        let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
+            // Whatever function it is, its parameters would be left out.
+            return match sent {
+                None => Ok(None),
+                Some(_) => Err(not_here(name)),
+            };
+        };
         let usual = || is_quantile(name).then(|| vec![MEDIAN]);
         let template = match sent.or_else(usual) {
             Some(parameters) => parametric(name, &parameters, &arguments)?,
@@ -223,6 +246,22 @@ impl Functions<'_> {
         };
         let parts = Parts { arguments, zone: self.zone };
         let mut written = parts.filled(&template)?;
+        let has_more = !list.clauses.is_empty()
+            || call.null_treatment.is_some()
+            || !call.within_group.is_empty();
+        if has_more {
+            let why = format!("{name} takes no ORDER BY, WITHIN GROUP or NULLS");
+            return Err(DataFusionError::Plan(why));
+        }
+        match (&mut written, &call.filter) {
+            (_, None) => {}
+            (Expr::Function(inner), Some(filter))
+                if !is_around(inner) && inner.filter.is_none() =>
+            {
+                inner.filter = Some(filter.clone());
+            }
+            _ => return Err(DataFusionError::Plan(format!("{name} takes no FILTER"))),
+        }
         match (&mut written, &call.over) {
             (_, None) => {}
             (Expr::Function(inner), Some(over)) if !is_around(inner) => {
@@ -280,13 +319,16 @@ fn parametric(name: &str, parameters: &[f64], arguments: &[Expr]) -> Result<Stri
             format!("array_slice(array_agg(DISTINCT $1), 1, {most})")
         }
         Some(most) if is("uniqUpTo") => format!("least(count(DISTINCT $1), {})", most + 1.0),
-        _ => {
-            let why = format!("{name} with these arguments in two parentheses is not available");
-            return Err(DataFusionError::Plan(why));
-        }
+        _ => return Err(not_here(name)),
     };
     check_width(name, arguments, 1)?;
     Ok(template)
+}
+
+fn not_here(name: &str) -> DataFusionError {
+    DataFusionError::Plan(format!(
+        "{name} with these arguments in two parentheses is not available"
+    ))
 }
 
 fn check_width(name: &str, arguments: &[Expr], width: usize) -> Result<()> {
@@ -335,39 +377,23 @@ fn template(name: &str, arguments: &[Expr]) -> Result<Option<String>> {
     if FLOATS.iter().any(|own| is(own)) && count >= 1 {
         return Ok(Some("try_cast($1 AS DOUBLE)".to_owned()));
     }
-    for unit in UNITS {
-        let interval = |argument: &str| {
-            format!("CAST(concat(CAST({argument} AS VARCHAR), ' {unit}') AS INTERVAL)")
-        };
-        if is(&format!("add{unit}s")) && count == 2 {
-            return Ok(Some(format!("($1 + {})", interval("$2"))));
+    if let Some(template) = of_unit(name, count) {
+        return Ok(Some(template));
+    }
+    for (own, sign) in [("dateAdd", '+'), ("dateSub", '-')] {
+        if is(own) {
+            return added(own, sign, arguments).map(Some);
         }
-        if is(&format!("subtract{unit}s")) && count == 2 {
-            return Ok(Some(format!("($1 - {})", interval("$2"))));
-        }
-        if is(&format!("toInterval{unit}")) && count == 1 {
-            return Ok(Some(interval("$1")));
-        }
+    }
+    if is("toStartOfInterval") {
+        return start_of_interval(arguments).map(Some);
     }
     if is("multiIf") && count >= 3 && count % 2 == 1 {
         let cases = (1..count).step_by(2).map(|at| format!("WHEN ${at} THEN ${} ", at + 1));
         return Ok(Some(format!("CASE {}ELSE ${count} END", cases.collect::<String>())));
     }
     if is("dateDiff") && count == 3 {
-        let unit = match arguments.first() {
-            Some(Expr::Value(value)) => match &value.value {
-                Value::SingleQuotedString(unit) => unit.to_lowercase(),
-                _ => String::new(),
-            },
-            _ => String::new(),
-        };
-        return match UNITS.iter().find(|own| **own == unit) {
-            Some(unit) => Ok(Some(date_diff(unit))),
-            None => {
-                let units = UNITS.join(", ");
-                Err(DataFusionError::Plan(format!("dateDiff counts one of {units}, as a text")))
-            }
-        };
+        return diff(arguments).map(Some);
     }
     let mut counts = TEMPLATES.iter().filter(|(own, ..)| is(own)).peekable();
     if counts.peek().is_none() {
@@ -380,23 +406,6 @@ fn template(name: &str, arguments: &[Expr]) -> Result<Option<String>> {
     let wanted: Vec<String> = counts.iter().map(|(_, count, _)| count.to_string()).collect();
     let wanted = wanted.join(" or ");
     Err(DataFusionError::Plan(format!("{name} takes {wanted} arguments, and has {count}")))
-}
-
-/// How many borders of a unit lie between two times.
-fn date_diff(unit: &str) -> String {
-    let place = |argument: &str| {
-        let at = format!("{argument} AT TIME ZONE $zone");
-        match unit {
-            "year" => format!("date_part('year', {at})"),
-            "month" => format!("date_part('epoch', date_trunc('month', {at})) / 2629746"),
-            "week" => format!("floor((date_part('epoch', CAST({at} AS DATE)) / 86400 + 3) / 7)"),
-            "day" => format!("date_part('epoch', CAST({at} AS DATE)) / 86400"),
-            "hour" => format!("floor(date_part('epoch', {argument}) / 3600)"),
-            "minute" => format!("floor(date_part('epoch', {argument}) / 60)"),
-            _ => format!("floor(date_part('epoch', {argument}))"),
-        }
-    };
-    format!("CAST(round({} - {}) AS BIGINT)", place("$3"), place("$2"))
 }
 
 /// What placeholders stand for.
@@ -451,9 +460,9 @@ mod tests {
 
     use super::Parts;
     use super::TEMPLATES;
-    use super::UNITS;
-    use super::date_diff;
     use super::rewrite;
+    use super::times::UNITS;
+    use super::times::date_diff;
 
     fn rewritten(sql: &str) -> Result<String, String> {
         let mut statement = DFParser::parse_sql(sql).expect("it parses").pop_front().expect("one");
@@ -505,6 +514,31 @@ mod tests {
             ),
             ("SELECT equals($1, 2) AS v", "SELECT (($1) = (2)) AS v"),
             (
+                "SELECT uniq(a) FILTER (WHERE b) AS v",
+                "SELECT count(DISTINCT (a)) FILTER (WHERE b) AS v",
+            ),
+            ("SELECT a FROM t PREWHERE empty(b)", "SELECT a FROM t WHERE ((b) = '')"),
+            ("SELECT a FROM t PREWHERE b OR c WHERE d", "SELECT a FROM t WHERE (b OR c) AND (d)"),
+            // Functions of newer names.
+            (
+                "SELECT any(a) AS v, anyIf(a, b) AS w",
+                "SELECT first_value((a)) IGNORE NULLS AS v, first_value((a)) FILTER (WHERE (b)) IGNORE NULLS AS w",
+            ),
+            ("SELECT match(a, '^x') AS v", "SELECT regexp_like((a), ('^x')) AS v"),
+            (
+                "SELECT toStartOfInterval(a, INTERVAL 1 week) AS v",
+                "SELECT date_trunc('week', (a) AT TIME ZONE 'Europe/Berlin') AS v",
+            ),
+            (
+                "SELECT toStartOfInterval(a, INTERVAL '10 minutes') AS v",
+                "SELECT date_bin(INTERVAL '10 minute', (a)) AS v",
+            ),
+            ("SELECT dateAdd(a, INTERVAL 1 day) AS v", "SELECT ((a) + (INTERVAL 1 DAY)) AS v"),
+            (
+                "SELECT dateSub(day, b, a) AS v",
+                "SELECT ((a) - CAST(concat(CAST((b) AS VARCHAR), ' day') AS INTERVAL)) AS v",
+            ),
+            (
                 "SELECT quantile(0.9)(a) AS x, quantilesIf(0.25, 1)(a, b) AS y",
                 "SELECT quantiles_of_list(array_agg(TRY_CAST((a) AS DOUBLE)), make_array(0.9))[1] AS x, \
                  quantiles_of_list(array_agg(TRY_CAST((a) AS DOUBLE)) FILTER (WHERE (b)), make_array(0.25, 1.0)) AS y",
@@ -525,6 +559,11 @@ mod tests {
         for sql in [
             "SELECT countIf()",
             "SELECT dateDiff('eon', a, b)",
+            "SELECT dateAdd(eon, 1, a)",
+            "SELECT dateAdd(a)",
+            "SELECT toStartOfInterval(a, INTERVAL 3 month)",
+            "SELECT toStartOfInterval(a, b)",
+            "SELECT toStartOfInterval(a)",
             "SELECT if(a, b)",
             "SELECT if(a, b, c) OVER ()",
             "SELECT quantile(2)(a)",
@@ -539,6 +578,12 @@ mod tests {
             "SELECT topK(3)(a)",
             "SELECT windowFunnel(10)(a, b)",
             "SELECT sum(1)(a)",
+            "SELECT sum(1)(DISTINCT a)",
+            "SELECT countIf(a) FILTER (WHERE b)",
+            "SELECT empty(a) FILTER (WHERE b)",
+            "SELECT quantile(0.5)(a) FILTER (WHERE b)",
+            "SELECT groupArray(a ORDER BY b)",
+            "SELECT argMax(a, b) IGNORE NULLS",
         ] {
             assert!(rewritten(sql).is_err(), "{sql}");
         }
