@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::Cte;
+use datafusion::sql::sqlparser::ast::DataType;
 use datafusion::sql::sqlparser::ast::DuplicateTreatment;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
@@ -223,6 +224,20 @@ pub(super) fn of_call(call: &Function, state: &SessionState) -> Option<String> {
     is_left_out.then(|| format!("{name}() takes no {part}"))
 }
 
+/// What is left out of the type of a cast: texts have any length.
+pub(super) fn of_type(data_type: &DataType) -> Option<String> {
+    let has_length = matches!(
+        data_type,
+        DataType::Char(Some(_))
+            | DataType::Character(Some(_))
+            | DataType::CharVarying(Some(_))
+            | DataType::CharacterVarying(Some(_))
+            | DataType::Nvarchar(Some(_))
+            | DataType::Varchar(Some(_))
+    );
+    has_length.then(|| unavailable(&format!("a length of {data_type}")))
+}
+
 /// Windows are looked up by their names in the columns of a SELECT alone; elsewhere such a call would be one without OVER.
 fn has_window_by_name(part: &impl Visit) -> bool {
     part.visit(&mut WindowNames { queries: 0 }).is_break()
@@ -311,7 +326,7 @@ mod tests {
             None,
         ),
         ("WITH r AS (SELECT 1 AS x UNION ALL SELECT 2 LIMIT 1) SELECT * FROM r LIMIT 1", None),
-        ("SELECT count(SELECT a FROM t)", Some("a query as the arguments of count()")),
+        ("SELECT ARRAY(SELECT a FROM t)", Some("a query as the arguments of ARRAY()")),
         ("SELECT lower(DISTINCT a) FROM t", Some("lower() takes no DISTINCT")),
         ("SELECT lower(a) FILTER (WHERE a = 'x') FROM t", Some("lower() takes no FILTER")),
         ("SELECT lower(a) OVER () FROM t", Some("lower() takes no OVER")),
@@ -342,6 +357,9 @@ mod tests {
         ("SELECT a FROM t |> JOIN u USING (a)", None),
         ("SELECT a FROM (t GLOBAL JOIN u USING (a))", Some("GLOBAL JOIN")),
         ("SELECT a FROM t PREWHERE a = 1 WHERE a = 2", None),
+        ("SELECT CAST(a AS VARCHAR(2)) FROM t", Some("a length of VARCHAR(2)")),
+        ("SELECT a::CHAR(1), TRY_CAST(a AS VARCHAR) FROM t", Some("a length of CHAR(1)")),
+        ("SELECT CAST(a AS VARCHAR), CAST(a AS DECIMAL(8, 1)) FROM t", None),
     ];
 
     /// Goal: no part of a question is left out of its answer. Method: each part that is read and not planned.

@@ -103,6 +103,7 @@ impl Visitor for Refusals<'_> {
                 refused(Some("CUBE takes at most 12 expressions"))
             }
             Expr::Function(call) => refused(ignored::of_call(call, self.state)),
+            Expr::Cast { data_type, .. } => refused(ignored::of_type(data_type)),
             _ => ControlFlow::Continue(()),
         }
     }
