@@ -277,18 +277,27 @@ impl ActorsOf {
             let detail = format!("Only the first {GROUPS_MAX} groups behind a point are listed.");
             return Err(NodeError { field: "offset".to_owned(), detail }.into());
         }
+        // They are large, and some of them are awaited deep down.
         match &self {
             Self::Correlation(correlation, asked) => {
-                correlation.actors(engine, owner, asked, part).await
+                Box::pin(correlation.actors(engine, owner, asked, part)).await
             }
-            Self::Lifecycle(lifecycle, stage) => lifecycle.actors(engine, owner, stage, part).await,
-            Self::Paths(paths) => paths.actors(engine, owner, part).await,
-            Self::Retention(retention, row) => retention.actors(engine, owner, row, part).await,
+            Self::Lifecycle(lifecycle, stage) => {
+                Box::pin(lifecycle.actors(engine, owner, stage, part)).await
+            }
+            Self::Paths(paths) => Box::pin(paths.actors(engine, owner, part)).await,
+            Self::Retention(retention, row) => {
+                Box::pin(retention.actors(engine, owner, row, part)).await
+            }
             Self::Stickiness(stickiness, asked) => {
-                stickiness.actors(engine, owner, asked, part).await
+                Box::pin(stickiness.actors(engine, owner, asked, part)).await
             }
-            Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
-            Self::Funnels(funnels, asked) => funnels.actors(engine, owner, asked, part).await,
+            Self::Trends(trends, point) => {
+                Box::pin(trends.actors(engine, owner, point, part)).await
+            }
+            Self::Funnels(funnels, asked) => {
+                Box::pin(funnels.actors(engine, owner, asked, part)).await
+            }
         }
     }
 }

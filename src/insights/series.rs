@@ -237,7 +237,10 @@ mod tests {
                 Ok(Math::Sql(Expression::parse("sum(properties.price) / count()").unwrap())),
             ),
             (json!({"math": "hogql"}), Err("series.0.math_hogql")),
-            (json!({"math": "hogql", "math_hogql": "(SELECT 1)"}), Err("series.0.math_hogql")),
+            (
+                json!({"math": "hogql", "math_hogql": "(SELECT max(name) FROM event_definitions)"}),
+                Err("series.0.math_hogql"),
+            ),
             (json!({"math": "sum"}), Err("series.0.math_property")),
             (json!({"math": "avg_count_per_actor"}), Ok(Math::PerActor(Statistic::Average))),
             (json!({"math": "sum_count_per_actor"}), Ok(Math::PerActor(Statistic::Sum))),

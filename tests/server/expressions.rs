@@ -118,7 +118,7 @@ fn series_are_what_an_expression_is_of_their_events() {
             "required",
         ),
         (
-            json!({"event": "buy", "math": "hogql", "math_hogql": "(SELECT 1)"}),
+            json!({"event": "buy", "math": "hogql", "math_hogql": "(SELECT max(name) FROM event_definitions)"}),
             Some("query__series__0__math_hogql"),
             "asks no tables",
         ),

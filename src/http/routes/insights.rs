@@ -238,11 +238,11 @@ pub(super) async fn told(
             answer
         }
         None => {
-            let computing = app.answers.compute(
+            let computing = Box::pin(app.answers.compute(
                 (&key, node),
                 (&app.engine, settings),
                 insight.answered(&app.engine, settings),
-            );
+            ));
             let computing = async {
                 let answer = app.engine.within_time(computing).await;
                 answer.map_err(query::problem)?.map_err(problem)

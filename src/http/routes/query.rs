@@ -107,8 +107,9 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
         Asked::File(node, format) => {
             let sql = question::sql_of(node)?;
             let settings = insight::settings(&call.asker.project);
-            let computing =
-                async { sql.file(&app.engine, &settings, *format).await.map_err(insight::problem) };
+            let computing = Box::pin(async {
+                sql.file(&app.engine, &settings, *format).await.map_err(insight::problem)
+            });
             let file = status::cancellable(app, &call.asker, question.id, computing).await?;
             Ok(Response::bytes(StatusCode::OK, media_type(*format), file))
         }

@@ -67,7 +67,7 @@ pub(super) async fn answer(
         return status::begin(app, asker, (key, node.clone(), question), (id, settings));
     }
     let computing =
-        async { question.computed(app, (&key, node), &settings).await.map_err(problem) };
+        Box::pin(async { question.computed(app, (&key, node), &settings).await.map_err(problem) });
     let answer = status::cancellable(app, asker, id, computing).await?;
     told(&Told::new(key, &answer, &settings, false))
 }
