@@ -24,7 +24,7 @@ fn start() -> TestServer {
             "a",
             "buy",
             "2026-01-05T09:00:00Z",
-            json!({"price": "10", "plan": "pro", "$session_id": "s2"}),
+            json!({"price": 10, "plan": "pro", "$session_id": "s2"}),
         ),
         event(
             "b",
