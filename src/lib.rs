@@ -176,6 +176,7 @@
 //! | What a public token can make up is bounded, and costs nothing of what was there. | `metadata/tests/definitions.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
 //! | Insights have the numbers that SQL has over the same files, and those of models. | `tests/server/oracle.rs` beside DuckDB; `tests/server/trends.rs` and those of other kinds |
+//! | They have the numbers that PostHog publishes with its own tests. | `tests/server/published.rs` and those of retention and bins |
 //! | They do not depend on how events came or where they are, and count merged persons once. | `tests/server/arrangements.rs`, `tests/server/merged_persons.rs` |
 //! | A list of persons is that of one moment, and of every event acknowledged before, whatever is kept in memory. | `query/people/tests.rs`, `tests/server/persons.rs` |
 //! | Who asks which persons changed after a time misses none, whatever clocks and crashes do. | `metadata/tests/record_times.rs`, `tests/server/persons.rs` |
@@ -185,6 +186,7 @@
 //! | Every answer is as described there, whatever is asked. | `tests/server/fuzz.rs` |
 //! | Values of senders are as they wrote them, whatever their keys, and what was stored can be read again, however deep it is. | `event/json.rs`, `tests/server/nested_json.rs` with `kill -9` |
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `http/budget.rs`, `ingest/memory_estimate/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs`, `tests/server/http2.rs` |
+//! | No part of a statement is left out of its answer in silence. | `query/guard/ignored.rs` |
 //! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs`, `tests/server/hostile_sql.rs` |
 //! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | A command that reads a data directory changes no file in it, and answers as the server would. | `app/copy.rs`, `tests/server/commands.rs` after SIGKILL and after a clean end |

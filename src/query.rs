@@ -27,6 +27,7 @@ pub mod events;
 mod explain;
 mod explained;
 pub mod expression;
+pub mod expression_columns;
 pub mod filter;
 mod filtered;
 mod footers;

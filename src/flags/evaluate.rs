@@ -287,7 +287,7 @@ impl<'d> Evaluation<'d, '_> {
             }
             (Scope::Group(None), Aggregation::Person) => predicate.matches_value(None, now),
             // Flags are evaluated without an event.
-            (Scope::Event | Scope::EventMetadata | Scope::Session, _) => false,
+            (Scope::Event | Scope::EventMetadata | Scope::Session | Scope::Expression, _) => false,
         }
     }
 

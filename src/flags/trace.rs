@@ -195,7 +195,7 @@ impl Evaluation<'_, '_> {
                 self.subject.group(index)?.property(&predicate.key).map(Cow::Borrowed)
             }
             (Scope::Group(None), Aggregation::Person)
-            | (Scope::Event | Scope::EventMetadata | Scope::Session, _) => None,
+            | (Scope::Event | Scope::EventMetadata | Scope::Session | Scope::Expression, _) => None,
         }
     }
 }

@@ -67,6 +67,31 @@ pub fn of_table(table: &Table) -> Response {
     Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
 }
 
+/// Lines with these names over them, in the order in which they are; a line may be short.
+pub fn of_lines(head: &[String], lines: &[Vec<Value>]) -> Response {
+    let mut text = String::new();
+    for (index, name) in head.iter().enumerate() {
+        cell(index, &text_cell(name), &mut text);
+    }
+    text.push_str("\r\n");
+    for line in lines {
+        for index in 0..head.len() {
+            cell(index, &line.get(index).map_or_else(String::new, shown), &mut text);
+        }
+        text.push_str("\r\n");
+    }
+    Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
+}
+
+/// A value in its cell.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text_cell(text).into_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// The columns of a file.
 #[derive(Debug, Default)]
 pub struct Columns(BTreeSet<String>);
@@ -98,12 +123,7 @@ impl Columns {
     pub fn write(&self, row: &Value, text: &mut String) {
         let mut cells = Vec::new();
         flatten(row, &mut String::new(), &mut |name, value| {
-            let value = match value {
-                Value::Null => String::new(),
-                Value::String(text) => text_cell(text).into_owned(),
-                other => other.to_string(),
-            };
-            cells.push((name.to_owned(), value));
+            cells.push((name.to_owned(), shown(value)));
         });
         cells.sort_unstable();
         // A name with a dot may equal a nested name; the column has one cell.

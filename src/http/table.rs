@@ -239,8 +239,11 @@ pub const TABLE: &[Endpoint] = &[
 
     at("GET POST",  "P/insights/funnel/",       "insight:read",          of_project!(insights::funnels::funnel)).or_csv().analytics().described(&insights::funnels::FUNNEL),
     at("GET POST",  "P/insights/funnel/correlation/", "insight:read",    of_project!(insights::correlation::correlation)).or_csv().analytics().described(&insights::correlation::CORRELATION),
+    at("POST",      "P/insights/cancel/",       "insight:read",          of_project!(query::status::cancel_insight)).described(&query::status::CANCEL),
+    at("GET POST",  "P/insights/lifecycle/",    "insight:read",          of_project!(insights::lifecycle)).or_csv().analytics().described(&insights::TREND),
     at("GET POST",  "P/insights/path/",         "insight:read",          of_project!(insights::paths::path)).or_csv().analytics().described(&insights::paths::PATH),
     at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics().described(&insights::retention::RETENTION),
+    at("GET POST",  "P/insights/stickiness/",   "insight:read",          of_project!(insights::stickiness)).or_csv().analytics().described(&insights::TREND),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics().described(&insights::TREND),
     at("GET",       "P/insights/",              "insight:read",          of_documents!(list, Insight)).analytics().described(&documents::described::INSIGHT_LIST),
     at("POST",      "P/insights/",              "insight:write",         of_documents!(create, Insight)).described(&documents::described::INSIGHT_CREATE),

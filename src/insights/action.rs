@@ -81,6 +81,23 @@ impl Action {
         Ok(Self { steps: steps.collect::<Result<_, _>>()? })
     }
 
+    /// The name of the action of the project with this id, which stands in the request at `field`; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action, or it was deleted.
+    pub fn name_of(
+        engine: &Engine,
+        project: ProjectId,
+        (id, field): (i64, &str),
+    ) -> Result<Option<String>, NodeError> {
+        let snapshot = engine.metadata().snapshot();
+        let found = snapshot.actions(project).iter().find(|action| action.id == id);
+        let found = found.ok_or_else(|| unknown(id, field))?;
+        let name = found.fields.get("name").and_then(Value::as_str);
+        Ok(name.filter(|name| !name.is_empty()).map(str::to_owned))
+    }
+
     /// The action of the project with this id, which stands in the request at `field`.
     ///
     /// # Errors
@@ -94,8 +111,7 @@ impl Action {
         let snapshot = engine.metadata().snapshot();
         let found = snapshot.actions(project).iter().find(|action| action.id == id);
         let Some(steps) = found.and_then(|action| action.fields.get("steps")) else {
-            let detail = format!("There is no action with the id {id}.");
-            return Err(NodeError { field: field.to_owned(), detail });
+            return Err(unknown(id, field));
         };
         Self::parse(steps, field)
     }
@@ -110,6 +126,12 @@ impl Action {
         let steps = self.steps.iter().map(|step| step.condition(engine, (view, project)));
         steps.reduce(Expr::or).unwrap_or_else(|| lit(false))
     }
+}
+
+/// The refusal of an id that no action has.
+fn unknown(id: i64, field: &str) -> NodeError {
+    let detail = format!("There is no action with the id {id}.");
+    NodeError { field: field.to_owned(), detail }
 }
 
 impl Step {

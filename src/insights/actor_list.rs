@@ -61,6 +61,9 @@ const SELECT: [&str; 3] = ["person", "id", "person.$delete"];
 /// The column of a source that has the ids.
 const KEY: &str = "key_of_the_source";
 
+/// The kind of nodes about the groups of a type.
+pub const GROUPS: &str = "GroupsQuery";
+
 /// Names of such columns in SQL; else it is the first one.
 const KEYS: [&str; 3] = ["actor_id", "person_id", "group_key"];
 
@@ -85,6 +88,8 @@ pub struct ActorsQuery {
 /// A cell of a list of actors that is not a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActorCell {
+    /// What the group is called.
+    GroupName,
     /// The person, or whoever it is.
     Actor,
     /// The group.
@@ -100,6 +105,7 @@ impl Special for ActorCell {
         match name {
             "actor" | "person" => Some(Self::Actor),
             "group" => Some(Self::Group),
+            "group_name" => Some(Self::GroupName),
             "person.$delete" => Some(Self::Delete),
             "matched_recordings" => Some(Self::Recordings),
             _ => None,
@@ -107,7 +113,10 @@ impl Special for ActorCell {
     }
 
     fn parts(self) -> &'static [&'static str] {
-        &["id"]
+        match self {
+            Self::GroupName => &["id", "properties['name']"],
+            _ => &["id"],
+        }
     }
 
     fn order(self, owner: &ProjectSettings) -> String {
@@ -117,6 +126,7 @@ impl Special for ActorCell {
                 format!("properties[{}]", quoted(keys.first().copied().unwrap_or("email")))
             }
             Self::Group => "properties['name']".to_owned(),
+            Self::GroupName => "coalesce(properties['name'], id)".to_owned(),
             Self::Delete | Self::Recordings => "id".to_owned(),
         }
     }
@@ -170,6 +180,23 @@ impl ActorsQuery {
             Unit::Groups(_) => &["group"],
         };
         Ok(Self { select: Select::parse(&node, usual)?, filters, unit, source: None })
+    }
+
+    /// Reads a `GroupsQuery`: the groups of a type, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// A field is malformed, or has too much.
+    pub fn groups(query: &Value) -> Result<Self, NodeError> {
+        let node = Node::new(Some(query), "")?;
+        let unit = Unit::parse(&node, "group_type_index")?;
+        if unit == Unit::Persons {
+            return Err(node.refuse("group_type_index", "This field is required."));
+        }
+        node.without(&["source", "cohort", "distinctId"])?;
+        let own = Self::behind(query, unit)?;
+        let select = Select::parse(&node, &["group_name"])?;
+        Ok(Self { select: select.usually(("created_at", true)), ..own })
     }
 
     /// The rows. `found` are the actors behind a point, if the source is an insight.
@@ -288,6 +315,19 @@ impl ActorCell {
             Ok::<(), IdentityError>(())
         };
         match self {
+            Self::GroupName => {
+                let name = places.get(1).copied();
+                let named = move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+                    let at = |place: Option<usize>| {
+                        place.and_then(|place| cell_text(batch.columns().get(place)?, row))
+                    };
+                    let key = at(place);
+                    let body = json!({"display_name": at(name).or(key), "key": key});
+                    out.extend_from_slice(body.to_string().as_bytes());
+                    Ok::<(), IdentityError>(())
+                };
+                Content::Made("Tuple", Arc::new(named))
+            }
             Self::Actor | Self::Group => {
                 let cell: Cell = Arc::new(actor);
                 Content::Made("Tuple", cell)
@@ -296,6 +336,12 @@ impl ActorCell {
             Self::Recordings => Content::Made("Array(String)", Arc::new(constant(b"[]"))),
         }
     }
+}
+
+/// A text of either kind of columns.
+fn cell_text(column: &ArrayRef, row: usize) -> Option<&str> {
+    let plain = || column.as_string_opt::<i32>().filter(|texts| texts.is_valid(row));
+    text(column, row).or_else(|| plain().map(|texts| texts.value(row)))
 }
 
 fn text(column: &ArrayRef, row: usize) -> Option<&str> {

@@ -1,11 +1,14 @@
 //! What a question is answered with: [`Answered`].
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::insights::node::NodeError;
 use crate::query::lists::Lists;
+use crate::query::lists::Took;
 
 /// An answer, as two parts of a JSON object.
 #[derive(Debug)]
@@ -40,6 +43,25 @@ pub struct Told {
     /// How many of the actors are not there any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_actors_count: Option<usize>,
+    /// How long it took to find out.
+    pub timings: Vec<Timing>,
+}
+
+/// How long a phase of finding an answer took, in PostHog's short names.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Timing {
+    /// The phase.
+    pub k: &'static str,
+    /// Its seconds.
+    pub t: f64,
+}
+
+impl Timing {
+    /// The phases of a query.
+    pub fn of(took: Took) -> Vec<Self> {
+        let phases = [("./plan", took.planning), ("./execute", took.execution)];
+        phases.map(|(k, time)| Self { k, t: time.as_secs_f64() }).to_vec()
+    }
 }
 
 impl Answered {
@@ -48,10 +70,12 @@ impl Answered {
     /// # Errors
     ///
     /// It has no form in JSON.
-    pub fn of(results: &Value) -> Result<Self, NodeError> {
+    pub fn of(results: &Value, took: Duration) -> Result<Self, NodeError> {
+        let timings = [Timing { k: "./answer", t: took.as_secs_f64() }];
+        let timings = serde_json::to_string(&timings).map_err(|error| failed(&error))?;
         Ok(Self {
             results: Bytes::from(serde_json::to_vec(results).map_err(|error| failed(&error))?),
-            fields: "\"hasMore\":false".to_owned(),
+            fields: format!("\"hasMore\":false,\"timings\":{timings}"),
             is_lasting: true,
             events: Vec::new(),
         })
@@ -83,7 +107,7 @@ impl Answered {
         (limit, offset): (usize, usize),
         missing_actors_count: Option<usize>,
     ) -> Result<Self, NodeError> {
-        let Lists { columns, types, rows, has_more, is_lasting, events } = lists;
+        let Lists { columns, types, rows, has_more, is_lasting, events, took } = lists;
         let told = Told {
             columns,
             types: Value::from(types),
@@ -92,6 +116,7 @@ impl Answered {
             offset,
             query: None,
             missing_actors_count,
+            timings: Timing::of(took),
         };
         Self::of_rows(rows, &told, (is_lasting, events))
     }

@@ -1,6 +1,7 @@
 //! What an insight is split by: [`Breakdown`].
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use datafusion::functions::expr_fn::concat;
 use datafusion::logical_expr::Expr;
@@ -16,12 +17,17 @@ use crate::insights::property::Property;
 use crate::insights::selection::Unit;
 use crate::query::event_sessions;
 use crate::query::event_sessions::Kind;
+use crate::query::expression::Expression;
+use crate::query::matches::metadata_column;
 
 /// Values of a breakdown unless a request says otherwise (PostHog's figure).
 const BREAKDOWN_LIMIT: usize = 25;
 
 /// Most values of a breakdown that a request may ask for.
 const BREAKDOWN_LIMIT_MAX: usize = 500;
+
+/// Most values before those of a page.
+const OFFSET_MAX: usize = 10_000;
 
 /// Most properties that one breakdown combines (PostHog's figure).
 const BREAKDOWNS_MAX: usize = 3;
@@ -96,6 +102,8 @@ pub enum Breakdown {
         properties: Vec<Property>,
         /// Most values that are shown on their own.
         limit: usize,
+        /// How many larger ones come before them, in trends: the values of earlier pages.
+        offset: usize,
         /// Whether the values beyond the limit are left out, instead of shown together.
         is_other_hidden: bool,
     },
@@ -116,6 +124,11 @@ impl Breakdown {
             let detail = format!("Expected 1 to {BREAKDOWN_LIMIT_MAX}.");
             return Err(node.refuse("breakdown_limit", detail));
         }
+        let offset = node.number("breakdown_offset")?.unwrap_or(0);
+        if offset > OFFSET_MAX {
+            let detail = format!("Expected at most {OFFSET_MAX}.");
+            return Err(node.refuse("breakdown_offset", detail));
+        }
         let is_other_hidden = node.truth("breakdown_hide_other_aggregation")?;
         let several = node.list("breakdowns")?;
         if several.len() > BREAKDOWNS_MAX {
@@ -133,7 +146,7 @@ impl Breakdown {
                 Ok(Property { is_url, bins: bins(&node, "histogram_bin_count")?, ..property })
             };
             let properties = several.iter().zip(0..).map(one).collect::<Result<Vec<_>, _>>()?;
-            return Ok(Self::Properties { properties, limit, is_other_hidden });
+            return Ok(Self::Properties { properties, limit, offset, is_other_hidden });
         }
         let Some(sent) = node.value("breakdown") else { return Ok(Self::Nothing) };
         if node.text("breakdown_type")? == Some("cohort") {
@@ -145,14 +158,51 @@ impl Breakdown {
             }
             one => one.as_str().into_iter().collect(),
         };
-        let [key] = keys.as_slice() else {
-            return Err(node.refuse("breakdown", "Expected the name of one property."));
-        };
+        if keys.is_empty() || keys.len() > BREAKDOWNS_MAX {
+            let detail = format!("Expected the names of 1 to {BREAKDOWNS_MAX} properties.");
+            return Err(node.refuse("breakdown", detail));
+        }
         let is_url = node.truth("breakdown_normalize_url")?;
-        let property = property(&node, (key, "breakdown_type"), "breakdown_group_type_index")?;
         let bins = bins(&node, "breakdown_histogram_bin_count")?;
-        let property = Property { is_url, bins, ..property };
-        Ok(Self::Properties { properties: vec![property], limit, is_other_hidden })
+        let one = |key: &&str| {
+            let property = property(&node, (key, "breakdown_type"), "breakdown_group_type_index")?;
+            Ok(Property { is_url, bins, ..property })
+        };
+        let properties = keys.iter().map(one).collect::<Result<Vec<_>, NodeError>>()?;
+        Ok(Self::Properties { properties, limit, offset, is_other_hidden })
+    }
+
+    /// Reads a `breakdownFilter` of an insight that shows the largest values alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Breakdown::parse`]; or it has an offset.
+    pub fn unpaged(filter: Option<&Value>) -> Result<Self, NodeError> {
+        match Self::parse(filter)? {
+            Self::Properties { offset, .. } if offset > 0 => {
+                let node = Node::new(filter, "breakdownFilter")?;
+                Err(node.refuse("breakdown_offset", "Only trends have further pages of values."))
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Which values a `breakdownFilter` shows on their own, by their place among all.
+    pub fn page(filter: Option<&Value>) -> Range<usize> {
+        match Self::parse(filter) {
+            Ok(Self::Properties { limit, offset, .. }) => offset..offset.saturating_add(limit),
+            _ => 0..0,
+        }
+    }
+
+    /// Whether it has expressions of SQL, whose values may depend on anything.
+    pub fn has_expressions(&self) -> bool {
+        match self {
+            Self::Properties { properties, .. } => {
+                properties.iter().any(|property| property.owner == Owner::Expression)
+            }
+            Self::Nothing | Self::Cohorts(_) => false,
+        }
     }
 }
 
@@ -179,13 +229,26 @@ fn property(
                 return Err(node.refuse(kind, detail));
             }
         },
+        "event_metadata" => match metadata_column(key) {
+            Some(_) => Owner::EventMetadata,
+            None => {
+                let key: String = key.chars().take(100).collect();
+                let detail = format!("Events have no \"{key}\" besides their properties.");
+                return Err(node.refuse(kind, detail));
+            }
+        },
+        "hogql" => {
+            let own = if kind == "type" { "property" } else { "breakdown" };
+            Expression::parse(key).map_err(|error| node.refuse(own, error.to_string()))?;
+            Owner::Expression
+        }
         other => {
             let other: String = other.chars().take(100).collect();
             let detail = format!("A breakdown by the type {other} is not available.");
             return Err(node.refuse(kind, detail));
         }
     };
-    Ok(Property { owner, key: key.to_owned(), is_url: false, bins: None })
+    Ok(Property::plain(owner, key))
 }
 
 /// How many bins the numbers of a property are put into: in the field `name`.

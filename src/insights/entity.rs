@@ -27,6 +27,8 @@ pub struct Entity {
     pub custom_name: Option<String>,
     /// Its filters.
     pub filters: Filters,
+    /// The name of its action, once it was looked up.
+    action_name: Option<String>,
     /// Its name, and its properties as they were sent.
     name: String,
     properties: Value,
@@ -84,6 +86,7 @@ impl Entity {
             properties: properties.unwrap_or_else(|| Value::Array(Vec::new())),
             event,
             action,
+            action_name: None,
             filters,
             name,
             path: path.to_owned(),
@@ -95,6 +98,7 @@ impl Entity {
         Self {
             event: Some(event.to_owned()),
             action: None,
+            action_name: None,
             custom_name: None,
             filters: Filters::default(),
             name: event.to_owned(),
@@ -112,15 +116,33 @@ impl Entity {
     /// The name that labels show.
     pub fn label(&self) -> &str {
         let own = match self.action {
-            Some(_) => Some(self.name.as_str()),
+            Some(_) => self.action_name.as_deref().or(Some(&self.name)),
             None => self.event.as_deref(),
         };
         self.custom_name.as_deref().or(own).unwrap_or(ALL_EVENTS)
     }
 
-    /// The name that it was sent with, or that of its event.
+    /// The name of its action, or the one that it was sent with, or that of its event.
     pub fn name(&self) -> &str {
-        &self.name
+        self.action_name.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Looks up how its action is called now, if it is one: labels show that.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
+        if let Some(id) = self.action {
+            let field = format!("{}.id", self.path);
+            self.action_name = Action::name_of(engine, project, (id, &field))?;
+        }
+        Ok(())
+    }
+
+    /// The name of its action, once it was looked up.
+    pub fn action_name(&self) -> Option<&str> {
+        self.action_name.as_deref()
     }
 
     /// What clients get back as the entity with this number, in the form of older clients.
@@ -130,7 +152,7 @@ impl Entity {
             None => (Value::from(self.event.as_deref()), "events"),
         };
         serde_json::json!({
-            "id": id, "type": kind, "order": order, "name": self.name,
+            "id": id, "type": kind, "order": order, "name": self.name(),
             "custom_name": self.custom_name, "properties": self.properties,
         })
     }

@@ -2,6 +2,8 @@
 //! ([`Select`]). Where single events are asked for, the newest first, the time of the last one is looked for before
 //! ([`newest`]), as in lists of events.
 
+mod elements;
+
 use std::sync::Arc;
 
 use arrow::array::Array;
@@ -41,11 +43,11 @@ use crate::insights::selection::zone;
 use crate::query::complexity;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::expression_columns::with_columns;
 use crate::query::lists::Cell;
 use crate::query::lists::Content;
 use crate::query::lists::Layout;
 use crate::query::lists::Shown;
-use crate::query::session_columns::with_sessions;
 use crate::query::view::FILTERED;
 use crate::query::view::View;
 
@@ -95,6 +97,8 @@ pub enum EventCell {
     Person,
     /// What the person is called.
     PersonName,
+    /// The elements of the page that the event is about.
+    Elements,
 }
 
 impl Special for EventCell {
@@ -103,6 +107,7 @@ impl Special for EventCell {
             "*" => Some(Self::Event),
             "person" => Some(Self::Person),
             "person_display_name" => Some(Self::PersonName),
+            "elements" => Some(Self::Elements),
             _ => None,
         }
     }
@@ -120,6 +125,7 @@ impl Special for EventCell {
                 "properties",
             ],
             Self::Person | Self::PersonName => &["distinct_id", "person_id"],
+            Self::Elements => &["elements_chain"],
         }
     }
 
@@ -127,6 +133,7 @@ impl Special for EventCell {
         match self {
             Self::Event => "uuid".to_owned(),
             Self::Person => "distinct_id".to_owned(),
+            Self::Elements => "elements_chain".to_owned(),
             Self::PersonName => {
                 let keys = person_name::keys(owner.person_names.as_deref());
                 let name = |key: &str| format!("nullif(person.properties[{}], '')", quoted(key));
@@ -271,7 +278,7 @@ impl EventsQuery {
         conditions.extend(action.map(|action| action.condition(engine, (view, owner.project))));
         let all = view.event_times().unwrap_or((UnixMicros(0), UnixMicros(0)));
         let bounds = (after.map_or(all.0, |after| after.max(all.0)), before.min(all.1));
-        events = with_sessions(view, events, bounds, &conditions).await?;
+        events = with_columns(view, events, bounds, &conditions).await?;
         for condition in conditions {
             events = events.filter(condition)?;
         }
@@ -382,6 +389,13 @@ impl EventCell {
                 out.extend_from_slice(body.to_string().as_bytes());
                 Ok(())
             }),
+            Self::Elements => {
+                Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
+                    let chain = text((batch, row), places.first().copied()).unwrap_or_default();
+                    out.extend_from_slice(elements::body(chain).to_string().as_bytes());
+                    Ok(())
+                })
+            }
             Self::PersonName => {
                 Arc::new(move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
                     let (distinct_id, person) = person_in((batch, row), &places);
@@ -445,7 +459,8 @@ fn write_event(
     let has_profile = has_profile.is_none_or(|column| column.is_null(row) || column.value(row));
     let body = json!({
         "uuid": text(0), "event": text(1), "timestamp": time(2), "team_id": project.0,
-        "distinct_id": text(3), "elements_chain": text(4), "created_at": time(5),
+        "distinct_id": text(3), "elements_chain": text(4),
+        "elements": elements::body(text(4)), "created_at": time(5),
         "person_mode": if has_profile { "full" } else { "propertyless" },
     });
     let properties = Some(text(7)).filter(|text| !text.is_empty()).unwrap_or("{}");

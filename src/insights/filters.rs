@@ -15,6 +15,7 @@ use crate::event::predicate::tree::Tree;
 use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
 use crate::query::event_sessions;
+use crate::query::expression::Expression;
 use crate::query::filter;
 use crate::query::matches;
 use crate::query::matches::Subjects;
@@ -45,11 +46,12 @@ impl Filters {
         self.parse().map(drop).map_err(|detail| NodeError { field: path.to_owned(), detail })
     }
 
-    /// Whether they ask of sessions.
-    pub fn ask_of_sessions(&self) -> bool {
-        let is_of_session =
-            |filter: &&Filter| matches!(filter, Filter::Property { scope: Scope::Session, .. });
-        self.parse().is_ok_and(|tree| tree.filters().iter().any(is_of_session))
+    /// Whether they ask of sessions or have expressions, for which events need columns beside their own.
+    pub fn ask_beside_events(&self) -> bool {
+        let is_beside = |filter: &&Filter| {
+            matches!(filter, Filter::Property { scope: Scope::Session | Scope::Expression, .. })
+        };
+        self.parse().is_ok_and(|tree| tree.filters().iter().any(is_beside))
     }
 
     fn parse(&self) -> Result<Tree, String> {
@@ -59,6 +61,10 @@ impl Filters {
         };
         let tree = tree.map_err(|error| error.to_string())?;
         for filter in tree.filters() {
+            if let Filter::Property { scope: Scope::Expression, predicate } = filter {
+                Expression::parse(&predicate.key).map_err(|error| error.to_string())?;
+                continue;
+            }
             return Err(match filter {
                 Filter::Property { scope: Scope::Group(None), .. } => {
                     "A filter of the type group needs a group_type_index.".to_owned()
@@ -84,7 +90,8 @@ impl Filters {
 
     /// The condition that all hold for an event, and its person and groups as of now; `None` without filters. It is
     /// for events whose columns are `exact`, see [`View::exact`](crate::query::view::View::exact), and if it asks of
-    /// sessions for those with their columns, see [`with_sessions`](crate::query::session_columns::with_sessions).
+    /// sessions or has expressions for those with the columns of these, see
+    /// [`with_columns`](crate::query::expression_columns::with_columns).
     pub fn condition(
         &self,
         engine: &Engine,
@@ -153,6 +160,8 @@ mod tests {
             json!([{"key": "a", "value": 1, "type": "group"}]),
             json!([{"key": "nothing", "value": 1, "type": "event_metadata"}]),
             json!([{"key": "$channel_type", "value": "Direct", "type": "session"}]),
+            json!([{"key": "SELECT 1", "type": "hogql"}]),
+            json!([{"key": "event = (SELECT max(name) FROM event_definitions)", "type": "hogql"}]),
         ] {
             let error = Filters::default().add(&wrong, "properties").unwrap_err();
             assert_eq!(error.field, "properties", "{wrong}");

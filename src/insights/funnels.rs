@@ -5,6 +5,8 @@
 
 pub mod actors;
 mod answer;
+mod first;
+mod first_times;
 pub mod legacy;
 mod parse;
 pub mod passage;
@@ -15,22 +17,31 @@ mod times;
 mod trends;
 mod walk;
 
+use crate::event::id::ProjectId;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::entity::Entity;
+use crate::insights::funnels::first::First;
 use crate::insights::funnels::split::Attribution;
 use crate::insights::funnels::walk::Course;
 use crate::insights::interval::Interval;
+use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
 use crate::insights::selection::Unit;
+use crate::query::engine::Engine;
+use crate::query::expression::Expression;
 
 /// A parsed request.
 #[derive(Clone, Debug)]
 pub struct Funnels {
     selection: Selection,
     steps: Vec<Entity>,
+    /// Of which first time each step is, if it counts this alone.
+    firsts: Vec<Option<First>>,
     /// The events of the exclusions of the course, in their order.
     exclusions: Vec<Entity>,
     course: Course,
+    /// What says who goes through it, where these are no persons or groups.
+    actor: Option<Expression>,
     interval: Interval,
     breakdown: Breakdown,
     attribution: Attribution,
@@ -51,6 +62,15 @@ enum Shown {
 }
 
 impl Funnels {
+    /// Looks up how the actions of its series are called now.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
+        self.steps.iter_mut().try_for_each(|step| step.look_up(engine, project))
+    }
+
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
@@ -64,6 +84,25 @@ impl Funnels {
     /// The events of its steps.
     pub fn steps(&self) -> &[Entity] {
         &self.steps
+    }
+
+    /// Whether it has expressions of SQL besides those of filters.
+    pub fn has_expressions(&self) -> bool {
+        self.breakdown.has_expressions() || self.actor.is_some()
+    }
+
+    /// That it is of persons or groups, not of what an expression of SQL says: what is asked has to be of them.
+    ///
+    /// # Errors
+    ///
+    /// It is not.
+    pub fn check_unit(&self) -> Result<(), NodeError> {
+        if self.actor.is_none() {
+            return Ok(());
+        }
+        let detail = "This needs a funnel of persons or groups, without funnelAggregateByHogQL.";
+        let field = "source.funnelsFilter.funnelAggregateByHogQL".to_owned();
+        Err(NodeError { field, detail: detail.to_owned() })
     }
 
     /// The events that it is about.

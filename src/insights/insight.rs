@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::event::id::ProjectId;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
@@ -123,7 +124,9 @@ impl Insight {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Value, InsightError> {
-        match self {
+        let mut named = self.clone();
+        named.look_up(engine, owner.project)?;
+        match &named {
             Self::Correlation(correlation) => Ok(correlation.answer(engine, owner).await?.body()),
             Self::Lifecycle(lifecycle) => Ok(Value::Array(lifecycle.answer(engine, owner).await?)),
             Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
@@ -133,6 +136,17 @@ impl Insight {
             }
             Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
             Self::Funnels(funnels) => funnels.answer(engine, owner).await,
+        }
+    }
+
+    /// Looks up how the actions of its series are called now, which its answer says.
+    fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
+        match self {
+            Self::Funnels(funnels) => funnels.look_up(engine, project),
+            Self::Lifecycle(lifecycle) => lifecycle.look_up(engine, project),
+            Self::Stickiness(stickiness) => stickiness.look_up(engine, project),
+            Self::Trends(trends) => trends.look_up(engine, project),
+            Self::Correlation(_) | Self::Paths(_) | Self::Retention(_) => Ok(()),
         }
     }
 
@@ -146,8 +160,22 @@ impl Insight {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Answered, InsightError> {
+        let began = engine.monotonic();
         let results = Box::pin(self.answer(engine, owner)).await?;
-        Ok(Answered::of(&results)?)
+        let answered = Answered::of(&results, engine.monotonic().saturating_sub(began))?;
+        Ok(Answered { is_lasting: !self.has_expressions(), ..answered })
+    }
+
+    /// Whether it has expressions of SQL besides those of filters and paths, which may depend on the current time.
+    fn has_expressions(&self) -> bool {
+        match self {
+            Self::Funnels(funnels) => funnels.has_expressions(),
+            Self::Retention(retention) => retention.has_expressions(),
+            Self::Trends(trends) => trends.has_expressions(),
+            Self::Correlation(_) | Self::Lifecycle(_) | Self::Paths(_) | Self::Stickiness(_) => {
+                false
+            }
+        }
     }
 
     /// Counts a view of the events that it names, as every new answer does by itself.
@@ -249,18 +277,27 @@ impl ActorsOf {
             let detail = format!("Only the first {GROUPS_MAX} groups behind a point are listed.");
             return Err(NodeError { field: "offset".to_owned(), detail }.into());
         }
+        // They are large, and some of them are awaited deep down.
         match &self {
             Self::Correlation(correlation, asked) => {
-                correlation.actors(engine, owner, asked, part).await
+                Box::pin(correlation.actors(engine, owner, asked, part)).await
             }
-            Self::Lifecycle(lifecycle, stage) => lifecycle.actors(engine, owner, stage, part).await,
-            Self::Paths(paths) => paths.actors(engine, owner, part).await,
-            Self::Retention(retention, row) => retention.actors(engine, owner, row, part).await,
+            Self::Lifecycle(lifecycle, stage) => {
+                Box::pin(lifecycle.actors(engine, owner, stage, part)).await
+            }
+            Self::Paths(paths) => Box::pin(paths.actors(engine, owner, part)).await,
+            Self::Retention(retention, row) => {
+                Box::pin(retention.actors(engine, owner, row, part)).await
+            }
             Self::Stickiness(stickiness, asked) => {
-                stickiness.actors(engine, owner, asked, part).await
+                Box::pin(stickiness.actors(engine, owner, asked, part)).await
             }
-            Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
-            Self::Funnels(funnels, asked) => funnels.actors(engine, owner, asked, part).await,
+            Self::Trends(trends, point) => {
+                Box::pin(trends.actors(engine, owner, point, part)).await
+            }
+            Self::Funnels(funnels, asked) => {
+                Box::pin(funnels.actors(engine, owner, asked, part)).await
+            }
         }
     }
 }

@@ -20,6 +20,10 @@ pub const KEPT: Duration = Duration::from_secs(20 * 60);
 /// Most jobs of one personal API key that run or wait at once.
 pub const RUNNING_PER_KEY_MAX: usize = 8;
 
+/// Most questions of one personal API key whose askers wait for the answer that can be cancelled; further ones are answered
+/// all the same.
+const WAITED_PER_KEY_MAX: usize = 64;
+
 /// Most jobs of one personal API key, those that are finished included; the oldest of these is forgotten for a new
 /// one.
 const JOBS_PER_KEY_MAX: usize = 100;
@@ -31,7 +35,7 @@ const ANSWERS_MAX_BYTES: u64 = 32 << 20;
 pub const ID_MAX_BYTES: usize = 200;
 
 /// What a cancelled job tells.
-const CANCELLED: &str = "The query was cancelled.";
+pub const CANCELLED: &str = "The query was cancelled.";
 
 /// Jobs by project and id. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +63,8 @@ pub struct Status {
     pub started_at: UnixMicros,
     /// When it ended, and how; `None` while it runs.
     pub ended: Option<(UnixMicros, Outcome)>,
+    /// Whether its asker waits for the answer: it is forgotten once there is one.
+    pub is_waited: bool,
 }
 
 /// How a job ended.
@@ -133,18 +139,45 @@ impl Jobs {
             return Begun::Running(job.status.clone());
         }
         let own = || state.jobs.values().filter(|job| job.by == by);
-        if own().filter(|job| job.status.ended.is_none()).count() >= RUNNING_PER_KEY_MAX {
+        let is_running = |job: &&Job| job.status.ended.is_none() && !job.status.is_waited;
+        if own().filter(is_running).count() >= RUNNING_PER_KEY_MAX {
             return Begun::TooMany;
         }
-        if own().count() >= JOBS_PER_KEY_MAX {
-            state.forget_oldest(|job| job.by == by);
+        if own().filter(|job| !job.status.is_waited).count() >= JOBS_PER_KEY_MAX {
+            state.forget_oldest(|job| job.by == by && !job.status.is_waited);
         }
+        let status = Status { started_at: now, ended: None, is_waited: false };
+        Begun::New(self.added(&mut state, (id, by), status))
+    }
+
+    /// Lets a question be cancelled under this id while its asker waits. `None` if another one has the id, or the key
+    /// has [`WAITED_PER_KEY_MAX`].
+    pub fn wait(&self, id: (ProjectId, String), by: KeyId, now: UnixMicros) -> Option<Ticket> {
+        let mut state = self.0.lock();
+        state.jobs.retain(|_, job| !job.status.is_over(now));
+        if state.jobs.get(&id).is_some_and(|job| job.status.ended.is_none()) {
+            return None;
+        }
+        let waited = state.jobs.values().filter(|job| job.by == by && job.status.is_waited);
+        if waited.count() >= WAITED_PER_KEY_MAX {
+            return None;
+        }
+        let status = Status { started_at: now, ended: None, is_waited: true };
+        Some(self.added(&mut state, (id, by), status))
+    }
+
+    fn added(
+        &self,
+        state: &mut State,
+        (id, by): ((ProjectId, String), KeyId),
+        status: Status,
+    ) -> Ticket {
         let number = state.begun;
         state.begun += 1;
-        let (status, stop) = (Status { started_at: now, ended: None }, Arc::new(Notify::new()));
+        let stop = Arc::new(Notify::new());
         let job = Job { number, by, status: status.clone(), stop: Arc::clone(&stop) };
         state.jobs.insert(id.clone(), job);
-        Begun::New(Ticket { jobs: self.clone(), id, number, stop, status })
+        Ticket { jobs: self.clone(), id, number, stop, status }
     }
 
     /// What is known of a job; `None` if there is none, or it ended too long ago.
@@ -203,6 +236,13 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
+        if self.status.is_waited {
+            let mut state = self.jobs.0.lock();
+            if state.jobs.get(&self.id).is_some_and(|job| job.number == self.number) {
+                state.jobs.remove(&self.id);
+            }
+            return;
+        }
         let detail = "The query was not finished.".to_owned();
         self.end(Outcome::Failed { detail, is_fault: true }, self.status.started_at);
     }
@@ -219,6 +259,7 @@ mod tests {
     use super::Outcome;
     use super::RUNNING_PER_KEY_MAX;
     use super::Ticket;
+    use super::WAITED_PER_KEY_MAX;
     use crate::clock::UnixMicros;
     use crate::event::id::ProjectId;
     use crate::metadata::accounts::KeyId;
@@ -281,6 +322,29 @@ mod tests {
         ticket.end(failed("too late"), NOW);
         assert_eq!(detail(&jobs, "a"), None);
         drop(next);
+    }
+
+    #[tokio::test]
+    async fn what_is_waited_for_is_known_while_it_runs() {
+        let jobs = Jobs::default();
+        let wait = |name: &str| jobs.wait(id(1, name), KeyId(1), NOW);
+        let waiting = wait("a").unwrap();
+        assert!(wait("a").is_none(), "its id is in use");
+        assert!(jobs.status(&id(1, "a"), NOW).unwrap().ended.is_none());
+        assert!(jobs.cancel(&id(1, "a"), NOW));
+        tokio::time::timeout(Duration::from_secs(5), waiting.stopped()).await.unwrap();
+        drop(waiting);
+        assert!(jobs.status(&id(1, "a"), NOW).is_none());
+        // They take no place of jobs that nobody waits for, and are bounded themselves.
+        let many: Vec<Ticket> =
+            (0..WAITED_PER_KEY_MAX).map(|at| wait(&format!("waited {at}")).unwrap()).collect();
+        assert!(wait("one more").is_none());
+        assert!(jobs.wait(id(1, "of another key"), KeyId(2), NOW).is_some());
+        let running = begin(&jobs, "running", 1).unwrap();
+        drop(many);
+        assert!(wait("one more").is_some());
+        drop(running);
+        assert_eq!(detail(&jobs, "running").as_deref(), Some("The query was not finished."));
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
         "breakdown": breakdown(filter), "breakdown_type": text(filter, "breakdown_type"),
         "breakdowns": parsed(filter, "breakdowns")?,
         "breakdown_limit": parsed(filter, "breakdown_limit")?,
+        "breakdown_offset": parsed(filter, "breakdown_offset")?,
         "breakdown_group_type_index": parsed(filter, "breakdown_group_type_index")?,
         "breakdown_normalize_url": truth(filter, "breakdown_normalize_url"),
         "breakdown_histogram_bin_count": parsed(filter, "breakdown_histogram_bin_count")?,

@@ -10,6 +10,7 @@ pub mod status;
 
 use serde_json::Value;
 
+use crate::event::id::ProjectId;
 use crate::insights::entity::Entity;
 use crate::insights::interval::Interval;
 use crate::insights::lifecycle::status::Status;
@@ -17,6 +18,7 @@ use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
 use crate::insights::series::Series;
+use crate::query::engine::Engine;
 
 /// A parsed request.
 #[derive(Clone, Debug)]
@@ -63,6 +65,15 @@ impl Lifecycle {
             interval: Interval::parse(&node)?,
             shown: Status::ALL.into_iter().filter(is_shown).collect(),
         })
+    }
+
+    /// Looks up how the actions of its series are called now.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
+        self.series.look_up(engine, project)
     }
 
     /// What it looks at.

@@ -167,6 +167,7 @@ impl Around {
         let within =
             |error: NodeError| node.refuse(&format!("{SOURCE}.{}", error.field), error.detail);
         let funnels = Funnels::parse(source).map_err(within)?.unsplit();
+        funnels.check_unit().map_err(|error| node.refuse(SOURCE, error.detail))?;
         if funnels.unit() != unit {
             let detail = "Paths and their funnel are of the same: persons, or groups of one type.";
             return Err(node.refuse(SOURCE, detail));

@@ -14,6 +14,9 @@ use datafusion::prelude::lit;
 use crate::query::error::QueryError;
 use crate::query::event_property::json_text;
 use crate::query::event_property::whole_text;
+use crate::query::expression::Expression;
+use crate::query::expression::Taken;
+use crate::query::matches;
 use crate::query::matches::GROUPS;
 use crate::query::session_columns;
 use crate::query::view::View;
@@ -29,6 +32,10 @@ pub enum Owner {
     Group(u8),
     /// The session of the event.
     Session,
+    /// The row of the event itself: a column such as `distinct_id`.
+    EventMetadata,
+    /// None: the name is an expression of SQL about the event.
+    Expression,
 }
 
 /// A property.
@@ -45,8 +52,13 @@ pub struct Property {
 }
 
 impl Property {
+    /// A property as it is.
+    pub fn plain(owner: Owner, key: &str) -> Self {
+        Self { owner, key: key.to_owned(), is_url: false, bins: None }
+    }
+
     /// The expressions that ask of sessions, of which events need the columns first: see
-    /// [`with_sessions`](session_columns::with_sessions).
+    /// [`with_columns`](crate::query::expression_columns::with_columns).
     pub fn of_sessions(properties: &[Self]) -> Vec<Expr> {
         let of_sessions = properties.iter().filter(|property| property.owner == Owner::Session);
         of_sessions.map(|property| session_columns::text(&property.key)).collect()
@@ -56,7 +68,7 @@ impl Property {
     ///
     /// # Errors
     ///
-    /// A bug in the plan.
+    /// [`QueryError::Invalid`]: the expression is none of an event.
     pub async fn add_to(
         &self,
         view: &View,
@@ -72,6 +84,17 @@ impl Property {
             Owner::Session => {
                 let text = session_columns::text(&self.key);
                 return Ok(events.with_column(name, self.shown(text)?)?);
+            }
+            Owner::EventMetadata => {
+                let column = matches::metadata_column(&self.key).unwrap_or_default();
+                let text = cast(ident(column), DataType::Utf8View);
+                return Ok(events.with_column(name, self.shown(text)?)?);
+            }
+            Owner::Expression => {
+                let expression = Expression::parse(&self.key)?;
+                let value = (&expression, Taken::Text, name);
+                let events = Expression::add_all(view, events, &[value]).await?;
+                return Ok(events.with_column(name, self.shown(ident(name))?)?);
             }
             Owner::Person => (view.table("persons").await?, "person_id", "uuid"),
             Owner::Group(index) => {

@@ -143,6 +143,11 @@ impl Retention {
         &mut self.selection
     }
 
+    /// Whether it has expressions of SQL besides those of filters.
+    pub fn has_expressions(&self) -> bool {
+        self.breakdown.has_expressions()
+    }
+
     /// The events that it is about.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         [&self.target, &self.returning].into_iter()
@@ -152,7 +157,7 @@ impl Retention {
 /// What it is split by. Numbers have no bins in it, in PostHog neither.
 fn breakdown(filter: Option<&Value>) -> Result<Breakdown, NodeError> {
     Node::new(filter, "breakdownFilter")?.without(&["breakdown_histogram_bin_count"])?;
-    let breakdown = Breakdown::parse(filter)?;
+    let breakdown = Breakdown::unpaged(filter)?;
     if let Breakdown::Properties { properties, .. } = &breakdown
         && let Some(at) = properties.iter().position(|property| property.bins.is_some())
     {

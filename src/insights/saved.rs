@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::insights::event_list;
 use crate::insights::filters::Filters;
 use crate::insights::funnels::legacy::funnels_query;
+use crate::insights::insight::KINDS;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
 use crate::insights::lifecycle::legacy::lifecycle_query;
@@ -16,6 +17,9 @@ use crate::insights::node::NodeError;
 use crate::insights::paths::legacy::paths_query;
 use crate::insights::retention::legacy::retention_query;
 use crate::insights::stickiness::legacy::stickiness_query;
+
+/// The kind of SQL.
+pub const SQL: &str = "HogQLQuery";
 
 /// Kinds of insights with a breakdown of their own.
 const WITH_BREAKDOWN: [&str; 3] = ["FunnelsQuery", "RetentionQuery", "TrendsQuery"];
@@ -87,6 +91,33 @@ pub fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError>
         query.insert("breakdownFilter".to_owned(), breakdown.clone());
     }
     Ok(())
+}
+
+/// Changes a node of any kind as a dashboard says, or as a request overrides it: with filters, and with values of the
+/// variables of SQL, which has the filters by `{filters}`.
+///
+/// # Errors
+///
+/// The filters or the variables are malformed.
+pub fn with_frame(
+    node: &mut Value,
+    (filters, variables): (&Value, &Value),
+) -> Result<(), NodeError> {
+    let kind = node.get("kind").and_then(Value::as_str).unwrap_or_default();
+    match kind {
+        SQL => {
+            with_variables(node, variables)?;
+            if let Value::Object(node) = node {
+                let own = node.remove("filters").filter(|own| !own.is_null());
+                let mut own = own.unwrap_or_else(|| json!({}));
+                with_filters(&mut own, filters)?;
+                node.insert("filters".to_owned(), own);
+            }
+            Ok(())
+        }
+        _ if kind == event_list::KIND || KINDS.contains(&kind) => with_filters(node, filters),
+        _ => Ok(()),
+    }
 }
 
 /// Checks what a dashboard may change about its insights; see [`with_filters`].

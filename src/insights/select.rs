@@ -48,6 +48,8 @@ pub struct Select<S> {
     conditions: Vec<Expression>,
     /// `None` for the usual order.
     orders: Option<Vec<(What<S>, bool)>>,
+    /// What rows are ordered by unless they are told together or it is sent; `None` for what follows from the columns.
+    usual: Option<(&'static str, bool)>,
     /// Most rows, and rows left out before.
     pub page: (usize, usize),
 }
@@ -114,8 +116,15 @@ impl<S: Special> Select<S> {
                 .map(condition)
                 .collect::<Result<_, _>>()?,
             orders: Some(orders).filter(|orders| !orders.is_empty()),
+            usual: None,
             page: (limit.min(LIMIT_MAX), offset),
         })
+    }
+
+    /// The same, where single rows are ordered by this SQL unless a request says otherwise; with whether the largest comes
+    /// first.
+    pub fn usually(self, order: (&'static str, bool)) -> Self {
+        Self { usual: Some(order), ..self }
     }
 
     fn order(text: &str) -> Result<Vec<(What<S>, bool)>, QueryError> {
@@ -263,6 +272,9 @@ impl<S: Special> Select<S> {
         });
         if let Some(column) = first.or_else(|| aggregates.clone().next()).or(timed) {
             return vec![(columns.sql_of(&column.text), true)];
+        }
+        if let Some((sql, is_descending)) = self.usual {
+            return vec![(sql.to_owned(), is_descending)];
         }
         match self.items.first().map(|item| &item.what) {
             Some(What::Special(special)) => vec![special.first_order(owner)],

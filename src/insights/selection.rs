@@ -33,8 +33,8 @@ use crate::insights::node::NodeError;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::events::PERSON_NUMBER;
+use crate::query::expression_columns::with_columns;
 use crate::query::matches::GROUPS;
-use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// What an insight looks at.
@@ -139,7 +139,7 @@ impl Selection {
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
         match self.filters(owner)?.condition(engine, owner.project, view.exact()) {
             Some(condition) => {
-                let events = with_sessions(view, events, (from, to), [&condition]).await?;
+                let events = with_columns(view, events, (from, to), [&condition]).await?;
                 Ok(events.filter(condition)?)
             }
             None => Ok(events),

@@ -2,12 +2,15 @@
 
 use serde_json::Value;
 
+use crate::event::id::ProjectId;
 use crate::insights::entity::Entity;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Unit;
+use crate::query::engine::Engine;
 use crate::query::event_sessions;
 use crate::query::event_sessions::Kind;
+use crate::query::expression::Expression;
 
 /// Most series of one insight: the letters of formulas.
 pub const SERIES_MAX: usize = 26;
@@ -45,6 +48,10 @@ pub enum Math {
     Groups(u8),
     /// A statistic of a number that events have.
     Property(Statistic, String),
+    /// A statistic of a number that the persons of events have, of each event once.
+    OfPersons(Statistic, String),
+    /// What an expression of SQL is of events together.
+    Sql(Expression),
     /// A statistic of a number that the sessions of events have, of each session once.
     OfSessions(Statistic, String),
     /// A statistic of the numbers of events that persons have.
@@ -77,7 +84,7 @@ impl Series {
         let path = format!("series.{order}");
         let entity = Entity::parse(value, &path)?;
         let node = Node::new(Some(value), &path)?;
-        node.without(&["math_hogql", "math_multiplier"])?;
+        node.without(&["math_multiplier"])?;
         let math = math(&node)?;
         let mut action = entity.body(order);
         if let Value::Object(fields) = &mut action {
@@ -86,9 +93,22 @@ impl Series {
             fields.insert("math".to_owned(), Value::from(name));
             fields.insert("math_property".to_owned(), of("math_property"));
             fields.insert("math_group_type_index".to_owned(), of("math_group_type_index"));
-            fields.insert("math_hogql".to_owned(), Value::Null);
+            fields.insert("math_hogql".to_owned(), of("math_hogql"));
         }
         Ok(Self { entity, math, action })
+    }
+
+    /// Looks up how its action is called now, if it is of one: see [`Entity::look_up`].
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
+        self.entity.look_up(engine, project)?;
+        if let (Some(name), Value::Object(fields)) = (self.entity.action_name(), &mut self.action) {
+            fields.insert("name".to_owned(), Value::from(name));
+        }
+        Ok(())
     }
 }
 
@@ -105,6 +125,7 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
                 Ok(Math::OfSessions(statistic, property.to_owned()))
             }
             None | Some("event_properties") => Ok(Math::Property(statistic, property.to_owned())),
+            Some("person_properties") => Ok(Math::OfPersons(statistic, property.to_owned())),
             Some("session_properties") => match event_sessions::kind(property) {
                 Some(Kind::Number | Kind::Truth) => {
                     Ok(Math::OfSessions(statistic, property.to_owned()))
@@ -117,8 +138,9 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
             },
             Some(kind) => {
                 let kind: String = kind.chars().take(100).collect();
-                let detail =
-                    format!("{kind} are not available. Use a property of events or sessions.");
+                let detail = format!(
+                    "{kind} are not available. Use a property of events, persons or sessions."
+                );
                 Err(node.refuse("math_property_type", detail))
             }
         };
@@ -141,6 +163,14 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
         },
         "first_time_for_user" => Math::First { matching: false },
         "first_matching_event_for_user" => Math::First { matching: true },
+        "hogql" => {
+            const NAME: &str = "math_hogql";
+            let text = node.text(NAME)?;
+            let detail = "This field is required when `math` is set to hogql.";
+            let text = text.ok_or_else(|| node.refuse(NAME, detail))?;
+            let parsed = Expression::parse(text);
+            Math::Sql(parsed.map_err(|error| node.refuse(NAME, error.to_string()))?)
+        }
         _ => {
             let name: String = name.chars().take(100).collect();
             return Err(node.refuse("math", format!("\"{name}\" is not a valid choice.")));
@@ -167,6 +197,7 @@ fn statistic(name: &str) -> Option<Statistic> {
 mod tests {
     use serde_json::json;
 
+    use super::Expression;
     use super::Math;
     use super::Series;
     use super::Statistic;
@@ -195,7 +226,20 @@ mod tests {
             ),
             (
                 json!({"math": "max", "math_property": "a", "math_property_type": "person_properties"}),
+                Ok(Math::OfPersons(Statistic::Maximum, "a".to_owned())),
+            ),
+            (
+                json!({"math": "max", "math_property": "a", "math_property_type": "group_properties"}),
                 Err("series.0.math_property_type"),
+            ),
+            (
+                json!({"math": "hogql", "math_hogql": "sum(properties.price) / count()"}),
+                Ok(Math::Sql(Expression::parse("sum(properties.price) / count()").unwrap())),
+            ),
+            (json!({"math": "hogql"}), Err("series.0.math_hogql")),
+            (
+                json!({"math": "hogql", "math_hogql": "(SELECT max(name) FROM event_definitions)"}),
+                Err("series.0.math_hogql"),
             ),
             (json!({"math": "sum"}), Err("series.0.math_property")),
             (json!({"math": "avg_count_per_actor"}), Ok(Math::PerActor(Statistic::Average))),

@@ -1,5 +1,6 @@
 //! SQL as a question beside others: [`SqlQuery`], a text and the filters that `{filters}` in it stands for.
 
+use bytes::Bytes;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -8,6 +9,7 @@ use crate::clock::UnixMicros;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::answered::Answered;
+use crate::insights::answered::Timing;
 use crate::insights::answered::Told;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
@@ -20,6 +22,7 @@ use crate::query::lists::Layout;
 use crate::query::lists::Lists;
 use crate::query::paging::page_of;
 use crate::query::placeholders::filled;
+use crate::query::rows::Format;
 use crate::query::view::View;
 
 /// SQL, and what it reads of the events where it says `{filters}`.
@@ -115,13 +118,31 @@ impl SqlQuery {
         complexity::check(&asked)?;
         let view = self.view(engine, owner).await?;
         let lists = engine.lists(owner.project, async move { view.sql(&asked).await }, layout);
-        let Lists { columns, types, rows, has_more, is_lasting, events } = lists.await?;
+        let Lists { columns, types, rows, has_more, is_lasting, events, took } = lists.await?;
         let types = columns.iter().zip(types).map(|(name, own)| json!([name, own])).collect();
         let query = Some(self.text.clone());
         let (limit, offset) = (page.limit, page.offset);
+        let (missing_actors_count, timings) = (None, Timing::of(took));
         let told =
-            Told { columns, types, has_more, limit, offset, query, missing_actors_count: None };
+            Told { columns, types, has_more, limit, offset, query, missing_actors_count, timings };
         Ok(Answered::of_rows(rows, &told, (is_lasting, events))?)
+    }
+}
+
+impl SqlQuery {
+    /// The rows as a file.
+    ///
+    /// # Errors
+    ///
+    /// See [`InsightError`].
+    pub async fn file(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+        format: Format,
+    ) -> Result<Bytes, InsightError> {
+        let view = self.view(engine, owner).await?;
+        Ok(engine.file(owner.project, (view, &self.text), format).await?)
     }
 }
 

@@ -11,6 +11,7 @@ mod plan;
 
 use serde_json::Value;
 
+use crate::event::id::ProjectId;
 use crate::insights::compare::Compare;
 use crate::insights::entity::Entity;
 use crate::insights::interval::Interval;
@@ -23,6 +24,7 @@ use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
 use crate::insights::stickiness::active::Criteria;
 use crate::insights::stickiness::active::Operator;
+use crate::query::engine::Engine;
 
 /// Most intervals that make one.
 const INTERVAL_COUNT_MAX: usize = 1000;
@@ -101,6 +103,15 @@ impl Stickiness {
             criteria: criteria(&options)?,
             compare: Compare::parse(node.value("compareFilter"))?,
         })
+    }
+
+    /// Looks up how the actions of its series are called now.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
+        self.series.iter_mut().try_for_each(|own| own.series.look_up(engine, project))
     }
 
     /// What it looks at.

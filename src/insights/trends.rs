@@ -8,6 +8,7 @@ mod plan;
 
 use serde_json::Value;
 
+use crate::event::id::ProjectId;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::compare::Compare;
 use crate::insights::formula::Formula;
@@ -15,8 +16,10 @@ use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
+use crate::insights::series::Math;
 use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
+use crate::query::engine::Engine;
 
 /// Most formulas of one insight.
 const FORMULAS_MAX: usize = 26;
@@ -84,9 +87,24 @@ impl Trends {
 }
 
 impl Trends {
+    /// Looks up how the actions of its series are called now.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action.
+    pub fn look_up(&mut self, engine: &Engine, project: ProjectId) -> Result<(), NodeError> {
+        self.series.iter_mut().try_for_each(|series| series.look_up(engine, project))
+    }
+
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
+    }
+
+    /// Whether it has expressions of SQL besides those of filters.
+    pub fn has_expressions(&self) -> bool {
+        let is_one = |series: &Series| matches!(series.math, Math::Sql(_));
+        self.breakdown.has_expressions() || self.series.iter().any(is_one)
     }
 }
 
@@ -103,9 +121,10 @@ impl Display {
                 | "ActionsStackedBar",
             ) => Ok(Self::Intervals),
             Some("ActionsLineGraphCumulative") => Ok(Self::Cumulative),
-            Some("BoldNumber" | "ActionsPie" | "ActionsBarValue" | "ActionsTable" | "WorldMap") => {
-                Ok(Self::Total)
-            }
+            Some(
+                "BoldNumber" | "ActionsPie" | "ActionsBarValue" | "ActionsTable" | "WorldMap"
+                | "CalendarHeatmap",
+            ) => Ok(Self::Total),
             Some(other) => {
                 let other: String = other.chars().take(100).collect();
                 Err(options.refuse("display", format!("{other} is not available.")))

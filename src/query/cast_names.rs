@@ -90,7 +90,7 @@ mod tests {
         for (sql, columns) in [
             (
                 "SELECT sum(a), sum(a::double) FROM (SELECT 1 AS a) AS t",
-                Some(["sum(t.a)", "sum(a::DOUBLE)"]),
+                Some(["sum(a)", "sum(a::DOUBLE)"]),
             ),
             (
                 "SELECT min(a::double) + 1, min(a::bigint) + 2 FROM (SELECT 1 AS a)",

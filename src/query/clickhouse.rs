@@ -1,11 +1,16 @@
 //! Functions of ClickHouse that HogQL has, in SQL that DataFusion plans: [`rewrite`]. Each is a template, in which a
 //! placeholder stands for an argument. An argument stands in a template once, so that no nesting multiplies it.
 
+#[cfg(test)]
+mod tests;
+mod times;
+
 use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
 use datafusion::sql::sqlparser::ast::FunctionArg;
@@ -20,6 +25,10 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::query::asked::asked;
 use crate::query::asked::take;
+use crate::query::clickhouse::times::added;
+use crate::query::clickhouse::times::diff;
+use crate::query::clickhouse::times::of_unit;
+use crate::query::clickhouse::times::start_of_interval;
 use crate::query::complexity;
 use crate::query::error::QueryError;
 use crate::query::item_names::ItemNames;
@@ -27,7 +36,7 @@ use crate::query::quantile;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.
-const TEMPLATES: [(&str, usize, &str); 76] = [
+const TEMPLATES: [(&str, usize, &str); 81] = [
     // Aggregates.
     ("countIf", 1, "count(*) FILTER (WHERE $1)"),
     ("countIf", 2, "count($1) FILTER (WHERE $2)"),
@@ -44,6 +53,9 @@ const TEMPLATES: [(&str, usize, &str); 76] = [
     ("argMax", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
     ("groupArray", 1, "array_agg($1)"),
     ("groupUniqArray", 1, "array_agg(DISTINCT $1)"),
+    ("any", 1, "first_value($1) IGNORE NULLS"),
+    ("anyIf", 2, "first_value($1) FILTER (WHERE $2) IGNORE NULLS"),
+    ("anyLast", 1, "last_value($1) IGNORE NULLS"),
     ("stddevPop", 1, "stddev_pop($1)"),
     ("stddevSamp", 1, "stddev_samp($1)"),
     ("varPop", 1, "var_pop($1)"),
@@ -103,6 +115,7 @@ const TEMPLATES: [(&str, usize, &str); 76] = [
     ("replaceRegexpOne", 3, "regexp_replace($1, $2, $3)"),
     ("splitByChar", 2, "string_to_array($2, $1)"),
     ("splitByString", 2, "string_to_array($2, $1)"),
+    ("match", 2, "regexp_like($1, $2)"),
     ("startsWith", 2, "starts_with($1, $2)"),
     ("endsWith", 2, "ends_with($1, $2)"),
     ("JSONExtractString", 2, "json_as_text($1, $2)"),
@@ -110,6 +123,8 @@ const TEMPLATES: [(&str, usize, &str); 76] = [
     ("JSONExtractFloat", 2, "json_get_float($1, $2)"),
     ("JSONExtractBool", 2, "json_get_bool($1, $2)"),
     ("JSONHas", 2, "json_contains($1, $2)"),
+    // Numbers. The quotient is cut off at its point, as of numbers with a fraction too.
+    ("intDiv", 2, "CAST(trunc(try_cast($1 AS DOUBLE) / try_cast($2 AS DOUBLE)) AS BIGINT)"),
     // Conversions.
     ("toString", 1, "CAST($1 AS VARCHAR)"),
     ("arrayJoin", 1, "unnest($1)"),
@@ -144,10 +159,6 @@ const MEDIAN: f64 = 0.5;
 /// Most levels of `quantiles`.
 const LEVELS_MAX: usize = 100;
 
-/// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
-/// `toIntervalDay` are there for each.
-const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
-
 /// Writes the functions of ClickHouse in a statement as those that there are.
 ///
 /// # Errors
@@ -176,6 +187,16 @@ impl VisitorMut for Functions<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         self.names.enter(select);
+        // It says what WHERE says, and that it is to be asked first.
+        if let Some(first) = select.prewhere.take() {
+            let second = select.selection.take();
+            let both = |second: Expr| Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(first.clone()))),
+                op: BinaryOperator::And,
+                right: Box::new(Expr::Nested(Box::new(second))),
+            };
+            select.selection = Some(second.map_or_else(|| first.clone(), both));
+        }
         ControlFlow::Continue(())
     }
 
@@ -209,10 +230,14 @@ impl Functions<'_> {
             _ => None,
         };
         let arguments: Option<Vec<Expr>> = list.args.iter().map(plain).collect();
-        let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
-            return Ok(None);
-        };
         let sent = parameters(name, &call.parameters)?;
+        let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
+            // Whatever function it is, its parameters would be left out.
+            return match sent {
+                None => Ok(None),
+                Some(_) => Err(not_here(name)),
+            };
+        };
         let usual = || is_quantile(name).then(|| vec![MEDIAN]);
         let template = match sent.or_else(usual) {
             Some(parameters) => parametric(name, &parameters, &arguments)?,
@@ -223,6 +248,22 @@ impl Functions<'_> {
         };
         let parts = Parts { arguments, zone: self.zone };
         let mut written = parts.filled(&template)?;
+        let has_more = !list.clauses.is_empty()
+            || call.null_treatment.is_some()
+            || !call.within_group.is_empty();
+        if has_more {
+            let why = format!("{name} takes no ORDER BY, WITHIN GROUP or NULLS");
+            return Err(DataFusionError::Plan(why));
+        }
+        match (&mut written, &call.filter) {
+            (_, None) => {}
+            (Expr::Function(inner), Some(filter))
+                if !is_around(inner) && inner.filter.is_none() =>
+            {
+                inner.filter = Some(filter.clone());
+            }
+            _ => return Err(DataFusionError::Plan(format!("{name} takes no FILTER"))),
+        }
         match (&mut written, &call.over) {
             (_, None) => {}
             (Expr::Function(inner), Some(over)) if !is_around(inner) => {
@@ -280,13 +321,16 @@ fn parametric(name: &str, parameters: &[f64], arguments: &[Expr]) -> Result<Stri
             format!("array_slice(array_agg(DISTINCT $1), 1, {most})")
         }
         Some(most) if is("uniqUpTo") => format!("least(count(DISTINCT $1), {})", most + 1.0),
-        _ => {
-            let why = format!("{name} with these arguments in two parentheses is not available");
-            return Err(DataFusionError::Plan(why));
-        }
+        _ => return Err(not_here(name)),
     };
     check_width(name, arguments, 1)?;
     Ok(template)
+}
+
+fn not_here(name: &str) -> DataFusionError {
+    DataFusionError::Plan(format!(
+        "{name} with these arguments in two parentheses is not available"
+    ))
 }
 
 fn check_width(name: &str, arguments: &[Expr], width: usize) -> Result<()> {
@@ -335,39 +379,23 @@ fn template(name: &str, arguments: &[Expr]) -> Result<Option<String>> {
     if FLOATS.iter().any(|own| is(own)) && count >= 1 {
         return Ok(Some("try_cast($1 AS DOUBLE)".to_owned()));
     }
-    for unit in UNITS {
-        let interval = |argument: &str| {
-            format!("CAST(concat(CAST({argument} AS VARCHAR), ' {unit}') AS INTERVAL)")
-        };
-        if is(&format!("add{unit}s")) && count == 2 {
-            return Ok(Some(format!("($1 + {})", interval("$2"))));
+    if let Some(template) = of_unit(name, count) {
+        return Ok(Some(template));
+    }
+    for (own, sign) in [("dateAdd", '+'), ("dateSub", '-')] {
+        if is(own) {
+            return added(own, sign, arguments).map(Some);
         }
-        if is(&format!("subtract{unit}s")) && count == 2 {
-            return Ok(Some(format!("($1 - {})", interval("$2"))));
-        }
-        if is(&format!("toInterval{unit}")) && count == 1 {
-            return Ok(Some(interval("$1")));
-        }
+    }
+    if is("toStartOfInterval") {
+        return start_of_interval(arguments).map(Some);
     }
     if is("multiIf") && count >= 3 && count % 2 == 1 {
         let cases = (1..count).step_by(2).map(|at| format!("WHEN ${at} THEN ${} ", at + 1));
         return Ok(Some(format!("CASE {}ELSE ${count} END", cases.collect::<String>())));
     }
     if is("dateDiff") && count == 3 {
-        let unit = match arguments.first() {
-            Some(Expr::Value(value)) => match &value.value {
-                Value::SingleQuotedString(unit) => unit.to_lowercase(),
-                _ => String::new(),
-            },
-            _ => String::new(),
-        };
-        return match UNITS.iter().find(|own| **own == unit) {
-            Some(unit) => Ok(Some(date_diff(unit))),
-            None => {
-                let units = UNITS.join(", ");
-                Err(DataFusionError::Plan(format!("dateDiff counts one of {units}, as a text")))
-            }
-        };
+        return diff(arguments).map(Some);
     }
     let mut counts = TEMPLATES.iter().filter(|(own, ..)| is(own)).peekable();
     if counts.peek().is_none() {
@@ -380,23 +408,6 @@ fn template(name: &str, arguments: &[Expr]) -> Result<Option<String>> {
     let wanted: Vec<String> = counts.iter().map(|(_, count, _)| count.to_string()).collect();
     let wanted = wanted.join(" or ");
     Err(DataFusionError::Plan(format!("{name} takes {wanted} arguments, and has {count}")))
-}
-
-/// How many borders of a unit lie between two times.
-fn date_diff(unit: &str) -> String {
-    let place = |argument: &str| {
-        let at = format!("{argument} AT TIME ZONE $zone");
-        match unit {
-            "year" => format!("date_part('year', {at})"),
-            "month" => format!("date_part('epoch', date_trunc('month', {at})) / 2629746"),
-            "week" => format!("floor((date_part('epoch', CAST({at} AS DATE)) / 86400 + 3) / 7)"),
-            "day" => format!("date_part('epoch', CAST({at} AS DATE)) / 86400"),
-            "hour" => format!("floor(date_part('epoch', {argument}) / 3600)"),
-            "minute" => format!("floor(date_part('epoch', {argument}) / 60)"),
-            _ => format!("floor(date_part('epoch', {argument}))"),
-        }
-    };
-    format!("CAST(round({} - {}) AS BIGINT)", place("$3"), place("$2"))
 }
 
 /// What placeholders stand for.
@@ -438,112 +449,5 @@ impl VisitorMut for Parts<'_> {
             }
             None => ControlFlow::Break(name.clone()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use datafusion::sql::parser::DFParser;
-    use datafusion::sql::sqlparser::ast::Expr;
-    use datafusion::sql::sqlparser::ast::Value;
-
-    use super::Parts;
-    use super::TEMPLATES;
-    use super::UNITS;
-    use super::date_diff;
-    use super::rewrite;
-
-    fn rewritten(sql: &str) -> Result<String, String> {
-        let mut statement = DFParser::parse_sql(sql).expect("it parses").pop_front().expect("one");
-        rewrite(&mut statement, "Europe/Berlin").map_err(|error| error.to_string())?;
-        Ok(statement.to_string())
-    }
-
-    #[test]
-    fn templates_have_each_argument_once() {
-        let mut names = BTreeSet::new();
-        let of_diff = UNITS.map(|unit| ("dateDiff", 3, date_diff(unit)));
-        let all = TEMPLATES.map(|(name, count, template)| (name, count, template.to_owned()));
-        for (name, count, template) in all {
-            assert!(names.insert((name.to_lowercase(), count)), "{name} twice");
-            let used: Vec<usize> =
-                (1..=9).map(|at| template.matches(&format!("${at}")).count()).collect();
-            assert!(used.iter().take(count).all(|used| *used == 1), "{template}");
-            assert!(used.iter().skip(count).all(|used| *used == 0), "{template}");
-        }
-        for (_, count, template) in of_diff {
-            let arguments = vec![Expr::Value(Value::Null.into()); count];
-            Parts { arguments, zone: "UTC" }.filled(&template).unwrap();
-        }
-    }
-
-    #[test]
-    fn functions_become_those_that_there_are() {
-        for (sql, expected) in [
-            ("SELECT countIf(a > 1) AS v", "SELECT count(*) FILTER (WHERE (a > 1)) AS v"),
-            (
-                "SELECT COUNTIF(a) OVER (PARTITION BY b) AS v",
-                "SELECT count(*) FILTER (WHERE (a)) OVER (PARTITION BY b) AS v",
-            ),
-            (
-                "SELECT toStartOfDay(timestamp) AS v",
-                "SELECT date_trunc('day', (timestamp) AT TIME ZONE 'Europe/Berlin') AS v",
-            ),
-            (
-                "SELECT multiIf(a, 1, b, 2, if(c, 3, 4)) AS v",
-                "SELECT CASE WHEN (a) THEN (1) WHEN (b) THEN (2) ELSE (CASE WHEN (c) THEN (3) ELSE (4) END) END AS v",
-            ),
-            (
-                "SELECT toFloat(a) AS v WHERE notEmpty(b)",
-                "SELECT TRY_CAST((a) AS DOUBLE) AS v WHERE ((b) <> '')",
-            ),
-            (
-                "SELECT count(*), lower(a), sum(DISTINCT b)",
-                "SELECT count(*), lower(a), sum(DISTINCT b)",
-            ),
-            ("SELECT equals($1, 2) AS v", "SELECT (($1) = (2)) AS v"),
-            (
-                "SELECT quantile(0.9)(a) AS x, quantilesIf(0.25, 1)(a, b) AS y",
-                "SELECT quantiles_of_list(array_agg(TRY_CAST((a) AS DOUBLE)), make_array(0.9))[1] AS x, \
-                 quantiles_of_list(array_agg(TRY_CAST((a) AS DOUBLE)) FILTER (WHERE (b)), make_array(0.25, 1.0)) AS y",
-            ),
-            (
-                "SELECT groupArray(3)(a) AS x, uniqUpTo(10)(b) AS y",
-                "SELECT array_slice(array_agg((a)), 1, 3) AS x, least(count(DISTINCT (b)), 11) AS y",
-            ),
-            // Names of columns are the texts as they were sent, and differ.
-            (
-                "SELECT a, empty(b), (SELECT isNull(c)), empty(b), a",
-                "SELECT a, ((b) = '') AS \"empty(b)\", (SELECT ((c) IS NULL) AS \"isNull(c)\") AS \"(SELECT isNull(c))\", \
-                 ((b) = '') AS \"empty(b) (2)\", a AS \"a (2)\"",
-            ),
-        ] {
-            assert_eq!(rewritten(sql).as_deref(), Ok(expected), "{sql}");
-        }
-        for sql in [
-            "SELECT countIf()",
-            "SELECT dateDiff('eon', a, b)",
-            "SELECT if(a, b)",
-            "SELECT if(a, b, c) OVER ()",
-            "SELECT quantile(2)(a)",
-            "SELECT quantile(-0.5)(a)",
-            "SELECT quantile('x')(a)",
-            "SELECT quantile(b)(a)",
-            "SELECT quantile(0.1, 0.2)(a)",
-            "SELECT quantile(0.5)(a, b)",
-            "SELECT quantiles()(a)",
-            "SELECT quantiles(0.5)(a) OVER ()",
-            "SELECT groupArray(0)(a)",
-            "SELECT topK(3)(a)",
-            "SELECT windowFunnel(10)(a, b)",
-            "SELECT sum(1)(a)",
-        ] {
-            assert!(rewritten(sql).is_err(), "{sql}");
-        }
-        let many = |n: usize| format!("SELECT {}1", "toStartOfWeek(a), ".repeat(n));
-        assert!(rewritten(&many(50)).is_ok());
-        assert!(rewritten(&many(600)).is_err(), "it became too long");
     }
 }

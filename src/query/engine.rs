@@ -44,6 +44,7 @@ use crate::query::lasting;
 use crate::query::lists;
 use crate::query::lists::Layout;
 use crate::query::lists::Lists;
+use crate::query::lists::Took;
 use crate::query::parts::given_up;
 use crate::query::parts::in_parts;
 use crate::query::planners::Planners;
@@ -213,6 +214,20 @@ impl Engine {
         format: Format,
     ) -> Result<Bytes, QueryError> {
         let view = self.view(project).await?;
+        self.file(project, (view, sql), format).await
+    }
+
+    /// The same of the tables that a view has.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn file(
+        &self,
+        project: ProjectId,
+        (view, sql): (View, &str),
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
         complexity::check(sql)?;
         let sql = sql.to_owned();
         let planned = self.prepared(project, async move { view.sql(&sql).await }).await?;
@@ -230,9 +245,17 @@ impl Engine {
         planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
         layout: Layout,
     ) -> Result<Lists, QueryError> {
+        let clock = &self.shared.clock;
+        let began = clock.monotonic();
         let planned = self.prepared(project, planning).await?;
+        let planned_at = clock.monotonic();
         let (is_lasting, events) = (planned.is_lasting, planned.events.iter().cloned().collect());
         let answer = self.gathered(planned).await.map_err(QueryError::of_query)?;
+        let ended = clock.monotonic();
+        let took = Took {
+            planning: planned_at.saturating_sub(began),
+            execution: ended.saturating_sub(planned_at),
+        };
         let pool = Arc::clone(&self.shared.pools.rows);
         let (columns, types) = layout.head(&answer.schema);
         let has_more = answer.size.rows() >= layout.more_from;
@@ -252,7 +275,7 @@ impl Engine {
             Ok(written)
         });
         let rows = writing.await??;
-        Ok(Lists { columns, types, rows, has_more, is_lasting, events })
+        Ok(Lists { columns, types, rows, has_more, is_lasting, events, took })
     }
 
     /// Plans on a thread that is made for that, as long as a query may take.
@@ -513,6 +536,11 @@ impl Engine {
     pub fn now(&self) -> UnixMicros {
         let held = self.held.as_ref().and_then(|held| self.held(held.project));
         held.map_or_else(|| self.shared.clock.now(), |held| held.at)
+    }
+
+    /// The time by a clock that is never set.
+    pub fn monotonic(&self) -> Duration {
+        self.shared.clock.monotonic()
     }
 
     /// Persons and groups of a project, as its views show them.

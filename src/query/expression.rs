@@ -9,6 +9,7 @@ use datafusion::prelude::ident;
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
+use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::OrderByExpr;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::ast::visit_relations;
@@ -137,30 +138,103 @@ impl Expression {
         Ok(found.is_break())
     }
 
-    /// The columns `kept` of `events`, which are those of [`View::events`] and these, and beside them what the
-    /// expression is of each as the text column `name`.
+    /// `events`, which have the columns of [`View::events`] and others, with what expressions are of each as further
+    /// columns.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Invalid`] with the explanation of what is wrong with an expression.
+    pub async fn add_all(
+        view: &View,
+        events: DataFrame,
+        values: &[(&Self, Taken, &str)],
+    ) -> Result<DataFrame, QueryError> {
+        for (expression, ..) in values {
+            if expression.has_window() || expression.is_aggregate(view)? {
+                let text = &expression.text;
+                let why =
+                    format!("{text} is computed of several events, where one of each is asked for");
+                return Err(refused(why));
+            }
+        }
+        let kept: Vec<String> = names(&events);
+        let mut items: Vec<String> = kept.iter().map(|name| quoted(name)).collect();
+        for ((expression, value, _), at) in values.iter().zip(0..) {
+            let (text, kind) = (&expression.text, value.sql());
+            items.push(format!("CAST(({text}) AS {kind}) AS \"{ADDED}{at}\""));
+        }
+        view.name_rows("events", events)?;
+        let sql = format!("SELECT {} FROM {}.events", items.join(", "), filtered::SCHEMA);
+        let added = values
+            .iter()
+            .zip(0..)
+            .map(|((.., name), at)| ident(format!("{ADDED}{at}")).alias(*name));
+        let columns = kept.iter().map(ident).chain(added);
+        Ok(view.sql(&sql).await?.select(columns.collect::<Vec<_>>())?)
+    }
+
+    /// What the expression, which is computed of several events together, is of `events` that have the same `keys`: rows
+    /// with these and the number `name`.
     ///
     /// # Errors
     ///
     /// [`QueryError::Invalid`] with the explanation of what is wrong with the expression.
-    pub async fn add_to(
+    pub async fn grouped(
         &self,
         view: &View,
         events: DataFrame,
-        (name, kept): (&str, &[&str]),
+        (keys, name): (&[String], &str),
     ) -> Result<DataFrame, QueryError> {
-        let all = view.table("events").await?;
-        let columns = all.schema().fields().iter().map(|field| ident(field.name()));
-        let columns = columns.chain(kept.iter().map(|name| ident(*name)));
-        let events = events.select(columns.collect::<Vec<_>>())?;
+        if self.has_window() || !self.is_aggregate(view)? {
+            let text = &self.text;
+            let why =
+                format!("{text} is of each event, where something like sum({text}) is asked for");
+            return Err(refused(why));
+        }
         view.name_rows("events", events)?;
-        let kept: String = kept.iter().map(|name| format!("\"{name}\", ")).collect();
-        let (expression, schema) = (&self.text, filtered::SCHEMA);
+        let keys: Vec<String> = keys.iter().map(|key| quoted(key)).collect();
+        let (keys, text, schema) = (keys.join(", "), &self.text, filtered::SCHEMA);
+        let number = Taken::Number.sql();
         view.sql(&format!(
-            "SELECT {kept}CAST(({expression}) AS VARCHAR) AS \"{name}\" FROM {schema}.events"
+            "SELECT {keys}, CAST(({text}) AS {number}) AS {} FROM {schema}.events GROUP BY {keys}",
+            quoted(name)
         ))
         .await
     }
+}
+
+/// What stands before the numbers of expressions in the names of their columns, while there are several.
+const ADDED: &str = "expression_";
+
+/// What an expression is taken as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// A text.
+    Text,
+    /// A number.
+    Number,
+    /// True or false.
+    Truth,
+}
+
+impl Taken {
+    fn sql(self) -> &'static str {
+        match self {
+            Self::Text => "VARCHAR",
+            Self::Number => "DOUBLE",
+            Self::Truth => "BOOLEAN",
+        }
+    }
+}
+
+/// The names of the columns of rows.
+fn names(rows: &DataFrame) -> Vec<String> {
+    rows.schema().fields().iter().map(|field| field.name().clone()).collect()
+}
+
+/// A name as SQL has it.
+fn quoted(name: &str) -> String {
+    Ident::with_quote('"', name).to_string()
 }
 
 fn is_aggregate(call: &Function, view: &View) -> bool {

@@ -26,12 +26,14 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::TEXT_OF_SCALARS;
 use crate::event::schema::promoted_column_name;
 use crate::query::condition;
+use crate::query::expression_columns;
 use crate::query::matches;
 use crate::query::matches::Subjects;
 use crate::query::session_columns;
 
 /// The condition that a tree of filters holds for an event, and its person and groups as of now. It is true or
-/// false, never null. Where it asks of sessions, the events have [`session_columns`] beside them.
+/// false, never null. Where it asks of sessions or has expressions, the events have their columns beside them: see
+/// [`with_columns`](expression_columns::with_columns).
 pub fn condition(tree: Tree, subjects: Subjects) -> Expr {
     compiled(tree, &Arc::new(subjects))
 }
@@ -46,6 +48,13 @@ fn compiled(tree: Tree, subjects: &Arc<Subjects>) -> Expr {
         }
         Tree::Leaf { filter: Filter::Property { scope: Scope::Session, predicate }, negated } => {
             let holds = session_columns::condition(predicate, subjects.now);
+            if negated { !holds } else { holds }
+        }
+        Tree::Leaf {
+            filter: Filter::Property { scope: Scope::Expression, predicate },
+            negated,
+        } => {
+            let holds = expression_columns::condition(&predicate.key);
             if negated { !holds } else { holds }
         }
         leaf @ Tree::Leaf { .. } => matches::condition(leaf, Arc::clone(subjects)),

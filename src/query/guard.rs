@@ -4,7 +4,8 @@
 //! for the batches between operators, and it does not interrupt a function. Here is the rest:
 //!
 //! - [`check`]: a statement whose logical plan alone would take too much is refused, such as one with a
-//!   call in an argument of a function in FROM, which is evaluated while the plan is made.
+//!   call in an argument of a function in FROM, which is evaluated while the plan is made; and so is one with a
+//!   part that its plan would not have (`ignored`), such as `SAMPLE`.
 //! - [`rule`](GuardFunctions): before a plan is optimized, every function in it becomes one that is called
 //!   within limits (`function`, by the classes of `functions`), so that constants are folded within them
 //!   too. Casts, `||` and costly matches become such functions where they make large values or take long.
@@ -20,6 +21,7 @@ mod compact;
 mod function;
 mod functions;
 mod held;
+mod ignored;
 mod operators;
 mod running;
 mod sizes;

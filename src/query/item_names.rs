@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
@@ -16,9 +17,11 @@ impl ItemNames {
         self.0.push(select.projection.iter().map(unnamed).collect());
     }
 
-    /// Gives the expressions that are others now the names that they have in ClickHouse: the texts that were sent. One
-    /// that was sent before gets its number as well, as DataFusion wants names to differ.
+    /// Gives expressions the names that they have in ClickHouse: the texts that were sent, where DataFusion would tell the
+    /// types of constants and the tables of columns. One that was sent before gets its number as well, as DataFusion wants
+    /// names to differ.
     pub(super) fn leave(&mut self, select: &mut Select) {
+        let is_distinct = select.distinct.is_some();
         let mut times: BTreeMap<String, usize> = BTreeMap::new();
         for (item, written) in select.projection.iter_mut().zip(self.0.pop().unwrap_or_default()) {
             let (SelectItem::UnnamedExpr(expression), Some(text)) = (&*item, written) else {
@@ -26,7 +29,10 @@ impl ItemNames {
             };
             let time = times.entry(text.clone()).or_default();
             *time += 1;
-            if *time == 1 && expression.to_string() == text {
+            // Columns have their own names; and what is ordered by behind DISTINCT is looked for by its expression.
+            let is_name = is_distinct
+                || matches!(expression, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+            if *time == 1 && is_name && expression.to_string() == text {
                 continue;
             }
             let name = if *time == 1 { text } else { format!("{text} ({time})") };

@@ -5,6 +5,7 @@
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
@@ -73,6 +74,17 @@ pub struct Lists {
     pub is_lasting: bool,
     /// Events that the query names.
     pub events: Vec<String>,
+    /// How long it took.
+    pub took: Took,
+}
+
+/// How long the phases of a query took.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    /// Until there was a plan, the wait for a slot included.
+    pub planning: Duration,
+    /// Until there were the rows.
+    pub execution: Duration,
 }
 
 impl Layout {

@@ -434,7 +434,10 @@ impl Matches {
                 is_in == (*membership == Membership::In)
             }
             // Those of sessions are asked of columns.
-            Filter::Property { scope: Scope::Group(None) | Scope::Session, .. }
+            Filter::Property {
+                scope: Scope::Group(None) | Scope::Session | Scope::Expression,
+                ..
+            }
             | Filter::Flag { .. } => false,
         }
     }

@@ -250,10 +250,10 @@ impl View {
         let state = self.context.state();
         let dialect = &state.config_options().sql_parser.dialect;
         let mut statement = state.sql_to_statement(sql, dialect)?;
-        guard::check(&statement)?;
         session_names::rewrite(&mut statement);
         filtered::rewrite(&mut statement, self.is_filtered)?;
         clickhouse::rewrite(&mut statement, &self.zone)?;
+        guard::check(&statement, &state)?;
         arrow_precedence::rewrite(&mut statement);
         property_ranges::rewrite(&mut statement);
         property_access::rewrite(&mut statement);

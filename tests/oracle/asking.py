@@ -36,6 +36,14 @@ FILTERS = [
         [{"key": "$entry_current_url", "value": "/a", "operator": "icontains", "type": "session"}],
         "coalesce(contains(session_entry, '/a'), false)",
     ),
+    (
+        [{"key": "toFloat(JSONExtractString(properties, 'price')) > 300 or event = 'view'", "type": "hogql"}],
+        "coalesce(price > 300 OR event = 'view', false)",
+    ),
+    (
+        [{"key": "person.properties.tier = 'gold' and properties.plan = 'pro'", "type": "hogql"}],
+        "coalesce(tier = 'gold' AND plan = 'pro', false)",
+    ),
     ([{"key": "$is_bounce", "value": ["true"], "operator": "exact", "type": "session"}], "coalesce(session_bounces, false)"),
 ]
 
@@ -44,6 +52,15 @@ OF_SESSIONS = {
     "$session_duration": "session_seconds::VARCHAR", "$entry_current_url": "session_entry",
     "$end_current_url": "session_end", "$pageview_count": "session_pages::VARCHAR",
     "$is_bounce": "session_bounces::VARCHAR",
+}
+
+
+# Expressions by which questions are split, and their SQL. Prices are read from the JSON, whose texts may be numbers, too: the
+# column of the property has none of these.
+EXPRESSIONS = {
+    "properties.plan || event": "plan || event",
+    "if(toFloat(JSONExtractString(properties, 'price')) > 500, 'high', person.properties.tier)":
+        "CASE WHEN price > 500 THEN 'high' ELSE tier END",
 }
 
 

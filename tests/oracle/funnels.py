@@ -1,10 +1,10 @@
 """Ordered funnels, with steps that may be skipped: how far persons come, how long they take, and by values of a breakdown."""
 
-from asking import FILTERS, OF_SESSIONS, Entity, Range, same, unit
+from asking import EXPRESSIONS, FILTERS, OF_SESSIONS, Entity, Range, same, unit
 
 HOUR = 3_600_000_000
 NAMES = ["view", "view", "buy", "buy", "sign up", "$pageview", None]
-BREAKDOWNS = {"$browser": "browser", **OF_SESSIONS}
+BREAKDOWNS = {"$browser": "browser", **OF_SESSIONS, **EXPRESSIONS}
 ATTRIBUTIONS = [None, None, "first_touch", "last_touch", "all_events", "step"]
 
 
@@ -54,7 +54,10 @@ class Question:
         self.hours = pick.choice([1, 2, 24, 72, 400])
         self.unit, self.actor = unit(pick)
         self.attribution, self.attribution_step = pick.choice(ATTRIBUTIONS), pick.randrange(0, len(self.steps))
-        self.breakdown = pick.choice(["$browser", "$browser", *OF_SESSIONS])
+        self.breakdown = pick.choice(["$browser", "$browser", *OF_SESSIONS, *EXPRESSIONS])
+        self.aggregate = None
+        if not self.unit and pick.random() < 0.2:
+            self.aggregate, self.actor = "properties.$session_id", "nullif(session, '')"
         self.limit = pick.choice([1, 2, 25])
         self.optional = set()
         for at in reversed(range(1, len(self.steps))):
@@ -69,12 +72,13 @@ class Question:
             "funnelsFilter": {
                 "funnelWindowInterval": self.hours, "funnelWindowIntervalUnit": "hour", "funnelOrderType": "ordered",
                 "breakdownAttributionType": self.attribution, "breakdownAttributionValue": self.attribution_step,
+                "funnelAggregateByHogQL": self.aggregate,
             },
         }
         for at in self.optional:
             node["series"][at]["optionalInFunnel"] = True
         if self.attribution:
-            kind = "session" if self.breakdown in OF_SESSIONS else "event"
+            kind = "session" if self.breakdown in OF_SESSIONS else "hogql" if self.breakdown in EXPRESSIONS else "event"
             node["breakdownFilter"] = {"breakdown": self.breakdown, "breakdown_type": kind, "breakdown_limit": self.limit}
         return node
 

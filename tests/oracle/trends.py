@@ -1,13 +1,23 @@
 """Trends: numbers of each interval and value of a breakdown."""
 
-from asking import FILTERS, NULL, OF_SESSIONS, OTHER, SUNDAY, Entity, Range, dense, number_of, quote, same
+from asking import EXPRESSIONS, FILTERS, NULL, OF_SESSIONS, OTHER, SUNDAY, Entity, Range, dense, number_of, quote, same
 
 STATISTICS = ["sum", "avg", "min", "max", "median", "p75", "p90", "p95", "p99"]
 MATHS = [
     "total", "total", "dau", "dau", "weekly_active", "monthly_active", "unique_session", "unique_group",
     "first_time_for_user", "first_matching_event_for_user",
 ]
-BREAKDOWNS = {"$browser": "browser", "plan": "plan", "price": "price_text", "tier": "tier", **OF_SESSIONS}
+BREAKDOWNS = {
+    "$browser": "browser", "plan": "plan", "price": "price_text", "tier": "tier", "event": "event", **OF_SESSIONS,
+    **EXPRESSIONS,
+}
+# What an expression is of events together, and its SQL.
+SUMS = {
+    "sum(toFloat(JSONExtractString(properties, 'price'))) + count()": "sum(price) + count(*)",
+    "uniq(person.properties.tier)": "count(DISTINCT tier)",
+    "countIf(properties.plan = 'pro') / count()": "(count(*) FILTER (plan = 'pro')) // count(*)",
+    "max(toFloat(JSONExtractString(properties, 'price'))) - min(toFloat(JSONExtractString(properties, 'price')))": "max(price) - min(price)",
+}
 CUMULATIVE, TOTAL = "ActionsLineGraphCumulative", "BoldNumber"
 
 
@@ -33,6 +43,9 @@ class Question:
         if chosen > 0.9:
             self.math += "_count_per_actor"
         self.is_of_sessions = self.math in STATISTICS and pick.random() < 0.4
+        self.sum = pick.choice(list(SUMS)) if pick.random() < 0.12 else None
+        if self.sum:
+            self.math, self.is_of_sessions = "hogql", False
         self.breakdown = pick.choice([None, None, *BREAKDOWNS])
         self.limit = pick.choice([1, 2, 3, 25])
         # The order of such sums is left open, and with it which values are the largest.
@@ -47,6 +60,8 @@ class Question:
 
     def node(self):
         series = {**self.entity.node(), "math": self.math, "math_property": "price", "math_group_type_index": 0}
+        if self.sum:
+            series["math_hogql"] = self.sum
         if self.is_of_sessions:
             series.update({"math_property": "$session_duration", "math_property_type": "session_properties"})
         node = {
@@ -55,6 +70,7 @@ class Question:
         }
         if self.breakdown:
             kind = "person" if self.breakdown == "tier" else "session" if self.breakdown in OF_SESSIONS else "event"
+            kind = "hogql" if self.breakdown in EXPRESSIONS else "event_metadata" if self.breakdown == "event" else kind
             node["breakdownFilter"] = {"breakdown": self.breakdown, "breakdown_type": kind, "breakdown_limit": self.limit}
             if self.bins:
                 node["breakdownFilter"]["breakdown_histogram_bin_count"] = self.bins
@@ -94,6 +110,8 @@ class Question:
         if self.is_of_sessions:
             numbers = f"(SELECT k, v, min(session_seconds) AS s FROM {events} GROUP BY k, v, session)"
             return f"SELECT k, v, {statistic(self.math, 's')} AS n FROM {numbers} GROUP BY k, v"
+        if self.sum:
+            return f"SELECT k, v, coalesce({SUMS[self.sum]}, 0) AS n FROM {events} GROUP BY k, v"
         if self.math in STATISTICS:
             return f"SELECT k, v, {statistic(self.math, 'price')} AS n FROM {events} GROUP BY k, v"
         if self.math.endswith("_count_per_actor"):

@@ -188,7 +188,10 @@ fn events_are_found_by_cohorts_persons_and_flags() {
             json!([{"key": "a", "type": "group", "value": 1}]),
             "A filter of the type group needs a group_type_index.",
         ),
-        (json!([{"key": "1 = 1", "type": "hogql"}]), "unknown filter type 'hogql'"),
+        (
+            json!([{"key": "1 = 1", "type": "hogql"}]),
+            "Lists of events have no filters of the types session and hogql; an EventsQuery has.",
+        ),
     ] {
         let refused = server.get(&with(EVENTS, &[("properties", &filters.to_string())]));
         let answer = refused.json();

@@ -726,7 +726,7 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
     let exclusion = |event: &str, from: usize, to: usize| json!({"exclusions": [{"event": event, "funnelFromStep": from, "funnelToStep": to}]});
     for (options, attr) in [
         (json!({"funnelWindowIntervalUnit": "year"}), "funnelWindowIntervalUnit"),
-        (json!({"funnelAggregateByHogQL": "1"}), "funnelAggregateByHogQL"),
+        (json!({"funnelAggregateByHogQL": "1, 2"}), "funnelAggregateByHogQL"),
         (exclusion("a", 0, 1), "exclusions__0__event"),
         (exclusion("x", 1, 1), "exclusions__0__funnelFromStep"),
         (

@@ -227,13 +227,13 @@ pub(crate) fn fill_in(
     path + "/"
 }
 
-/// Removes times set by the server, and the counts of earlier queries.
+/// Removes times set by the server, how long it took, and the counts of earlier queries.
 pub(crate) fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             let names =
                 ["last_calculation", "last_refresh", "effective_date_from", "effective_date_to"];
-            for name in names.into_iter().chain(["query_usage_30_day", "is_cached"]) {
+            for name in names.into_iter().chain(["query_usage_30_day", "is_cached", "timings"]) {
                 fields.remove(name);
             }
             if fields.remove("delete_verified_at").is_some() {

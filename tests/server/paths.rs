@@ -523,7 +523,12 @@ fn older_clients_get_edges_and_persons() {
     assert_eq!(sent["results"][0]["people"], json!(people));
     let csv = server.get(&format!("/api/projects/@current/persons/path.csv?{query}&{keys}"));
     let csv = (csv.status, String::from_utf8_lossy(&csv.body).into_owned());
-    assert!(csv.0 == 200 && csv.1.contains("people.0.uuid"), "{csv:?}");
+    assert!(
+        csv.0 == 200 && csv.1.lines().count() == people.len() + 1,
+        "a person per line: {csv:?}"
+    );
+    let wrong = server.get(&format!("/api/projects/@current/persons/path/?{query}&{keys}&limit=x"));
+    assert_eq!((wrong.status, &wrong.json()["attr"]), (400, &json!("limit")), "{wrong}");
     let id = people[0]["distinct_ids"][0].as_str().expect("an id").to_uppercase();
     let found =
         server.get(&format!("/api/projects/@current/persons/path/?{query}&search={id}")).json();

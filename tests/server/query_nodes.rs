@@ -131,7 +131,7 @@ fn other_kinds_are_refused_by_their_names() {
     for (query, name) in [
         (experiment.clone(), "ExperimentQuery"),
         (json!({"kind": "WebOverviewQuery", "select": ["*"]}), "WebOverviewQuery"),
-        (json!({"kind": "GroupsQuery", "group_type_index": 0}), "GroupsQuery"),
+        (json!({"kind": "SessionsQuery", "select": ["*"]}), "SessionsQuery"),
         (json!({"kind": "InsightVizNode", "source": experiment}), "ExperimentQuery"),
         (json!({"kind": "DataVisualizationNode", "source": experiment}), "ExperimentQuery"),
         (json!({"kind": "DataVisualizationNode"}), "DataVisualizationNode"),

@@ -584,7 +584,7 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
     for (node, attr) in [
         (json!({"kind": "TrendsQuery"}), "query__series"),
         (
-            with("series", json!([{"event": "x", "math": "hogql", "math_hogql": "1"}])),
+            with("series", json!([{"event": "x", "math": "hogql", "math_hogql": ""}])),
             "query__series__0__math_hogql",
         ),
         (with("interval", json!("year")), "query__interval"),
@@ -606,8 +606,8 @@ fn what_is_wrong_or_not_available_is_told_by_its_field() {
             "query__breakdownFilter__breakdown",
         ),
         (
-            with("breakdownFilter", json!({"breakdown": "1", "breakdown_type": "hogql"})),
-            "query__breakdownFilter__breakdown_type",
+            with("breakdownFilter", json!({"breakdown": "1, 2", "breakdown_type": "hogql"})),
+            "query__breakdownFilter__breakdown",
         ),
         (
             with("compareFilter", json!({"compare": true, "compare_to": "soon"})),

@@ -52,6 +52,8 @@ pub enum Scope {
     EventMetadata,
     /// The session's that the event is of.
     Session,
+    /// None: the key is an expression of SQL about the event, which is true.
+    Expression,
 }
 
 /// Which membership of a cohort matches.

@@ -13,6 +13,7 @@ use crate::event::predicate::Condition;
 use crate::event::predicate::Equality;
 use crate::event::predicate::Invalid;
 use crate::event::predicate::Matching;
+use crate::event::predicate::Predicate;
 use crate::event::predicate::PredicateError;
 use crate::event::predicate::Test;
 use crate::event::predicate::filter::Filter;
@@ -187,6 +188,16 @@ impl Reader<'_> {
             Some("session") => {
                 among_properties(&mut json);
                 Filter::property(&json, Scope::Session, self.matching)
+            }
+            // Nor has anything else an expression, whose key is all of it.
+            Some("hogql") => {
+                let key = json.get("key").and_then(Value::as_str);
+                let key = key.ok_or(PredicateError::MissingKey)?;
+                let predicate = Predicate { key: key.into(), test: Test::Set };
+                return Ok(Tree::Leaf {
+                    filter: Filter::Property { scope: Scope::Expression, predicate },
+                    negated,
+                });
             }
             _ => {
                 among_properties(&mut json);

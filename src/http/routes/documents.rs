@@ -17,6 +17,7 @@ pub mod unlock;
 
 use std::sync::Arc;
 
+use hyper::Method;
 use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
@@ -37,7 +38,6 @@ use crate::http::routes::documents::boards::Edit;
 use crate::http::routes::documents::results::Asked;
 use crate::http::routes::documents::results::Reader;
 use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::feature_flags;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::metadata::documents::Document;
@@ -191,9 +191,13 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-/// `DELETE :id/`: refused, as for flags.
-pub async fn delete(app: &App, call: Call<Principal>, _kind: Kind) -> Result<Response, Problem> {
-    feature_flags::delete(app, call).await
+/// Allowed methods of one document.
+const ALLOW: &str = "GET, PUT, PATCH, HEAD, OPTIONS";
+
+/// `DELETE :id/`: refused; documents are deleted by `deleted`.
+pub async fn delete(_app: &App, _call: Call<Principal>, _kind: Kind) -> Result<Response, Problem> {
+    Err(Problem::method_not_allowed(&Method::DELETE, ALLOW)
+        .with_detail("Method \"DELETE\" not allowed. Change the field deleted to true instead."))
 }
 
 /// `GET :id/activity/`; without an id, of all documents of the kind.

@@ -287,8 +287,9 @@ pub(super) fn properties(text: &str) -> Result<Filters, Problem> {
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
     let mut filters = Filters::default();
     filters.add(&sent, "properties").map_err(|error| wrong("properties", error.detail))?;
-    if filters.ask_of_sessions() {
-        let detail = "Lists of events have no filters of the type session.";
+    if filters.ask_beside_events() {
+        let detail =
+            "Lists of events have no filters of the types session and hogql; an EventsQuery has.";
         return Err(wrong("properties", detail));
     }
     Ok(filters)

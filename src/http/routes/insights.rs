@@ -36,12 +36,16 @@ use crate::http::response::Response;
 use crate::http::routes::query;
 use crate::http::routes::query::actors;
 use crate::http::routes::query::insight;
+use crate::http::routes::query::status;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
+use crate::insights::breakdown::Breakdown;
+use crate::insights::breakdown::OTHER;
 use crate::insights::cache::Key;
 use crate::insights::insight::ActorsOf;
 use crate::insights::insight::Insight;
+use crate::insights::jobs::ID_MAX_BYTES;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
 use crate::insights::lifecycle::legacy::lifecycle_query;
@@ -52,8 +56,12 @@ use crate::insights::trends::actors::Point;
 use crate::metadata::accounts::Project;
 use crate::query::people::Part;
 
-/// Parameters that say where the persons of a point are, not which insight it is.
-const OF_POINTS: [&str; 3] = ["entity_id", "entity_math", "entity_order"];
+/// Parameters that say where the persons of a point are, or how an answer is obtained, not which insight it is.
+const OF_POINTS: [&str; 4] = ["client_query_id", "entity_id", "entity_math", "entity_order"];
+
+/// How many values of a breakdown come before those of an answer: in requests, and in addresses of persons.
+const OFFSET: &str = "offset";
+const BREAKDOWN_OFFSET: &str = "breakdown_offset";
 
 /// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
 pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
@@ -79,25 +87,96 @@ pub(in crate::http) const TREND: Operation =
 
 /// `GET insights/trend/` and `POST`.
 pub async fn trend(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    series_of(app, call, None).await
+}
+
+/// `GET insights/lifecycle/` and `POST`: the same as [`trend`] with that insight.
+pub async fn lifecycle(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    series_of(app, call, Some("LIFECYCLE")).await
+}
+
+/// `GET insights/stickiness/` and `POST`: the same as [`trend`] with that insight.
+pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    series_of(app, call, Some("STICKINESS")).await
+}
+
+async fn series_of(
+    app: &App,
+    call: Call<Principal>,
+    insight: Option<&str>,
+) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
-    let filter = filter(request).await?;
+    let link = Page::link_to(&request, app.config.http.public_url.as_deref(), &[]);
+    let sent = request.query(OFFSET).map(|offset| Value::String(offset.into_owned()));
+    let mut filter = filter(request).await?;
+    if let Some(insight) = insight {
+        filter.insert("insight".to_owned(), json!(insight));
+    }
+    // That of the query comes first, so that the link of a page leads on with the same body. It counts values of the
+    // breakdown, and is called so in addresses of persons, which have pages of their own.
+    if let Some(offset) = sent.or_else(|| filter.get(OFFSET).cloned()) {
+        filter.insert(BREAKDOWN_OFFSET.to_owned(), offset);
+    }
+    filter.remove(OFFSET);
+    filter.remove("limit");
     let settings = insight::settings(&asker.project);
     let node = node_of(&filter).map_err(|error| invalid(&error))?;
-    let mut told = told(app, &settings, (&node, &filter)).await?;
+    let mut told = told(app, &asker, (&node, &filter)).await?;
     let series = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    if rendering == Rendering::Csv {
+        return Ok(file(series));
+    }
     let points = series
         .iter()
         .filter_map(|series| series.get("days")?.as_array())
         .map(|days| days.len().max(1));
     let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
-    if points.sum::<usize>().saturating_mul(length) <= URLS_MAX_BYTES {
-        for series in series {
-            add_urls(series, &filter, asker.project.id.0);
-        }
+    let has_urls = points.sum::<usize>().saturating_mul(length) <= URLS_MAX_BYTES;
+    for series in series.iter_mut().filter(|_| has_urls) {
+        add_urls(series, &filter, asker.project.id.0);
     }
+    let is_other = |series: &Value| {
+        let value = series.get("breakdown_value");
+        value.is_some_and(|value| *value == json!(OTHER) || *value == json!([OTHER]))
+    };
+    let next = series.iter().any(is_other).then(|| {
+        let shown = Breakdown::page(node.get("breakdownFilter"));
+        let separator = if link.ends_with('?') { "" } else { "&" };
+        format!("{link}{separator}{OFFSET}={}", shown.end)
+    });
     let mut body = told.into_body(&settings);
-    body.insert("next".to_owned(), Value::Null);
-    Ok(csv::render(StatusCode::OK, rendering, &Value::Object(body)))
+    body.insert("next".to_owned(), json!(next));
+    Ok(Response::json(StatusCode::OK, &Value::Object(body)))
+}
+
+/// A file with a line for each series: how it is called, and its number in each interval, by the labels of these.
+fn file(series: &[Value]) -> Response {
+    let mut head = vec!["series".to_owned()];
+    let mut lines: Vec<Vec<Value>> = Vec::new();
+    for one in series {
+        let list =
+            |name: &str| one.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let mut line = vec![one.get("label").cloned().unwrap_or_default()];
+        let labels = list("labels").into_iter();
+        let labels = labels.map(|label| label.as_str().unwrap_or_default().to_owned());
+        let mut cells: Vec<(String, Value)> = labels.zip(list("data")).collect();
+        // One number for the whole range has no label.
+        let whole = one.get("aggregated_value").cloned();
+        cells.extend(whole.map(|number| ("value".to_owned(), number)));
+        for (label, number) in cells {
+            let place = head.iter().skip(1).position(|own| *own == label);
+            let place = place.map_or(head.len(), |place| place + 1);
+            if place == head.len() {
+                head.push(label);
+            }
+            line.resize(line.len().max(place + 1), Value::Null);
+            if let Some(cell) = line.get_mut(place) {
+                *cell = number;
+            }
+        }
+        lines.push(line);
+    }
+    csv::of_lines(&head, &lines)
 }
 
 /// The node of a trend, or of a kind of insight that older clients ask for at the same place.
@@ -115,12 +194,13 @@ pub(super) struct Told {
     pub(super) result: Value,
     is_cached: bool,
     at: UnixMicros,
+    timings: Value,
 }
 
 impl Told {
     /// One that was made without data.
     pub(super) fn now(app: &App, result: Value) -> Self {
-        Self { result, is_cached: false, at: app.clock.now() }
+        Self { result, is_cached: false, at: app.clock.now(), timings: json!([]) }
     }
 
     /// The body of its response.
@@ -130,17 +210,19 @@ impl Told {
             ("timezone".to_owned(), json!(settings.timezone)),
             ("is_cached".to_owned(), json!(self.is_cached)),
             ("last_refresh".to_owned(), json!(self.at.to_rfc3339())),
-            ("timings".to_owned(), json!([])),
+            ("timings".to_owned(), self.timings),
         ])
     }
 }
 
-/// The answer to the node of filters: the kept one if it is still right and no new one is asked for by `refresh`.
+/// The answer to the node of filters: the kept one if it is still right and no new one is asked for by `refresh`. One that
+/// is computed can be cancelled by the `client_query_id` of the filters meanwhile.
 pub(super) async fn told(
     app: &App,
-    settings: &ProjectSettings,
+    asker: &Principal,
     (node, filter): (&Value, &Filter),
 ) -> Result<Told, Problem> {
+    let settings = &insight::settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let key = Key::of(node, settings, app.clock.now());
     let is_new = legacy::truth(filter, "refresh")
@@ -156,18 +238,24 @@ pub(super) async fn told(
             answer
         }
         None => {
-            let computing = app.answers.compute(
+            let computing = Box::pin(app.answers.compute(
                 (&key, node),
                 (&app.engine, settings),
                 insight.answered(&app.engine, settings),
-            );
-            let answer = app.engine.within_time(computing).await;
-            answer.map_err(query::problem)?.map_err(problem)?
+            ));
+            let computing = async {
+                let answer = app.engine.within_time(computing).await;
+                answer.map_err(query::problem)?.map_err(problem)
+            };
+            let id = legacy::text(filter, "client_query_id");
+            let id = id.filter(|id| id.len() <= ID_MAX_BYTES);
+            status::cancellable(app, asker, id, computing).await?
         }
     };
-    let result = json::restore(&answer.results);
-    let result = result.map_err(|error| Problem::of(Kind::Internal, &error))?;
-    Ok(Told { result, is_cached, at: answer.at })
+    let failed = |error: serde_json::Error| Problem::of(Kind::Internal, &error);
+    let result = json::restore(&answer.results).map_err(failed)?;
+    let timings = answer.told().map_err(failed)?.remove("timings").unwrap_or_else(|| json!([]));
+    Ok(Told { result, is_cached, at: answer.at, timings })
 }
 
 pub(in crate::http) const TREND_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
@@ -191,7 +279,7 @@ pub(in crate::http) const TREND_PERSONS: Operation = Operation::ok::<by_hand::Pe
 /// `GET persons/trends/`: the persons or groups with an event of an entity within the range of dates.
 pub async fn trend_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, mut request, rendering, .. } = call;
-    let paging = Paging::of(app, &mut request).await;
+    let paging = Paging::of(app, &mut request).await?;
     let mut filter = filter(request).await?;
     let entity = entity(&filter)?;
     filter.insert("events".to_owned(), json!([entity]));
@@ -241,13 +329,23 @@ pub(super) struct Paging {
 
 impl Paging {
     /// The page that a request asks for.
-    pub(super) async fn of(app: &App, request: &mut Request) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// 400: `limit` or `offset` is no whole number.
+    pub(super) async fn of(app: &App, request: &mut Request) -> Result<Self, Problem> {
+        for name in ["limit", OFFSET] {
+            let text = request.query(name).filter(|text| !text.is_empty());
+            if text.is_some_and(|text| text.parse::<u64>().is_err()) {
+                return Err(refused(name, "invalid_input", "Expected a whole number."));
+            }
+        }
         let page = Page::of_either(request).await;
         let public_url = app.config.http.public_url.as_deref();
         let further = page.offset.saturating_add(page.limit);
         let (next, initial) =
             (page.link(request, public_url, further), page.link(request, public_url, 0));
-        Self { page, next, initial }
+        Ok(Self { page, next, initial })
     }
 
     /// The response with the persons who were found, one more than the page has where there are more.
@@ -260,6 +358,9 @@ impl Paging {
         let has_more = found.len() > self.page.limit;
         found.truncate(self.page.limit);
         let people = actors::people(app, &asker.project, &found).await?;
+        if rendering == Rendering::Csv {
+            return Ok(csv::render(StatusCode::OK, rendering, &people));
+        }
         let count = people.len();
         let body = json!({
             "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),

@@ -10,6 +10,7 @@ pub mod status;
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::app::App;
 use crate::http::auth::Principal;
@@ -21,6 +22,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::refresh::client_query_id;
+use crate::insights::saved;
 use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
 use crate::query::rows::Format;
@@ -43,13 +45,50 @@ struct Question {
     project: Option<i64>,
     /// How an answer to a node is obtained.
     refresh: Refresh,
-    /// The name under which the client will ask for one that comes later.
+    /// The name under which the client will ask for one that comes later, or cancel it.
     id: Option<String>,
+}
+
+/// What a request changes about its node, as a dashboard does: filters, and values of variables.
+#[derive(Debug)]
+struct Overrides {
+    filters: Value,
+    variables: Value,
+}
+
+impl Overrides {
+    /// Reads `filters_override` and `variables_override`.
+    fn read(fields: &mut Fields) -> Result<Self, Problem> {
+        let mut object = |name: &'static str| match fields.nullable_value(name).flatten() {
+            None => Ok(json!({})),
+            Some(sent @ Value::Object(_)) => Ok(sent),
+            Some(_) => Err(refused(name, "invalid_input", "Expected an object.")),
+        };
+        Ok(Self { filters: object("filters_override")?, variables: object("variables_override")? })
+    }
+
+    /// Whether they change nothing.
+    fn is_empty(&self) -> bool {
+        [&self.filters, &self.variables].iter().all(|own| **own == json!({}))
+    }
+
+    /// The node without what says how it is shown, as it is to be asked.
+    fn over(&self, node: &Value) -> Result<Value, Problem> {
+        let (_, node) = insight::unwrapped(node);
+        let mut node = node.clone();
+        let changed = saved::with_frame(&mut node, (&self.filters, &self.variables));
+        changed.map_err(|error| {
+            refused(error.field.replace('.', "__"), "invalid_input", error.detail)
+        })?;
+        Ok(node)
+    }
 }
 
 /// What a query asks.
 #[derive(Debug)]
 enum Asked {
+    /// A node of SQL, as a file.
+    File(Value, Format),
     /// A text of SQL, and the format of its response.
     Text(String, Format),
     /// A node.
@@ -65,6 +104,15 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
             insight::answer(app, &call.asker, node, (question.refresh, question.id)).await
         }
         Asked::Text(sql, format) => answer(app, &call.asker.project, sql, *format).await,
+        Asked::File(node, format) => {
+            let sql = question::sql_of(node)?;
+            let settings = insight::settings(&call.asker.project);
+            let computing = Box::pin(async {
+                sql.file(&app.engine, &settings, *format).await.map_err(insight::problem)
+            });
+            let file = status::cancellable(app, &call.asker, question.id, computing).await?;
+            Ok(Response::bytes(StatusCode::OK, media_type(*format), file))
+        }
     }
 }
 
@@ -82,7 +130,9 @@ pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Pr
         known.project(id).ok_or_else(|| Problem::not_found("There is no such project."))?;
     match &question.query {
         Asked::Text(sql, format) => answer(app, project, sql, *format).await,
-        Asked::Node(_) => Err(refused("query", "invalid_input", "Expected a text of SQL.")),
+        Asked::Node(_) | Asked::File(..) => {
+            Err(refused("query", "invalid_input", "Expected a text of SQL."))
+        }
     }
 }
 
@@ -91,15 +141,36 @@ async fn read(request: Request) -> Result<Question, Problem> {
     fields.require("query")?;
     let project = fields.nullable_integer("project")?.flatten();
     let (refresh, id) = (Refresh::read(&mut fields)?, client_query_id(&mut fields)?);
+    let overrides = Overrides::read(&mut fields)?;
     if let Some(Value::Object(_)) = fields.peek("query") {
         let node = fields.value("query")?.unwrap_or_default();
+        let node = if overrides.is_empty() { node } else { overrides.over(&node)? };
+        let format = format(&mut fields)?;
+        if format != Format::Json {
+            let (kind, inner) = insight::unwrapped(&node);
+            if kind != Some(saved::SQL) {
+                let detail = "Only SQL has other formats than json.";
+                return Err(refused("format", "invalid_input", detail));
+            }
+            let query = Asked::File(inner.clone(), format);
+            return Ok(Question { query, project, refresh, id });
+        }
         return Ok(Question { query: Asked::Node(node), project, refresh, id });
     }
     let query = fields.text("query")?.unwrap_or_default();
+    if !overrides.is_empty() {
+        let detail = "A text of SQL has no filters and variables: send a HogQLQuery.";
+        return Err(refused("query", "invalid_input", detail));
+    }
+    let format = format(&mut fields)?;
+    Ok(Question { query: Asked::Text(query, format), project, refresh, id })
+}
+
+/// The format of the response.
+fn format(fields: &mut Fields) -> Result<Format, Problem> {
     let name = fields.nullable_choice("format", &FORMATS.map(|(name, _)| name))?.flatten();
     let known = FORMATS.into_iter().find(|(known, _)| name.as_deref() == Some(*known));
-    let format = known.map_or(Format::Json, |(_, format)| format);
-    Ok(Question { query: Asked::Text(query, format), project, refresh, id })
+    Ok(known.map_or(Format::Json, |(_, format)| format))
 }
 
 async fn answer(

@@ -22,13 +22,13 @@ use crate::insights::ranked::Ranked;
 use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::expression_columns::with_columns;
 use crate::query::histories::Fold;
 use crate::query::histories::NO_TEXT;
 use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::interner::Interner;
 use crate::query::people::Part;
-use crate::query::session_columns::with_sessions;
 
 /// The field of the event.
 const ENTITY: &str = "funnelCorrelationPersonEntity";
@@ -107,7 +107,7 @@ impl Correlation {
             Subject::Events(entity, exact) => {
                 let mut events = self.events(context, bounds, &[]).await?;
                 let of_entity = entity.condition(engine, (&view, owner.project))?;
-                events = with_sessions(&view, events, bounds, [&of_entity]).await?;
+                events = with_columns(&view, events, bounds, [&of_entity]).await?;
                 events = events.filter(of_entity)?;
                 if let Some(condition) = exact.condition() {
                     events = events.filter(condition)?;

@@ -46,6 +46,7 @@ impl Correlation {
         }
         let of = of(&node)?;
         let funnels = Funnels::parse(funnel)?.unsplit();
+        funnels.check_unit()?;
         Ok(Self { passages: funnels.passages(&actors)?, funnels, of })
     }
 }

@@ -134,6 +134,7 @@ impl Funnels {
     ///
     /// A field is malformed, or there is no such step.
     pub fn asked(&self, node: &Node<'_>) -> Result<Position, NodeError> {
+        self.check_unit()?;
         let breakdown = match node.value("funnelStepBreakdown") {
             Some(Value::Array(values)) if values.is_empty() => None,
             value => value.cloned(),

@@ -6,6 +6,7 @@ use crate::insights::breakdown::Breakdown;
 use crate::insights::entity::Entity;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
+use crate::insights::funnels::first::First;
 use crate::insights::funnels::split::Attribution;
 use crate::insights::funnels::walk::Course;
 use crate::insights::funnels::walk::Exclusion;
@@ -14,6 +15,8 @@ use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
+use crate::insights::selection::Unit;
+use crate::query::expression::Expression;
 
 /// Most steps.
 pub(super) const STEPS_MAX: usize = 20;
@@ -36,12 +39,11 @@ const WINDOW_MAX_DAYS: i64 = 3660;
 /// Most bins of times that a request may ask for (PostHog's figure).
 const BINS_MAX: usize = 90;
 
+/// Expressions that say that a funnel is of persons, as it is without one.
+const OF_PERSONS: [&str; 2] = ["person_id", "person.id"];
+
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-
-/// Maths that would make an event another one.
-const FIRST_TIMES: [&str; 3] =
-    ["first_time_for_user", "first_matching_event_for_user", "first_time_for_user_with_filters"];
 
 impl Funnels {
     /// Reads a `FunnelsQuery`.
@@ -51,10 +53,10 @@ impl Funnels {
     /// A field is malformed, or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
-        let steps = steps(&node)?;
+        let (steps, firsts): (Vec<Entity>, Vec<Option<First>>) = steps(&node)?.into_iter().unzip();
         let options = Node::new(node.value("funnelsFilter"), "funnelsFilter")?;
-        options.without(&["funnelAggregateByHogQL"])?;
         let order = order(&options)?;
+        let selection = Selection::parse(&node)?;
         let (exclusions, spoilers) = exclusions(&options, order, &steps)?;
         let shown = shown(&options)?;
         let course = Course {
@@ -70,10 +72,12 @@ impl Funnels {
         Ok(Self {
             between: between(&options, steps.len())?,
             attribution: attribution(&options, order, steps.len())?,
-            selection: Selection::parse(&node)?,
+            actor: actor(&options, (&selection, &firsts))?,
+            selection,
             interval: Interval::parse(&node)?,
-            breakdown: Breakdown::parse(node.value("breakdownFilter"))?,
+            breakdown: Breakdown::unpaged(node.value("breakdownFilter"))?,
             steps,
+            firsts,
             exclusions,
             course,
             shown,
@@ -81,7 +85,7 @@ impl Funnels {
     }
 }
 
-fn steps(node: &Node<'_>) -> Result<Vec<Entity>, NodeError> {
+fn steps(node: &Node<'_>) -> Result<Vec<(Entity, Option<First>)>, NodeError> {
     let sent = node.list("series")?;
     if sent.is_empty() || sent.len() > STEPS_MAX {
         return Err(node.refuse("series", format!("Expected 1 to {STEPS_MAX} steps.")));
@@ -90,12 +94,30 @@ fn steps(node: &Node<'_>) -> Result<Vec<Entity>, NodeError> {
         let path = format!("series.{at}");
         let entity = Entity::parse(value, &path)?;
         let node = Node::new(Some(value), &path)?;
-        match node.text("math")?.filter(|math| FIRST_TIMES.contains(math)) {
-            Some(math) => Err(node.refuse("math", format!("{math} is not available in funnels."))),
-            None => Ok(entity),
-        }
+        Ok((entity, node.text("math")?.and_then(First::of)))
     };
     sent.iter().zip(0..).map(step).collect()
+}
+
+/// The expression that says who goes through it; `None` of persons and groups.
+fn actor(
+    options: &Node<'_>,
+    (selection, firsts): (&Selection, &[Option<First>]),
+) -> Result<Option<Expression>, NodeError> {
+    const NAME: &str = "funnelAggregateByHogQL";
+    let Some(text) = options.text(NAME)?.filter(|text| !OF_PERSONS.contains(text)) else {
+        return Ok(None);
+    };
+    if selection.unit != Unit::Persons {
+        let detail = "A funnel is of groups or of what an expression says, not of both.";
+        return Err(options.refuse(NAME, detail));
+    }
+    if firsts.iter().any(Option::is_some) {
+        let detail = "First times are of persons and groups alone.";
+        return Err(options.refuse(NAME, detail));
+    }
+    let parsed = Expression::parse(text);
+    parsed.map(Some).map_err(|error| options.refuse(NAME, error.to_string()))
 }
 
 /// The bits of the steps that may be skipped.
@@ -364,7 +386,9 @@ mod tests {
                 ),
                 Some("breakdownAttributionValue"),
             ),
-            (json!({"funnelAggregateByHogQL": "properties.x"}), Some("funnelAggregateByHogQL")),
+            (json!({"funnelAggregateByHogQL": "properties.x"}), None),
+            (json!({"funnelAggregateByHogQL": "person_id"}), None),
+            (json!({"funnelAggregateByHogQL": "SELECT 1"}), Some("funnelAggregateByHogQL")),
         ] {
             let found = Funnels::parse(&query(options.clone())).err().map(|error| error.field);
             let expected = field.map(|field| format!("funnelsFilter.{field}"));
@@ -374,7 +398,7 @@ mod tests {
             (json!([]), "series"),
             (json!(vec![json!({"event": "a"}); 21]), "series"),
             (json!([{"event": "a", "optionalInFunnel": true}]), "series.0.optionalInFunnel"),
-            (json!([{"event": "a", "math": "first_time_for_user"}]), "series.0.math"),
+            (json!([{"event": "a", "math": 7}]), "series.0.math"),
         ] {
             let error = Funnels::parse(&json!({"series": series})).unwrap_err();
             assert_eq!(error.field, field, "{series}");

@@ -29,14 +29,19 @@ use crate::insights::interval::Buckets;
 use crate::insights::property::Property;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::expression::Expression;
+use crate::query::expression::Taken;
+use crate::query::expression_columns::with_columns;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::Fold;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
-use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
+
+/// The column of those who go through a funnel of no persons or groups.
+const NAMED: &str = "actor_of_expression";
 
 impl Funnels {
     /// The first and the last time of its events.
@@ -97,23 +102,32 @@ impl Funnels {
         if let Breakdown::Properties { properties, .. } = self.split() {
             used.extend(Property::of_sessions(properties));
         }
-        events = with_sessions(view, events, bounds, &used).await?;
+        events = with_columns(view, events, bounds, &used).await?;
         if self.course.order != Order::Strict {
             let entities = self.steps.iter().chain(&self.exclusions);
             let any = entities.map(condition).collect::<Result<Vec<_>, _>>()?;
             let any = any.into_iter().reduce(Expr::or);
             events = events.filter(any.unwrap_or_else(|| lit(false)))?;
         }
+        if let Some(actor) = &self.actor {
+            events = Expression::add_all(view, events, &[(actor, Taken::Text, NAMED)]).await?;
+        }
+        events = self.with_first_times(context, events, bounds.1).await?;
         let mut mask = lit(0_u32);
-        let steps = self.steps.iter().enumerate().map(|(step, entity)| (entity, 1_u32 << step));
+        let steps = self.steps.iter().enumerate();
+        let steps = steps.map(|(step, entity)| (entity, 1_u32 << step, self.is_first(step)));
         let exclusions = self.exclusions.iter().zip(&self.course.exclusions);
-        let exclusions = exclusions.map(|(entity, exclusion)| (entity, exclusion.mask));
-        for (entity, bit) in steps.chain(exclusions) {
-            let own = when(condition(entity)?, lit(bit)).otherwise(lit(0_u32))?;
+        let exclusions = exclusions.map(|(entity, exclusion)| (entity, exclusion.mask, None));
+        for (entity, bit, first) in steps.chain(exclusions) {
+            let is_of_it = first.into_iter().fold(condition(entity)?, Expr::and);
+            let own = when(is_of_it, lit(bit)).otherwise(lit(0_u32))?;
             mask = bitwise_or(mask, own);
         }
         let mut columns = vec![
-            self.selection.unit.actor().alias(ACTOR),
+            match self.actor {
+                Some(_) => nullif(cast(ident(NAMED), DataType::Utf8View), lit("")).alias(ACTOR),
+                None => self.selection.unit.actor().alias(ACTOR),
+            },
             cast(ident("timestamp"), DataType::Int64).alias(AT),
             cast(mask, DataType::UInt32).alias(MASK),
         ];

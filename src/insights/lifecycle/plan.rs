@@ -22,11 +22,11 @@ use crate::insights::node::NodeError;
 use crate::insights::selection::Unit;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::expression_columns::with_columns;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Row;
-use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// The bit of rows in the interval in which the actor was created.
@@ -62,7 +62,7 @@ impl Lifecycle {
         let unit = self.selection.unit;
         let events = self.selection.events(engine, (view, owner), seen.bounds()).await?;
         let of_series = self.series.entity.condition(engine, (view, owner.project))?;
-        let events = with_sessions(view, events, seen.bounds(), [&of_series]).await?;
+        let events = with_columns(view, events, seen.bounds(), [&of_series]).await?;
         let mut events = events.filter(of_series)?;
         if unit == Unit::Persons {
             events = events.filter(ident(promoted_column_name(PROFILE)).is_not_false())?;

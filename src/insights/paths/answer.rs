@@ -39,6 +39,8 @@ use crate::insights::paths::walk::Step;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::event_property::event_text;
+use crate::query::expression::Expression;
+use crate::query::expression::Taken;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::Fold;
@@ -137,7 +139,8 @@ impl Paths {
         for (name, column) in COLUMNS.into_iter().zip(columns) {
             events = events.with_column(name, column)?;
         }
-        let rows = expression.add_to(view, events, (EXPRESSION, &COLUMNS)).await?;
+        let rows =
+            Expression::add_all(view, events, &[(expression, Taken::Text, EXPRESSION)]).await?;
         let item = coalesce(vec![ident(TEXT), text(ident(EXPRESSION)), text(lit(""))]);
         let [actor, at, mask, _] = COLUMNS.map(ident);
         Ok(rows.select(vec![actor, at, mask, text(item).alias(TEXT)])?)

@@ -39,12 +39,12 @@ use crate::insights::selection::zone;
 use crate::query::error::QueryError;
 use crate::query::event_property::event_number;
 use crate::query::event_property::number;
+use crate::query::expression_columns::with_columns;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
-use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// Most cells of one answer.
@@ -160,7 +160,7 @@ impl Retention {
         if let Breakdown::Properties { properties, .. } = &self.breakdown {
             used.extend(Property::of_sessions(properties));
         }
-        events = with_sessions(view, events, (from, to), &used).await?;
+        events = with_columns(view, events, (from, to), &used).await?;
         let bit = |is: &Expr, bit: u32| cast(is.clone(), DataType::UInt32) * lit(bit);
         let bits = bit(&target, TARGET) + bit(&returning, RETURNING);
         let (bits, matter) = match self.kind {

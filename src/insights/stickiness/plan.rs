@@ -15,11 +15,11 @@ use crate::insights::stickiness::Stickiness;
 use crate::insights::stickiness::active::Criteria;
 use crate::insights::stickiness::active::Rule;
 use crate::query::engine::Engine;
+use crate::query::expression_columns::with_columns;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
-use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 impl Stickiness {
@@ -58,7 +58,7 @@ impl Stickiness {
         let bounds = intervals.bounds();
         let events = self.selection.events(engine, (view, owner), bounds).await?;
         let of_series = series.entity.condition(engine, (view, owner.project))?;
-        let events = with_sessions(view, events, bounds, [&of_series]).await?.filter(of_series)?;
+        let events = with_columns(view, events, bounds, [&of_series]).await?.filter(of_series)?;
         Ok(events.select(vec![
             unit.actor().alias(ACTOR),
             cast(intervals.expression(), DataType::Int64).alias(AT),

@@ -5,6 +5,7 @@ use arrow::array::AsArray;
 use arrow::datatypes::Float64Type;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::Expr;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
@@ -29,17 +30,21 @@ use crate::insights::trends::Display;
 use crate::insights::trends::Trends;
 use crate::insights::trends::answer::largest;
 use crate::insights::trends::plan::BREAKDOWN;
+use crate::insights::trends::plan::GATHERED;
 use crate::insights::trends::plan::NULL;
 use crate::insights::trends::plan::NUMBER;
 use crate::insights::trends::plan::SeriesPlan;
 use crate::insights::trends::plan::Shape;
 use crate::insights::trends::plan::finished;
+use crate::insights::trends::plan::of_persons;
 use crate::insights::trends::plan::of_sessions;
 use crate::query::engine::Engine;
+use crate::query::error::QueryError;
 use crate::query::event_property::event_number;
 use crate::query::events::PERSON_NUMBER;
 use crate::query::histories::ACTOR;
 use crate::query::people::Part;
+use crate::query::view::View;
 
 /// A point of a trend.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -144,20 +149,9 @@ impl Trends {
         let (events, math) = self.behind(plan, bucket).await?;
         let events = self.of_value(engine, plan, events, point.breakdown.as_ref()).await?;
         let unit = self.unit(point);
-        let (events, number, statistic) = match math {
-            Math::Property(statistic, key) => {
-                (events, statistic.of(event_number(key, view.exact())), Some(*statistic))
-            }
-            Math::OfSessions(statistic, property) => {
-                let sessions = of_sessions(events, vec![ident(PERSON_NUMBER)], property)?;
-                (sessions, statistic.of(ident(NUMBER)), Some(*statistic))
-            }
-            _ => (events, count(lit(1)), None),
-        };
-        let actor = unit.actor().alias(ACTOR);
-        let actors = events.aggregate(vec![actor], vec![number.alias("gathered")])?;
+        let (actors, number) = numbers(&view, events, (math, unit)).await?;
         let actors = actors.filter(ident(ACTOR).is_not_null())?;
-        let number = finished(statistic, ident("gathered")).alias("number");
+        let number = number.alias("number");
         let id = match unit {
             Unit::Persons => view.person_of(ident(ACTOR)),
             Unit::Groups(_) => ident(ACTOR),
@@ -216,7 +210,8 @@ impl Trends {
         events: DataFrame,
         value: Option<&Value>,
     ) -> Result<DataFrame, InsightError> {
-        let (Breakdown::Properties { limit, .. }, Some(value)) = (&self.breakdown, value) else {
+        let (Breakdown::Properties { limit, offset, .. }, Some(value)) = (&self.breakdown, value)
+        else {
             return Ok(events);
         };
         let bin = if matches!(plan.bins, [Some(_)]) { name_of(value) } else { None };
@@ -226,8 +221,40 @@ impl Trends {
             return Ok(events.filter(ident(BREAKDOWN).eq(lit(value)))?);
         }
         let all = SeriesPlan { shape: self.shape(plan.series), ..plan };
-        let shown = largest(engine, all.values().await?, *limit).await?.values;
+        let limit = limit.saturating_add(*offset);
+        let shown = largest(engine, all.values().await?, limit).await?.values;
         let shown = shown.iter().map(|value| lit(value.as_str())).chain([lit(NULL)]).collect();
         Ok(events.filter(ident(BREAKDOWN).in_list(shown, true))?)
     }
+}
+
+/// Rows of the actors of events, and what each of them adds to a point.
+async fn numbers(
+    view: &View,
+    events: DataFrame,
+    (math, unit): (&Math, Unit),
+) -> Result<(DataFrame, Expr), QueryError> {
+    let (events, number, statistic) = match math {
+        Math::Property(statistic, key) => {
+            (events, statistic.of(event_number(key, view.exact())), Some(*statistic))
+        }
+        Math::OfPersons(statistic, key) => {
+            let events = of_persons(view, events, key).await?;
+            (events, statistic.of(ident(NUMBER)), Some(*statistic))
+        }
+        Math::OfSessions(statistic, property) => {
+            let sessions = of_sessions(events, vec![ident(PERSON_NUMBER)], property)?;
+            (sessions, statistic.of(ident(NUMBER)), Some(*statistic))
+        }
+        _ => (events, count(lit(1)), None),
+    };
+    let actor = unit.actor().alias(ACTOR);
+    let actors = match math {
+        Math::Sql(expression) => {
+            let events = events.with_column(ACTOR, actor)?;
+            expression.grouped(view, events, (&[ACTOR.to_owned()], GATHERED)).await?
+        }
+        _ => events.aggregate(vec![actor], vec![number.alias(GATHERED)])?,
+    };
+    Ok((actors, finished(statistic, ident(GATHERED))))
 }

@@ -209,25 +209,33 @@ impl Trends {
                 }
                 Ok(lines)
             }
-            Breakdown::Properties { properties, limit, is_other_hidden } => {
+            Breakdown::Properties { properties, limit, offset, is_other_hidden } => {
                 let plan = SeriesPlan { breakdown: properties, ..plan };
                 let bins = plan.measured().await?;
                 let plan = SeriesPlan { bins: &bins, ..plan };
                 let values = plan.values().await?;
-                let Largest { values: shown, is_more, rows } =
-                    largest(engine, values.clone(), *limit).await?;
+                let Largest { values: top, is_more, rows } =
+                    largest(engine, values.clone(), limit.saturating_add(*offset)).await?;
                 let rows = match rows {
                     Some(rows) => rows,
-                    None => engine.compute(within(values, &shown, is_more)?).await?,
+                    None => engine.compute(within(values, &top, is_more)?).await?,
                 };
-                let own: HashSet<&str> = shown.iter().map(String::as_str).chain([NULL]).collect();
-                let rows = rows.iter().flat_map(rows_of).map(|(value, bucket, number)| {
+                // What was on earlier pages is neither shown nor among the others.
+                let (before, shown) = top.split_at(top.len().min(*offset));
+                let null = if *offset == 0 { Some(NULL) } else { None };
+                let earlier: HashSet<&str> = before.iter().map(String::as_str).collect();
+                let is_earlier =
+                    |value: &str| earlier.contains(value) || null.is_none() && value == NULL;
+                let own: HashSet<&str> = shown.iter().map(String::as_str).chain(null).collect();
+                let rows = rows.iter().flat_map(rows_of);
+                let rows = rows.filter(|(value, ..)| !is_earlier(value));
+                let rows = rows.map(|(value, bucket, number)| {
                     let is_own = own.contains(value.as_str());
                     (if is_own { value } else { OTHER.to_owned() }, bucket, number)
                 });
                 let mut found = by_value(rows, width);
                 let others = if is_more && !is_other_hidden { Some(OTHER) } else { None };
-                let order = shown.iter().map(String::as_str).chain([NULL]).chain(others);
+                let order = shown.iter().map(String::as_str).chain(null).chain(others);
                 let several = properties.len() > 1;
                 let line = |value: &str| {
                     let data = found.remove(value)?;

@@ -38,6 +38,7 @@ use crate::insights::columns::time;
 use crate::insights::filters::Filters;
 use crate::insights::interval::Buckets;
 use crate::insights::interval::Window;
+use crate::insights::property::Owner;
 use crate::insights::property::Property;
 use crate::insights::series::Math;
 use crate::insights::series::Series;
@@ -46,14 +47,15 @@ use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::event_property::event_number;
 use crate::query::event_property::event_text;
+use crate::query::event_property::number;
 use crate::query::events::PERSON_NUMBER;
+use crate::query::expression_columns::with_columns;
 use crate::query::matches::GROUPS;
 use crate::query::number_set::count_numbers;
 use crate::query::number_set::count_union;
 use crate::query::number_set::number_set;
 use crate::query::quantile::quantile;
 use crate::query::session_columns;
-use crate::query::session_columns::with_sessions;
 use crate::query::view::View;
 
 /// The value of a breakdown that is not there, in answers (PostHog's).
@@ -64,6 +66,10 @@ pub(super) const BUCKET: &str = "bucket";
 pub(super) const BREAKDOWN: &str = "breakdown";
 pub(super) const VALUE: &str = "value";
 pub(super) const NUMBER: &str = "number";
+pub(super) const GATHERED: &str = "gathered";
+
+/// The text of a property of a person, before it is a number.
+const TEXT: &str = "text_of_person";
 
 /// What is needed to make the plan of a series.
 #[derive(Clone, Copy)]
@@ -103,7 +109,7 @@ impl SeriesPlan<'_> {
         }
         let events = self.in_buckets(self.events(self.buckets.bounds()).await?)?;
         let events = self.with_breakdown(events).await?;
-        Ok(self.counted(events)?)
+        Ok(self.counted(events).await?)
     }
 
     /// The events of the series within bounds, both included.
@@ -115,7 +121,7 @@ impl SeriesPlan<'_> {
         let events = events.filter(col("timestamp").between(time(from), time(to)))?;
         let (named, conditions) = (self.is_named()?, self.conditions());
         let used = conditions.iter().chain([&named]);
-        let events = self.with_sessions(events, (from, to), used).await?;
+        let events = self.with_columns(events, (from, to), used).await?;
         let filtered = |events: DataFrame, condition| events.filter(condition);
         Ok(conditions.into_iter().try_fold(events.filter(named)?, filtered)?)
     }
@@ -125,8 +131,8 @@ impl SeriesPlan<'_> {
         Ok(self.series.entity.is_named(self.engine, (self.view, self.project))?)
     }
 
-    /// `events` with the columns of their sessions, if conditions, the breakdown or the math ask of these.
-    async fn with_sessions(
+    /// `events` with the columns beside theirs that conditions, the breakdown or the math ask of.
+    async fn with_columns(
         self,
         events: DataFrame,
         bounds: (UnixMicros, UnixMicros),
@@ -137,7 +143,7 @@ impl SeriesPlan<'_> {
         if let Math::OfSessions(_, property) = &self.series.math {
             used.push(session_columns::number(property));
         }
-        with_sessions(self.view, events, bounds, &used).await
+        with_columns(self.view, events, bounds, &used).await
     }
 
     fn conditions(self) -> Vec<Expr> {
@@ -216,7 +222,7 @@ impl SeriesPlan<'_> {
     }
 
     /// What the series counts of `events`, which have a bucket and the breakdown.
-    fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
+    async fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         match &self.series.math {
             Math::Actors | Math::ActiveIn(_) | Math::First { .. } => self.distinct_persons(events),
             Math::Sessions => {
@@ -231,6 +237,16 @@ impl SeriesPlan<'_> {
             Math::Property(statistic, key) => {
                 let events = events.with_column(NUMBER, event_number(key, self.view.exact()))?;
                 self.aggregated(events, statistic.of(ident(NUMBER)), Some(*statistic))
+            }
+            Math::OfPersons(statistic, key) => {
+                let events = of_persons(self.view, events, key).await?;
+                self.aggregated(events, statistic.of(ident(NUMBER)), Some(*statistic))
+            }
+            Math::Sql(expression) => {
+                let keys: Vec<String> =
+                    std::iter::once(BUCKET.to_owned()).chain(self.parts()).collect();
+                let rows = expression.grouped(self.view, events, (&keys, GATHERED)).await?;
+                self.finished(rows, None)
             }
             Math::OfSessions(statistic, property) => {
                 let sessions = of_sessions(events, self.keys(&[BUCKET]), property)?;
@@ -269,9 +285,18 @@ impl SeriesPlan<'_> {
         value: Expr,
         statistic: Option<Statistic>,
     ) -> Result<DataFrame, QueryError> {
-        let rows = rows.aggregate(self.keys(&[BUCKET]), vec![value.alias("gathered")])?;
+        let rows = rows.aggregate(self.keys(&[BUCKET]), vec![value.alias(GATHERED)])?;
+        self.finished(rows, statistic)
+    }
+
+    /// Rows of bucket, breakdown and value, of those with what was gathered.
+    fn finished(
+        self,
+        rows: DataFrame,
+        statistic: Option<Statistic>,
+    ) -> Result<DataFrame, QueryError> {
         let rows = self.labelled(rows)?;
-        let value = finished(statistic, ident("gathered")).alias(VALUE);
+        let value = finished(statistic, ident(GATHERED)).alias(VALUE);
         Ok(rows.select(vec![ident(BUCKET), ident(BREAKDOWN), value])?)
     }
 
@@ -283,7 +308,7 @@ impl SeriesPlan<'_> {
         };
         let Some(window) = window else {
             let events = self.events(self.active_bounds(days, None)?).await?;
-            return Ok(self.counted(self.with_breakdown(self.in_buckets(events)?).await?)?);
+            return Ok(self.counted(self.with_breakdown(self.in_buckets(events)?).await?).await?);
         };
         let events = self.events(window.steps.bounds()).await?;
         let events = events.with_column("step", window.steps.expression())?;
@@ -321,7 +346,7 @@ impl SeriesPlan<'_> {
     /// match, too.
     async fn first_times(self, is_of_matching: bool) -> Result<DataFrame, InsightError> {
         let events = self.first_events(is_of_matching).await?;
-        Ok(self.counted(self.in_buckets(events)?)?)
+        Ok(self.counted(self.in_buckets(events)?).await?)
     }
 
     /// A row for each such person, with the time of the event and its breakdown.
@@ -335,7 +360,7 @@ impl SeriesPlan<'_> {
         let holds = self.conditions().into_iter().reduce(Expr::and).unwrap_or(lit(true));
         let named = self.is_named()?;
         let used = [&named, &holds].into_iter();
-        let events = self.with_sessions(events, (UnixMicros(i64::MIN), to), used).await?;
+        let events = self.with_columns(events, (UnixMicros(i64::MIN), to), used).await?;
         let events = events.filter(named)?;
         let events = match is_of_matching {
             true => events.filter(holds)?.with_column("holds", lit(true))?,
@@ -368,6 +393,17 @@ pub(super) fn of_sessions(
     // All events of a session have the same.
     let number = min(session_columns::number(property));
     Ok(events.aggregate(keys, vec![number.alias(NUMBER)])?)
+}
+
+/// `events` with the [`NUMBER`] that their persons have as a property.
+pub(super) async fn of_persons(
+    view: &View,
+    events: DataFrame,
+    key: &str,
+) -> Result<DataFrame, QueryError> {
+    let property = Property::plain(Owner::Person, key);
+    let events = property.add_to(view, events, TEXT).await?;
+    Ok(events.with_column(NUMBER, number(ident(TEXT)))?)
 }
 
 impl Statistic {

@@ -32,6 +32,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::PlanProperties;
 use datafusion::physical_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::joins::CrossJoinExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -120,8 +121,16 @@ impl BoundBatches {
         });
         let is_narrow = row_bytes.is_some_and(|bytes| bytes <= NARROW_BYTES);
         let is_kept = matches!(used, Use::Carried(_) | Use::Gathered(_) | Use::Sorted);
-        if input.is::<BoundedExec>() || (is_narrow && !is_kept) {
+        if input.is::<BoundedExec>() || input.is::<CooperativeExec>() {
             return Arc::clone(input);
+        }
+        if is_narrow && !is_kept {
+            // Of few rows a join makes many without a look at its inputs, which are what lets others run meanwhile, and
+            // a query be stopped.
+            return match is_join(input) {
+                true => Arc::new(CooperativeExec::new(Arc::clone(input))),
+                false => Arc::clone(input),
+            };
         }
         Arc::new(BoundedExec { input: Arc::clone(input), used, pool: Arc::clone(&self.pool) })
     }
@@ -178,12 +187,15 @@ impl Use {
         if operator.is::<ScalarSubqueryExec>() && input > 0 {
             return Self::Repeated(Views::Expanded);
         }
-        let joins = operator.is::<HashJoinExec>()
-            || operator.is::<CrossJoinExec>()
-            || operator.is::<NestedLoopJoinExec>()
-            || operator.is::<SortMergeJoinExec>();
-        if joins { Self::Repeated(Views::Shared) } else { Self::Copied }
+        if is_join(operator) { Self::Repeated(Views::Shared) } else { Self::Copied }
     }
+}
+
+fn is_join(operator: &Arc<dyn ExecutionPlan>) -> bool {
+    operator.is::<HashJoinExec>()
+        || operator.is::<CrossJoinExec>()
+        || operator.is::<NestedLoopJoinExec>()
+        || operator.is::<SortMergeJoinExec>()
 }
 
 /// Passes batches on, cut to a bounded number of bytes.

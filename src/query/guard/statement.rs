@@ -1,22 +1,28 @@
-//! What a statement may not have, because making a logical plan of it takes memory or time already:
-//! [`check`]. Arguments of functions in FROM are evaluated then, before any rule puts limits around
-//! functions; and a CUBE becomes a set for each combination of its expressions.
+//! What a statement may not have: [`check`].
+//!
+//! Some of it takes memory or time already when a logical plan of it is made. Arguments of functions in FROM are evaluated
+//! then, before any rule puts limits around functions; and a CUBE becomes a set for each combination of its expressions.
+//! The rest is `ignored`: the parser reads it, and the planner would leave it out of the plan.
 
 use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
+use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::DataType;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::FunctionArg;
 use datafusion::sql::sqlparser::ast::FunctionArgExpr;
 use datafusion::sql::sqlparser::ast::GroupByExpr;
+use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::TableFactor;
 use datafusion::sql::sqlparser::ast::UnaryOperator;
 use datafusion::sql::sqlparser::ast::Visit;
 use datafusion::sql::sqlparser::ast::Visitor;
+
+use crate::query::guard::ignored;
 
 /// Expressions of a CUBE.
 const CUBE_MAX: usize = 12;
@@ -24,30 +30,43 @@ const CUBE_MAX: usize = 12;
 /// Grouping sets of a query times their expressions.
 const GROUPED_MAX: usize = 1 << 16;
 
-/// Refuses a statement that takes too much before it is a plan.
+/// Refuses a statement that takes too much before it is a plan, or has a part that would be in no plan. Its functions are
+/// those of `state`.
 ///
 /// # Errors
 ///
 /// It does.
-pub(in crate::query) fn check(statement: &Statement) -> Result<()> {
+pub(in crate::query) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
     match statement {
-        Statement::Statement(statement) => match statement.visit(&mut Refusals) {
-            ControlFlow::Break(why) => Err(DataFusionError::Plan(why.to_owned())),
+        Statement::Statement(statement) => match statement.visit(&mut Refusals { state }) {
+            ControlFlow::Break(why) => Err(DataFusionError::Plan(why)),
             ControlFlow::Continue(()) => Ok(()),
         },
-        Statement::Explain(explain) => check(&explain.statement),
+        Statement::Explain(explain) => check(&explain.statement, state),
         // Whatever else there is, is no question.
         _ => Ok(()),
     }
 }
 
 /// Stops at what is refused, and says why.
-struct Refusals;
+struct Refusals<'s> {
+    state: &'s SessionState,
+}
 
-impl Visitor for Refusals {
-    type Break = &'static str;
+/// Stops if there is something to say.
+fn refused(why: Option<impl Into<String>>) -> ControlFlow<String> {
+    why.map_or(ControlFlow::Continue(()), |why| ControlFlow::Break(why.into()))
+}
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Self::Break> {
+impl Visitor for Refusals<'_> {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        refused(ignored::of_query(query))
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<String> {
+        refused(ignored::of_table(table))?;
         let arguments = match table {
             TableFactor::Table { args: Some(arguments), .. } => &arguments.args,
             TableFactor::Function { args, .. } => args,
@@ -55,13 +74,14 @@ impl Visitor for Refusals {
         };
         match arguments.iter().all(is_literal) {
             true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(
+            false => refused(Some(
                 "functions in FROM take literals: numbers, texts, dates, times and intervals",
-            ),
+            )),
         }
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Self::Break> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<String> {
+        refused(ignored::of_select(select))?;
         let GroupByExpr::Expressions(groups, _) = &select.group_by else {
             return ControlFlow::Continue(());
         };
@@ -72,16 +92,18 @@ impl Visitor for Refusals {
             expressions = expressions.saturating_add(own_expressions);
         }
         match sets > 1 && sets.saturating_mul(expressions) > GROUPED_MAX {
-            true => ControlFlow::Break("ROLLUP, CUBE and GROUPING SETS make too many groupings"),
+            true => refused(Some("ROLLUP, CUBE and GROUPING SETS make too many groupings")),
             false => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<Self::Break> {
+    fn pre_visit_expr(&mut self, expression: &Expr) -> ControlFlow<String> {
         match expression {
             Expr::Cube(_) if extent(expression).1 > CUBE_MAX => {
-                ControlFlow::Break("CUBE takes at most 12 expressions")
+                refused(Some("CUBE takes at most 12 expressions"))
             }
+            Expr::Function(call) => refused(ignored::of_call(call, self.state)),
+            Expr::Cast { data_type, .. } => refused(ignored::of_type(data_type)),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -136,6 +158,7 @@ fn is_narrow(data_type: &DataType) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::prelude::SessionContext;
     use datafusion::sql::parser::DFParser;
 
     use super::check;
@@ -171,7 +194,8 @@ mod tests {
             (format!("SELECT 1 FROM t GROUP BY {}", columns(1000)), true),
         ] {
             let statement = DFParser::parse_sql(&sql).unwrap().pop_front().unwrap();
-            assert_eq!(check(&statement).is_ok(), expected, "{sql}");
+            let state = SessionContext::new().state();
+            assert_eq!(check(&statement, &state).is_ok(), expected, "{sql}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub(in crate::http) const ACTION_UPDATE: Operation =
         .optional_body::<by_hand::ActionWrite>();
 
 pub(in crate::http) const ACTION_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
 pub(in crate::http) const ACTION_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of an action");
@@ -67,7 +67,7 @@ pub(in crate::http) const ANNOTATION_UPDATE: Operation =
         .optional_body::<by_hand::AnnotationWrite>();
 
 pub(in crate::http) const ANNOTATION_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
 pub(in crate::http) const ANNOTATION_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of an annotation");
@@ -106,7 +106,7 @@ pub(in crate::http) const DASHBOARD_UPDATE: Operation =
         .optional_body::<by_hand::DashboardWrite>();
 
 pub(in crate::http) const DASHBOARD_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
 pub(in crate::http) const DASHBOARD_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of a dashboard");
@@ -184,7 +184,7 @@ pub(in crate::http) const INSIGHT_UPDATE: Operation =
         .optional_body::<by_hand::InsightWrite>();
 
 pub(in crate::http) const INSIGHT_DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+    Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
 pub(in crate::http) const INSIGHT_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of a saved insight");

@@ -23,7 +23,6 @@ use crate::http::routes::query::status;
 use crate::insights::ProjectSettings;
 use crate::insights::cache::Answer;
 use crate::insights::cache::Key;
-use crate::insights::event_list;
 use crate::insights::insight::KINDS;
 use crate::insights::node::NodeError;
 use crate::insights::saved;
@@ -325,24 +324,10 @@ pub(in crate::http::routes) fn question_of(
     let Some(query) = query else { return Ok(None) };
     let (kind, node) = insight::unwrapped(&query);
     let mut node = node.clone();
-    let filters = Value::Object(frame.filters.clone());
-    match kind {
-        Some(kind) if KINDS.contains(&kind) => {
-            saved::with_filters(&mut node, &filters).map_err(of_frame)?;
-            return Ok(Some(Question::Insight(node)));
-        }
-        Some(question::SQL) => {
-            let variables = Value::Object(frame.variables.clone());
-            saved::with_variables(&mut node, &variables).map_err(of_frame)?;
-            if let Value::Object(node) = &mut node {
-                let own = node.remove("filters").filter(|own| !own.is_null());
-                let mut own = own.unwrap_or_else(|| json!({}));
-                saved::with_filters(&mut own, &filters).map_err(of_frame)?;
-                node.insert("filters".to_owned(), own);
-            }
-        }
-        Some(event_list::KIND) => saved::with_filters(&mut node, &filters).map_err(of_frame)?,
-        _ => {}
+    let (filters, variables) = frame.clone().into_values();
+    saved::with_frame(&mut node, (&filters, &variables)).map_err(of_frame)?;
+    if kind.is_some_and(|kind| KINDS.contains(&kind)) {
+        return Ok(Some(Question::Insight(node)));
     }
     question::Question::parse(kind, &node).map(|_| Some(Question::Rows(node)))
 }

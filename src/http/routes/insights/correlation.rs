@@ -73,7 +73,7 @@ pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, P
     let told = match steps.is_some_and(|steps| !steps.is_empty()) {
         true => {
             let correlation = Correlation::parse(&node).map_err(refused)?;
-            let mut told = told(app, &settings, (&node, &filter)).await?;
+            let mut told = told(app, &asker, (&node, &filter)).await?;
             let subjects = match subjects(&correlation, &told.result) {
                 Some(subjects) => subjects,
                 // Some names may be several things: the answer itself says which.

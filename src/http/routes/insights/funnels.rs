@@ -86,7 +86,7 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let node = funnels_query(&filter).map_err(|error| invalid(&error))?;
     let has_steps = node.get("series").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
     let mut told = match has_steps {
-        true => told(app, &settings, (&node, &filter)).await?,
+        true => told(app, &asker, (&node, &filter)).await?,
         // A funnel without steps has an answer, too.
         false => Told::now(app, json!([])),
     };
@@ -117,7 +117,7 @@ pub(in crate::http) const FUNNEL_PERSONS: Operation = Operation::ok::<by_hand::P
 /// `GET persons/funnel/` and `POST`: the persons who came to a step, or not further than to the one before.
 pub async fn funnel_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, mut request, rendering, .. } = call;
-    let paging = Paging::of(app, &mut request).await;
+    let paging = Paging::of(app, &mut request).await?;
     let filter = filter(request).await?;
     check_point(&filter)?;
     let read = || {

@@ -52,7 +52,7 @@ pub async fn path(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let filter = filter(request).await?;
     let node = paths_query(&filter).map_err(|error| invalid(&error))?;
     let settings = insight::settings(&asker.project);
-    let told = told(app, &settings, (&node, &filter)).await?;
+    let told = told(app, &asker, (&node, &filter)).await?;
     let mut body = told.into_body(&settings);
     body.insert("next".to_owned(), Value::Null);
     Ok(csv::render(StatusCode::OK, rendering, &Value::Object(body)))
@@ -76,7 +76,7 @@ pub(in crate::http) const PERSONS: Operation = Operation::ok::<by_hand::PersonsO
 /// `GET persons/path/` and `POST`: the persons who took the step that the keys name.
 pub async fn persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, mut request, rendering, .. } = call;
-    let paging = Paging::of(app, &mut request).await;
+    let paging = Paging::of(app, &mut request).await?;
     let filter = filter(request).await?;
     let read = || Paths::parse(&paths_query(&filter)?);
     let actors = ActorsOf::Paths(read().map_err(|error| invalid(&error))?);

@@ -73,6 +73,9 @@ impl Question {
         let has_more = found.len() > self.part.limit;
         found.truncate(self.part.limit);
         let people = actors::people(app, &self.asker.project, &found).await?;
+        if self.rendering == Rendering::Csv {
+            return Ok(csv::render(StatusCode::OK, self.rendering, &people));
+        }
         let count = people.len();
         let body = json!({
             "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),

@@ -63,7 +63,7 @@ pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let settings = insight::settings(&asker.project);
     let node = retention_query(&filter).map_err(|error| invalid(&error))?;
     let retention = Retention::parse(&node).map_err(|error| invalid(&error))?;
-    let mut told = told(app, &settings, (&node, &filter)).await?;
+    let mut told = told(app, &asker, (&node, &filter)).await?;
     let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
     let rows = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     let urls = rows.len().saturating_mul(retention.rows());

@@ -26,7 +26,6 @@ pub(super) struct Told<'a> {
 #[derive(Debug, Serialize)]
 struct Envelope<'a> {
     timezone: &'a str,
-    timings: [(); 0],
     is_cached: bool,
     last_refresh: String,
     next_allowed_client_refresh: String,
@@ -49,7 +48,6 @@ impl<'a> Told<'a> {
     fn around(&self) -> Result<(&'static str, String), serde_json::Error> {
         let envelope = Envelope {
             timezone: &self.owner.timezone,
-            timings: [],
             is_cached: self.is_cached,
             last_refresh: self.answer.at.to_rfc3339(),
             next_allowed_client_refresh: self.answer.at.to_rfc3339(),

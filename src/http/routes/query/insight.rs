@@ -43,7 +43,7 @@ pub(in crate::http::routes) fn unwrapped(mut node: &Value) -> (Option<&str>, &Va
     (node.get("kind").and_then(Value::as_str), node)
 }
 
-/// The answer to a node. `id` is the name under which the client will ask for an answer that comes later.
+/// The answer to a node. `id` is the name under which the client will ask for an answer that comes later, or cancel it.
 pub(super) async fn answer(
     app: &App,
     asker: &Principal,
@@ -66,7 +66,9 @@ pub(super) async fn answer(
     if refresh.is_later() {
         return status::begin(app, asker, (key, node.clone(), question), (id, settings));
     }
-    let answer = question.computed(app, (&key, node), &settings).await.map_err(problem)?;
+    let computing =
+        Box::pin(async { question.computed(app, (&key, node), &settings).await.map_err(problem) });
+    let answer = status::cancellable(app, asker, id, computing).await?;
     told(&Told::new(key, &answer, &settings, false))
 }
 

@@ -22,10 +22,8 @@ use crate::insights::event_list;
 use crate::insights::event_list::EventsQuery;
 use crate::insights::insight;
 use crate::insights::insight::Insight;
+use crate::insights::saved::SQL;
 use crate::insights::sql::SqlQuery;
-
-/// The kind of SQL.
-pub(in crate::http::routes) const SQL: &str = "HogQLQuery";
 
 /// Most characters of an unknown kind of query that an error repeats.
 const KIND_MAX_CHARS: usize = 100;
@@ -61,7 +59,11 @@ impl Question {
                 let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
                 Ok(Self::Insight(Box::new(insight)))
             }
-            Some(kind) if actor_list::KINDS.contains(&kind) || SOURCES.contains(&kind) => {
+            Some(kind)
+                if actor_list::KINDS.contains(&kind)
+                    || kind == actor_list::GROUPS
+                    || SOURCES.contains(&kind) =>
+            {
                 ActorsQuestion::parse(kind, node).map(Self::Actors)
             }
             Some(event_list::KIND) => {
@@ -152,7 +154,7 @@ fn told(node: &Value) -> String {
 }
 
 /// The SQL of a node.
-fn sql_of(node: &Value) -> Result<SqlQuery, Problem> {
+pub(super) fn sql_of(node: &Value) -> Result<SqlQuery, Problem> {
     SqlQuery::parse(node).map_err(|error| match error {
         InsightError::Node(error) if error.field == "query" => {
             refused("query__query", "required", error.detail)

@@ -11,15 +11,22 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::openapi::INVALID;
+use crate::http::openapi::Operation;
+use crate::http::openapi::by_hand;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query::answer::Told;
 use crate::http::routes::query::insight::settings;
 use crate::http::routes::query::question::Question;
+use crate::http::routes::query::refresh::client_query_id;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::cache::Key;
 use crate::insights::jobs::Begun;
+use crate::insights::jobs::CANCELLED;
 use crate::insights::jobs::KEPT;
 use crate::insights::jobs::Outcome;
 use crate::insights::jobs::RUNNING_PER_KEY_MAX;
@@ -137,6 +144,42 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     response(&id.1, &status, &owner)
 }
 
+/// What `computing` gives, which can be cancelled under this id meanwhile.
+///
+/// # Errors
+///
+/// 400: it was cancelled. Else those of `computing`.
+pub(in crate::http::routes) async fn cancellable<T>(
+    app: &App,
+    asker: &Principal,
+    id: Option<String>,
+    computing: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    let id = id.map(|id| (asker.project.id, id));
+    let waiting = id.and_then(|id| app.jobs.wait(id, asker.key.id, app.clock.now()));
+    let Some(ticket) = waiting else { return computing.await };
+    // What is cut short ends its queries.
+    tokio::select! {
+        answer = computing => answer,
+        () = ticket.stopped() => Err(Problem::new(Kind::Invalid, "query_cancelled", CANCELLED)),
+    }
+}
+
+pub(in crate::http) const CANCEL: Operation =
+    Operation::created::<by_hand::AnyObject>("Cancel the query with a client_query_id")
+        .body::<by_hand::AnyObject>()
+        .or(&[INVALID]);
+
+/// `POST P/insights/cancel/` with `client_query_id`, as clients of insights do; the same as [`cancel`].
+pub async fn cancel_insight(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    let mut fields = Fields::read(call.request).await?;
+    fields.require("client_query_id")?;
+    let id = client_query_id(&mut fields)?;
+    let required = || refused("client_query_id", "required", "This field is required.");
+    app.jobs.cancel(&(call.asker.project.id, id.ok_or_else(required)?), app.clock.now());
+    Ok(Response::json(StatusCode::CREATED, &json!({})))
+}
+
 /// `DELETE P/query/:id/`.
 pub async fn cancel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = (call.asker.project.id, call.id().to_owned());
@@ -185,7 +228,7 @@ fn status_body<'s>(id: &'s str, status: &'s Status, owner: &'s ProjectSettings) 
     StatusBody {
         id,
         team_id: owner.project.0,
-        query_async: true,
+        query_async: !status.is_waited,
         complete: ended.is_some(),
         error: error.is_some(),
         // What is the server's fault tells nothing of the server.

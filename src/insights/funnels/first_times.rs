@@ -1,0 +1,68 @@
+//! Steps that count the first time alone that an actor does them, of all times: [`Funnels::with_first_times`].
+
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::min;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::JoinType;
+use datafusion::prelude::col;
+use datafusion::prelude::ident;
+
+use crate::clock::UnixMicros;
+use crate::insights::Context;
+use crate::insights::InsightError;
+use crate::insights::columns::time;
+use crate::insights::funnels::Funnels;
+use crate::insights::funnels::first::First;
+use crate::query::expression_columns::with_columns;
+
+/// Who an event is of, while first times are looked up.
+const ACTOR: &str = "actor_of_first_times";
+
+/// The column with the first time of a step.
+fn column(step: usize) -> String {
+    format!("first_time_{step}")
+}
+
+impl Funnels {
+    /// `events`, which are none after `to`, with the first times of their actors.
+    pub(super) async fn with_first_times(
+        &self,
+        Context { engine, view, owner }: Context<'_>,
+        events: DataFrame,
+        to: UnixMicros,
+    ) -> Result<DataFrame, InsightError> {
+        if self.firsts.iter().all(Option::is_none) {
+            return Ok(events);
+        }
+        let mut events = events.with_column(ACTOR, self.selection.unit.actor())?;
+        let project = owner.project;
+        for ((entity, first), step) in self.steps.iter().zip(&self.firsts).zip(0..) {
+            let Some(first) = first else { continue };
+            let all = view.events()?.filter(col("timestamp").lt_eq(time(to)))?;
+            let mut conditions = vec![entity.is_named(engine, (view, project))?];
+            if *first == First::Matching {
+                conditions.push(entity.condition(engine, (view, project))?);
+                let filters = self.selection.filters(owner)?;
+                conditions.extend(filters.condition(engine, project, view.exact()));
+            }
+            let bounds = (UnixMicros(i64::MIN), to);
+            let mut all = with_columns(view, all, bounds, &conditions).await?;
+            for condition in conditions {
+                all = all.filter(condition)?;
+            }
+            let key = format!("{ACTOR}_{step}");
+            let actor = self.selection.unit.actor().alias(&key);
+            let first = min(ident("timestamp")).alias(column(step));
+            let firsts = all.aggregate(vec![actor], vec![first])?;
+            // The left side is kept in memory: the smaller one.
+            events = firsts.join(events, JoinType::Right, &[&key], &[ACTOR], None)?;
+        }
+        Ok(events)
+    }
+
+    /// What a step asks of the time of an event that is of it.
+    pub(super) fn is_first(&self, step: usize) -> Option<Expr> {
+        self.firsts.get(step)?.as_ref()?;
+        Some(ident("timestamp").eq(ident(column(step))))
+    }
+}
