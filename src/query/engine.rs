@@ -551,11 +551,6 @@ impl Engine {
         }
     }
 
-    /// Memory of the columns of persons, in bytes.
-    pub fn columns_memory(&self) -> usize {
-        self.shared.columns.memory()
-    }
-
     /// The memory of queries, of which each takes what it needs.
     pub fn memory(&self) -> Arc<dyn MemoryPool> {
         Arc::clone(&self.shared.base.runtime_env().memory_pool)

@@ -107,6 +107,11 @@ impl Found {
 }
 
 impl Engine {
+    /// Memory of the columns of persons, in bytes.
+    pub fn columns_memory(&self) -> usize {
+        self.shared.columns.memory()
+    }
+
     /// The persons who answer `question`, `created_at` descending and then uuid descending.
     ///
     /// # Errors
