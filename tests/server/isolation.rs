@@ -275,6 +275,19 @@ const WRITES: &[(&str, &str, &str, u16)] = &[
         200,
     ),
     ("POST", "P/persons/reset_person_distinct_id/", r#"{"distinct_id": "same"}"#, 202),
+    ("POST", "P/insights/cancel/", r#"{"client_query_id": "same"}"#, 201),
+    (
+        "POST",
+        "P/insights/lifecycle/",
+        r#"{"properties": [{"key": "id", "type": "cohort", "value": "COHORT"}]}"#,
+        200,
+    ),
+    (
+        "POST",
+        "P/insights/stickiness/",
+        r#"{"properties": [{"key": "id", "type": "cohort", "value": "COHORT"}]}"#,
+        200,
+    ),
     (
         "POST",
         "P/insights/path/",
