@@ -231,7 +231,7 @@ fn refused_requests_are_told_as_they_come_to_those_who_may_see_health() {
     let mut other = Stream::open(&server, narrow.as_str().expect("a key"), STREAM, None);
     assert_eq!(server.send("POST", "/capture/", &[], "{").status, 400);
     let unknown = json!({"api_key": "phc_of_nobody", "event": "x", "distinct_id": "y"});
-    let refused = server.send("POST", "/capture/", &[], &unknown.to_string());
+    let refused = server.send("POST", "/capture/", &[], unknown.to_string());
     assert!((400..500).contains(&refused.status), "{refused}");
     let code = refused.json()["code"].as_str().expect("a code").replace('_', " ");
     let told = patiently(|| stream.told().refused.pop().filter(|told| told.contains(&code)));
