@@ -8,6 +8,9 @@ use parking_lot::Mutex;
 /// Least time between two samples.
 const STEP: Duration = Duration::from_secs(5);
 
+/// Least time that tells a rate: within some milliseconds, a request more or less is thousands a second.
+const SPAN_MIN: Duration = Duration::from_secs(1);
+
 /// Samples that are kept: those of an hour, and one before.
 const SAMPLES_MAX: usize = 721;
 
@@ -34,8 +37,8 @@ impl Rates {
         let samples = self.0.lock();
         let before = samples.iter().rev().find(|(at, _)| now.saturating_sub(*at) >= span);
         let (at, first) = *before.or_else(|| samples.front())?;
-        let seconds = now.saturating_sub(at).as_secs_f64();
-        (seconds > 0.0).then(|| value.saturating_sub(first) as f64 / seconds)
+        let past = now.saturating_sub(at);
+        (past >= SPAN_MIN).then(|| value.saturating_sub(first) as f64 / past.as_secs_f64())
     }
 }
 
@@ -55,6 +58,8 @@ mod tests {
         assert_eq!(of(0, 0, 60), None);
         rates.note(Duration::ZERO, 0);
         assert_eq!(of(0, 0, 60), None, "no time has passed");
+        let soon = (Duration::from_millis(999), 100);
+        assert_eq!(rates.per_second(soon, Duration::from_secs(60)), None);
         assert_eq!(of(10, 50, 60), Some(5.0), "since the start");
         // 10 a second for an hour, then 100 a second for a minute.
         for second in 1..=3600 {

@@ -2,8 +2,7 @@
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
-use datafusion::functions::expr_fn::coalesce;
-use datafusion::logical_expr::JoinType;
+use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::col;
 use datafusion::prelude::ident;
@@ -29,8 +28,9 @@ use crate::query::histories::MASK;
 use crate::query::histories::Row;
 use crate::query::view::View;
 
-/// The bit of rows in the interval in which the actor was created.
-const CREATED: u32 = 1;
+/// The bits of rows: of an event, and of the creation of the actor, who may have no event.
+const EVENT: u32 = 1;
+const CREATED: u32 = 2;
 
 /// What says that an event makes no person.
 const PROFILE: &str = "$process_person_profile";
@@ -68,17 +68,16 @@ impl Lifecycle {
             events = events.filter(ident(promoted_column_name(PROFILE)).is_not_false())?;
         }
         let at = cast(seen.expression(), DataType::Int64);
-        let events = events.select(vec![unit.actor().alias(ACTOR), at.alias(AT)])?;
-        let created = created(view, unit, &seen).await?;
-        // The left side is kept in memory: the smaller one.
-        let rows = created.join(events, JoinType::Right, &["created_of"], &[ACTOR], None)?;
-        let is_created = coalesce(vec![col("created_in").eq(col(AT)), lit(false)]);
-        let bits = cast(is_created, DataType::UInt32) * lit(CREATED);
-        Ok(rows.select(vec![ident(ACTOR), ident(AT), cast(bits, DataType::UInt32).alias(MASK)])?)
+        let events = events.select(row(unit.actor(), at, EVENT))?;
+        Ok(events.union(created(view, unit, &seen).await?)?)
     }
 }
 
-/// In which interval each actor was created; null if in none.
+fn row(actor: Expr, at: Expr, mask: u32) -> Vec<Expr> {
+    vec![actor.alias(ACTOR), at.alias(AT), lit(mask).alias(MASK)]
+}
+
+/// A row for each actor who was created in an interval.
 async fn created(view: &View, unit: Unit, intervals: &Buckets) -> Result<DataFrame, QueryError> {
     let (actors, key) = match unit {
         Unit::Persons => (view.table("persons").await?, "uuid"),
@@ -88,14 +87,17 @@ async fn created(view: &View, unit: Unit, intervals: &Buckets) -> Result<DataFra
         }
     };
     let interval = cast(intervals.expression_of(ident("created_at")), DataType::Int64);
-    let actor = unit.actor_of(view, key);
-    Ok(actors.select(vec![actor.alias("created_of"), interval.alias("created_in")])?)
+    let actors = actors.filter(interval.clone().is_not_null())?;
+    Ok(actors.select(row(unit.actor_of(view, key), interval, CREATED))?)
 }
 
 /// Tells each interval of the range in which the actor of these rows has a status, and the status.
 pub(super) fn statuses(rows: &[Row], intervals: usize, mut tell: impl FnMut(usize, Status)) {
-    let active = rows.iter().filter_map(|row| usize::try_from(row.at).ok());
-    let is_created_in_first = rows.first().is_some_and(|row| row.mask & CREATED != 0);
+    let events = || rows.iter().filter(|row| row.mask & EVENT != 0);
+    let active = events().filter_map(|row| usize::try_from(row.at).ok());
+    let first = events().next().map(|row| row.at);
+    let is_created_in_first =
+        rows.iter().any(|row| row.mask & CREATED != 0 && Some(row.at) == first);
     each(active, is_created_in_first, |interval, status| {
         // One before the range is only looked at.
         if let Some(interval) = interval.checked_sub(1).filter(|own| *own < intervals) {
