@@ -681,7 +681,8 @@ fn what_sessions_do_not_have_is_told_by_its_field() {
         let expected = (400, &json!(format!("query__{attr}")));
         assert_eq!((answer.status, &told["attr"]), expected, "{told}");
     }
-    for (path, detail) in [("events", "types session and hogql"), ("persons", "person properties")] {
+    for (path, detail) in [("events", "types session and hogql"), ("persons", "person properties")]
+    {
         let filters = of("$entry_pathname").to_string();
         let filters: String = form_urlencoded(&filters);
         let told = server.get(&format!("/api/projects/@current/{path}/?properties={filters}"));
