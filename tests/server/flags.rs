@@ -130,7 +130,7 @@ fn large_evaluations_leave_the_threads_of_sockets_free() {
     for index in 0..200 {
         create(&server, &format!("flag-{index}"), &json!({"groups": groups}));
     }
-    let text = "x".repeat(50_000);
+    let text = "x".repeat(15_000);
     let body = json!({"api_key": TOKEN, "distinct_id": "ada", "person_properties": {"text": text}});
     let body = body.to_string();
     let client = server.client();
