@@ -22,6 +22,16 @@ pub struct Limits {
 const PART_BYTES: u64 = 32 << 20;
 
 impl Limits {
+    /// Caches that a test fills, so that most reads are those of the database.
+    #[cfg(test)]
+    pub const SMALL: Self = Self {
+        ids_bytes: 1 << 16,
+        rows_bytes: 1 << 16,
+        blocks_bytes: 1 << 20,
+        overrides_bytes: 1 << 16,
+        part_bytes: 1 << 20,
+    };
+
     /// Divides `bytes` among the caches, and adds as much again for overrides, because a query over
     /// all events looks up the person of each. Known ids get most: every event looks up one.
     pub fn within(bytes: u64) -> Self {

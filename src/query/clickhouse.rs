@@ -189,13 +189,14 @@ impl VisitorMut for Functions<'_> {
         self.names.enter(select);
         // It says what WHERE says, and that it is to be asked first.
         if let Some(first) = select.prewhere.take() {
-            let second = select.selection.take();
-            let both = |second: Expr| Expr::BinaryOp {
-                left: Box::new(Expr::Nested(Box::new(first.clone()))),
-                op: BinaryOperator::And,
-                right: Box::new(Expr::Nested(Box::new(second))),
-            };
-            select.selection = Some(second.map_or_else(|| first.clone(), both));
+            let nested = |part: Expr| Box::new(Expr::Nested(Box::new(part)));
+            select.selection = Some(match select.selection.take() {
+                Some(second) => {
+                    let (left, right) = (nested(first), nested(second));
+                    Expr::BinaryOp { left, op: BinaryOperator::And, right }
+                }
+                None => first,
+            });
         }
         ControlFlow::Continue(())
     }

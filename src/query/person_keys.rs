@@ -72,7 +72,8 @@ fn persons(scan: &TableScan) -> Result<Option<PersonsProvider>> {
 fn keys(plan: &LogicalPlan) -> Result<Option<BTreeSet<String>>> {
     let (mut keys, mut is_whole) = (BTreeSet::new(), has_text(plan));
     plan.apply_with_subqueries(|node| {
-        is_whole |= takes_rows(node) && node.inputs().into_iter().any(has_text);
+        is_whole |=
+            is_named_as_events(node) || takes_rows(node) && node.inputs().into_iter().any(has_text);
         node.apply_expressions(|expression| {
             expression.apply(|part| {
                 if let Some((key, arguments)) = access(part) {
@@ -88,6 +89,11 @@ fn keys(plan: &LogicalPlan) -> Result<Option<BTreeSet<String>>> {
         })
     })?;
     Ok((!is_whole && keys.len() <= KEYS_MAX).then_some(keys))
+}
+
+/// Whether a query gives the name of the table below that of events to something else.
+fn is_named_as_events(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::SubqueryAlias(named) if named.alias.table() == OWN_EVENTS)
 }
 
 /// Whether a node takes all columns of its inputs without naming them.
@@ -183,6 +189,8 @@ mod tests {
         }
         for sql in [
             "SELECT * FROM persons",
+            "SELECT own_events.properties FROM persons AS own_events",
+            "WITH own_events AS (SELECT properties FROM persons) SELECT max(properties) FROM own_events",
             "SELECT uuid FROM (SELECT DISTINCT * FROM persons)",
             "SELECT count(*) FROM (SELECT uuid, properties FROM persons UNION SELECT uuid, properties FROM persons)",
             "SELECT count(*) FROM (SELECT properties FROM persons INTERSECT SELECT properties FROM own_events)",

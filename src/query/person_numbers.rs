@@ -271,13 +271,6 @@ mod tests {
 
     const PROJECT: ProjectId = ProjectId(1);
     const IDS: u32 = 2000;
-    const LIMITS: Limits = Limits {
-        ids_bytes: 1 << 16,
-        rows_bytes: 1 << 16,
-        blocks_bytes: 1 << 20,
-        overrides_bytes: 1 << 16,
-        part_bytes: 1 << 20,
-    };
 
     fn id(number: u32) -> String {
         format!("id {number}")
@@ -309,7 +302,7 @@ mod tests {
     #[test]
     fn events_have_the_numbers_of_their_persons() {
         let directory = tempfile::tempdir().unwrap();
-        let identities = Identities::open(directory.path(), LIMITS).unwrap();
+        let identities = Identities::open(directory.path(), Limits::SMALL).unwrap();
         let mut rng = StdRng::seed_from_u64(9);
         apply(&identities, 1, (0..IDS).map(|number| (id(number), OpKind::Touch)).collect());
         // What an event of each id may have been stored with: its own person, and all that it was merged into.
@@ -373,7 +366,7 @@ mod tests {
     #[test]
     fn numbers_stay_within_their_memory() {
         let directory = tempfile::tempdir().unwrap();
-        let identities = Identities::open(directory.path(), LIMITS).unwrap();
+        let identities = Identities::open(directory.path(), Limits::SMALL).unwrap();
         let uuids: StringViewArray =
             (0..30_000).map(|number| Some(own(number).to_string())).collect();
         let found = numbers(&identities, 8 << 20).numbers(&uuids, None).unwrap();

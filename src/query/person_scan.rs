@@ -287,13 +287,6 @@ mod tests {
     use crate::storage::tables::Tables;
 
     const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
-    const LIMITS: Limits = Limits {
-        ids_bytes: 1 << 16,
-        rows_bytes: 1 << 16,
-        blocks_bytes: 1 << 20,
-        overrides_bytes: 1 << 16,
-        part_bytes: 1 << 20,
-    };
     const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
 
     fn set(number: u32, properties: serde_json::Value) -> Op {
@@ -341,7 +334,8 @@ mod tests {
     #[test]
     fn files_and_rows_give_the_same_answers() {
         let (runtime, directory) = (Runtime::new().unwrap(), tempfile::tempdir().unwrap());
-        let identities = Identities::open(&directory.path().join("identity"), LIMITS).unwrap();
+        let place = directory.path().join("identity");
+        let identities = Identities::open(&place, Limits::SMALL).unwrap();
         let files = Arc::new(table(directory.path(), &identities, &runtime));
         let plans = ["pro", "free", "a \"quoted\" \\ é"];
         let told = |number: u32| match number % 4 {
@@ -365,10 +359,9 @@ mod tests {
         for round in 0..4 {
             let (sequence, first) = (3 + round * 2, u32::try_from(round).unwrap() * 5);
             if round > 0 {
-                let force = Force::Yes;
                 let merge = OpKind::Merge {
                     other: format!("id{}", first + 40),
-                    force,
+                    force: Force::Yes,
                     update: Update::default(),
                 };
                 let changes = vec![

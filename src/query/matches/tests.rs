@@ -30,13 +30,6 @@ use crate::storage::exact::ExactColumns;
 const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
 const PROJECT: ProjectId = ProjectId(1);
 const PERSONS: u32 = 9000;
-const LIMITS: Limits = Limits {
-    ids_bytes: 1 << 16,
-    rows_bytes: 1 << 16,
-    blocks_bytes: 1 << 20,
-    overrides_bytes: 1 << 16,
-    part_bytes: 1 << 20,
-};
 
 fn id(number: u32) -> String {
     format!("id {number}")
@@ -71,7 +64,7 @@ fn matches(tree: Tree, view: &Arc<View>) -> Matches {
 #[test]
 fn persons_who_were_read_ahead_have_the_same_answers() {
     let directory = tempfile::tempdir().unwrap();
-    let identities = Identities::open(directory.path(), LIMITS).unwrap();
+    let identities = Identities::open(directory.path(), Limits::SMALL).unwrap();
     for (sequence, project) in [(1, PROJECT), (2, ProjectId(2))] {
         let op = |number| {
             let set = properties(number).as_object().cloned().unwrap();

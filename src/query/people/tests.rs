@@ -21,6 +21,7 @@ use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
 use crate::identity::change::Update;
+use crate::identity::limits::Limits;
 use crate::identity::person::Person;
 use crate::identity::store::Identities;
 use crate::query::columns::Asker;
@@ -37,7 +38,6 @@ use crate::query::people::full_scan::joined;
 use crate::query::people::search::Search;
 use crate::query::people::tests::world::AMPLE;
 use crate::query::people::tests::world::INTERVAL;
-use crate::query::people::tests::world::LIMITS;
 use crate::query::people::tests::world::NOW;
 use crate::query::people::tests::world::PROJECTS;
 use crate::query::people::tests::world::World;
@@ -348,7 +348,7 @@ fn columns_do_not_push_each_other_out_again_and_again() {
     let runtime = Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).build();
     let runtime = runtime.unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let identities = Identities::open(directory.path(), LIMITS).unwrap();
+    let identities = Identities::open(directory.path(), Limits::SMALL).unwrap();
     persons(&identities, 3000, &["a".to_owned(), "b".to_owned()]);
     let ask = |columns: &Arc<Columns>, keys: &[&str]| {
         let keys: Vec<Box<str>> = keys.iter().map(|key| (*key).into()).collect();
@@ -388,7 +388,7 @@ fn columns_do_not_push_each_other_out_again_and_again() {
 fn columns_that_are_too_large_leave_others_where_they_are() {
     let runtime = Runtime::new().unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let identities = Identities::open(directory.path(), LIMITS).unwrap();
+    let identities = Identities::open(directory.path(), Limits::SMALL).unwrap();
     persons(&identities, 9000, &["a", "b", "c", "d"].map(str::to_owned));
     let ample = Arc::new(Columns::new(AMPLE));
     read(&runtime, &ample, &identities, vec!["a".into()]);
@@ -410,7 +410,7 @@ fn columns_that_are_too_large_leave_others_where_they_are() {
 fn many_properties_are_all_found() {
     let runtime = Runtime::new().unwrap();
     let directory = tempfile::tempdir().unwrap();
-    let identities = Identities::open(&directory.path().join("store"), LIMITS).unwrap();
+    let identities = Identities::open(&directory.path().join("store"), Limits::SMALL).unwrap();
     let keys: Vec<String> = (0..600).map(|number| format!("key {number}")).collect();
     persons(&identities, 30, &keys);
     let world =

@@ -38,13 +38,6 @@ use crate::query::people::Part;
 use crate::query::people::PersonsQuestion;
 
 pub(super) const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];
-pub(super) const LIMITS: Limits = Limits {
-    ids_bytes: 1 << 16,
-    rows_bytes: 1 << 16,
-    blocks_bytes: 1 << 20,
-    overrides_bytes: 1 << 16,
-    part_bytes: 1 << 20,
-};
 pub(super) const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
 pub(super) const DAY: i64 = 86_400_000_000;
 pub(super) const KEYS: [&str; 4] = ["plan", "email", "n", "odd \"key\\\":"];
@@ -64,7 +57,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, directory: &Path) -> Self {
-        let identities = Identities::open(directory, LIMITS).unwrap();
+        let identities = Identities::open(directory, Limits::SMALL).unwrap();
         let (random, clock) = (StdRng::seed_from_u64(seed), Clock::test(NOW));
         Self { random, identities, ids: 12, sequence: 0, clock }
     }
