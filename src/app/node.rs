@@ -78,7 +78,7 @@ pub struct Node {
     pub metadata: Metadata,
     /// The last answers to insights.
     pub answers: Answers,
-    /// Insights that nobody waits for.
+    /// Questions that can be asked about or cancelled while they are answered.
     pub jobs: Jobs,
     /// The slowest questions of each project.
     pub slow: SlowQuestions,

@@ -1,8 +1,9 @@
-//! CSV: tables of pages ([`of_table`]), and JSON objects in the format of PostHog's renderer (djangorestframework-csv): one line per
+//! CSV: tables of pages ([`of_table`]), lines of values ([`of_lines`]), and JSON objects in the format of PostHog's renderer (djangorestframework-csv): one line per
 //! object, nested keys joined by dots, items of lists by their index, the columns of all objects in
 //! alphabetical order, an empty cell where an object lacks a column. Lines end with CRLF (RFC 4180).
 //! Texts and names are escaped against formulas in spreadsheets ([`text_cell`]).
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use hyper::StatusCode;
@@ -51,18 +52,13 @@ pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) 
 /// A table of a page as a file: all rows, numbers in full.
 pub fn of_table(table: &Table) -> Response {
     let mut text = String::new();
-    for (index, name) in table.head.iter().enumerate() {
-        cell(index, &text_cell(name), &mut text);
-    }
-    text.push_str("\r\n");
+    line(table.head.iter().map(|name| text_cell(name)), &mut text);
     for row in &table.rows {
-        for (index, own) in row.iter().enumerate() {
-            match &own.raw {
-                Some(number) => cell(index, number, &mut text),
-                None => cell(index, &text_cell(&own.text), &mut text),
-            }
-        }
-        text.push_str("\r\n");
+        let cells = row.iter().map(|own| match &own.raw {
+            Some(number) => Cow::Borrowed(number.as_str()),
+            None => text_cell(&own.text),
+        });
+        line(cells, &mut text);
     }
     Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
 }
@@ -70,26 +66,29 @@ pub fn of_table(table: &Table) -> Response {
 /// Lines with these names over them, in the order in which they are; a line may be short.
 pub fn of_lines(head: &[String], lines: &[Vec<Value>]) -> Response {
     let mut text = String::new();
-    for (index, name) in head.iter().enumerate() {
-        cell(index, &text_cell(name), &mut text);
-    }
-    text.push_str("\r\n");
-    for line in lines {
-        for index in 0..head.len() {
-            cell(index, &line.get(index).map_or_else(String::new, shown), &mut text);
-        }
-        text.push_str("\r\n");
+    line(head.iter().map(|name| text_cell(name)), &mut text);
+    for own in lines {
+        let cells = own.iter().chain(std::iter::repeat(&Value::Null)).take(head.len());
+        line(cells.map(shown), &mut text);
     }
     Response::bytes(StatusCode::OK, MEDIA_TYPE, text)
 }
 
 /// A value in its cell.
-fn shown(value: &Value) -> String {
+fn shown(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::Null => String::new(),
-        Value::String(text) => text_cell(text).into_owned(),
-        other => other.to_string(),
+        Value::Null => Cow::Borrowed(""),
+        Value::String(text) => text_cell(text),
+        other => Cow::Owned(other.to_string()),
     }
+}
+
+/// Appends a line.
+fn line<'c>(cells: impl Iterator<Item = Cow<'c, str>>, text: &mut String) {
+    for (index, own) in cells.enumerate() {
+        cell(index, &own, text);
+    }
+    text.push_str("\r\n");
 }
 
 /// The columns of a file.
@@ -108,22 +107,18 @@ impl Columns {
 
     /// The header line; empty if no row has a column.
     pub fn head(&self) -> String {
-        let mut line = String::new();
-        if self.0.is_empty() {
-            return line;
+        let mut text = String::new();
+        if !self.0.is_empty() {
+            line(self.0.iter().map(|name| text_cell(name)), &mut text);
         }
-        for (index, name) in self.0.iter().enumerate() {
-            cell(index, &text_cell(name), &mut line);
-        }
-        line.push_str("\r\n");
-        line
+        text
     }
 
     /// Appends the line of `row` to `text`. All its columns must have been added.
     pub fn write(&self, row: &Value, text: &mut String) {
         let mut cells = Vec::new();
         flatten(row, &mut String::new(), &mut |name, value| {
-            cells.push((name.to_owned(), shown(value)));
+            cells.push((name.to_owned(), shown(value).into_owned()));
         });
         cells.sort_unstable();
         // A name with a dot may equal a nested name; the column has one cell.
@@ -223,7 +218,6 @@ mod tests {
     }
 
     /// As djangorestframework-csv 3.0.2 documents: nested names with dots, lists by index, empty
-    /// containers without a column, a sorted header over all rows.
     /// containers without a column, a sorted header over all rows.
     #[test]
     fn objects_become_lines() {

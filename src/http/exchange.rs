@@ -6,7 +6,6 @@
 //! a few dozen flags. Requests refused for overload are also logged at DEBUG; a summary line reports their
 //! number and reason at intervals ([`Refusals`]).
 
-use std::borrow::Cow;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
@@ -121,7 +120,7 @@ pub(super) fn answer<H: Handler>(
         request_id: request_id.clone(),
         client_ip: client_address(&head.headers, peer, &limits.trusted_proxies),
         cause: None,
-        code: Cow::Borrowed(""),
+        code: "",
         ending: Ending::HungUp,
     };
     let origin = head.headers.get(ORIGIN).and_then(copied);
@@ -284,7 +283,7 @@ struct Record {
     request_id: RequestId,
     client_ip: IpAddr,
     cause: Option<Box<str>>,
-    code: Cow<'static, str>,
+    code: &'static str,
     ending: Ending,
 }
 
@@ -309,8 +308,7 @@ impl Drop for Record {
         metrics.http_sent_bytes.inc_by(self.sent_bytes);
         self.log(duration, received_bytes);
         if self.status >= FAILED_FROM {
-            let code = std::mem::take(&mut self.code);
-            metrics.refused.note(self.clock.now().0, (self.route, self.status), code);
+            metrics.refused.note(self.clock.now().0, (self.route, self.status, self.code));
         }
         if self.status == REFUSED {
             let why = (self.route, self.cause.take().unwrap_or_default());

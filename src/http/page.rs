@@ -5,12 +5,15 @@ use hyper::Method;
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::app::App;
 use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::request::Request;
+use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::query::people::Part;
 
@@ -58,22 +61,29 @@ impl Page {
 
     /// The page of a request that may have `limit` and `offset` in its body, too. Those of the query come first, so that
     /// the links of a page lead on with the same body.
-    pub async fn of_either(request: &mut Request) -> Self {
-        let mut page = Self::of(request);
-        if request.method != Method::POST {
-            return page;
-        }
-        let Some(fields) = Fields::peek_all(request).await else { return page };
-        let number = |name: &str| {
-            let value = fields.peek(name).filter(|_| request.query(name).is_none())?;
-            let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
-            usize::try_from(number).ok()
+    ///
+    /// # Errors
+    ///
+    /// 400: one of them is there and no whole number.
+    pub async fn of_either(request: &mut Request) -> Result<Self, Problem> {
+        let fields = match request.method == Method::POST {
+            true => Fields::peek_all(request).await,
+            false => None,
         };
-        if let Some(limit) = number("limit").filter(|limit| *limit > 0) {
-            page.limit = limit.min(LIMIT_MAX);
-        }
-        page.offset = number("offset").unwrap_or(page.offset);
-        page
+        let number = |name: &'static str| {
+            let sent = request.query(name).map(|text| Value::from(text.into_owned()));
+            let sent = sent.or_else(|| fields.as_ref()?.peek(name).cloned());
+            let text = match sent {
+                None | Some(Value::Null) => return Ok(None),
+                Some(Value::String(text)) if text.is_empty() => return Ok(None),
+                Some(Value::String(text)) => text,
+                Some(other) => other.to_string(),
+            };
+            let wrong = |_| refused(name, "invalid_input", "Expected a whole number.");
+            text.parse::<usize>().map(Some).map_err(wrong)
+        };
+        let limit = number("limit")?.filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
+        Ok(Self { limit: limit.min(LIMIT_MAX), offset: number("offset")?.unwrap_or(0) })
     }
 
     /// The same for a list of persons or definitions.

@@ -58,7 +58,7 @@ pub struct Response {
     /// Cause of an internal failure, for the log.
     pub(super) cause: Option<Box<str>>,
     /// The code of the error that it tells of; empty if it is none.
-    pub(super) code: Cow<'static, str>,
+    pub(super) code: &'static str,
 }
 
 /// The body of a response.
@@ -94,7 +94,7 @@ impl Response {
     /// No body.
     pub fn empty(status: StatusCode) -> Self {
         let body = Body::Full(Bytes::new());
-        Self { status, headers: HeaderMap::new(), body, cause: None, code: Cow::Borrowed("") }
+        Self { status, headers: HeaderMap::new(), body, cause: None, code: "" }
     }
 
     /// A body of the given media type.
@@ -221,7 +221,7 @@ fn public_detail(kind: Kind) -> Option<&'static str> {
 pub struct Problem {
     status: StatusCode,
     error_type: &'static str,
-    code: Cow<'static, str>,
+    code: &'static str,
     detail: Cow<'static, str>,
     attr: Attr,
     header: Option<(HeaderName, HeaderValue)>,
@@ -256,16 +256,12 @@ fn is_absent(attr: &&Attr) -> bool {
 impl Problem {
     /// An error with a code and a text for the client; `type` follows from the kind and `attr` is
     /// null.
-    pub fn new(
-        kind: Kind,
-        code: impl Into<Cow<'static, str>>,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Self {
+    pub fn new(kind: Kind, code: &'static str, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry = matches!(kind, Kind::Overloaded | Kind::Unavailable);
         Self {
             status: status(kind),
             error_type: names(kind).0,
-            code: code.into(),
+            code,
             detail: detail.into(),
             attr: Attr::Null,
             header: retry.then_some((RETRY_AFTER, RETRY_AFTER_SECONDS)),
@@ -474,7 +470,7 @@ impl From<Problem> for Response {
     fn from(problem: Problem) -> Self {
         let envelope = Envelope {
             r#type: problem.error_type,
-            code: &problem.code,
+            code: problem.code,
             detail: &problem.detail,
             attr: &problem.attr,
         };

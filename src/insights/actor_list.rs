@@ -319,7 +319,7 @@ impl ActorCell {
                 let name = places.get(1).copied();
                 let named = move |batch: &RecordBatch, row: usize, out: &mut Vec<u8>| {
                     let at = |place: Option<usize>| {
-                        place.and_then(|place| cell_text(batch.columns().get(place)?, row))
+                        place.and_then(|place| text(batch.columns().get(place)?, row))
                     };
                     let key = at(place);
                     let body = json!({"display_name": at(name).or(key), "key": key});
@@ -339,13 +339,12 @@ impl ActorCell {
 }
 
 /// A text of either kind of columns.
-fn cell_text(column: &ArrayRef, row: usize) -> Option<&str> {
-    let plain = || column.as_string_opt::<i32>().filter(|texts| texts.is_valid(row));
-    text(column, row).or_else(|| plain().map(|texts| texts.value(row)))
-}
-
 fn text(column: &ArrayRef, row: usize) -> Option<&str> {
-    column.as_string_view_opt().filter(|texts| texts.is_valid(row)).map(|texts| texts.value(row))
+    if column.is_null(row) {
+        return None;
+    }
+    let plain = || Some(column.as_string_opt::<i32>()?.value(row));
+    column.as_string_view_opt().map(|texts| texts.value(row)).or_else(plain)
 }
 
 /// Actors with what a source has beside their ids. An actor that a source has twice is there twice.

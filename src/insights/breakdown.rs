@@ -1,7 +1,6 @@
 //! What an insight is split by: [`Breakdown`].
 
 use std::collections::HashSet;
-use std::ops::Range;
 
 use datafusion::functions::expr_fn::concat;
 use datafusion::logical_expr::Expr;
@@ -187,21 +186,11 @@ impl Breakdown {
         }
     }
 
-    /// Which values a `breakdownFilter` shows on their own, by their place among all.
-    pub fn page(filter: Option<&Value>) -> Range<usize> {
+    /// The place of the first value, among all, that comes after those that a `breakdownFilter` shows on their own.
+    pub fn end_of_page(filter: Option<&Value>) -> usize {
         match Self::parse(filter) {
-            Ok(Self::Properties { limit, offset, .. }) => offset..offset.saturating_add(limit),
-            _ => 0..0,
-        }
-    }
-
-    /// Whether it has expressions of SQL, whose values may depend on anything.
-    pub fn has_expressions(&self) -> bool {
-        match self {
-            Self::Properties { properties, .. } => {
-                properties.iter().any(|property| property.owner == Owner::Expression)
-            }
-            Self::Nothing | Self::Cohorts(_) => false,
+            Ok(Self::Properties { limit, offset, .. }) => offset.saturating_add(limit),
+            _ => 0,
         }
     }
 }

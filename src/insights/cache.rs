@@ -277,7 +277,11 @@ impl Uses {
                 let is_by_date = text("operator").starts_with("is_date");
                 self.now |= is_by_date && !fields.get("value").is_some_and(is_date);
                 // An expression may be anything.
-                self.now |= text("type") == "hogql" || !text("pathsHogQLExpression").is_empty();
+                self.now |=
+                    ["type", "math", "breakdown_type"].iter().any(|name| text(name) == "hogql");
+                self.now |= ["pathsHogQLExpression", "funnelAggregateByHogQL"]
+                    .iter()
+                    .any(|name| !text(name).is_empty());
                 // The short form of a filter has its operator in the key.
                 self.now |= fields.keys().any(|key| key.contains("__is_date"));
                 self.actions |= text("kind") == "ActionsNode" || text("type") == "actions";
@@ -429,6 +433,10 @@ mod tests {
             (json!({"breakdownFilter": {"breakdown_type": "cohort"}}), (false, true)),
             (json!({"pathsFilter": {"pathsHogQLExpression": "now()"}}), (true, false)),
             (json!({"pathsFilter": {"pathsHogQLExpression": null}}), (false, false)),
+            (json!({"funnelsFilter": {"funnelAggregateByHogQL": "now()"}}), (true, false)),
+            (json!({"series": [{"math": "hogql", "math_hogql": "max(now())"}]}), (true, false)),
+            (json!({"breakdownFilter": {"breakdown_type": "hogql"}}), (true, false)),
+            (json!({"breakdownFilter": {"breakdowns": [{"type": "hogql"}]}}), (true, false)),
         ] {
             assert_eq!(uses(query.clone()), expected, "{query}");
         }

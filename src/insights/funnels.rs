@@ -5,7 +5,6 @@
 
 pub mod actors;
 mod answer;
-mod first;
 mod first_times;
 pub mod legacy;
 mod parse;
@@ -20,13 +19,13 @@ mod walk;
 use crate::event::id::ProjectId;
 use crate::insights::breakdown::Breakdown;
 use crate::insights::entity::Entity;
-use crate::insights::funnels::first::First;
 use crate::insights::funnels::split::Attribution;
 use crate::insights::funnels::walk::Course;
 use crate::insights::interval::Interval;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
 use crate::insights::selection::Unit;
+use crate::insights::series::First;
 use crate::query::engine::Engine;
 use crate::query::expression::Expression;
 
@@ -84,11 +83,6 @@ impl Funnels {
     /// The events of its steps.
     pub fn steps(&self) -> &[Entity] {
         &self.steps
-    }
-
-    /// Whether it has expressions of SQL besides those of filters.
-    pub fn has_expressions(&self) -> bool {
-        self.breakdown.has_expressions() || self.actor.is_some()
     }
 
     /// That it is of persons or groups, not of what an expression of SQL says: what is asked has to be of them.

@@ -162,20 +162,7 @@ impl Insight {
     ) -> Result<Answered, InsightError> {
         let began = engine.monotonic();
         let results = Box::pin(self.answer(engine, owner)).await?;
-        let answered = Answered::of(&results, engine.monotonic().saturating_sub(began))?;
-        Ok(Answered { is_lasting: !self.has_expressions(), ..answered })
-    }
-
-    /// Whether it has expressions of SQL besides those of filters and paths, which may depend on the current time.
-    fn has_expressions(&self) -> bool {
-        match self {
-            Self::Funnels(funnels) => funnels.has_expressions(),
-            Self::Retention(retention) => retention.has_expressions(),
-            Self::Trends(trends) => trends.has_expressions(),
-            Self::Correlation(_) | Self::Lifecycle(_) | Self::Paths(_) | Self::Stickiness(_) => {
-                false
-            }
-        }
+        Ok(Answered::of(&results, engine.monotonic().saturating_sub(began))?)
     }
 
     /// Counts a view of the events that it names, as every new answer does by itself.

@@ -1,5 +1,5 @@
-//! Questions whose answers are computed while nobody waits for them: [`Jobs`], by the id that their asker polls. They
-//! are in memory, so they end with the process.
+//! Questions that are being answered, by the ids of their askers: [`Jobs`]. Of some, the askers poll for the answer; of
+//! the others, they wait for it, and may cancel it meanwhile. They are in memory, so they end with the process.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -143,11 +143,6 @@ impl Retention {
         &mut self.selection
     }
 
-    /// Whether it has expressions of SQL besides those of filters.
-    pub fn has_expressions(&self) -> bool {
-        self.breakdown.has_expressions()
-    }
-
     /// The events that it is about.
     pub fn entities(&self) -> impl Iterator<Item = &Entity> {
         [&self.target, &self.returning].into_iter()

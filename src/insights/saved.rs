@@ -1,5 +1,6 @@
 //! Saved insights: the query of one, whether it was saved as a node or as the filters of older clients
-//! ([`query_of`]), and what a dashboard changes about it ([`with_filters`], [`with_variables`]).
+//! ([`query_of`]), and what a dashboard or a request changes about it
+//! ([`with_frame`]).
 
 use serde_json::Map;
 use serde_json::Value;
@@ -61,7 +62,7 @@ pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
 /// # Errors
 ///
 /// The filters are malformed.
-pub fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
+fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
     let node = Node::new(Some(filters), "filters")?;
     let (from, to) = (node.text("date_from")?, node.text("date_to")?);
     let is_explicit = node.truth("explicitDate")?;
@@ -138,7 +139,7 @@ pub fn check_filters(filters: &Value) -> Result<(), NodeError> {
 /// # Errors
 ///
 /// The variables are malformed.
-pub fn with_variables(query: &mut Value, variables: &Value) -> Result<(), NodeError> {
+fn with_variables(query: &mut Value, variables: &Value) -> Result<(), NodeError> {
     Node::new(Some(variables), "variables")?;
     let own = query.get_mut("variables").and_then(Value::as_object_mut);
     for (id, variable) in own.into_iter().flatten() {

@@ -56,11 +56,30 @@ pub enum Math {
     OfSessions(Statistic, String),
     /// A statistic of the numbers of events that persons have.
     PerActor(Statistic),
-    /// Persons whose first event this is: of all events of the name, or of those that match the filters.
-    First {
-        /// Of those that match.
-        matching: bool,
-    },
+    /// Persons whose first event this is.
+    First(First),
+}
+
+/// The first time of which events counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// Of those with its name, whatever its filters are; that one has to match these.
+    OfName,
+    /// Of those that match its filters and those of the whole insight.
+    Matching,
+}
+
+impl First {
+    /// That of a `math`, if it is one. Trends and funnels of PostHog have different names for the second.
+    pub fn of(math: &str) -> Option<Self> {
+        match math {
+            "first_time_for_user" => Some(Self::OfName),
+            "first_matching_event_for_user" | "first_time_for_user_with_filters" => {
+                Some(Self::Matching)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A series.
@@ -161,8 +180,6 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
                 return Err(node.refuse("math_group_type_index", detail));
             }
         },
-        "first_time_for_user" => Math::First { matching: false },
-        "first_matching_event_for_user" => Math::First { matching: true },
         "hogql" => {
             const NAME: &str = "math_hogql";
             let text = node.text(NAME)?;
@@ -172,6 +189,9 @@ fn math(node: &Node<'_>) -> Result<Math, NodeError> {
             Math::Sql(parsed.map_err(|error| node.refuse(NAME, error.to_string()))?)
         }
         _ => {
+            if let Some(first) = First::of(name) {
+                return Ok(Math::First(first));
+            }
             let name: String = name.chars().take(100).collect();
             return Err(node.refuse("math", format!("\"{name}\" is not a valid choice.")));
         }

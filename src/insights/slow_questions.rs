@@ -78,8 +78,7 @@ impl SlowQuestions {
 }
 
 fn forget(own: &mut Vec<SlowQuestion>, now: UnixMicros) {
-    let kept = i64::try_from(KEPT.as_micros()).unwrap_or(i64::MAX);
-    own.retain(|question| now.0.saturating_sub(question.at.0) < kept);
+    own.retain(|question| now.since(question.at) < KEPT);
 }
 
 #[cfg(test)]

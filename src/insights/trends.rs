@@ -16,7 +16,6 @@ use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
-use crate::insights::series::Math;
 use crate::insights::series::SERIES_MAX;
 use crate::insights::series::Series;
 use crate::query::engine::Engine;
@@ -99,12 +98,6 @@ impl Trends {
     /// What it looks at.
     pub fn selection_mut(&mut self) -> &mut Selection {
         &mut self.selection
-    }
-
-    /// Whether it has expressions of SQL besides those of filters.
-    pub fn has_expressions(&self) -> bool {
-        let is_one = |series: &Series| matches!(series.math, Math::Sql(_));
-        self.breakdown.has_expressions() || self.series.iter().any(is_one)
     }
 }
 

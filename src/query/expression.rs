@@ -5,7 +5,6 @@
 use std::ops::ControlFlow;
 
 use datafusion::dataframe::DataFrame;
-use datafusion::prelude::ident;
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
@@ -157,20 +156,14 @@ impl Expression {
                 return Err(refused(why));
             }
         }
-        let kept: Vec<String> = names(&events);
-        let mut items: Vec<String> = kept.iter().map(|name| quoted(name)).collect();
-        for ((expression, value, _), at) in values.iter().zip(0..) {
-            let (text, kind) = (&expression.text, value.sql());
-            items.push(format!("CAST(({text}) AS {kind}) AS \"{ADDED}{at}\""));
+        let fields = events.schema().fields().iter();
+        let mut items: Vec<String> = fields.map(|field| quoted(field.name())).collect();
+        for (expression, value, name) in values {
+            let (text, kind, name) = (&expression.text, value.sql(), quoted(name));
+            items.push(format!("CAST(({text}) AS {kind}) AS {name}"));
         }
         view.name_rows("events", events)?;
-        let sql = format!("SELECT {} FROM {}.events", items.join(", "), filtered::SCHEMA);
-        let added = values
-            .iter()
-            .zip(0..)
-            .map(|((.., name), at)| ident(format!("{ADDED}{at}")).alias(*name));
-        let columns = kept.iter().map(ident).chain(added);
-        Ok(view.sql(&sql).await?.select(columns.collect::<Vec<_>>())?)
+        view.sql(&format!("SELECT {} FROM {}.events", items.join(", "), filtered::SCHEMA)).await
     }
 
     /// What the expression, which is computed of several events together, is of `events` that have the same `keys`: rows
@@ -203,9 +196,6 @@ impl Expression {
     }
 }
 
-/// What stands before the numbers of expressions in the names of their columns, while there are several.
-const ADDED: &str = "expression_";
-
 /// What an expression is taken as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -225,11 +215,6 @@ impl Taken {
             Self::Truth => "BOOLEAN",
         }
     }
-}
-
-/// The names of the columns of rows.
-fn names(rows: &DataFrame) -> Vec<String> {
-    rows.schema().fields().iter().map(|field| field.name().clone()).collect()
 }
 
 /// A name as SQL has it.

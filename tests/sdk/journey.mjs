@@ -99,7 +99,7 @@ await page.waitForSelector('#live-state:text-is("Live")')
 await visit.click('#buy')
 await page.waitForSelector('tbody[data-live] tr.fresh:has-text("$autocapture")', { timeout: LIVE_MILLIS })
 await look(page, 'live')
-if ((await page.textContent('#live-rate')).includes('in the last minute')) step('live')
+if (/^[1-9][\d,]* events? in the last minute$/.test(await page.textContent('#live-rate'))) step('live')
 
 // ---- it is in the list of events, and the visitor has a page
 

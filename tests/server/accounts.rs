@@ -220,6 +220,10 @@ fn a_project_is_created_changed_and_gets_another_token() {
         (json!({"week_start_day": 3}), "week_start_day"),
         (json!({"test_account_filters": {"key": "a"}}), "test_account_filters"),
         (json!({"test_account_filters": [1]}), "test_account_filters"),
+        (
+            json!({"test_account_filters": [{"type": "hogql", "key": "SELECT 1"}]}),
+            "test_account_filters",
+        ),
         (json!({"person_display_name_properties": "nick"}), "person_display_name_properties"),
     ] {
         let answer = server.patch(&path, &body);

@@ -164,6 +164,20 @@ fn files_have_a_line_for_each_series_and_each_person() {
             "{lines}"
         );
     }
+    // What is no whole number is refused, wherever it stands.
+    for (list, body) in [
+        (format!("stickiness/?entity_id=view&entity_type=events&{dates}&limit=x"), None),
+        (format!("funnel/?{two}&{dates}&funnel_step=1&offset=-1"), None),
+        (format!("funnel/?{two}&{dates}&funnel_step=1"), Some(json!({"limit": 1.5}))),
+    ] {
+        let path = format!("/api/projects/@current/persons/{list}");
+        let refused = match &body {
+            None => server.get(&path),
+            Some(body) => server.post(&path, body),
+        };
+        let attr = if list.contains("offset") { "offset" } else { "limit" };
+        assert_eq!((refused.status, &refused.json()["attr"]), (400, &json!(attr)), "{path}");
+    }
     let node = json!({"kind": "HogQLQuery", "query": "SELECT event, count() AS n FROM events WHERE {filters} GROUP BY event ORDER BY n",
                       "filters": {"properties": [{"key": "city", "value": ["Rome", "Oslo"], "type": "event"}]}});
     let csv = server.post(QUERY, &json!({"query": node, "format": "csv"}));
@@ -174,6 +188,29 @@ fn files_have_a_line_for_each_series_and_each_person() {
     let trend = json!({"kind": "TrendsQuery", "series": [{"event": null}]});
     let refused = server.post(QUERY, &json!({"query": trend, "format": "csv"}));
     assert_eq!((refused.status, &refused.json()["attr"]), (400, &json!("format")), "{refused}");
+}
+
+/// Two hours of the day have one label.
+#[test]
+fn files_have_a_column_for_each_hour_when_clocks_go_back() {
+    let server = TestServer::start();
+    let set = server.patch("/api/projects/@current/", &json!({"timezone": "Europe/Berlin"}));
+    assert_eq!(set.status, 200, "{set}");
+    let at = |time: &str| event("x", "view", time, json!({}));
+    let sent = ["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T01:40:00Z"].map(at);
+    assert_eq!(server.capture(&json!(sent)).status, 200);
+    let filter = "events=%5B%7B%22id%22%3A%22view%22%7D%5D&interval=hour&date_from=2026-10-25&date_to=2026-10-25";
+    let csv = text(&server.get(&format!("{INSIGHTS}trend.csv?{filter}")));
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines.len(), 2, "{csv}");
+    let repeated: Vec<&str> = lines[0]
+        .iter()
+        .zip(&lines[1])
+        .filter(|(_, cell)| **cell != "0")
+        .map(|(_, cell)| *cell)
+        .collect();
+    assert_eq!((lines[0].len(), repeated.as_slice()), (26, ["view", "1", "2"].as_slice()), "{csv}");
+    assert_eq!(lines[0][3], lines[0][4], "{csv}");
 }
 
 #[test]
@@ -379,5 +416,7 @@ fn answers_say_their_columns_and_how_long_they_took() {
             (405, &json!("method_not_allowed")),
             "{kind}: {refused}"
         );
+        let detail = refused.json()["detail"].as_str().unwrap_or_default().to_owned();
+        assert!(detail.contains("\"deleted\""), "{kind}: {detail}");
     }
 }

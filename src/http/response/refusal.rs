@@ -49,7 +49,7 @@ impl From<Refusal> for Response {
             error_uri: "",
         };
         let mut response = Self::json(status(&refusal), &envelope);
-        response.code = refusal.tag().into();
+        response.code = refusal.tag();
         match refusal.is_retryable() {
             true => response.with_header(RETRY_AFTER, RETRY_AFTER_SECONDS),
             false => response,

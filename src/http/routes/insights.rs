@@ -8,6 +8,8 @@ pub mod paths;
 pub mod points;
 pub mod retention;
 
+use std::collections::HashMap;
+
 use hyper::Method;
 use hyper::StatusCode;
 use serde_json::Map;
@@ -33,9 +35,9 @@ use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
 use crate::http::response::Response;
-use crate::http::routes::query;
 use crate::http::routes::query::actors;
 use crate::http::routes::query::insight;
+use crate::http::routes::query::question::Question;
 use crate::http::routes::query::status;
 use crate::insights::Actor;
 use crate::insights::InsightError;
@@ -140,18 +142,20 @@ async fn series_of(
         value.is_some_and(|value| *value == json!(OTHER) || *value == json!([OTHER]))
     };
     let next = series.iter().any(is_other).then(|| {
-        let shown = Breakdown::page(node.get("breakdownFilter"));
+        let further = Breakdown::end_of_page(node.get("breakdownFilter"));
         let separator = if link.ends_with('?') { "" } else { "&" };
-        format!("{link}{separator}{OFFSET}={}", shown.end)
+        format!("{link}{separator}{OFFSET}={further}")
     });
     let mut body = told.into_body(&settings);
     body.insert("next".to_owned(), json!(next));
     Ok(Response::json(StatusCode::OK, &Value::Object(body)))
 }
 
-/// A file with a line for each series: how it is called, and its number in each interval, by the labels of these.
+/// A file with a line for each series: how it is called, and its number in each interval, by the labels of these. Where
+/// clocks go back two hours of a day have one label, and a column each.
 fn file(series: &[Value]) -> Response {
     let mut head = vec!["series".to_owned()];
+    let mut places: HashMap<(String, usize), usize> = HashMap::new();
     let mut lines: Vec<Vec<Value>> = Vec::new();
     for one in series {
         let list =
@@ -163,12 +167,14 @@ fn file(series: &[Value]) -> Response {
         // One number for the whole range has no label.
         let whole = one.get("aggregated_value").cloned();
         cells.extend(whole.map(|number| ("value".to_owned(), number)));
+        let mut times: HashMap<String, usize> = HashMap::new();
         for (label, number) in cells {
-            let place = head.iter().skip(1).position(|own| *own == label);
-            let place = place.map_or(head.len(), |place| place + 1);
-            if place == head.len() {
+            let time = times.entry(label.clone()).or_default();
+            *time += 1;
+            let place = *places.entry((label.clone(), *time)).or_insert_with(|| {
                 head.push(label);
-            }
+                head.len() - 1
+            });
             line.resize(line.len().max(place + 1), Value::Null);
             if let Some(cell) = line.get_mut(place) {
                 *cell = number;
@@ -224,29 +230,20 @@ pub(super) async fn told(
 ) -> Result<Told, Problem> {
     let settings = &insight::settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
+    let question = Question::Insight(Box::new(insight));
     let key = Key::of(node, settings, app.clock.now());
     let is_new = legacy::truth(filter, "refresh")
         || legacy::text(filter, "refresh").as_deref() == Some("force_blocking");
     let kept = match is_new {
         true => None,
-        false => app.answers.get(&key, &app.engine, settings.project),
+        false => question.kept(app, &key, settings)?,
     };
     let is_cached = kept.is_some();
     let answer = match kept {
-        Some(answer) => {
-            insight.note(&app.engine, settings).map_err(|error| invalid(&error))?;
-            answer
-        }
+        Some(answer) => answer,
         None => {
-            let computing = Box::pin(app.answers.compute(
-                (&key, node),
-                (&app.engine, settings),
-                insight.answered(&app.engine, settings),
-            ));
-            let computing = async {
-                let answer = app.engine.within_time(computing).await;
-                answer.map_err(query::problem)?.map_err(problem)
-            };
+            let computing = Box::pin(question.computed(app, (&key, node), settings));
+            let computing = async { computing.await.map_err(problem) };
             let id = legacy::text(filter, "client_query_id");
             let id = id.filter(|id| id.len() <= ID_MAX_BYTES);
             status::cancellable(app, asker, id, computing).await?
@@ -334,13 +331,7 @@ impl Paging {
     ///
     /// 400: `limit` or `offset` is no whole number.
     pub(super) async fn of(app: &App, request: &mut Request) -> Result<Self, Problem> {
-        for name in ["limit", OFFSET] {
-            let text = request.query(name).filter(|text| !text.is_empty());
-            if text.is_some_and(|text| text.parse::<u64>().is_err()) {
-                return Err(refused(name, "invalid_input", "Expected a whole number."));
-            }
-        }
-        let page = Page::of_either(request).await;
+        let page = Page::of_either(request).await?;
         let public_url = app.config.http.public_url.as_deref();
         let further = page.offset.saturating_add(page.limit);
         let (next, initial) =

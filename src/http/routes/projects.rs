@@ -11,8 +11,6 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::event::json::FromJson;
-use crate::event::predicate::Matching;
-use crate::event::predicate::tree::Tree;
 use crate::http::auth;
 use crate::http::auth::Asker;
 use crate::http::auth::Principal;
@@ -26,6 +24,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations;
 use crate::http::routes::store;
+use crate::insights::filters::Filters;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::members::Level;
@@ -190,8 +189,8 @@ fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
     };
     let filters = fields.value("test_account_filters")?;
     if let Some(filters) = &filters {
-        let is_list = filters.is_array();
-        if !is_list || Tree::parse(filters, "event", Matching::Legacy).is_err() {
+        let read = Filters::default().add(filters, "test_account_filters");
+        if !filters.is_array() || read.is_err() {
             let detail = "Expected a list of property filters.";
             return Err(refused("test_account_filters", "invalid_input", detail));
         }

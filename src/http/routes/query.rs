@@ -107,9 +107,10 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
         Asked::File(node, format) => {
             let sql = question::sql_of(node)?;
             let settings = insight::settings(&call.asker.project);
-            let computing = Box::pin(async {
-                sql.file(&app.engine, &settings, *format).await.map_err(insight::problem)
-            });
+            let answering = Box::pin(sql.file(&app.engine, &settings, *format));
+            let answering =
+                question::noted(app, settings.project, || question::told(node), answering);
+            let computing = Box::pin(async { answering.await.map_err(insight::problem) });
             let file = status::cancellable(app, &call.asker, question.id, computing).await?;
             Ok(Response::bytes(StatusCode::OK, media_type(*format), file))
         }
@@ -179,11 +180,9 @@ async fn answer(
     sql: &str,
     format: Format,
 ) -> Result<Response, Problem> {
-    let began = app.clock.monotonic();
-    let answer = app.engine.sql(project.id, sql, format).await;
-    let took = app.clock.monotonic().saturating_sub(began);
-    app.slow.note(project.id, app.clock.now(), (took, answer.is_ok()), || sql.to_owned());
-    let body = answer.map_err(problem)?;
+    let answering = Box::pin(app.engine.sql(project.id, sql, format));
+    let body = question::noted(app, project.id, || sql.to_owned(), answering).await;
+    let body = body.map_err(problem)?;
     Ok(Response::bytes(StatusCode::OK, media_type(format), body))
 }
 

@@ -42,7 +42,7 @@ use crate::query::error::QueryError;
 
 /// How long after it was received an event may become visible and still be told: the time-outs of requests and a slow
 /// disk fit in.
-const MARGIN: Duration = Duration::from_secs(60);
+pub const MARGIN: Duration = Duration::from_secs(60);
 
 /// How far back a position of a reader may be; before that, only the number of events is told from here on.
 const BACK_MAX: Duration = Duration::from_hours(24);
@@ -207,6 +207,23 @@ impl Seen {
     /// Nothing, of what is received from a little before `now` on: the start of a reader.
     pub fn nothing(now: UnixMicros) -> Self {
         Self { floor: now.0.saturating_sub(micros(MARGIN)), known: Known::Number(0) }
+    }
+
+    /// All that has arrived so far and answers `question`, and how much of it did within the last [`MARGIN`].
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn all(
+        engine: &Engine,
+        project: ProjectId,
+        question: EventsQuestion,
+        now: UnixMicros,
+    ) -> Result<(Self, usize), QueryError> {
+        let mut seen = Self::nothing(now);
+        let arrived = arrived(engine, project, question, seen.floor).await?;
+        seen.look(&arrived, now, 0);
+        Ok((seen, arrived.total))
     }
 
     /// Reads a [`Seen::position`]; `None` if it is none.

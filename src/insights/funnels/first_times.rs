@@ -12,7 +12,7 @@ use crate::insights::Context;
 use crate::insights::InsightError;
 use crate::insights::columns::time;
 use crate::insights::funnels::Funnels;
-use crate::insights::funnels::first::First;
+use crate::insights::series::First;
 use crate::query::expression_columns::with_columns;
 
 /// Who an event is of, while first times are looked up.

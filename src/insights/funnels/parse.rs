@@ -6,7 +6,6 @@ use crate::insights::breakdown::Breakdown;
 use crate::insights::entity::Entity;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
-use crate::insights::funnels::first::First;
 use crate::insights::funnels::split::Attribution;
 use crate::insights::funnels::walk::Course;
 use crate::insights::funnels::walk::Exclusion;
@@ -16,6 +15,7 @@ use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::selection::Selection;
 use crate::insights::selection::Unit;
+use crate::insights::series::First;
 use crate::query::expression::Expression;
 
 /// Most steps.

@@ -179,8 +179,8 @@ impl Trends {
         bucket: Option<usize>,
     ) -> Result<(DataFrame, &'r Math), InsightError> {
         let math = &plan.series.math;
-        if let Math::First { matching } = math {
-            let events = plan.first_events(*matching).await?;
+        if let Math::First(first) = math {
+            let events = plan.first_events(*first).await?;
             let within = |(from, to): (UnixMicros, UnixMicros)| {
                 ident("timestamp").between(time(from), time(to))
             };

@@ -216,19 +216,22 @@ impl Trends {
                 let values = plan.values().await?;
                 let Largest { values: top, is_more, rows } =
                     largest(engine, values.clone(), limit.saturating_add(*offset)).await?;
-                let rows = match rows {
-                    Some(rows) => rows,
-                    None => engine.compute(within(values, &top, is_more)?).await?,
-                };
                 // What was on earlier pages is neither shown nor among the others.
                 let (before, shown) = top.split_at(top.len().min(*offset));
                 let null = if *offset == 0 { Some(NULL) } else { None };
-                let earlier: HashSet<&str> = before.iter().map(String::as_str).collect();
-                let is_earlier =
-                    |value: &str| earlier.contains(value) || null.is_none() && value == NULL;
+                let before = before.iter().map(String::as_str);
+                let earlier: HashSet<&str> = before.chain((*offset > 0).then_some(NULL)).collect();
+                let rows = match rows {
+                    Some(rows) => rows,
+                    None => {
+                        let left_out = earlier.iter().map(|value| lit(*value)).collect();
+                        let values = values.filter(ident(BREAKDOWN).in_list(left_out, true))?;
+                        engine.compute(within(values, shown, is_more)?).await?
+                    }
+                };
                 let own: HashSet<&str> = shown.iter().map(String::as_str).chain(null).collect();
                 let rows = rows.iter().flat_map(rows_of);
-                let rows = rows.filter(|(value, ..)| !is_earlier(value));
+                let rows = rows.filter(|(value, ..)| !earlier.contains(value.as_str()));
                 let rows = rows.map(|(value, bucket, number)| {
                     let is_own = own.contains(value.as_str());
                     (if is_own { value } else { OTHER.to_owned() }, bucket, number)

@@ -40,6 +40,7 @@ use crate::insights::interval::Buckets;
 use crate::insights::interval::Window;
 use crate::insights::property::Owner;
 use crate::insights::property::Property;
+use crate::insights::series::First;
 use crate::insights::series::Math;
 use crate::insights::series::Series;
 use crate::insights::series::Statistic;
@@ -104,7 +105,7 @@ impl SeriesPlan<'_> {
     pub(super) async fn values(self) -> Result<DataFrame, InsightError> {
         match &self.series.math {
             Math::ActiveIn(days) => return self.active(*days).await,
-            Math::First { matching } => return self.first_times(*matching).await,
+            Math::First(first) => return self.first_times(*first).await,
             _ => {}
         }
         let events = self.in_buckets(self.events(self.buckets.bounds()).await?)?;
@@ -188,7 +189,7 @@ impl SeriesPlan<'_> {
         }
         let plain = SeriesPlan { bins: &[], ..self };
         let events = match &self.series.math {
-            Math::First { matching } => plain.first_events(*matching).await?,
+            Math::First(first) => plain.first_events(*first).await?,
             Math::ActiveIn(days) => {
                 let window = if self.shape == Shape::Total { None } else { self.window(*days)? };
                 let bounds = match window {
@@ -224,7 +225,7 @@ impl SeriesPlan<'_> {
     /// What the series counts of `events`, which have a bucket and the breakdown.
     async fn counted(self, events: DataFrame) -> Result<DataFrame, QueryError> {
         match &self.series.math {
-            Math::Actors | Math::ActiveIn(_) | Math::First { .. } => self.distinct_persons(events),
+            Math::Actors | Math::ActiveIn(_) | Math::First(_) => self.distinct_persons(events),
             Math::Sessions => {
                 let session = coalesce(vec![event_text("$session_id"), lit("")]);
                 self.distinct(events, session)
@@ -344,16 +345,13 @@ impl SeriesPlan<'_> {
 
     /// Persons whose first event ever is in a bucket: of those that match, or of all of the name where it must
     /// match, too.
-    async fn first_times(self, is_of_matching: bool) -> Result<DataFrame, InsightError> {
-        let events = self.first_events(is_of_matching).await?;
+    async fn first_times(self, first: First) -> Result<DataFrame, InsightError> {
+        let events = self.first_events(first).await?;
         Ok(self.counted(self.in_buckets(events)?).await?)
     }
 
     /// A row for each such person, with the time of the event and its breakdown.
-    pub(super) async fn first_events(
-        self,
-        is_of_matching: bool,
-    ) -> Result<DataFrame, InsightError> {
+    pub(super) async fn first_events(self, first: First) -> Result<DataFrame, InsightError> {
         let (from, to) = self.buckets.bounds();
         let events = self.view.events()?;
         let events = events.filter(col("timestamp").lt_eq(time(to)))?;
@@ -362,9 +360,9 @@ impl SeriesPlan<'_> {
         let used = [&named, &holds].into_iter();
         let events = self.with_columns(events, (UnixMicros(i64::MIN), to), used).await?;
         let events = events.filter(named)?;
-        let events = match is_of_matching {
-            true => events.filter(holds)?.with_column("holds", lit(true))?,
-            false => events.with_column("holds", holds)?,
+        let events = match first {
+            First::Matching => events.filter(holds)?.with_column("holds", lit(true))?,
+            First::OfName => events.with_column("holds", holds)?,
         };
         let events = self.with_breakdown(events).await?;
         // Of several at one time, one that matches is enough. Their ids decide nothing: of the same events, sent

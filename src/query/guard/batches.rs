@@ -121,7 +121,7 @@ impl BoundBatches {
         });
         let is_narrow = row_bytes.is_some_and(|bytes| bytes <= NARROW_BYTES);
         let is_kept = matches!(used, Use::Carried(_) | Use::Gathered(_) | Use::Sorted);
-        if input.is::<BoundedExec>() || input.is::<CooperativeExec>() {
+        if input.is::<BoundedExec>() {
             return Arc::clone(input);
         }
         if is_narrow && !is_kept {

@@ -81,7 +81,7 @@ pub(super) fn of_select(select: &Select) -> Option<String> {
         GroupByWithModifier::Totals => "WITH TOTALS",
         GroupByWithModifier::GroupingSets(_) => "GROUPING SETS behind GROUP BY expressions",
     });
-    let conditions = [&select.selection, &select.prewhere, &select.having, &select.qualify];
+    let conditions = [&select.selection, &select.having, &select.qualify];
     let of_windows = conditions.into_iter().flatten().any(has_window_by_name);
     let left_out = if !select.connect_by.is_empty() {
         Some("CONNECT BY")
@@ -89,6 +89,8 @@ pub(super) fn of_select(select: &Select) -> Option<String> {
         Some("EXCLUDE behind the columns (write * EXCLUDE (...))")
     } else if select.select_modifiers.is_some() {
         Some("a modifier of SELECT")
+    } else if select.prewhere.is_some() {
+        Some("PREWHERE")
     } else if select.value_table_mode.is_some() {
         Some("SELECT AS")
     } else if of_windows {
@@ -157,6 +159,7 @@ pub(super) fn of_table(table: &TableFactor) -> Option<String> {
         // The planner has none of the others.
         _ => return None,
     };
+    let of_alias = |alias| of_word(alias).or_else(|| of_alias(alias));
     left_out.map(unavailable).or_else(|| alias.as_ref().and_then(of_alias))
 }
 
@@ -166,13 +169,15 @@ fn of_arguments(arguments: &[FunctionArg]) -> Option<&'static str> {
     arguments.iter().any(is_named).then_some("a name of an argument of a function in FROM")
 }
 
-/// What is left out of an alias, or is none.
-fn of_alias(alias: &TableAlias) -> Option<String> {
+/// The word that stands for an alias behind a table and is none.
+fn of_word(alias: &TableAlias) -> Option<String> {
     let word = alias.name.value.to_uppercase();
     let is_word = alias.name.quote_style.is_none() && WORDS_AS_ALIASES.contains(&word.as_str());
-    if is_word && !alias.explicit {
-        return Some(unavailable(&format!("{word} behind a table")));
-    }
+    (is_word && !alias.explicit).then(|| unavailable(&format!("{word} behind a table")))
+}
+
+/// What is left out of an alias.
+fn of_alias(alias: &TableAlias) -> Option<String> {
     if alias.at.is_some() {
         return Some(unavailable("AT behind an alias"));
     }
@@ -356,7 +361,8 @@ mod tests {
         ("SELECT a FROM t WHERE a IN (SELECT sum(a) OVER w FROM t WINDOW w AS (ORDER BY a))", None),
         ("SELECT a FROM t |> JOIN u USING (a)", None),
         ("SELECT a FROM (t GLOBAL JOIN u USING (a))", Some("GLOBAL JOIN")),
-        ("SELECT a FROM t PREWHERE a = 1 WHERE a = 2", None),
+        ("SELECT a FROM t PREWHERE a = 1 WHERE a = 2", Some("PREWHERE")),
+        ("WITH final AS (SELECT 1), any AS (SELECT 2) SELECT * FROM final, any", None),
         ("SELECT CAST(a AS VARCHAR(2)) FROM t", Some("a length of VARCHAR(2)")),
         ("SELECT a::CHAR(1), TRY_CAST(a AS VARCHAR) FROM t", Some("a length of CHAR(1)")),
         ("SELECT CAST(a AS VARCHAR), CAST(a AS DECIMAL(8, 1)) FROM t", None),

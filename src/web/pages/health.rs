@@ -1,6 +1,5 @@
 //! Health of the server, and of what was sent to it.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use chrono_tz::Tz;
@@ -25,8 +24,20 @@ const HIGH: u64 = 850;
 /// Longest example of a warning, in characters.
 const EXAMPLE_MAX_CHARS: usize = 160;
 
-/// Why a request was refused: endpoint, status, and the code of the answer.
-pub type Reason = (&'static str, u16, Cow<'static, str>);
+/// Requests to one endpoint that were refused for one reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The endpoint, as metrics call it.
+    pub route: &'static str,
+    /// The status of the answers.
+    pub status: u16,
+    /// Their code; empty where there was none.
+    pub code: &'static str,
+    /// How many, since the start.
+    pub requests: u64,
+    /// When the last one was.
+    pub last_at: UnixMicros,
+}
 
 /// A use, and what it may be.
 #[derive(Clone, Debug)]
@@ -139,10 +150,10 @@ pub fn slow(zone: Tz, rows: &[SlowQuestion]) -> Markup {
 }
 
 /// Refused requests of all endpoints.
-pub fn refusals(rows: &[(Reason, u64)]) -> Markup {
+pub fn refusals(zone: Tz, rows: &[Refusal]) -> Markup {
     html! {
         h2 { "Refused requests since the start" }
-        @if rows.is_empty() { p class="quiet" { "None." } } @else { (refused(rows)) }
+        @if rows.is_empty() { p class="quiet" { "None." } } @else { (refused(zone, rows)) }
     }
 }
 
@@ -166,15 +177,16 @@ fn times(rows: &[(String, u64, f64)]) -> Markup {
     }
 }
 
-fn refused(rows: &[(Reason, u64)]) -> Markup {
+fn refused(zone: Tz, rows: &[Refusal]) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Refused requests" {
             table {
-                thead { tr { th scope="col" { "Endpoint" } th scope="col" { "Reason" } th scope="col" class="number" { "Requests" } } }
+                thead { tr { th scope="col" { "Endpoint" } th scope="col" { "Reason" } th scope="col" class="number" { "Requests" } th scope="col" { "Last" } } }
                 tbody {
-                    @for ((route, status, code), number) in rows {
-                        tr { th scope="row" { code { (route) } } td { (why(*status, code)) }
-                            td class="number" { (count(*number)) } }
+                    @for own in rows {
+                        tr { th scope="row" { code { (own.route) } } td { (why(own.status, own.code)) }
+                            td class="number" { (count(own.requests)) }
+                            td class="short" { (parts::time(&own.last_at.to_rfc3339(), zone)) } }
                     }
                 }
             }
@@ -192,14 +204,12 @@ fn why(status: u16, code: &str) -> Markup {
 }
 
 /// What was sent and is not stored, since the start of the server.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotStored {
     /// Dropped events: why, how many.
-    pub dropped: Vec<(String, u64)>,
+    pub dropped: Vec<(&'static str, u64)>,
     /// Refused requests.
-    pub refused: Vec<(Reason, u64)>,
-    /// The last refused requests, newest first.
-    pub last: Vec<(UnixMicros, Reason)>,
+    pub refused: Vec<Refusal>,
 }
 
 /// What does not appear among the events, and why.
@@ -214,15 +224,7 @@ pub fn not_stored(zone: Tz, own: &NotStored) -> Markup {
                 }
             }
         }
-        @if !own.refused.is_empty() { (refused(&own.refused)) }
-        @if !own.last.is_empty() {
-            h3 { "The last ones" }
-            ul class="plain" {
-                @for (at, (route, status, code)) in &own.last {
-                    li { (parts::time(&at.to_rfc3339(), zone)) " " code { (route) } " " (why(*status, code)) }
-                }
-            }
-        }
+        @if !own.refused.is_empty() { (refused(zone, &own.refused)) }
     }
 }
 

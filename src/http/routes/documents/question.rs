@@ -15,6 +15,7 @@ use crate::http::response::Problem;
 use crate::http::routes::documents::form;
 use crate::http::routes::query::insight::settings;
 use crate::insights::date_range::Parameters;
+use crate::insights::saved::SQL;
 use crate::insights::selection::zone;
 use crate::metadata::documents::Document;
 
@@ -237,7 +238,7 @@ fn insight(document: &Document) -> Option<String> {
     let query = document.fields.get("query")?;
     let node = query.get("source").unwrap_or(query);
     let kind = node.get("kind")?.as_str()?;
-    if kind == "HogQLQuery" {
+    if kind == SQL {
         return Some("sql".to_owned());
     }
     Some(kind.strip_suffix("Query").unwrap_or(kind).to_lowercase())

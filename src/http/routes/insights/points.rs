@@ -14,9 +14,9 @@ use crate::http::openapi::INVALID;
 use crate::http::openapi::Operation;
 use crate::http::openapi::Parameter;
 use crate::http::openapi::by_hand;
-use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::routes::insights::Paging;
 use crate::http::routes::insights::entity;
 use crate::http::routes::insights::filter;
 use crate::http::routes::insights::find;
@@ -34,26 +34,20 @@ use crate::insights::lifecycle::status::Status;
 use crate::insights::stickiness::Stickiness;
 use crate::insights::stickiness::actors::Asked;
 use crate::insights::stickiness::legacy::stickiness_query;
-use crate::query::people::Part;
 
 /// Which persons are asked for.
 struct Question {
     asker: Principal,
     rendering: Rendering,
     filter: Filter,
-    part: Part,
-    /// The address of the next page.
-    next: String,
+    paging: Paging,
 }
 
 impl Question {
     async fn of(app: &App, call: Call<Principal>) -> Result<Self, Problem> {
-        let Call { asker, request, rendering, .. } = call;
-        let page = Page::of(&request);
-        let public_url = app.config.http.public_url.as_deref();
-        let next = page.link(&request, public_url, page.offset.saturating_add(page.limit));
-        let part = Part { offset: page.offset, limit: page.limit };
-        Ok(Self { asker, rendering, filter: filter(request).await?, part, next })
+        let Call { asker, mut request, rendering, .. } = call;
+        let paging = Paging::of(app, &mut request).await?;
+        Ok(Self { asker, rendering, filter: filter(request).await?, paging })
     }
 
     /// The persons; `day` is what their interval is called here.
@@ -63,22 +57,23 @@ impl Question {
         actors: ActorsOf,
         day: &'static str,
     ) -> Result<Response, Problem> {
-        let found = find(app, &self.asker.project, actors, (&self.filter, self.part)).await;
+        let found =
+            find(app, &self.asker.project, actors, (&self.filter, self.paging.page.part())).await;
         let mut found = found.map_err(|error| match error {
             InsightError::Node(error) if error.field == "day" => {
                 refused(day, "invalid_input", error.detail)
             }
             other => problem(other),
         })?;
-        let has_more = found.len() > self.part.limit;
-        found.truncate(self.part.limit);
+        let has_more = found.len() > self.paging.page.limit;
+        found.truncate(self.paging.page.limit);
         let people = actors::people(app, &self.asker.project, &found).await?;
         if self.rendering == Rendering::Csv {
             return Ok(csv::render(StatusCode::OK, self.rendering, &people));
         }
         let count = people.len();
         let body = json!({
-            "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),
+            "results": [{"people": people, "count": count}], "next": has_more.then_some(self.paging.next),
         });
         Ok(csv::render(StatusCode::OK, self.rendering, &body))
     }

@@ -1,4 +1,4 @@
-//! Health: figures of the server that `/metrics` has too, beside their limits, and warnings about events.
+//! Health: figures of the server beside their limits, slow questions, refused requests, and warnings about events.
 
 use std::time::Duration;
 
@@ -12,10 +12,13 @@ use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
+use crate::ingest::drops::Drop;
+use crate::telemetry::metrics::ReasonLabels;
 use crate::telemetry::metrics::TableLabels;
+use crate::telemetry::refused::Count;
 use crate::web::pages::health as shown;
 use crate::web::pages::health::Figures;
-use crate::web::pages::health::Reason;
+use crate::web::pages::health::Refusal;
 use crate::web::pages::health::Use;
 
 /// Most rows of refused requests.
@@ -43,7 +46,7 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
         @if asking.may("query:read") {
             (shown::slow(asking.zone, &app.slow.of(asking.asker.project.id, app.clock.now())))
         }
-        (shown::refusals(&refused(app)))
+        (shown::refusals(asking.zone, &refused(app, |_| true)))
     };
     let page = Page::new("Health", now);
     if !asking.may("ingestion_warning:read") {
@@ -150,25 +153,25 @@ fn times(text: &str) -> Vec<(String, u64, f64)> {
 /// Why events were not stored since the start of the server: those that were dropped, by reason, and refused requests
 /// that send events, by endpoint and reason.
 pub(super) fn not_stored(app: &App) -> shown::NotStored {
-    let text = app.metrics.render();
-    let of_line = |line: &str| {
-        let rest = line.strip_prefix("weir_events_dropped_total{reason=\"")?;
-        let (reason, count) = rest.split_once("\"} ")?;
-        Some((reason.to_owned(), count.trim().parse::<u64>().ok()?)).filter(|(_, count)| *count > 0)
-    };
-    let mut refused = refused(app);
-    refused.retain(|((route, ..), _)| CAPTURE.contains(route));
-    let mut last = app.metrics.refused.last();
-    last.retain(|(_, (route, ..))| CAPTURE.contains(route));
-    let last = last.into_iter().map(|(at, reason)| (UnixMicros(at), reason)).collect();
-    shown::NotStored { dropped: text.lines().filter_map(of_line).collect(), refused, last }
+    let dropped = Drop::ALL.map(|reason| {
+        let labels = ReasonLabels { reason: reason.name() };
+        (reason.name(), app.metrics.events_dropped.get(&labels).map_or(0, |count| count.get()))
+    });
+    let dropped = dropped.into_iter().filter(|(_, count)| *count > 0).collect();
+    shown::NotStored { dropped, refused: refused(app, |route| CAPTURE.contains(&route)) }
 }
 
-/// Refused requests by endpoint and reason, most frequent first.
-fn refused(app: &App) -> Vec<(Reason, u64)> {
-    let mut found = app.metrics.refused.counts();
-    found.truncate(REFUSED_MAX);
-    found
+/// Refused requests of some endpoints by reason, most frequent first.
+fn refused(app: &App, is_wanted: impl Fn(&str) -> bool) -> Vec<Refusal> {
+    let counts = app.metrics.refused.counts().into_iter();
+    let refusal = |((route, status, code), Count { requests, last_at })| Refusal {
+        route,
+        status,
+        code,
+        requests,
+        last_at: UnixMicros(last_at),
+    };
+    counts.filter(|((route, ..), _)| is_wanted(route)).map(refusal).take(REFUSED_MAX).collect()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
 use futures::stream;
 use hyper::StatusCode;
 use hyper::header;
@@ -37,6 +38,7 @@ use crate::web::assets;
 use crate::web::pages::events as shown;
 use crate::web::pages::events::Wanted;
 use crate::web::pages::health as told;
+use crate::web::pages::health::NotStored;
 use crate::web::parts::page;
 
 /// Events that are there at first, and at most in one message; of more than that the number is told.
@@ -86,13 +88,10 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
         let (app, id) = (&asking.app, asking.asker.project.id);
         let question = question(&wanted)?;
         // The stream begins before the list is read, so that nothing is between them; what is in both is shown once.
-        let start = Seen::nothing(app.clock.now());
-        let known = arrivals::arrived(&app.engine, id, question.clone(), start.floor()).await;
-        let lately = known.map_err(query::problem)?.total;
-        let position = format!("{}.{lately}", start.floor());
+        let (seen, lately) = arrived(&asking, &question).await?;
         let rows = arrivals::newest(&app.engine, id, question, EVENTS).await;
         let events = of_api::told(app, id, rows.map_err(query::problem)?).await?;
-        let stream = wanted.query(&[("position", &position)]);
+        let stream = wanted.query(&[("position", &seen.position())]);
         let address = format!("{}?{stream}", page(project, "activity/live/rows"));
         let refused = asking.may("project:read").then(|| health::not_stored(app));
         Ok(html! {
@@ -112,23 +111,31 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     let now = clock.now();
     let position = visit.request.header(LAST_EVENT_ID).and_then(|last| Seen::at(last, now));
     let position = position.or_else(|| Seen::at(&visit.parameter("position"), now));
+    let question = question(&wanted(&visit))?;
+    let seen = match position {
+        Some(seen) => seen,
+        // A failure is over at a later look, which then tells of all that has arrived lately.
+        None => arrived(&visit.asking, &question)
+            .await
+            .map_or_else(|_| Seen::nothing(now), |(seen, _)| seen),
+    };
     let watcher = Watcher {
-        question: question(&wanted(&visit))?,
-        seen: position,
+        question,
+        seen,
         looked: None,
-        sent: None,
         told: None,
         ends: clock.monotonic().saturating_add(LIFE_MAX),
         shutdown: visit.desk.ending.clone(),
-        is_greeted: false,
         has_looked: false,
         asking: visit.asking,
         _place: place,
     };
-    let pieces = stream::unfold(watcher, |mut watcher| async {
+    let greeting =
+        stream::once(async { Ok::<_, StreamError>(Bytes::from_static(b"retry: 2000\n\n")) });
+    let pieces = greeting.chain(stream::unfold(watcher, |mut watcher| async {
         let piece = watcher.next().await?;
-        Some((Ok::<_, StreamError>(Bytes::from(piece)), watcher))
-    });
+        Some((Ok(Bytes::from(piece)), watcher))
+    }));
     let media_type = HeaderValue::from_static("text/event-stream");
     let response = Response::stream(StatusCode::OK, media_type, pieces);
     Ok(Sent::Other(
@@ -136,21 +143,25 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     ))
 }
 
+/// What has arrived so far, as seen, and how much of it did in the last minute.
+async fn arrived(asking: &Asking, question: &EventsQuestion) -> Result<(Seen, usize), Problem> {
+    let (app, project) = (&asking.app, asking.asker.project.id);
+    let seen = Seen::all(&app.engine, project, question.clone(), app.clock.now()).await;
+    seen.map_err(query::problem)
+}
+
 /// One open stream.
 struct Watcher {
     asking: Arc<Asking>,
     question: EventsQuestion,
-    /// What the reader has seen; `None` before the first look of one who has seen nothing.
-    seen: Option<Seen>,
+    /// What the reader has seen.
+    seen: Seen,
     /// How far the project was at the last look.
     looked: Option<u64>,
-    /// The bytes that the server had received, and the requests that it had refused, at the last look at these.
-    sent: Option<(u64, u64)>,
-    /// What it has told of them.
-    told: Option<String>,
+    /// What it has told of that was not stored.
+    told: Option<NotStored>,
     ends: Duration,
     shutdown: Shutdown,
-    is_greeted: bool,
     has_looked: bool,
     _place: Place,
 }
@@ -158,13 +169,6 @@ struct Watcher {
 impl Watcher {
     /// The next message; `None` at the end of the stream.
     async fn next(&mut self) -> Option<String> {
-        if !self.is_greeted {
-            self.is_greeted = true;
-            if self.seen.is_none() {
-                self.begin().await;
-            }
-            return Some("retry: 2000\n\n".to_owned());
-        }
         for _ in 0..QUIET_MAX {
             // What came between the page and the stream is told at once; after that a look has to wait, however much
             // comes.
@@ -180,9 +184,7 @@ impl Watcher {
             }
         }
         // The place of the reader has no data, and is no message therefore.
-        let position = self.seen.as_ref().map(Seen::position);
-        let position = position.map(|position| format!("id: {position}\n")).unwrap_or_default();
-        Some(format!(": still here\n{position}\n"))
+        Some(format!(": still here\nid: {}\n\n", self.seen.position()))
     }
 
     /// What there is to tell now.
@@ -208,34 +210,18 @@ impl Watcher {
         self.refused()
     }
 
-    /// Begins with what comes from now on.
-    async fn begin(&mut self) {
-        let mut seen = Seen::nothing(self.asking.app.clock.now());
-        if let Ok(arrived) = self.arrived(&seen).await {
-            seen.look(&arrived, self.asking.app.clock.now(), 0);
-        }
-        self.seen = Some(seen);
-    }
-
-    async fn arrived(&self, seen: &Seen) -> Result<arrivals::Arrived, Problem> {
-        let (engine, project) = (&self.asking.app.engine, self.asking.asker.project.id);
-        let arrived = arrivals::arrived(engine, project, self.question.clone(), seen.floor());
-        arrived.await.map_err(query::problem)
-    }
-
     /// A message with the events that are new, if there are any.
     async fn fresh(&mut self) -> Result<Option<String>, Problem> {
         let app = &self.asking.app;
-        let now = app.clock.now();
-        let mut seen = self.seen.clone().unwrap_or_else(|| Seen::nothing(now));
-        let arrived = self.arrived(&seen).await?;
-        let fresh = seen.look(&arrived, now, EVENTS);
+        let (id, project) = (self.asking.asker.project.id, self.asking.project());
+        let (now, mut seen) = (app.clock.now(), self.seen.clone());
+        let arrived = arrivals::arrived(&app.engine, id, self.question.clone(), seen.floor());
+        let fresh = seen.look(&arrived.await.map_err(query::problem)?, now, EVENTS);
         let (number, skipped) = (fresh.number, fresh.skipped());
         if number == 0 {
-            self.seen = Some(seen);
+            self.seen = seen;
             return Ok(None);
         }
-        let (id, project) = (self.asking.asker.project.id, self.asking.project());
         let events = arrivals::named(&app.engine, id, &fresh.keys).await.map_err(query::problem)?;
         let events = of_api::told(app, id, events).await?;
         let mut rows = Vec::with_capacity(events.len() + 1);
@@ -246,26 +232,21 @@ impl Watcher {
         rows.extend(events.iter().map(|event| shown::row(project, zone, event, &[]).0.into()));
         let data = json!({"rows": rows, "count": number});
         let message = format!("id: {}\nevent: rows\ndata: {data}\n\n", seen.position());
-        self.seen = Some(seen);
+        self.seen = seen;
         Ok(Some(message))
     }
 
-    /// A message with what was not stored, if requests came since the last one and some of them were refused.
+    /// A message with what was not stored, if there is more of it.
     fn refused(&mut self) -> Option<String> {
-        let app = &self.asking.app;
-        // Events are dropped from the body of a request.
-        let sent = Some((app.metrics.http_received_bytes.get(), app.metrics.refused.total()));
-        if self.sent == sent || !self.asking.may("project:read") {
+        if !self.asking.may("project:read") {
             return None;
         }
-        self.sent = sent;
-        let html = told::not_stored(self.asking.zone, &health::not_stored(app)).0;
-        if self.told.as_ref() == Some(&html) {
+        let refused = health::not_stored(&self.asking.app);
+        if self.told.as_ref() == Some(&refused) {
             return None;
         }
-        let data = Value::from(html.as_str());
-        let message = format!("event: refused\ndata: {data}\n\n");
-        self.told = Some(html);
-        Some(message)
+        let data = Value::from(told::not_stored(self.asking.zone, &refused).0);
+        self.told = Some(refused);
+        Some(format!("event: refused\ndata: {data}\n\n"))
     }
 }

@@ -34,6 +34,7 @@ use crate::insights::insight::ActorsOf;
 use crate::insights::insight::Insight;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::insights::saved::SQL;
 use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
 use crate::query::people::Part;
@@ -45,9 +46,6 @@ pub(super) const SOURCES: [&str; 4] = [
     "FunnelCorrelationActorsQuery",
     "StickinessActorsQuery",
 ];
-
-/// The kind of SQL, whose rows may be a source as well.
-const SQL: &str = "HogQLQuery";
 
 /// Columns of persons and groups behind a point that are known without a look at their table.
 const COLUMNS: [&str; 8] =

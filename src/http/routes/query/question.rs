@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::event::id::ProjectId;
 use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::http::routes::query::actors::ActorsQuestion;
@@ -117,14 +118,10 @@ impl Question {
         (key, node): (&Key, &Value),
         owner: &ProjectSettings,
     ) -> Result<Arc<Answer>, InsightError> {
-        let computing =
-            app.answers.compute((key, node), (&app.engine, owner), self.answer(app, owner));
-        let began = app.clock.monotonic();
-        let answer = app.engine.within_time(Box::pin(computing)).await;
-        let took = app.clock.monotonic().saturating_sub(began);
-        let is_answered = matches!(answer, Ok(Ok(_)));
-        app.slow.note(owner.project, app.clock.now(), (took, is_answered), || told(node));
-        answer?
+        let answer = self.answer(app, owner);
+        let computing = Box::pin(app.answers.compute((key, node), (&app.engine, owner), answer));
+        let computing = async { app.engine.within_time(computing).await? };
+        noted(app, owner.project, || told(node), computing).await
     }
 
     async fn answer(&self, app: &App, owner: &ProjectSettings) -> Result<Answered, InsightError> {
@@ -137,13 +134,27 @@ impl Question {
     }
 }
 
+/// An answer of which it is noted how long it took.
+pub(super) async fn noted<T, E>(
+    app: &App,
+    project: ProjectId,
+    text: impl FnOnce() -> String,
+    answering: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let began = app.clock.monotonic();
+    let answer = answering.await;
+    let took = app.clock.monotonic().saturating_sub(began);
+    app.slow.note(project, app.clock.now(), (took, answer.is_ok()), text);
+    answer
+}
+
 /// What a node asks, in short: its SQL, or its kind and the events that it names.
-fn told(node: &Value) -> String {
+pub(super) fn told(node: &Value) -> String {
     let text = |node: &Value, name: &str| {
         node.get(name).and_then(Value::as_str).map(str::to_owned).unwrap_or_default()
     };
     let kind = text(node, "kind");
-    if kind == "HogQLQuery" {
+    if kind == SQL {
         return text(node, "query");
     }
     let series =

@@ -1,5 +1,5 @@
-//! Answers that are computed while the client does not wait: how this begins ([`begin`]), and `P/query/:id/`, where
-//! clients ask for them and cancel them.
+//! Answers that are computed while the client does not wait: how this begins ([`begin`]); those that it waits for and may
+//! cancel ([`cancellable`]); and `P/query/:id/`, where clients ask for the former and cancel both.
 
 use hyper::StatusCode;
 use serde::Serialize;
