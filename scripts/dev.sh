@@ -7,8 +7,8 @@
 #   scripts/dev.sh lint              the lints of scripts/test.sh
 #
 # Uses the dependencies of the release build, so none of them is compiled twice. Weir itself is compiled
-# incrementally and without optimization: fast to build, several times slower to run. For measurements and for
-# a complete check of a change use scripts/test.sh.
+# incrementally and without optimization: fast to build, several times slower to run. For measurements use
+# `cargo build --release`, for a complete check of a change scripts/test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
@@ -36,9 +36,8 @@ server)
     RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))} run --test server
     ;;
 lint)
-    RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver \
-        CLIPPY_ARGS="-Dwarnings__CLIPPY_HACKERY__-Copt-level=0__CLIPPY_HACKERY__-Cdebuginfo=0" \
-        cargo build --release --locked --all-targets
+    RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver CLIPPY_ARGS=-Dwarnings \
+        cargo build "${quick[@]}" --all-targets
     ;;
 *)
     sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0" >&2

@@ -6,7 +6,8 @@
 #
 #   explore   all orders of the requests of three writers to a log in a bucket (minutes)
 #   images    500 images of persons under load, each of which opens and equals (minutes)
-#   outages   PostgreSQL away for 30 s; the bucket away for 60 s, and slow as long, with the log in it and without (minutes)
+#   outages   PostgreSQL away for 30 s; the bucket away for 60 s, with the log in it and without, and slow as long with the
+#             log in it (minutes)
 #   oracle    100,000 questions of each kind beside an independent computation (hours)
 #
 # Settings as for scripts/test.sh, which has to have run once: it installs what the tests need.
@@ -14,6 +15,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
 
+# Weir optimized, but in several units and without line tables: as released, the two compilers that run at a time, for the
+# crate and for its tests, take 22 GB.
 profile=profile.release.package.weir
 build=(--release --locked --config "$profile.codegen-units=4" --config "$profile.debug=false")
 unit() { cargo test "${build[@]}" --lib -- "$@"; }

@@ -132,6 +132,8 @@
 //! | Whatever part of a data directory is lost or damaged, the server serves the rest and counts what is lost, or refuses to start and says how to go on. | `tests/server/damage.rs` |
 //! | In whatever order the requests of several writers of a log in a bucket arrive, and whatever answers are lost, no acknowledged record is. | `storage/object_log/tests/explored.rs`, `storage/object_log/tests/faults.rs` |
 //! | What was acknowledged survives the loss of the disk, and a server that wakes up late. | `tests/server/standby.rs` |
+//! | No log is left behind, on a disk or in a bucket, with what was acknowledged and is nowhere else. | `tests/server/leaving.rs` |
+//! | The bucket with the log and the database, as of one moment, are a backup of everything. | `tests/server/backup.rs` |
 //! | After a failed sync the log takes nothing until a restart. | `storage/wal/tests.rs` |
 //! | A record that cannot be published is passed by no flush, and the log is not cut over it. | `ingest/commit/tests.rs` |
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |

@@ -334,12 +334,13 @@ pub(super) fn node_id(
                 known.join(", ")
             )));
         }
-        // Acknowledged events may be in that log alone, and this server would go on without them.
+        // Acknowledged events may be in that log alone, and this server would go on without them. A log in the bucket has
+        // the name of all such servers, of which one that ended before it began the log has flushed nothing.
         (true, known)
             if sharing == Sharing::First
-                && known
-                    .iter()
-                    .any(|name| table.transaction(name).is_some_and(|last| last > 0)) =>
+                && known.iter().any(|name| {
+                    *name != SHARD || table.transaction(name).is_some_and(|last| last > 0)
+                }) =>
         {
             return Err(refused(format!(
                 "is missing or empty, and the events table in the bucket is that of {}, whose log is on a disk: start \
@@ -382,6 +383,14 @@ pub fn flushed(data_dir: &Path, table: &TableVersion) -> Option<Sequence> {
         (read, _) => read,
     };
     u64::try_from(table.transaction(node)?).ok().map(Sequence)
+}
+
+/// Removes a directory with everything in it, if it is there.
+pub(super) fn remove_directory(directory: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Writes a small file of the data directory, whole or not at all.
@@ -454,10 +463,16 @@ async fn unlike_listed<'f>(
 mod tests {
     use std::sync::Arc;
 
+    use crate::app::directory::SHARD;
+    use crate::app::directory::Sharing;
     use crate::app::directory::check_table_log;
+    use crate::app::directory::node_id;
     use crate::app::directory::set_aside;
     use crate::app::error::OpenError;
+    use crate::app::tables::events_spec;
     use crate::clock::Clock;
+    use crate::storage::delta::Edit;
+    use crate::storage::delta::EditKind;
     use crate::storage::disk::OsDisk;
     use crate::storage::tables::Tables;
 
@@ -493,6 +508,48 @@ mod tests {
                 );
                 assert!(error.to_string().contains("a.parquet"), "{error}");
             }
+        }
+    }
+
+    /// Goal: no server begins a log in the bucket while events that were acknowledged may be in a log on another disk.
+    #[tokio::test]
+    async fn a_log_in_a_bucket_begins_under_its_own_name() {
+        const DISK: &str = "node/1";
+        type Claims = &'static [(&'static str, i64)];
+        // Who has claimed the table up to which record, who comes without a name, and under which it begins.
+        let cases: [(Claims, Sharing, Option<&str>); 8] = [
+            (&[], Sharing::First, Some(SHARD)),
+            (&[(SHARD, 0)], Sharing::First, Some(SHARD)),
+            (&[(SHARD, 7)], Sharing::First, None),
+            (&[(DISK, 0)], Sharing::First, None),
+            (&[(DISK, 7)], Sharing::First, None),
+            (&[(DISK, 7)], Sharing::InTurn, Some(DISK)),
+            (&[(SHARD, 7)], Sharing::InTurn, Some(SHARD)),
+            (&[(SHARD, 0), (DISK, 0)], Sharing::First, None),
+        ];
+        for (claims, sharing, expected) in cases {
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path().join("tables");
+            let files = Tables::in_directory(Arc::new(OsDisk), root).writing("events").unwrap();
+            let table = files.open_or_create(events_spec(), Clock::system()).await.unwrap();
+            for (name, last) in claims {
+                table.claim(name).await.unwrap();
+                if *last > 0 {
+                    let transaction = Some((name.to_string(), *last));
+                    let (add, remove) = (Vec::new(), Vec::new());
+                    let edit = Edit { add, remove, transaction, kind: EditKind::Append };
+                    table.commit(edit).await.unwrap();
+                }
+            }
+            let named = node_id(directory.path(), &table.current(), sharing);
+            match (&named, expected) {
+                (Ok(name), Some(expected)) => assert_eq!(name, expected, "{claims:?}, {sharing:?}"),
+                (Err(error), None) => {
+                    assert!(error.to_string().contains("whose log is on a disk"), "{error}");
+                }
+                _ => panic!("{claims:?}, {sharing:?}: {named:?}"),
+            }
+            assert_eq!(directory.path().join("node-id").exists(), named.is_ok());
         }
     }
 

@@ -47,6 +47,17 @@ pub enum OpenError {
         /// What is wrong, and how the operator can continue.
         problem: String,
     },
+    /// The tables and the log in a bucket were moved to a data directory.
+    #[error(
+        "{mark} says that the tables and the log were moved to the data directory {data_dir}: start the server there, \
+         without storage-url and storage-log. If that move did not end, run it again, or remove this object to go on here"
+    )]
+    Moved {
+        /// The object that says so.
+        mark: String,
+        /// The directory.
+        data_dir: String,
+    },
     /// The metadata store failed.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
@@ -93,9 +104,11 @@ impl OpenError {
     /// What the receiver can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Io { .. } | Self::Incomplete { .. } | Self::GeoIp(_) | Self::Bucket { .. } => {
-                Kind::Unavailable
-            }
+            Self::Io { .. }
+            | Self::Incomplete { .. }
+            | Self::Moved { .. }
+            | Self::GeoIp(_)
+            | Self::Bucket { .. } => Kind::Unavailable,
             Self::Metadata(error) => error.kind(),
             Self::Table(error) => error.kind(),
             Self::Identity(error) => error.kind(),

@@ -15,11 +15,13 @@ use std::time::Duration;
 
 use object_store::path::Path as ObjectPath;
 
+use crate::app::directory::remove_directory;
 use crate::app::error::OpenError;
 use crate::app::tables::TablesAccess;
 use crate::app::tables::in_bucket;
 use crate::app::verify::chain;
 use crate::clock::Clock;
+use crate::clock::UnixMicros;
 use crate::config::Config;
 use crate::config::bucket::LogPlace;
 use crate::identity::IdentityError;
@@ -28,6 +30,7 @@ use crate::identity::store::Identities;
 use crate::storage::images::ImageName;
 use crate::storage::images::Images;
 use crate::storage::images::error::ImagesError;
+use crate::storage::images::restore::Prefetched;
 use crate::storage::tables::Tables;
 use crate::telemetry::metrics::Metrics;
 
@@ -66,11 +69,34 @@ pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)
     let Some(images) = tables.ok().as_ref().and_then(images_in) else {
         return std::future::pending().await;
     };
+    let attempt = async || images.prefetch(&cache).await;
+    follow(attempt, PREFETCH_INTERVAL, (clock, metrics)).await;
+}
+
+/// Attempts to have the newest image, with pauses, and tells how far behind this standby is: also during an attempt that
+/// hangs or brings much, in which it lags.
+async fn follow(
+    attempt: impl AsyncFn() -> Result<Prefetched, ImagesError>,
+    pause: Duration,
+    (clock, metrics): (&Clock, &Metrics),
+) {
+    let gauge = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let tell = |seen_at, put_at: Option<UnixMicros>| {
+        let age = put_at.map(|put_at| clock.now().since(put_at));
+        metrics.standby_lag.set(gauge(clock.monotonic().saturating_sub(seen_at)));
+        metrics.standby_image_age.set(gauge(age.unwrap_or_default()));
+    };
     let mut has_failed = false;
     let (mut seen_at, mut put_at) = (clock.monotonic(), None);
-    let gauge = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     loop {
-        match images.prefetch(&cache).await {
+        let mut attempting = std::pin::pin!(attempt());
+        let attempted = loop {
+            tokio::select! {
+                attempted = &mut attempting => break attempted,
+                () = tokio::time::sleep(pause) => tell(seen_at, put_at),
+            }
+        };
+        match attempted {
             Ok(prefetched) => {
                 has_failed = false;
                 (seen_at, put_at) = (clock.monotonic(), prefetched.put_at);
@@ -85,10 +111,8 @@ pub async fn prefetch(config: &Config, (clock, metrics): (&Clock, &Arc<Metrics>)
                 }
             }
         }
-        let age = put_at.map(|put_at| clock.now().since(put_at));
-        metrics.standby_lag.set(gauge(clock.monotonic().saturating_sub(seen_at)));
-        metrics.standby_image_age.set(gauge(age.unwrap_or_default()));
-        tokio::time::sleep(PREFETCH_INTERVAL).await;
+        tell(seen_at, put_at);
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -128,7 +152,7 @@ pub async fn restore_identities(
     cache: Option<&Path>,
 ) -> Result<Restored, OpenError> {
     tidy(data_dir).map_err(OpenError::io(data_dir))?;
-    let local = applied_locally(&data_dir.join(IDENTITY), limits)?;
+    let local = applied_in(data_dir, limits)?;
     let (mut damaged, mut newest) = (0, None);
     for name in images.list().await? {
         if name.sequence <= local {
@@ -167,20 +191,11 @@ pub async fn restore_identities(
 /// The last record that the identity store of a data directory has applied; 0 if there is none, or a damaged one. Nobody
 /// has it open.
 pub(super) fn applied_in(data_dir: &Path, limits: Limits) -> Result<u64, OpenError> {
-    applied_locally(&data_dir.join(IDENTITY), limits)
-}
-
-/// Removes the files of images that a standby has kept in a data directory.
-pub(super) fn forget_cache(data_dir: &Path) -> io::Result<()> {
-    remove(&data_dir.join(IMAGE_CACHE))
-}
-
-/// As [`applied_in`], for the directory of the store.
-fn applied_locally(directory: &Path, limits: Limits) -> Result<u64, OpenError> {
-    if !directory.try_exists().map_err(OpenError::io(directory))? {
+    let directory = data_dir.join(IDENTITY);
+    if !directory.try_exists().map_err(OpenError::io(&directory))? {
         return Ok(0);
     }
-    match Identities::open(directory, limits) {
+    match Identities::open(&directory, limits) {
         Ok(identities) => Ok(identities.applied_sequence()),
         Err(error @ (IdentityError::Unreadable { .. } | IdentityError::Damaged { .. })) => {
             let error = &error as &dyn std::error::Error;
@@ -194,6 +209,11 @@ fn applied_locally(directory: &Path, limits: Limits) -> Result<u64, OpenError> {
     }
 }
 
+/// Removes the files of images that a standby has kept in a data directory.
+pub(super) fn forget_cache(data_dir: &Path) -> io::Result<()> {
+    remove_directory(&data_dir.join(IMAGE_CACHE))
+}
+
 /// Brings an image, and opens it once.
 async fn restore(
     images: &Images,
@@ -203,7 +223,7 @@ async fn restore(
 ) -> Result<(), Refused> {
     let directory = data_dir.join(RESTORING);
     let local = |source| ImagesError::Local { path: directory.clone(), source };
-    remove(&directory).map_err(local)?;
+    remove_directory(&directory).map_err(local)?;
     images.restore(name, &directory, cache).await?;
     let applied = Identities::open(&directory, limits)?.applied_sequence();
     match applied == name.sequence {
@@ -220,7 +240,7 @@ fn replace(data_dir: &Path) -> io::Result<()> {
     }
     std::fs::rename(data_dir.join(RESTORING), identity)?;
     sync(data_dir)?;
-    remove(&former)
+    remove_directory(&former)
 }
 
 /// Removes what a process has left that ended while it restored an image.
@@ -230,15 +250,8 @@ fn tidy(data_dir: &Path) -> io::Result<()> {
         std::fs::rename(&former, identity)?;
         sync(data_dir)?;
     }
-    remove(&former)?;
-    remove(&data_dir.join(RESTORING))
-}
-
-fn remove(directory: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    remove_directory(&former)?;
+    remove_directory(&data_dir.join(RESTORING))
 }
 
 fn sync(directory: &Path) -> io::Result<()> {

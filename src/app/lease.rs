@@ -130,8 +130,8 @@ impl Held {
     /// # Errors
     ///
     /// PostgreSQL cannot be used.
-    pub(super) async fn renew(&self) -> Result<bool, OpenError> {
-        Ok(self.metadata.renew_lease(&self.name, &self.holder).await?)
+    pub(super) async fn renew(&self) -> Result<bool, MetadataError> {
+        self.metadata.renew_lease(&self.name, &self.holder).await
     }
 
     /// Returns whether the lease was taken before the process is to end.
@@ -192,7 +192,7 @@ impl Held {
         tasks.spawn("lease", async move {
             let mut has_failed = false;
             while shutdown.pause(RENEWAL).await == Pause::Elapsed {
-                match held.metadata.renew_lease(&held.name, &held.holder).await {
+                match held.renew().await {
                     Ok(true) => has_failed = false,
                     Ok(false) => {
                         tracing::error!("another server has taken over");

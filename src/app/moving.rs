@@ -1,7 +1,7 @@
 //! Moves the tables of a stopped server between its data directory and a bucket: [`to_bucket`], [`to_directory`].
 //!
 //! Everything is copied and compared before the file `storage-url` changes, which is what tells a server where its tables
-//! are. Up to there nothing has happened, and a second attempt goes on with the copy. What was copied stays where it was.
+//! are. Up to there they are where they were, and a second attempt goes on with the copy. What was copied stays where it was.
 //!
 //! A log in the bucket is not copied: [`leaving`] refuses to leave one that has what is nowhere else.
 
@@ -11,6 +11,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::app::directory::Sharing;
+use crate::app::directory::node_id;
 use crate::app::error::OpenError;
 use crate::app::images;
 use crate::app::moving::leaving::Leaving;
@@ -30,7 +32,8 @@ use crate::storage::tables::SHARD;
 use crate::storage::tables::Tables;
 use crate::telemetry::metrics::Metrics;
 
-/// Why tables cannot be moved. Nothing has changed then.
+/// Why tables cannot be moved. They are where they were then, but the mark of [`MoveError::Marked`] may keep servers from
+/// going on there: also after a failure to change the data directory, which comes after it.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// They are not where they should be moved from, or something else is where they should be moved to.
@@ -49,6 +52,18 @@ pub enum MoveError {
         /// What is wrong.
         #[source]
         source: CopyError,
+    },
+    /// The mark that keeps servers from beginning in a bucket that is left may have stayed there.
+    #[error(
+        "the move has failed, and {mark}, with which no server begins there, may have stayed: move again, or remove it to \
+         go on there"
+    )]
+    Marked {
+        /// The object.
+        mark: String,
+        /// Why it cannot be removed.
+        #[source]
+        source: OpenError,
     },
 }
 
@@ -103,6 +118,7 @@ pub async fn to_bucket(
         );
         return Err(MoveError::Refused(text));
     }
+    claim(&from, data_dir, clock).await?;
     let copied = copy(&from, &to, clock).await?;
     let done = tables::remember(data_dir, url).and_then(|()| tables::put_away(data_dir, clock));
     Ok(Moved { copied, former: done.map_err(OpenError::io(data_dir))? })
@@ -148,6 +164,20 @@ async fn leave(
     let done = tables::forget_bucket(data_dir).and_then(|()| images::forget_cache(data_dir));
     done.map_err(OpenError::io(data_dir))?;
     Ok(copied)
+}
+
+/// Puts the name of the node of the data directory into its events table, if it has flushed nothing into that yet. By this a
+/// server that finds the table in the bucket, and begins a log there, knows that the events may be in a log on a disk.
+async fn claim(tables: &Tables, data_dir: &Path, clock: &Clock) -> Result<(), OpenError> {
+    let spec = events_spec();
+    let files = tables.writing(spec.name).map_err(OpenError::io(data_dir))?;
+    let Some(table) = files.open_existing(spec, clock.clone()).await? else { return Ok(()) };
+    let version = table.current();
+    let node = node_id(data_dir, &version, Sharing::Never)?;
+    if version.transaction(&node).is_none() {
+        table.claim(&node).await?;
+    }
+    Ok(())
 }
 
 fn has_log(data_dir: &Path) -> bool {

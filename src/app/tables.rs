@@ -14,6 +14,7 @@ use object_store::path::Path as ObjectPath;
 use crate::app::directory::Sharing;
 use crate::app::directory::check_table_log;
 use crate::app::directory::node_id;
+use crate::app::directory::remove_directory;
 use crate::app::directory::write_durably;
 use crate::app::error::BucketError;
 use crate::app::error::OpenError;
@@ -193,7 +194,12 @@ pub(super) fn forget_bucket(data_dir: &Path) -> io::Result<()> {
     std::fs::remove_file(data_dir.join(URL_FILE))?;
     std::fs::File::open(data_dir)?.sync_all()?;
     Scratch::clear(data_dir)?;
-    remove_cache(&data_dir.join(CACHE_DIRECTORY))
+    remove_directory(&data_dir.join(CACHE_DIRECTORY))
+}
+
+/// The object that [`mark_moved`] puts, for people.
+pub(super) fn mark_of(url: &BucketUrl) -> String {
+    format!("{url}/{SHARD_DIRECTORY}/{MOVED}")
 }
 
 /// Says in the bucket that its shard was moved to `data_dir`.
@@ -218,14 +224,8 @@ async fn refuse_moved(tables: &Tables, url: &BucketUrl) -> Result<(), OpenError>
         Err(object_store::Error::NotFound { .. }) => return Ok(()),
         Err(source) => return Err(failed(source).into()),
     };
-    Err(OpenError::Incomplete {
-        path: PathBuf::from(format!("{url}/{SHARD_DIRECTORY}/{MOVED}")),
-        problem: format!(
-            "says that the tables and the log were moved to the data directory {}: start the server there, without \
-             storage-url and storage-log. If that move did not end, run it again, or remove this object to go on here",
-            String::from_utf8_lossy(&found)
-        ),
-    })
+    let data_dir = String::from_utf8_lossy(&found).into_owned();
+    Err(OpenError::Moved { mark: mark_of(url), data_dir })
 }
 
 /// Renames the tables in a data directory, as those in a bucket count. Returns the new path; `None` if there are none.
@@ -239,18 +239,11 @@ pub(super) fn put_away(data_dir: &Path, clock: &Clock) -> io::Result<Option<Stri
     }
 }
 
-fn remove_cache(directory: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
 fn cache(storage: &StorageConfig, metrics: &Arc<Metrics>) -> io::Result<Option<BlockCache>> {
     let directory = storage.data_dir.join(CACHE_DIRECTORY);
     let max_bytes = storage.bucket.storage_cache_max_bytes.as_u64();
     if max_bytes == 0 {
-        return remove_cache(&directory).map(|()| None);
+        return remove_directory(&directory).map(|()| None);
     }
     // Twice as much as capture needs, so that the cache gives way first.
     let free_min_bytes = storage.disk_free_min_bytes.as_u64().saturating_mul(2);

@@ -31,7 +31,7 @@ pub struct MoveArgs {
 ///
 /// # Errors
 ///
-/// The error message for the user. Nothing has changed then, and a second attempt goes on with the copy.
+/// The error message for the user. See [`moving::MoveError`] for what has changed then; a second attempt goes on with the copy.
 pub fn run(args: &MoveArgs, clock: &Clock) -> anyhow::Result<()> {
     let (url, data_dir, is_to_bucket) =
         match (args.from.starts_with(SCHEME), args.to.starts_with(SCHEME)) {

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::app::directory::MetadataPolicy;
+use crate::app::error::OpenError;
 use crate::app::images;
 use crate::app::lease;
 use crate::app::lease::Held;
@@ -250,8 +251,7 @@ async fn serve(
         clock: clock.clone(),
         metrics: Arc::clone(&metrics),
     };
-    let app = App::open(process, policy).await;
-    let app = app.with_context(|| format!("cannot open {}", data_dir.display()))?;
+    let app = open(process, policy, lease.as_ref()).await?;
     let url = format!("http://{}", listener.local_addr()?);
     let secret: Arc<str> = Uuid::new_v4().simple().to_string().into();
     let address =
@@ -308,6 +308,24 @@ async fn serve(
     app.drain(PIPELINE_DRAIN).await;
     back.shutdown().begin();
     Ok(Some(Served { app, back, lock, lease }))
+}
+
+/// Opens the engines. A server that finds that everything was moved away gives the lease back, so that a move that did not
+/// end can be run again: it has written nothing, and the mark was put after the last server had ended in order.
+async fn open(
+    process: Process,
+    policy: MetadataPolicy,
+    lease: Option<&Held>,
+) -> anyhow::Result<App> {
+    let (tasks, data_dir) = (process.tasks.clone(), process.config.storage.data_dir.clone());
+    let opened = App::open(process, policy).await;
+    if let (Err(OpenError::Moved { .. }), Some(lease)) = (&opened, lease) {
+        // A renewal afterwards would find it gone.
+        tasks.shutdown().begin();
+        let _ = tasks.wait(THREADS_END).await;
+        lease.give_back().await;
+    }
+    opened.with_context(|| format!("cannot open {}", data_dir.display()))
 }
 
 /// Two handles on one socket.

@@ -61,18 +61,20 @@ pub enum ProbeError {
     Store(#[from] Error),
 }
 
-/// Probes a store that is in use, tells the operator whether it failed, in the log and by a metric, and returns the time
-/// until the next probe.
+/// Probes a store that is in use, tells the operator whether it failed, by a metric and at the first failure in the log, and
+/// returns the time until the next probe.
 pub async fn probe_in_use(objects: &dyn ObjectStore, metrics: &Metrics) -> Duration {
     let probed = probe(objects).await;
-    metrics.bucket_probe_failed.set(i64::from(probed.is_err()));
+    let had_failed = metrics.bucket_probe_failed.set(i64::from(probed.is_err())) != 0;
     let Err(error) = probed else { return PROBE_INTERVAL };
-    let error = &error as &dyn std::error::Error;
-    tracing::error!(
-        error,
-        "the object store of the tables fails its hourly check; if this is not an outage, stop the server: commits \
-         could be lost"
-    );
+    if !had_failed {
+        let error = &error as &dyn std::error::Error;
+        tracing::error!(
+            error,
+            "the object store of the tables fails its check; if this is not an outage, stop the server: commits could be \
+             lost"
+        );
+    }
     PROBE_AGAIN
 }
 

@@ -1,8 +1,10 @@
 //! What becomes of the identity store at start: by what is on the disk, what is in the object store, and where a former
 //! process ended.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::TryStreamExt;
 use object_store::ObjectStore;
@@ -16,8 +18,10 @@ use super::FORMER;
 use super::IDENTITY;
 use super::RESTORING;
 use super::Restored;
+use super::follow;
 use super::restore_identities;
 use crate::app::error::OpenError;
+use crate::clock::Clock;
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::identity::change::Op;
@@ -27,6 +31,8 @@ use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::storage::images::Images;
 use crate::storage::images::LocalFile;
+use crate::storage::images::restore::Prefetched;
+use crate::telemetry::metrics::Metrics;
 
 fn limits() -> Limits {
     Limits::within(1 << 20)
@@ -243,4 +249,39 @@ async fn a_cache_spares_the_object_store() {
     let restored = restore_identities(&images, data_dir.path(), limits(), Some(&cache)).await;
     assert_eq!(restored.unwrap(), Restored { applied: 4, is_of_image: true, damaged: 0 });
     assert_eq!(applied(&data_dir), 4);
+}
+
+/// Goal: a standby that waits for an answer that does not come, or brings its first image for long, says that it lags.
+#[tokio::test]
+async fn an_attempt_that_takes_long_is_told() {
+    // Attempts that bring an image before one hangs, and the age of what is there then.
+    for (whole, age) in [(0, 0), (1, 60), (3, 60)] {
+        let (clock, metrics) = (Clock::test(UnixMicros(0)), Metrics::new());
+        let attempts = Cell::new(0);
+        let attempt = async || {
+            attempts.set(attempts.get() + 1);
+            match attempts.get() <= whole {
+                true => Ok(Prefetched { put_at: Some(UnixMicros(0)), ..Prefetched::default() }),
+                false => std::future::pending().await,
+            }
+        };
+        let tick = Duration::from_millis(1);
+        let watching = async {
+            while attempts.get() <= whole {
+                tokio::time::sleep(tick).await;
+            }
+            assert_eq!((metrics.standby_lag.get(), metrics.standby_image_age.get()), (0, 0));
+            clock.advance(Duration::from_secs(60));
+            while metrics.standby_lag.get() == 0 {
+                tokio::time::sleep(tick).await;
+            }
+        };
+        tokio::select! {
+            () = follow(attempt, tick, (&clock, &metrics)) => panic!("it goes on"),
+            told = tokio::time::timeout(Duration::from_secs(30), watching) => {
+                told.expect("it says that it lags");
+            }
+        }
+        assert_eq!((metrics.standby_lag.get(), metrics.standby_image_age.get()), (60, age));
+    }
 }

@@ -74,8 +74,8 @@ impl Leaving {
             Taking::Served => {
                 return refused(format!(
                     "a server has {url}, or had it and did not end in order, so that acknowledged events may be in its \
-                     log alone. Stop the standby and then the server, in order (SIGTERM); after a kill, start it again \
-                     on {} first, {FIRST}",
+                     log alone. Stop the standby and then the server, in order (SIGTERM); after a kill, also one of a \
+                     move, start it again on {} first, {FIRST}",
                     data_dir.display()
                 ));
             }
@@ -153,16 +153,25 @@ impl Leaving {
     /// to do is to forget the bucket.
     pub(super) async fn close_bucket(&self, data_dir: &Path) -> Result<(), MoveError> {
         let data_dir = std::path::absolute(data_dir).map_err(OpenError::io(data_dir))?;
-        tables::mark_moved(&*self.shard, &data_dir).await?;
-        // Whoever takes the lease from here on finds the mark.
-        let is_alone =
-            self.lease.renew().await? && self.last((self.end, self.end)).await? == self.end;
-        if is_alone {
+        let marked = self.mark(&data_dir).await;
+        if matches!(marked, Ok(true)) {
             return Ok(());
         }
-        tables::unmark_moved(&*self.shard).await?;
+        // Also after a put that failed, which may have taken effect.
+        let unmarked = tables::unmark_moved(&*self.shard).await;
+        unmarked
+            .map_err(|source| MoveError::Marked { mark: tables::mark_of(&self.url), source })?;
+        marked?;
         let text = format!("a server has begun in {} meanwhile: stop it, and try again", self.url);
         Err(MoveError::Refused(text))
+    }
+
+    /// Puts the mark. Returns whether no server has begun before that.
+    async fn mark(&self, data_dir: &Path) -> Result<bool, MoveError> {
+        tables::mark_moved(&*self.shard, data_dir).await?;
+        // Whoever takes the lease from here on finds the mark.
+        let is_held = self.lease.renew().await.map_err(OpenError::from)?;
+        Ok(is_held && self.last((self.end, self.end)).await? == self.end)
     }
 
     /// Gives the lease back.
