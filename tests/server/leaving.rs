@@ -15,6 +15,7 @@ use crate::standby::Common;
 use crate::standby::batch;
 use crate::standby::persons;
 use crate::standby::started;
+use crate::support::bucket::Fate;
 
 const COUNT: &str = "SELECT count(*) AS n FROM events";
 const TWICE: &str = "SELECT uuid, count(*) FROM events GROUP BY uuid HAVING count(*) <> 1";
@@ -146,37 +147,89 @@ fn a_log_is_left_by_the_last_server_alone() {
     assert_eq!(persons(&former).len(), 23);
 }
 
+/// Goal: a move that is interrupted between its mark in the bucket and the change of the data directory keeps nobody out: the
+/// mark is removed, or the advice leads to a move that ends.
+#[test]
+fn a_move_that_did_not_end_is_run_again() {
+    const MARK: &str = "events/shards/0000/moved";
+    let common = Common::new();
+    let mut server = started(&common);
+    send(&server, 0, 100);
+    server.stop();
+    for can_remove in [true, false] {
+        let mut is_marked = false;
+        common.gate.judge(move |request| {
+            if !is_marked {
+                is_marked = request.starts_with("PUT ") && request.contains(MARK);
+                return Fate::Passed;
+            }
+            let removes = request.starts_with("DELETE ") || request.contains("?delete");
+            if removes && can_remove { Fate::Passed } else { Fate::Lost }
+        });
+        let said = refused(leaving(&common, &server));
+        common.gate.judge(|_| Fate::Passed);
+        let has_stayed = common.moto.keys().iter().any(|key| key == MARK);
+        assert_eq!(has_stayed, !can_remove, "{said}");
+        assert_eq!(said.contains("/shards/0000/moved, with which no"), has_stayed, "{said}");
+        assert!(server.data_dir().join("storage-url").exists());
+        if can_remove {
+            server.restart();
+            has_all_once(&server, 100);
+            server.stop();
+        }
+    }
+
+    // As after a kill of the move, which has the lease then.
+    let lease = "UPDATE weir.leases SET holder = 'killed' WHERE name LIKE 'shard/0000 %'";
+    common.database.value(lease);
+    let said = refused(leaving(&common, &server));
+    let advice = format!("also one of a move, start it again on {}", directory(&server));
+    assert!(said.contains(&advice), "{said}");
+    let said = server.try_start().expect_err("everything was moved");
+    let advice = format!("were moved to the data directory {}", directory(&server));
+    assert!(said.contains(&advice), "{said}");
+    assert!(said.contains("run it again"), "{said}");
+    run(leaving(&common, &server));
+    start_locally(&mut server);
+    has_all_once(&server, 100);
+    assert_eq!(persons(&server).len(), 23);
+}
+
 /// Goal: records of a log on a disk, acknowledged and in no file, are not left behind by a server on another machine that
-/// begins a log in the bucket.
+/// begins a log in the bucket: also if none of the log has ever been in a file.
 #[test]
 fn a_log_in_the_bucket_begins_after_the_one_on_the_disk() {
-    let common = Common::new();
-    let mut server = common.server();
-    for name in ["WEIR_STORAGE_URL", "WEIR_STORAGE_LOG"] {
-        server.unset(name);
+    for has_flushed in [true, false] {
+        let common = Common::new();
+        let mut server = common.server();
+        for name in ["WEIR_STORAGE_URL", "WEIR_STORAGE_LOG"] {
+            server.unset(name);
+        }
+        server.set("WEIR_MEMTABLE_MAX_AGE", "1d");
+        server.restart();
+        send(&server, 0, 100);
+        if has_flushed {
+            assert!(server.weir(&["flush"]).output().expect("weir flush").status.success());
+        }
+        send(&server, 100, 200);
+        server.kill();
+        run(moving(&common.gate.url(), &directory(&server), MOVED_TO));
+        let said = common.server().try_start().expect_err("on another machine");
+        assert!(said.contains("whose log is on a disk"), "{said}");
+        server.set("WEIR_STORAGE_URL", MOVED_TO);
+        server.set("WEIR_STORAGE_LOG", "bucket");
+        let said = server.try_start().expect_err("records are in the log on the disk alone");
+        assert!(said.contains("start with --storage-log disk"), "{said}");
+        server.set("WEIR_STORAGE_LOG", "disk");
+        server.restart();
+        has_all_once(&server, 200);
+        server.stop();
+        server.set("WEIR_STORAGE_LOG", "bucket");
+        server.restart();
+        server.kill();
+        let mut other = started(&common);
+        has_all_once(&other, 200);
+        assert_eq!(persons(&other).len(), 23);
+        other.stop();
     }
-    server.set("WEIR_MEMTABLE_MAX_AGE", "1d");
-    server.restart();
-    send(&server, 0, 100);
-    assert!(server.weir(&["flush"]).output().expect("weir flush").status.success());
-    send(&server, 100, 200);
-    server.kill();
-    run(moving(&common.gate.url(), &directory(&server), MOVED_TO));
-    let said = common.server().try_start().expect_err("on another machine");
-    assert!(said.contains("whose log is on a disk"), "{said}");
-    server.set("WEIR_STORAGE_URL", MOVED_TO);
-    server.set("WEIR_STORAGE_LOG", "bucket");
-    let said = server.try_start().expect_err("records are in the log on the disk alone");
-    assert!(said.contains("start with --storage-log disk"), "{said}");
-    server.set("WEIR_STORAGE_LOG", "disk");
-    server.restart();
-    has_all_once(&server, 200);
-    server.stop();
-    server.set("WEIR_STORAGE_LOG", "bucket");
-    server.restart();
-    server.kill();
-    let mut other = started(&common);
-    has_all_once(&other, 200);
-    assert_eq!(persons(&other).len(), 23);
-    other.stop();
 }
