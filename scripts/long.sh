@@ -29,7 +29,7 @@ for part in "$@"; do
     explore) WEIR_EXPLORE=long unit storage::object_log::tests::explored ;;
     images) WEIR_TEST_IMAGES=500 unit identity::tests::images ;;
     outages)
-        WEIR_TEST_OUTAGE_SECONDS=30 WEIR_TEST_BUCKET_OUTAGE_SECONDS=60 server --test-threads=1 \
+        WEIR_TEST_POSTGRES_OUTAGE_SECONDS=30 WEIR_TEST_BUCKET_OUTAGE_SECONDS=60 server --test-threads=1 \
             postgres::an_outage_of_postgresql_stops_changes_only s3::a_store_that_is_away \
             standby::a_store_that_fails standby::a_slow_store
         ;;

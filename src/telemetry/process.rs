@@ -7,7 +7,7 @@ use std::fs;
 pub struct Memory {
     /// Its resident set.
     pub resident_bytes: u64,
-    /// What it may use: the limit of its control group, or the memory of the machine.
+    /// What it may use: the smallest limit of its control groups (version 2), or the memory of the machine.
     pub limit_bytes: u64,
 }
 
@@ -16,9 +16,19 @@ pub fn memory() -> Option<Memory> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let resident_bytes = kibibytes(&read("/proc/self/status")?, "VmRSS:")?;
     let machine = kibibytes(&read("/proc/meminfo")?, "MemTotal:")?;
-    // A group without a limit says `max`.
-    let group = read("/sys/fs/cgroup/memory.max").and_then(|text| text.trim().parse().ok());
+    let groups = read("/proc/self/cgroup").unwrap_or_default();
+    let group = group_limit(&groups, |group| read(&format!("/sys/fs/cgroup{group}/memory.max")));
     Some(Memory { resident_bytes, limit_bytes: group.unwrap_or(u64::MAX).min(machine) })
+}
+
+/// The smallest limit of the group that `/proc/self/cgroup` names and of those that it is in, of which `read` has the text:
+/// a service of systemd has its limit in `/system.slice/weir.service`, a container in the root that it sees.
+fn group_limit(groups: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let parents = own.match_indices('/').filter_map(|(end, _)| own.get(..end));
+    let whole = parents.chain(Some(own.trim_end_matches('/')));
+    // A group without a limit says `max`.
+    whole.filter_map(|group| read(group)?.trim().parse().ok()).min()
 }
 
 /// The bytes of a line such as `VmRSS:     1024 kB`.
@@ -30,6 +40,7 @@ fn kibibytes(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::group_limit;
     use super::kibibytes;
     use super::memory;
 
@@ -40,6 +51,32 @@ mod tests {
         for name in ["VmData:", "RSS:", "VmSwap:"] {
             assert_eq!(kibibytes(text, name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn the_narrowest_group_counts() {
+        let limits = |group: &str| {
+            let limit = match group {
+                "" => "9000\n",
+                "/system.slice" => "max\n",
+                "/system.slice/weir.service" => "4096\n",
+                "/tight/wide" => "8192\n",
+                "/tight" => "1024\n",
+                _ => return None,
+            };
+            Some(limit.to_owned())
+        };
+        for (groups, expected) in [
+            ("0::/system.slice/weir.service\n", Some(4096)),
+            ("1:cpu:/x\n0::/tight/wide\n", Some(1024)),
+            ("0::/\n", Some(9000)),
+            ("0::/unknown\n", Some(9000)),
+            ("1:memory:/tight\n", None),
+            ("", None),
+        ] {
+            assert_eq!(group_limit(groups, limits), expected, "{groups}");
+        }
+        assert_eq!(group_limit("0::/a\n", |_| None), None);
     }
 
     #[test]

@@ -17,7 +17,6 @@ use crate::support::world::DAY;
 use crate::support::world::QUERY;
 use crate::support::world::date;
 use crate::support::world::days;
-use crate::support::world::flush;
 use crate::support::world::one_of;
 use crate::support::world::time;
 
@@ -226,7 +225,7 @@ fn answers_do_not_depend_on_the_arrangement_of_events() {
     let expected = answers(&server);
     assert!(expected.len() >= 30, "{}", expected.len());
     assert!(expected.iter().all(|results| results != "[]"), "{expected:?}");
-    flush(&server);
+    server.flush();
     assert_same(&server, &expected, "in files");
     server.stop();
     server.restart();
@@ -247,14 +246,14 @@ fn answers_do_not_depend_on_the_arrangement_of_events() {
         }
         let (one, other) = events.split_at(rng.random_range(1..events.len()));
         send(&server, one, &mut rng, most);
-        flush(&server);
+        server.flush();
         if !is_merged_first {
             send(&server, &merges, &mut rng, 3);
         }
         send(&server, other, &mut rng, most);
         assert_same(&server, &expected, arrangement);
         if settings.len() > 1 {
-            flush(&server);
+            server.flush();
             let merged = patiently(|| (server.files().len() <= 4).then_some(()));
             merged.expect("files are merged");
             assert_same(&server, &expected, arrangement);

@@ -25,7 +25,6 @@ use crate::support::world::Details;
 use crate::support::world::QUERY;
 use crate::support::world::date;
 use crate::support::world::days;
-use crate::support::world::flush;
 use crate::support::world::in_each_state;
 use crate::support::world::one_of;
 
@@ -306,7 +305,7 @@ fn behind(server: &TestServer, world: &World, source: &Value) -> BTreeMap<usize,
 fn the_persons_of_bins_are_those_that_were_counted() {
     let mut rng = StdRng::seed_from_u64(72);
     let (server, world) = start(&mut rng);
-    flush(&server);
+    server.flush();
     for _ in 0..25 {
         let asked = Asked { display: "ActionsLineGraph", ..Asked::random(&mut rng) };
         let parts = asked.parts(&world);
@@ -400,7 +399,7 @@ fn funnels_by_bins_are_those_by_their_names() {
                 }
             }
         }
-        flush(&server);
+        server.flush();
     }
     assert!(most > LABELLED, "{most} values");
 }

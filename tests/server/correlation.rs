@@ -25,7 +25,6 @@ use crate::oracle::questions_asked;
 use crate::support::world::DAY;
 use crate::support::world::HOUR;
 use crate::support::world::QUERY;
-use crate::support::world::flush;
 
 const LEGACY: &str = "/api/projects/@current/insights/funnel/correlation/";
 const PERSONS: &str = "/api/projects/@current/persons/funnel/correlation/";
@@ -242,7 +241,7 @@ fn correlations_equal_counts_of_sets_of_persons() {
                     asked += 1;
                 }
             }
-            flush(&server);
+            server.flush();
         }
     }
     assert!(answers > asked / 5, "{answers} of {asked} with rows");

@@ -5,7 +5,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
-use crate::support::world::flush;
 
 const QUERY: &str = "/api/projects/@current/query/";
 
@@ -101,7 +100,7 @@ fn series_are_what_an_expression_is_of_their_events() {
             let results = asked(&server, &trend(series.clone(), json!({})));
             assert_eq!(results[0]["data"], expected, "{round}: {series}");
         }
-        flush(&server);
+        server.flush();
     }
     // The persons behind a point have what the expression is of their own events.
     let source = trend(
@@ -187,7 +186,7 @@ fn insights_are_split_by_expressions_and_columns() {
             }
             assert_eq!(found, expected, "{round}: {breakdown}");
         }
-        flush(&server);
+        server.flush();
     }
     // An expression may be of the current time, so its answer is not told again.
     for (breakdown, is_cached) in [
@@ -273,7 +272,7 @@ fn filters_may_be_expressions() {
             );
             assert_eq!(asked(&server, &node)[0]["data"], expected, "{round}: {of_all} {of_series}");
         }
-        flush(&server);
+        server.flush();
     }
     let dates = json!({"date_from": "2026-01-05", "date_to": "2026-01-06"});
     let funnel = json!({"kind": "FunnelsQuery", "dateRange": dates, "properties": by("properties.$session_id <> 's9'"),

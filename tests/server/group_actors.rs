@@ -14,7 +14,6 @@ use crate::harness::TestServer;
 use crate::support::world::DAY;
 use crate::support::world::QUERY;
 use crate::support::world::date;
-use crate::support::world::flush;
 use crate::support::world::one_of;
 use crate::support::world::time;
 
@@ -289,7 +288,7 @@ fn groups_behind_points_are_those_of_the_persons_behind_them() {
                 points_seen += found.len();
             }
         }
-        flush(&server);
+        server.flush();
     }
     assert!(points_seen > 400, "{points_seen}");
 }

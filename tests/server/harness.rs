@@ -271,6 +271,26 @@ impl TestServer {
         page.lines().find_map(value).unwrap_or(0)
     }
 
+    /// Checks that no event is stored twice.
+    pub(crate) fn has_no_twins(&self) {
+        let twice = "SELECT uuid, count(*) FROM events GROUP BY uuid HAVING count(*) <> 1";
+        assert_eq!(self.query(twice), Vec::<Value>::new());
+    }
+
+    /// Checks that nothing damaged was found.
+    pub(crate) fn is_undamaged(&self) {
+        for place in ["wal", "events", "table", "persons"] {
+            let metric = format!("weir_corruptions_total{{place=\"{place}\"}}");
+            assert_eq!(self.metric(&metric), 0, "{place}");
+        }
+    }
+
+    /// Writes what is in memory to files.
+    pub(crate) fn flush(&self) {
+        let flushed = self.weir(&["flush"]).output().expect("weir flush");
+        assert!(flushed.status.success(), "{flushed:?}");
+    }
+
     /// POST of JSON with the personal API key.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
         self.send_json("POST", path, body)
@@ -433,6 +453,14 @@ impl Drop for TestServer {
 pub(crate) fn binary() -> PathBuf {
     let other = std::env::var_os("WEIR_TEST_BINARY").map(PathBuf::from);
     other.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weir")))
+}
+
+/// How long something is away or slow in a test: `WEIR_TEST_{what}_OUTAGE_SECONDS`, or this short time.
+pub(crate) fn outage(what: &str, short_seconds: u64) -> Duration {
+    let seconds = std::env::var_os(format!("WEIR_TEST_{what}_OUTAGE_SECONDS"));
+    let seconds = seconds.and_then(|seconds| seconds.into_string().ok());
+    let seconds = seconds.map(|seconds| seconds.parse().expect("a number of seconds"));
+    Duration::from_secs(seconds.unwrap_or(short_seconds))
 }
 
 /// Polls until `look` returns something; `None` after a time-out.

@@ -15,7 +15,6 @@ use crate::harness::KEY;
 use crate::harness::TestServer;
 use crate::harness::patiently;
 use crate::support::forms::post;
-use crate::support::world::flush;
 
 const HOSTILE: &str = "<script>window.__hit=1</script>\"'><img src=x onerror=hit>";
 
@@ -224,7 +223,7 @@ fn an_event_tells_its_journey() {
     for part in ["Its journey", "Received", "after it happened", "to the person", "In the log"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    flush(&server);
+    server.flush();
     let shown = patiently(|| {
         let shown = page(&server, &path);
         shown.contains("Stored").then_some(shown)
@@ -240,7 +239,7 @@ fn an_event_tells_its_journey() {
 fn deletions_are_proven() {
     let server = TestServer::start();
     world(&server);
-    flush(&server);
+    server.flush();
     let found = server.get("/api/projects/1/persons/?distinct_id=p2").json();
     let uuid = found["results"][0]["uuid"].as_str().expect("a uuid").to_owned();
     let proof = format!("data-management/deletions?person={uuid}");

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::flag_management::rollout;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
+use crate::harness::outage;
 use crate::harness::patiently;
 use crate::harness::within;
 use crate::support::postgres::Database;
@@ -52,13 +53,6 @@ fn is_on(server: &TestServer, key: &str) -> bool {
     flags(server)["flags"][key]["enabled"] == true
 }
 
-/// How long PostgreSQL is away: `WEIR_TEST_OUTAGE_SECONDS`, which is short where it is not set.
-fn outage() -> Duration {
-    let seconds = std::env::var_os("WEIR_TEST_OUTAGE_SECONDS");
-    let seconds = seconds.and_then(|seconds| seconds.into_string().ok());
-    Duration::from_secs(seconds.map_or(6, |seconds| seconds.parse().expect("a number")))
-}
-
 /// Goal: while PostgreSQL is away, events are taken, flags are evaluated and SQL is answered, from what was there
 /// before; changes are answered 503 with Retry-After, at once; afterwards everything goes on by itself, and the
 /// definitions of what came meanwhile are there.
@@ -73,7 +67,7 @@ fn an_outage_of_postgresql_stops_changes_only() {
     postgres.stop();
     let began = Instant::now();
     let mut sent = 0;
-    while began.elapsed() < outage() {
+    while began.elapsed() < outage("POSTGRES", 6) {
         sent += 1;
         let step = Instant::now();
         let event = json!({

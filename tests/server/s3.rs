@@ -13,11 +13,11 @@ use serde_json::json;
 use crate::crash;
 use crate::harness::TestServer;
 use crate::harness::binary;
+use crate::harness::outage;
 use crate::harness::patiently;
 use crate::harness::within;
 use crate::support::bucket::Fate;
 use crate::support::bucket::Moto;
-use crate::support::bucket::outage;
 use crate::support::bucket::settings;
 
 /// Flushes and merges all the time.
@@ -46,11 +46,6 @@ fn events(from: u32, to: u32) -> Value {
 fn send(server: &TestServer, from: u32, to: u32) {
     let answer = server.capture(&events(from, to));
     assert_eq!(answer.status, 200, "{answer}");
-}
-
-fn flush(server: &TestServer) {
-    let output = server.weir(&["flush"]).output().expect("weir flush");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Output of a command, which must succeed.
@@ -87,7 +82,7 @@ fn tables_in_a_bucket_are_read_and_written_by_all() {
     let mut server = TestServer::start_with(&settings(&url, &[]));
     for start in [0, 100, 200] {
         send(&server, start, start + 100);
-        flush(&server);
+        server.flush();
     }
     assert_eq!(server.count(COUNT), 300);
     let files = server.files();
@@ -145,7 +140,7 @@ fn a_data_directory_keeps_to_its_bucket() {
     let mut second = TestServer::stopped(&settings(&url, &[]));
     let said = second.try_start().expect_err("the table of another data directory");
     assert!(said.contains("choose another prefix in storage-url"), "{said}");
-    flush(&server);
+    server.flush();
     assert_eq!(server.count(COUNT), 10, "and the first goes on");
 }
 
@@ -215,7 +210,7 @@ fn faults_at_random_lose_and_double_nothing() {
     server.restart();
     let numbers = "SELECT count(*) AS n, count(DISTINCT uuid) AS u FROM events";
     assert_eq!(server.query(numbers), [json!({"n": sent, "u": sent})]);
-    flush(&server);
+    server.flush();
     assert_eq!(server.query(numbers), [json!({"n": sent, "u": sent})]);
     server.stop();
     assert_eq!(server.query(numbers), [json!({"n": sent, "u": sent})]);
@@ -248,7 +243,7 @@ fn lost_answers_are_settled() {
         flushed.expect("a flush");
         assert_eq!(server.count(COUNT), u64::from(from) + 10, "{fate:?}");
     }
-    flush(&server);
+    server.flush();
     assert_eq!(server.count(COUNT), 20);
 }
 
@@ -262,7 +257,7 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
     let small = [("WEIR_MEMTABLE_MAX_BYTES", "64KiB"), ("WEIR_STORAGE_CACHE_MAX_BYTES", "0B")];
     let mut server = TestServer::start_with(&settings(&url, &small));
     send(&server, 0, 100);
-    flush(&server);
+    server.flush();
     gate.judge(|_| Fate::Lost);
     let mut sent = 100;
     let refused = patiently(|| {
@@ -277,7 +272,7 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
     assert_eq!(refused.status, 503, "{refused}");
     assert!(refused.header("retry-after").is_some(), "{refused}");
     assert!(sent > 100, "they had room at first");
-    std::thread::sleep(outage(0));
+    std::thread::sleep(outage("BUCKET", 0));
     let query = json!({"query": {"kind": "HogQLQuery", "query": "SELECT count(DISTINCT uuid) FROM events"}});
     let answer = server.post("/api/projects/1/query/", &query);
     assert_eq!(answer.status, 503, "{answer}");
@@ -298,7 +293,7 @@ fn a_store_that_is_away_costs_nothing_that_was_acknowledged() {
         assert_eq!(found, [json!({"n": sent, "u": sent})]);
     };
     exact(&server);
-    flush(&server);
+    server.flush();
     exact(&server);
     server.stop();
     exact(&server);
@@ -338,7 +333,7 @@ fn tables_move_into_a_bucket_and_back() {
     let directory = data_dir.to_str().expect("UTF-8").to_owned();
     for start in [0, 100, 200] {
         send(&server, start, start + 100);
-        flush(&server);
+        server.flush();
     }
     send(&server, 300, 350);
     let before = server.query(SUMS);
@@ -374,7 +369,7 @@ fn tables_move_into_a_bucket_and_back() {
     assert_eq!(server.count(PERSONS), 7);
     assert!(server.files().iter().all(|file| file.starts_with(bucket)), "{:?}", server.files());
     send(&server, 350, 400);
-    flush(&server);
+    server.flush();
     let after = server.query(SUMS);
     assert_eq!(server.count(COUNT), 400);
     server.stop();
@@ -391,7 +386,7 @@ fn tables_move_into_a_bucket_and_back() {
     assert_eq!(server.count(PERSONS), 7);
     assert!(server.files().iter().all(|file| !file.starts_with(bucket)), "{:?}", server.files());
     send(&server, 400, 450);
-    flush(&server);
+    server.flush();
     assert_eq!(server.count(COUNT), 450);
 }
 

@@ -129,14 +129,6 @@ pub(crate) fn settings<'a>(url: &'a str, more: &[(&'a str, &'a str)]) -> Vec<(&'
     settings
 }
 
-/// How long the bucket is away or slow in a test: `WEIR_TEST_BUCKET_OUTAGE_SECONDS`, or this short time.
-pub(crate) fn outage(short_seconds: u64) -> Duration {
-    let seconds = std::env::var_os("WEIR_TEST_BUCKET_OUTAGE_SECONDS");
-    let seconds = seconds.and_then(|seconds| seconds.into_string().ok());
-    let seconds = seconds.map(|seconds| seconds.parse().expect("a number of seconds"));
-    Duration::from_secs(seconds.unwrap_or(short_seconds))
-}
-
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {

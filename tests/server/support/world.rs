@@ -122,16 +122,10 @@ fn event(name: &str, id: &str, properties: &Value) -> Value {
 /// Does the same while events are in memory, when they are in files, and after a restart; it gets the name of the state.
 pub(crate) fn in_each_state(server: &mut TestServer, mut ask: impl FnMut(&TestServer, &str)) {
     ask(server, "in memory");
-    flush(server);
+    server.flush();
     ask(server, "in files");
     server.restart();
     ask(server, "after a restart");
-}
-
-/// Writes what is in memory to files.
-pub(crate) fn flush(server: &TestServer) {
-    let flushed = server.weir(&["flush"]).output().expect("runs");
-    assert!(flushed.status.success(), "{flushed:?}");
 }
 
 /// The day with this number since 1970.
