@@ -1,5 +1,6 @@
-//! `date_trunc` of many instants, in a zone too: computed once for each quarter of an hour that has any. A query groups
-//! millions of events by day, and a look into the zone for each costs several times what the rest of the query does.
+//! `date_trunc` of many instants, in a zone too: computed once for each quarter of an hour that has any, and in UTC for each
+//! hour or day. A query groups millions of events by day, and a look into the zone for each costs several times what the
+//! rest of the query does.
 
 use std::sync::Arc;
 
@@ -24,6 +25,13 @@ use datafusion::logical_expr::ScalarUDF;
 /// of it (tz database), so the instants of one have the same start of any of [`UNITS`].
 const QUARTER: i64 = 900_000_000;
 
+/// The same of an hour and of a day, which have the same start of all units from their own on in UTC.
+const HOUR: i64 = 4 * QUARTER;
+const DAY: i64 = 24 * HOUR;
+
+/// Names of UTC in types of timestamps.
+const UTC: [&str; 3] = ["UTC", "Etc/UTC", "+00:00"];
+
 /// The begin of 1973, in microseconds. The last zone that was off by a broken number of minutes, Liberia's, was so
 /// until January 1972.
 const SINCE: i64 = 94_694_400_000_000;
@@ -31,7 +39,7 @@ const SINCE: i64 = 94_694_400_000_000;
 /// Units that are longer than a quarter. Shorter ones need no look into the zone.
 const UNITS: [&str; 6] = ["hour", "day", "week", "month", "quarter", "year"];
 
-/// A quarter without an instant so far.
+/// A span without an instant so far.
 const NONE: u32 = u32::MAX;
 
 /// Whether it is the function that [`call`] calls.
@@ -39,7 +47,7 @@ pub(super) fn is_it(function: &ScalarUDF) -> bool {
     function.name() == "date_trunc"
 }
 
-/// Calls the function, for one instant of each quarter of an hour where that is less work.
+/// Calls the function, for one instant of each span with the same start where that is less work.
 ///
 /// # Errors
 ///
@@ -48,7 +56,7 @@ pub(super) fn call(
     function: &ScalarUDF,
     mut arguments: ScalarFunctionArgs,
 ) -> Result<ColumnarValue> {
-    let Some(Quarters { instants, places }) = quarters(&arguments) else {
+    let Some(Spans { instants, places }) = spans(&arguments) else {
         return function.invoke_with_args(arguments);
     };
     let rows = instants.len();
@@ -60,14 +68,14 @@ pub(super) fn call(
     Ok(ColumnarValue::Array(take(&starts, &places, None)?))
 }
 
-/// An instant of each quarter that has any, and for each row which of these is of its quarter.
-struct Quarters {
+/// An instant of each span that has any, and for each row which of these is of its span.
+struct Spans {
     instants: ArrayRef,
     places: UInt32Array,
 }
 
 /// `None` where the function does better by itself.
-fn quarters(arguments: &ScalarFunctionArgs) -> Option<Quarters> {
+fn spans(arguments: &ScalarFunctionArgs) -> Option<Spans> {
     let [ColumnarValue::Scalar(unit), ColumnarValue::Array(times)] = arguments.args.as_slice()
     else {
         return None;
@@ -84,15 +92,21 @@ fn quarters(arguments: &ScalarFunctionArgs) -> Option<Quarters> {
     if first < SINCE || !UNITS.iter().any(|own| own.eq_ignore_ascii_case(unit)) {
         return None;
     }
-    let first = first / QUARTER;
-    let count = usize::try_from(last / QUARTER - first + 1).ok()?;
+    let is_utc = zone.as_deref().is_none_or(|zone| UTC.contains(&zone));
+    let span = match is_utc {
+        true if unit.eq_ignore_ascii_case("hour") => HOUR,
+        true => DAY,
+        false => QUARTER,
+    };
+    let first = first / span;
+    let count = usize::try_from(last / span - first + 1).ok()?;
     if count > times.len() / 2 {
         return None;
     }
-    let mut of_quarter = vec![NONE; count];
+    let mut of_span = vec![NONE; count];
     let mut instants = Vec::new();
     let mut place = |time: i64| {
-        let own = of_quarter.get_mut(usize::try_from(time / QUARTER - first).ok()?)?;
+        let own = of_span.get_mut(usize::try_from(time / span - first).ok()?)?;
         if *own == NONE {
             *own = u32::try_from(instants.len()).ok()?;
             instants.push(time);
@@ -102,7 +116,7 @@ fn quarters(arguments: &ScalarFunctionArgs) -> Option<Quarters> {
     let places = times.iter().map(|time| place(time?)).collect();
     let instants = PrimitiveArray::<TimestampMicrosecondType>::from(instants);
     let instants = instants.with_timezone_opt(zone.clone());
-    Some(Quarters { instants: Arc::new(instants), places })
+    Some(Spans { instants: Arc::new(instants), places })
 }
 
 #[cfg(test)]
@@ -122,12 +136,13 @@ mod tests {
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
+    use super::DAY;
     use super::QUARTER;
     use super::SINCE;
     use super::UNITS;
     use super::call;
     use super::is_it;
-    use super::quarters;
+    use super::spans;
 
     fn arguments(unit: &str, times: &ArrayRef) -> ScalarFunctionArgs {
         let unit = ScalarValue::from(unit);
@@ -153,7 +168,8 @@ mod tests {
         let function = date_trunc();
         assert!(is_it(&function));
         let mut rng = StdRng::seed_from_u64(7);
-        let zones = TZ_VARIANTS.iter().map(|zone| Some(zone.name())).chain([None, Some("+05:45")]);
+        let zones = TZ_VARIANTS.iter().map(|zone| Some(zone.name()));
+        let zones = zones.chain([None, Some("+05:45"), Some("+00:00")]);
         let (mut short, mut all) = (0, 0);
         for zone in zones {
             for unit in UNITS {
@@ -169,7 +185,7 @@ mod tests {
                     }
                 });
                 let times = times(micros.collect(), zone);
-                short += usize::from(quarters(&arguments(unit, &times)).is_some());
+                short += usize::from(spans(&arguments(unit, &times)).is_some());
                 all += 1;
                 let expected = function.invoke_with_args(arguments(unit, &times));
                 match (expected, call(&function, arguments(unit, &times))) {
@@ -193,17 +209,25 @@ mod tests {
         let many = |first: i64, step: i64| {
             times((0..100).map(|row| Some(first + row * step)).collect(), Some("UTC"))
         };
+        let in_zone = |first: i64| {
+            let quarters = (0..100).map(|row| Some(first + row * QUARTER));
+            times(quarters.collect(), Some("Asia/Kathmandu"))
+        };
         for (unit, times, is_short) in [
             ("day", many(now, 1), true),
             ("DAY", many(now, 1), true),
             ("minute", many(now, 1), false),
             ("fortnight", many(now, 1), false),
-            ("day", many(now, QUARTER), false),
+            ("day", many(now, QUARTER), true),
+            ("hour", many(now, QUARTER), true),
+            ("hour", many(now, 3 * QUARTER), false),
+            ("week", many(now, DAY), false),
+            ("day", in_zone(now), false),
             ("day", many(SINCE - 50, 1), false),
             ("day", times(vec![None; 100], None), false),
             ("day", times(Vec::new(), None), false),
         ] {
-            assert_eq!(quarters(&arguments(unit, &times)).is_some(), is_short, "{unit} {times:?}");
+            assert_eq!(spans(&arguments(unit, &times)).is_some(), is_short, "{unit} {times:?}");
         }
     }
 }
