@@ -41,6 +41,7 @@ use object_store::path::Path;
 use crate::storage::cached::blocks::BLOCK_BYTES;
 use crate::storage::cached::blocks::BlockCache;
 use crate::storage::cached::blocks::FileKey;
+use crate::storage::cached::blocks::pieces_of;
 
 /// Most blocks of one request to the bucket.
 const RUN_BLOCKS: u64 = 8;
@@ -108,21 +109,30 @@ impl CachedStore {
         (location, file, size): (&Path, FileKey, u64),
         ranges: &[Range<u64>],
     ) -> Result<Vec<Bytes>> {
-        let cache = self.cache.clone();
-        let pieces: Vec<(u64, Range<u64>)> = ranges.iter().flat_map(pieces_of).collect();
+        let (cache, wanted) = (self.cache.clone(), ranges.to_vec());
         let found = tokio::task::spawn_blocking(move || {
-            let piece = |(number, within): &(u64, Range<u64>)| cache.get(file, *number, within);
-            pieces.iter().map(piece).collect::<Vec<Option<Bytes>>>()
+            let piece = |(number, within)| Piece {
+                number,
+                bytes: cache.get(file, number, &within),
+                within,
+            };
+            let look = |range| match cache.get_range(file, range) {
+                Some(bytes) => Found::Whole(bytes),
+                None => Found::InPieces(pieces_of(range).map(piece).collect()),
+            };
+            wanted.iter().map(look).collect::<Vec<Found>>()
         });
         let found = found.await?;
-        let pieces: Vec<(u64, Range<u64>)> = ranges.iter().flat_map(pieces_of).collect();
-        let missing = pieces.iter().zip(&found).filter(|(_, bytes)| bytes.is_none());
-        let missing: BTreeSet<u64> = missing.map(|((number, _), _)| *number).collect();
+        let missing = found.iter().flat_map(Found::missing).collect();
         let fetched = self.fetch((location, file, size), &missing).await?;
-        let mut bytes = pieces.into_iter().zip(found).map(|((number, within), found)| {
-            found.or_else(|| slice(fetched.get(&number)?, &within)).ok_or_else(|| short(location))
-        });
-        ranges.iter().map(|range| joined(&mut bytes, pieces_of(range).count())).collect()
+        let whole = |found| match found {
+            Found::Whole(bytes) => Ok(bytes),
+            Found::InPieces(pieces) => joined(pieces.into_iter().map(|piece| {
+                let fetched = || slice(fetched.get(&piece.number)?, &piece.within);
+                piece.bytes.or_else(fetched).ok_or_else(|| short(location))
+            })),
+        };
+        found.into_iter().map(whole).collect()
     }
 
     /// Reads whole blocks from the bucket and stores them.
@@ -158,24 +168,6 @@ impl CachedStore {
     }
 }
 
-/// The numbers of the blocks that a range touches.
-fn blocks_of(range: &Range<u64>) -> Range<u64> {
-    match range.is_empty() {
-        true => 0..0,
-        false => range.start / BLOCK_BYTES..(range.end - 1) / BLOCK_BYTES + 1,
-    }
-}
-
-/// The parts of a range in each of its blocks.
-fn pieces_of(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
-    let range = range.clone();
-    blocks_of(&range).map(move |number| {
-        let begin = number * BLOCK_BYTES;
-        let start = range.start.max(begin) - begin;
-        (number, start..range.end.min(begin + BLOCK_BYTES) - begin)
-    })
-}
-
 /// Blocks in a row, as ranges of numbers.
 fn runs(numbers: &BTreeSet<u64>) -> Vec<Range<u64>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
@@ -188,13 +180,39 @@ fn runs(numbers: &BTreeSet<u64>) -> Vec<Range<u64>> {
     runs
 }
 
-/// The next `count` pieces as one.
-fn joined(pieces: &mut impl Iterator<Item = Result<Bytes>>, count: usize) -> Result<Bytes> {
-    if count <= 1 {
-        return pieces.by_ref().take(count).next().unwrap_or_else(|| Ok(Bytes::new()));
+/// What the cache has of a range.
+#[derive(Debug)]
+enum Found {
+    Whole(Bytes),
+    InPieces(Vec<Piece>),
+}
+
+/// A part of a block; without bytes if the cache has none of the block.
+#[derive(Debug)]
+struct Piece {
+    number: u64,
+    within: Range<u64>,
+    bytes: Option<Bytes>,
+}
+
+impl Found {
+    /// The blocks that are not there.
+    fn missing(&self) -> impl Iterator<Item = u64> {
+        let pieces = match self {
+            Self::Whole(_) => &[],
+            Self::InPieces(pieces) => pieces.as_slice(),
+        };
+        pieces.iter().filter(|piece| piece.bytes.is_none()).map(|piece| piece.number)
+    }
+}
+
+/// Pieces as one.
+fn joined(mut pieces: impl ExactSizeIterator<Item = Result<Bytes>>) -> Result<Bytes> {
+    if pieces.len() <= 1 {
+        return pieces.next().unwrap_or_else(|| Ok(Bytes::new()));
     }
     let mut whole = BytesMut::new();
-    for piece in pieces.by_ref().take(count) {
+    for piece in pieces {
         whole.extend_from_slice(&piece?);
     }
     Ok(whole.freeze())

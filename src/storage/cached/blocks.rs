@@ -30,6 +30,8 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use sha2::Digest;
 use sha2::Sha256;
 
@@ -234,13 +236,44 @@ impl BlockCache {
 
     /// Reads a part of a block; `None` if it is not there, or damaged, which removes it.
     pub fn get(&self, file: FileKey, number: u64, within: &Range<u64>) -> Option<Bytes> {
-        let key = (file, number);
+        let mut bytes = Vec::with_capacity(whole_pieces(within).1);
+        let own = self.append((file, number), within, &mut bytes)?;
+        Some(Bytes::from(bytes).slice(own))
+    }
+
+    /// Reads a range of a file, whose blocks are all there, into one place; `None` if one of them is not, or damaged, which
+    /// removes it.
+    pub fn get_range(&self, file: FileKey, range: &Range<u64>) -> Option<Bytes> {
+        {
+            let index = self.shared.index.lock();
+            let is_there = |number: u64| index.blocks.contains_key(&(file, number));
+            if !blocks_of(range).all(is_there) {
+                return None;
+            }
+        }
+        let (skipped, room) = whole_pieces(range);
+        let mut bytes = Vec::with_capacity(room);
+        for (number, within) in pieces_of(range) {
+            self.append((file, number), &within, &mut bytes)?;
+        }
+        let end =
+            skipped.checked_add(usize::try_from(range.end.checked_sub(range.start)?).ok()?)?;
+        (end <= bytes.len()).then(|| Bytes::from(bytes).slice(skipped..end))
+    }
+
+    /// Appends the pieces of a block that a part of it touches to `bytes`. Returns where the part is there.
+    fn append(
+        &self,
+        key: (FileKey, u64),
+        within: &Range<u64>,
+        bytes: &mut Vec<u8>,
+    ) -> Option<Range<usize>> {
         let block = self.shared.index.lock().touch(key)?;
-        match read(&self.path(key, block.named_size), key, within) {
-            Ok(Some(bytes)) => {
-                let read = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        match read(&self.path(key, block.named_size), key, within, bytes) {
+            Ok(Some(own)) => {
+                let read = u64::try_from(own.len()).unwrap_or(u64::MAX);
                 self.shared.metrics.bucket_cache_hit_bytes.inc_by(read);
-                Some(bytes)
+                Some(own)
             }
             Ok(None) => {
                 self.shared.metrics.bucket_cache_damaged.inc();
@@ -408,8 +441,39 @@ fn write(path: &Path, contents: &[u8]) -> io::Result<()> {
     written
 }
 
-/// Reads a part of a block; `None` if a checksum is wrong.
-fn read(path: &Path, key: (FileKey, u64), within: &Range<u64>) -> io::Result<Option<Bytes>> {
+/// The numbers of the blocks that a range of a file touches.
+fn blocks_of(range: &Range<u64>) -> Range<u64> {
+    match range.is_empty() {
+        true => 0..0,
+        false => range.start / BLOCK_BYTES..(range.end - 1) / BLOCK_BYTES + 1,
+    }
+}
+
+/// The parts of a range of a file in each of its blocks.
+pub fn pieces_of(range: &Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
+    let range = range.clone();
+    blocks_of(&range).map(move |number| {
+        let begin = number * BLOCK_BYTES;
+        let start = range.start.max(begin) - begin;
+        (number, start..range.end.min(begin + BLOCK_BYTES) - begin)
+    })
+}
+
+/// Bytes before a range in its first piece, and most bytes of its pieces.
+fn whole_pieces(range: &Range<u64>) -> (usize, usize) {
+    let skipped = range.start % PIECE_BYTES;
+    let all = range.end.next_multiple_of(PIECE_BYTES).saturating_sub(range.start - skipped);
+    (usize::try_from(skipped).unwrap_or(0), usize::try_from(all).unwrap_or(0))
+}
+
+/// Appends the pieces of a block that a part of it touches to `bytes`. Returns where the part is there; `None` if a checksum
+/// is wrong, and then what was appended is of no use.
+fn read(
+    path: &Path,
+    key: (FileKey, u64),
+    within: &Range<u64>,
+    bytes: &mut Vec<u8>,
+) -> io::Result<Option<Range<usize>>> {
     let file = File::open(path)?;
     let mut header = [0; HEADER_BYTES];
     match file.read_exact_at(&mut header, 0) {
@@ -423,20 +487,39 @@ fn read(path: &Path, key: (FileKey, u64), within: &Range<u64>) -> io::Result<Opt
     let first = within.start / PIECE_BYTES;
     let start = first * PIECE_BYTES;
     let end = length.min(within.end.next_multiple_of(PIECE_BYTES));
-    let mut bytes = vec![0; usize::try_from(end.saturating_sub(start)).unwrap_or(0)];
-    let offset = u64::try_from(HEADER_BYTES).unwrap_or(0) + start;
-    match file.read_exact_at(&mut bytes, offset) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
+    let before = bytes.len();
+    let wanted = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
+    if !read_onto(&file, u64::try_from(HEADER_BYTES).unwrap_or(0) + start, wanted, bytes)? {
+        return Ok(None);
     }
     let piece_bytes = usize::try_from(PIECE_BYTES).unwrap_or(usize::MAX);
     let sums = sums.get(usize::try_from(first).unwrap_or(usize::MAX)..).unwrap_or_default();
-    let are_right = bytes.chunks(piece_bytes).len() <= sums.len()
-        && bytes.chunks(piece_bytes).zip(sums).all(|(piece, sum)| crc32c::crc32c(piece) == *sum);
-    let bounds = usize::try_from(within.start - start)
-        .and_then(|begin| Ok(begin..usize::try_from(within.end - start)?));
-    let Some(bounds) = bounds.ok().filter(|_| are_right) else { return Ok(None) };
-    Ok(Some(Bytes::from(bytes).slice(bounds)))
+    let pieces = bytes.get(before..).unwrap_or_default().chunks(piece_bytes);
+    let are_right = pieces.len() <= sums.len()
+        && pieces.zip(sums).all(|(piece, sum)| crc32c::crc32c(piece) == *sum);
+    let own = usize::try_from(within.start - start)
+        .and_then(|begin| Ok(before + begin..before + usize::try_from(within.end - start)?));
+    Ok(own.ok().filter(|_| are_right))
+}
+
+/// Appends `wanted` bytes of a file to `bytes`. `false` if it has fewer.
+fn read_onto(file: &File, offset: u64, wanted: usize, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    let before = bytes.len();
+    bytes.reserve(wanted);
+    loop {
+        let have = bytes.len().saturating_sub(before);
+        if have >= wanted {
+            // There may be more room than was asked for, and more bytes.
+            bytes.truncate(before + wanted);
+            return Ok(true);
+        }
+        let at = offset.saturating_add(u64::try_from(have).unwrap_or(u64::MAX));
+        match rustix::io::pread(file, spare_capacity(bytes), at) {
+            Ok(0) => return Ok(false),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The length of a block and the checksums of its pieces; `None` if the header is not that of this block.
