@@ -3,15 +3,23 @@
 //!
 //! A plan gives an actor, a time, a mask and perhaps a text for each event. Rows are kept as numbers within
 //! the memory of queries (`gathered`). What exceeds it is left to another pass over the plan: the actors are
-//! halved by their hash, the pass goes on with one half, and the other half has its own pass later.
+//! halved by their hash, the pass goes on with one half, and the other half has its own pass later. Where times and masks are
+//! few, the plan is aggregated instead (`marks`).
 
 mod gathered;
+mod marks;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::StringViewArray;
+use arrow::array::UInt32Array;
+use arrow::compute::cast;
 use arrow::datatypes::DataType;
+use arrow::datatypes::UInt32Type;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -25,6 +33,7 @@ use crate::query::engine::StopOnDrop;
 use crate::query::error::QueryError;
 use crate::query::histories::gathered::Actor;
 use crate::query::histories::gathered::Gathered;
+pub use crate::query::histories::marks::Marks;
 use crate::query::interner::Interner;
 use crate::query::parts::given_up;
 use crate::query::person_numbers::PersonNumbers;
@@ -73,6 +82,8 @@ pub enum Rows {
     All,
     /// One of those that are equal.
     Distinct,
+    /// The same, without texts, where no others than these can be.
+    Marked(Marks),
 }
 
 /// What is computed of each actor's rows.
@@ -114,6 +125,11 @@ impl Engine {
             DataType::UInt32 => Some(View::persons_of(&plan)?),
             _ => None,
         };
+        if let Rows::Marked(marks) = rows
+            && marks.are_few()
+        {
+            return self.marked(marks.plan(plan)?, (marks, persons), fold).await;
+        }
         let mut gathered = Gathered::new(&self.shared.pools.rows, rows, persons.is_none());
         let mut left = vec![Slice::ALL];
         let stop = StopOnDrop::default();
@@ -140,6 +156,35 @@ impl Engine {
         Ok(fold)
     }
 
+    /// Folds the actors of a plan of marks.
+    async fn marked<F: Fold>(
+        &self,
+        plan: DataFrame,
+        (marks, persons): (Marks, Option<Arc<PersonNumbers>>),
+        mut fold: F,
+    ) -> Result<F, QueryError> {
+        let mut answer = self.begin(plan, None);
+        let folding = async move {
+            let (texts, mut rows, mut name) =
+                (Interner::default(), Vec::new(), Uuid::encode_buffer());
+            fold.begin(&texts)?;
+            while let Some(batch) = answer.next().await {
+                let batch = batch?;
+                let words = marks.words_of(&batch).map_err(QueryError::from)?;
+                let actors = Actors::of(batch.column(0))?;
+                for place in 0..batch.num_rows() {
+                    words.read(place, &mut rows);
+                    if !rows.is_empty() {
+                        let actor = actors.at(place);
+                        fold.actor(actor.name(persons.as_deref(), &mut name)?, &rows, &texts)?;
+                    }
+                }
+            }
+            Ok::<_, QueryError>(fold)
+        };
+        Running(self.shared.runtime.spawn(folding)).outcome().await?
+    }
+
     /// A part of the memory of queries for what a fold keeps: nothing at first.
     pub fn reservation(&self, name: &'static str) -> MemoryReservation {
         MemoryConsumer::new(name).register(&self.shared.pools.rows)
@@ -157,21 +202,55 @@ fn each_actor<F: Fold>(
         if count % ACTORS_PER_CHECK == 0 && stop.load(Ordering::Relaxed) {
             return Err(QueryError::Unavailable("nobody waits for the answer"));
         }
-        let actor = match actor {
-            Actor::Name(name) => name,
-            Actor::Number(number) => {
-                let person = persons.and_then(|persons| persons.person(number));
-                let unknown = || {
-                    QueryError::Internal(DataFusionError::Internal(
-                        "a row of histories is of a person without a number".to_owned(),
-                    ))
-                };
-                person.ok_or_else(unknown)?.hyphenated().encode_lower(&mut name)
-            }
-        };
-        fold.actor(actor, rows, texts)?;
+        fold.actor(actor.name(persons, &mut name)?, rows, texts)?;
     }
     Ok(())
+}
+
+/// A column of actors.
+enum Actors {
+    Names(StringViewArray),
+    Numbers(UInt32Array),
+}
+
+impl Actors {
+    fn of(column: &ArrayRef) -> Result<Self, DataFusionError> {
+        if let Some(numbers) = column.as_primitive_opt::<UInt32Type>() {
+            return Ok(Self::Numbers(numbers.clone()));
+        }
+        Ok(Self::Names(cast(column, &DataType::Utf8View)?.as_string_view().clone()))
+    }
+
+    fn at(&self, place: usize) -> Actor<'_> {
+        match self {
+            Self::Names(names) => Actor::Name(names.value(place)),
+            Self::Numbers(numbers) => Actor::Number(numbers.value(place)),
+        }
+    }
+}
+
+impl Actor<'_> {
+    /// Its name, which is kept in `buffer` if it is that of a person.
+    fn name<'n>(
+        self,
+        persons: Option<&PersonNumbers>,
+        buffer: &'n mut [u8],
+    ) -> Result<&'n str, QueryError>
+    where
+        Self: 'n,
+    {
+        let number = match self {
+            Actor::Name(name) => return Ok(name),
+            Actor::Number(number) => number,
+        };
+        let person = persons.and_then(|persons| persons.person(number));
+        let unknown = || {
+            QueryError::Internal(DataFusionError::Internal(
+                "a row of histories is of a person without a number".to_owned(),
+            ))
+        };
+        Ok(person.ok_or_else(unknown)?.hyphenated().encode_lower(buffer))
+    }
 }
 
 /// A task that ends when nobody waits for it.

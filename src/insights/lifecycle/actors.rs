@@ -4,6 +4,7 @@ use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::lifecycle::Lifecycle;
+use crate::insights::lifecycle::plan::rows;
 use crate::insights::lifecycle::plan::statuses;
 use crate::insights::lifecycle::status::Status;
 use crate::insights::node::Node;
@@ -13,7 +14,6 @@ use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
 use crate::query::histories::Row;
-use crate::query::histories::Rows;
 use crate::query::interner::Interner;
 use crate::query::people::Part;
 
@@ -69,7 +69,7 @@ impl Lifecycle {
         let asked = (interval, stage.status);
         let ranked = Ranked::new(part, self.selection.unit);
         let fold = Finding { intervals: intervals.len(), asked, ranked };
-        Ok(engine.histories(plan, Rows::Distinct, fold).await?.ranked.into_actors())
+        Ok(engine.histories(plan, rows(&intervals), fold).await?.ranked.into_actors())
     }
 }
 

@@ -6,13 +6,13 @@ use serde_json::json;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::lifecycle::Lifecycle;
+use crate::insights::lifecycle::plan::rows;
 use crate::insights::lifecycle::plan::statuses;
 use crate::insights::lifecycle::status::Status;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::histories::Fold;
 use crate::query::histories::Row;
-use crate::query::histories::Rows;
 use crate::query::interner::Interner;
 
 impl Lifecycle {
@@ -31,7 +31,7 @@ impl Lifecycle {
         let intervals = self.intervals(engine, (&view, owner)).await?;
         let plan = self.plan(engine, (&view, owner), &intervals).await?;
         let fold = Counting { counts: Status::ALL.map(|_| vec![0; intervals.len()]) };
-        let counted = engine.histories(plan, Rows::Distinct, fold).await?;
+        let counted = engine.histories(plan, rows(&intervals), fold).await?;
         let name = self.series.entity.label();
         let texts =
             |text: &dyn Fn(usize) -> String| (0..intervals.len()).map(text).collect::<Vec<_>>();

@@ -25,7 +25,9 @@ use crate::query::expression_columns::with_columns;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
+use crate::query::histories::Marks;
 use crate::query::histories::Row;
+use crate::query::histories::Rows;
 use crate::query::view::View;
 
 /// The bits of rows: of an event, and of the creation of the actor, who may have no event.
@@ -71,6 +73,11 @@ impl Lifecycle {
         let events = events.select(row(unit.actor(), at, EVENT))?;
         Ok(events.union(created(view, unit, &seen).await?)?)
     }
+}
+
+/// Which rows matter of a plan with these intervals.
+pub(super) fn rows(intervals: &Buckets) -> Rows {
+    Rows::Marked(Marks { times: intervals.len() + 1, masks: &[EVENT, CREATED] })
 }
 
 fn row(actor: Expr, at: Expr, mask: u32) -> Vec<Expr> {

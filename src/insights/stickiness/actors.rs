@@ -82,7 +82,7 @@ impl Stickiness {
             None => (Operator::AtLeast, 1),
         };
         let fold = Finding { rule, asked, ranked: Ranked::new(part, counted.unit) };
-        Ok(engine.histories(plan, self.rows(), fold).await?.ranked.into_actors())
+        Ok(engine.histories(plan, self.rows(&intervals), fold).await?.ranked.into_actors())
     }
 }
 

@@ -50,7 +50,7 @@ impl Stickiness {
             for counted in &self.series {
                 let plan = self.plan(engine, (&view, owner), counted, &intervals).await?;
                 let fold = Counting { rule, counts: vec![0; rule.largest()] };
-                let counts = engine.histories(plan, self.rows(), fold).await?.counts;
+                let counts = engine.histories(plan, self.rows(&intervals), fold).await?.counts;
                 shown.push(self.body(counted, counts, period));
             }
         }

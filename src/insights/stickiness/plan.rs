@@ -19,6 +19,7 @@ use crate::query::expression_columns::with_columns;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
+use crate::query::histories::Marks;
 use crate::query::histories::Rows;
 use crate::query::view::View;
 
@@ -66,8 +67,11 @@ impl Stickiness {
         ])?)
     }
 
-    /// Which rows matter.
-    pub(super) fn rows(&self) -> Rows {
-        if self.criteria.is_some() { Rows::All } else { Rows::Distinct }
+    /// Which rows matter of a plan with these intervals.
+    pub(super) fn rows(&self, intervals: &Buckets) -> Rows {
+        match self.criteria {
+            Some(_) => Rows::All,
+            None => Rows::Marked(Marks { times: intervals.len(), masks: &[0] }),
+        }
     }
 }

@@ -129,7 +129,7 @@ impl Gathered {
         loop {
             let Err(error) = self.reserve(more) else { return Ok(()) };
             let before = self.rows.len();
-            if self.kind == Rows::Distinct {
+            if self.kind != Rows::All {
                 self.sort();
                 if self.rows.len() <= before / 2 {
                     continue;
@@ -193,7 +193,7 @@ impl Gathered {
                 false => text(a).cmp(&text(b)),
             })
         });
-        if *kind == Rows::Distinct {
+        if *kind != Rows::All {
             rows.dedup();
         }
     }
