@@ -10,6 +10,7 @@ pub mod health;
 pub mod home;
 pub mod members;
 pub mod onboarding;
+pub mod person_list;
 pub mod persons;
 pub mod settings;
 pub mod sign_in;

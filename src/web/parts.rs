@@ -17,6 +17,12 @@ const NAME_MAX_CHARS: usize = 120;
 /// Longest value in a cell, in characters.
 const CELL_MAX_CHARS: usize = 300;
 
+/// Why there is no SQL of a list with a property.
+pub const NO_SQL_OF_PROPERTY: &str = "No path in JSON is called as this property is, or SQL does not compare this value as lists do.";
+
+/// Most columns of a table that a form names.
+const COLUMNS_MAX: usize = 10;
+
 /// The text of a member; empty if it is none.
 pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
@@ -265,6 +271,11 @@ pub fn search(project: i64, path: &str, label: &str, wanted: &str) -> Markup {
             button class="main" { "Search" }
         }
     }
+}
+
+/// The properties that a form names for columns, separated by commas: as many as a table has room for.
+pub fn columns(names: &str) -> Vec<&str> {
+    names.split(',').map(str::trim).filter(|name| !name.is_empty()).take(COLUMNS_MAX).collect()
 }
 
 /// The value of a flag, as a badge.

@@ -1,6 +1,8 @@
 //! The SQL that pages show gives the numbers that they show: on the page of SQL, and in DuckDB over the files.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -71,7 +73,7 @@ fn world(server: &TestServer) {
             properties["$process_person_profile"] = json!(false);
         } else {
             properties["$set"] = json!({"tier": if at % 9 < 4 { "gold" } else { "tin" },
-                "email": format!("P{}@Example.com", at % 9)});
+                "level": at % 9 % 3, "email": format!("P{}@Example.com", at % 9)});
         }
         json!({"event": name, "distinct_id": format!("p{}", at % 9), "properties": properties,
             "timestamp": (now - chrono::TimeDelta::minutes(at * 97)).to_rfc3339()})
@@ -213,7 +215,76 @@ fn sql_of_insights_gives_their_numbers() {
         }
     }
     server.stop();
-    let body = json!({"sql": asked, "files": server.files()});
+    let found = of_duckdb(&tools, &server, &asked);
+    for ((rows, sql), (kind, query, expected)) in found.iter().zip(&asked).zip(&answers) {
+        assert_same(&of_rows(kind, query, rows), expected, sql);
+    }
+}
+
+/// Goal: what a list shows, the API, SQL and DuckDB find the same.
+#[test]
+fn sql_of_lists_finds_what_they_show() {
+    let tools = tools();
+    let mut server = TestServer::start();
+    world(&server);
+    let is = |key, value| vec![("key", key), ("value", value)];
+    let (mut asked, mut answers) = (Vec::new(), Vec::new());
+    for (list, parameters, expected) in [
+        ("persons", vec![], Some(8)),
+        ("persons", vec![("search", "p3@EXAMPLE")], Some(1)),
+        ("persons", vec![("search", "example.com")], Some(8)),
+        ("persons", vec![("search", "p2")], Some(1)),
+        ("persons", vec![("search", "p")], Some(8)),
+        ("persons", vec![("search", "it's")], Some(0)),
+        ("persons", is("tier", "GOLD"), None),
+        ("persons", is("level", "1"), None),
+        ("persons", [is("level", "1"), vec![("search", "p4@")]].concat(), Some(1)),
+        ("persons", is("it's", "o'dd"), Some(0)),
+        ("activity/explore", is("plan", "Pro"), None),
+        ("activity/explore", is("plan", "5"), None),
+        ("activity/explore", is("it's odd", "a'b"), None),
+        ("activity/explore", [is("plan", "free"), vec![("event", "buy")]].concat(), None),
+    ] {
+        let query: String =
+            form_urlencoded::Serializer::new(String::new()).extend_pairs(&parameters).finish();
+        let html = page(&server, &format!("{list}?{query}&columns=plan,tier"));
+        let file: Value =
+            serde_json::from_str(&page(&server, &format!("{list}?{query}&format=json"))).unwrap();
+        let listed = file.as_array().expect("rows");
+        assert!(expected.map_or(!listed.is_empty(), |own| own == listed.len()), "{query}: {file}");
+        let has_column = html.contains("<th scope=\"col\">plan</th>");
+        assert_eq!(has_column, !listed.is_empty(), "{query}: {html}");
+        let sql = shown(&html, "as-sql").unwrap_or_else(|| panic!("{query}: {html}"));
+        let found = rows(&server, &sql);
+        assert_eq!(found.len(), listed.len(), "{query}: {sql}");
+        if list == "persons" {
+            let uuids = |all: &mut dyn Iterator<Item = &Value>| {
+                all.map(Value::to_string).collect::<BTreeSet<_>>()
+            };
+            let told = uuids(&mut found.iter().map(|row| &row[1]));
+            assert_eq!(told, uuids(&mut listed.iter().map(|own| &own["uuid"])), "{query}: {sql}");
+        } else {
+            asked.push(shown(&html, "as-duckdb").unwrap_or_else(|| panic!("{query}: {html}")));
+            answers.push(listed.len());
+        }
+    }
+    for (key, value) in [("plan", "true"), ("plan", "null"), ("plan", "é")] {
+        for list in ["persons", "activity/explore"] {
+            let html = page(&server, &format!("{list}?key={key}&value={value}"));
+            assert_eq!(shown(&html, "as-sql"), None, "{list} {value}");
+            let file =
+                server.get(&format!("/project/1/{list}?key={key}&value={value}&format=parquet"));
+            assert_eq!(file.status, 200, "{list} {value}: {file}");
+        }
+    }
+    server.stop();
+    let counts: Vec<usize> = of_duckdb(&tools, &server, &asked).iter().map(Vec::len).collect();
+    assert_eq!(counts, answers, "{asked:?}");
+}
+
+/// The rows of SQL in DuckDB over the files of a server that was stopped.
+fn of_duckdb(tools: &Path, server: &TestServer, sql: &[String]) -> Vec<Vec<Vec<Value>>> {
+    let body = json!({"sql": sql, "files": server.files()});
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), body.to_string()).expect("written");
     let mut command = Command::new(tools.join("readers/bin/python"));
@@ -221,39 +292,10 @@ fn sql_of_insights_gives_their_numbers() {
     let output = command.output().expect("Python");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8(output.stdout).expect("UTF-8");
-    assert_eq!(said.lines().count(), answers.len());
-    for ((line, sql), (kind, query, expected)) in said.lines().zip(&asked).zip(&answers) {
-        let rows: Vec<Vec<Value>> = serde_json::from_str(line).expect("rows");
-        assert_same(&of_rows(kind, query, &rows), expected, sql);
-    }
-}
-
-#[test]
-fn sql_of_persons_finds_them() {
-    let server = TestServer::start();
-    world(&server);
-    for (search, expected) in
-        [("", 8), ("p3@EXAMPLE", 1), ("example.com", 8), ("p2", 1), ("p", 8), ("it's", 0)]
-    {
-        let query = form_urlencoded::byte_serialize(search.as_bytes()).collect::<String>();
-        let html = page(&server, &format!("persons?search={query}"));
-        let sql = shown(&html, "as-sql").unwrap_or_else(|| panic!("{search}: {html}"));
-        let found = server.get(&format!("/api/projects/1/persons/?search={query}")).json();
-        assert_eq!(found["results"].as_array().map(Vec::len), Some(expected), "{search}: {found}");
-        let rows = rows(&server, &sql);
-        assert_eq!(rows.len(), expected, "{search}: {sql}");
-        let uuids = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let mut listed: Vec<String> = found["results"]
-            .as_array()
-            .expect("persons")
-            .iter()
-            .map(|own| uuids(&own["uuid"]))
-            .collect();
-        let mut told: Vec<String> = rows.iter().map(|row| uuids(&row[1])).collect();
-        listed.sort();
-        told.sort();
-        assert_eq!(told, listed, "{search}: {sql}");
-    }
+    let answers: Vec<_> =
+        said.lines().map(|line| serde_json::from_str(line).expect("rows")).collect();
+    assert_eq!(answers.len(), sql.len());
+    answers
 }
 
 #[test]

@@ -17,7 +17,9 @@ use crate::web::parts::page;
 use crate::web::parts::query;
 use crate::web::parts::text;
 use crate::web::state::curl;
+use crate::web::state::sql::exactly;
 use crate::web::state::sql::path_in_file;
+use crate::web::state::sql::path_in_server;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -63,8 +65,7 @@ impl Wanted {
 
     /// The properties shown as columns.
     pub fn shown(&self) -> Vec<&str> {
-        let names = self.columns.split(',').map(str::trim).filter(|name| !name.is_empty());
-        names.take(10).collect()
+        parts::columns(&self.columns)
     }
 }
 
@@ -265,13 +266,12 @@ fn late(event: &Value, received_at: &str) -> Markup {
     }
 }
 
-/// The SQL that lists the same events.
-pub fn sql(wanted: &Wanted, limit: &str) -> String {
-    let property = |key: &str| Some(format!("properties[{}]", literal(key)));
-    list_of("events", Vec::new(), wanted, (&property, limit)).unwrap_or_default()
+/// The SQL that lists the same events. There is none for some values of properties.
+pub fn sql(wanted: &Wanted, limit: &str) -> Option<String> {
+    list_of("events", Vec::new(), wanted, (&|key| Some(path_in_server(key)), limit))
 }
 
-/// The same for DuckDB: `table` is the directory of the events. There is none where a property is called as no path in
+/// The same for DuckDB: `table` is the directory of the events. There is none, too, where a property is called as no path in
 /// JSON is.
 fn sql_of_files(project: i64, table: &str, wanted: &Wanted) -> Option<String> {
     let own = vec![format!("project_id = {project}")];
@@ -296,7 +296,7 @@ fn list_of(
     }
     if !wanted.property.0.is_empty() {
         let own = property(&wanted.property.0)?;
-        conditions.push(format!("{own} = {}", literal(&wanted.property.1)));
+        conditions.push(exactly(&own, &wanted.property.1)?);
     }
     if let Some(span) = wanted.after.strip_prefix('-') {
         let (count, unit) = span.split_at(span.len().saturating_sub(1));
@@ -321,11 +321,10 @@ pub fn source(
     wanted: &Wanted,
     api_query: &str,
 ) -> Markup {
-    let sql = sql(wanted, "100");
-    let duckdb = sql_of_files(project, table, wanted);
-    let duckdb = duckdb.as_deref().ok_or("No path in JSON is called as this property is.");
+    let (sql, duckdb) = (sql(wanted, "100"), sql_of_files(project, table, wanted));
+    let duckdb = duckdb.as_deref().ok_or(parts::NO_SQL_OF_PROPERTY);
     let curl = curl::get(server, project, &format!("events/?{api_query}"));
-    parts::source(project, &Elsewhere { sql: Some(&sql), duckdb, curl: &curl })
+    parts::source(project, &Elsewhere { sql: sql.as_deref(), duckdb, curl: &curl })
 }
 
 /// The events of an answer.

@@ -1,4 +1,4 @@
-//! Persons, groups and cohorts: lists, and one of each.
+//! Persons, groups and cohorts: one of each, and lists of the last two.
 
 use std::time::Duration;
 
@@ -35,41 +35,6 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 /// Most ids that a person shows.
 const IDS_MAX: usize = 100;
 
-/// A list of persons.
-pub fn list(project: i64, zone: Tz, persons: &[Value], is_limited: bool) -> Markup {
-    if persons.is_empty() {
-        return html! {
-            div class="empty" {
-                @if is_limited { h2 { "Nobody matches" } p { "No address contains this, and no id is this." } } @else {
-                    h2 { "No persons yet" }
-                    p { "A person appears with the first event of a distinct id. " code { "identify" }
-                        " gives it a name, and joins what it did before." }
-                }
-            }
-        };
-    }
-    html! {
-        div class="scroll" tabindex="0" role="region" aria-label="Persons" {
-            table {
-                thead { tr { th scope="col" { "Person" } th scope="col" { "Distinct ids" } th scope="col" { "First seen" } } }
-                tbody {
-                    @for person in persons {
-                        @let ids = items(person, "distinct_ids");
-                        tr {
-                            th scope="row" { a href=(parts::person(project, &link_id(person))) { (name(person)) } }
-                            td {
-                                (clipped(ids.first().and_then(Value::as_str).unwrap_or_default(), NAME_MAX_CHARS))
-                                @if ids.len() > 1 { " " span class="badge" { "+" (ids.len() - 1) } }
-                            }
-                            td class="short" { (parts::time(text(person, "created_at"), zone)) }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// What stands in the place of the persons of a cohort that has none.
 pub fn no_members(is_list: bool) -> Markup {
     html! {
@@ -80,39 +45,6 @@ pub fn no_members(is_list: bool) -> Markup {
             }
         }
     }
-}
-
-/// The SQL that finds the persons of a list.
-pub fn sql(wanted: &str, limit: &str) -> String {
-    let condition = match wanted {
-        "" => String::new(),
-        text => {
-            let (lower, own) = (literal(&text.to_lowercase()), literal(text));
-            format!(
-                "\nWHERE strpos(lower(json_get_str(properties, 'email')), {lower}) > 0\n   OR uuid = {lower}\n   \
-                 OR uuid IN (SELECT person_id FROM person_distinct_ids WHERE distinct_id = {own})"
-            )
-        }
-    };
-    format!("SELECT *\nFROM persons{condition}\nORDER BY created_at DESC\nLIMIT {limit}")
-}
-
-/// The same for DuckDB: `table` is the directory of the copy of the persons.
-pub fn sql_of_files(project: i64, table: &str, wanted: &str) -> String {
-    let condition = match wanted {
-        "" => String::new(),
-        text => {
-            let (lower, own) = (literal(&text.to_lowercase()), literal(text));
-            format!(
-                "\n  AND (contains(lower(properties ->> 'email'), {lower}) OR uuid = {lower}\n    \
-                 OR list_contains(from_json(distinct_ids, '[\"VARCHAR\"]'), {own}))"
-            )
-        }
-    };
-    let table = literal(table);
-    format!(
-        "SELECT *\nFROM delta_scan({table})\nWHERE project_id = {project}{condition}\nORDER BY created_at DESC\nLIMIT 100"
-    )
 }
 
 /// The SQL that finds the groups of a list.

@@ -220,18 +220,10 @@ impl Writer<'_> {
             "event" => self.whole(&filter.key)?,
             owner => self.value(owner, &filter.key)?,
         };
-        let is_plain = |text: &String| {
-            // These ask whether something is true, and letters beyond ASCII may have several lower forms.
-            text.is_ascii() && !["true", "false"].contains(&text.to_ascii_lowercase().as_str())
-        };
-        if !filter.values.iter().all(is_plain) {
-            return Err(OF_FILTERS);
-        }
-        let lower: Vec<String> =
-            filter.values.iter().map(|text| literal(&text.to_ascii_lowercase())).collect();
+        let lower = lowered(&filter.values).ok_or(OF_FILTERS)?;
         let first = lower.first().cloned().unwrap_or_default();
         let not = |condition: String| format!("NOT {condition}");
-        let is_one_of = format!("coalesce(lower({value}) IN ({}), false)", lower.join(", "));
+        let is_one_of = one_of(&value, &lower);
         let contains = format!("coalesce(strpos(lower({value}), {first}) > 0, false)");
         let compared = |sign: &str| match filter.values.as_slice() {
             [one] if one.parse::<f64>().is_ok_and(f64::is_finite) => {
@@ -255,7 +247,7 @@ impl Writer<'_> {
     /// A property of an event as text, whatever its type is.
     fn whole(&self, key: &str) -> Result<String, Reason> {
         match self.place {
-            Place::Server => Ok(format!("(properties ->> {})", literal(key))),
+            Place::Server => Ok(path_in_server(key)),
             Place::Files(..) => in_file(key),
         }
     }
@@ -291,6 +283,32 @@ impl Writer<'_> {
 
 fn in_file(key: &str) -> Result<String, Reason> {
     path_in_file(key).ok_or(OF_FILTERS)
+}
+
+/// That the property of a row is this text, as filters compare it; `None` where SQL of a few words does not. A property is an
+/// expression of SQL for its text.
+pub fn exactly(property: &str, text: &str) -> Option<String> {
+    Some(one_of(property, &lowered(&[text.to_owned()])?))
+}
+
+fn one_of(property: &str, lower: &[String]) -> String {
+    format!("coalesce(lower({property}) IN ({}), false)", lower.join(", "))
+}
+
+/// Texts that a filter compares, in lower case and as literals; `None` if one of them asks whether something is true or null,
+/// or has letters beyond ASCII, which may have several lower forms.
+fn lowered(texts: &[String]) -> Option<Vec<String>> {
+    let lower = |text: &String| {
+        let lower = text.to_ascii_lowercase();
+        let is_plain = text.is_ascii() && !["true", "false", "null"].contains(&lower.as_str());
+        is_plain.then(|| literal(&lower))
+    };
+    texts.iter().map(lower).collect()
+}
+
+/// A property in the JSON text of the server, as text whatever its type is.
+pub fn path_in_server(key: &str) -> String {
+    format!("(properties ->> {})", literal(key))
 }
 
 /// A property in the JSON text of a file, for DuckDB; `None` for a name that no path in JSON has.

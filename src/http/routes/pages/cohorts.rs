@@ -9,6 +9,7 @@ use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::web::pages::cohort_form::actions;
+use crate::web::pages::person_list;
 use crate::web::pages::persons as shown;
 use crate::web::parts;
 use crate::web::parts::items;
@@ -140,7 +141,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             Ok(html! {
                 h2 { "Persons" }
                 @if offset == 0 && items(&found, "results").is_empty() { (shown::no_members(is_list)) }
-                @else { (shown::list(project, asking.zone, items(&found, "results"), true)) }
+                @else { (person_list::table(project, asking.zone, items(&found, "results"), &[])) }
                 (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
                 (files::below(&asking, (&format!("{path}persons/"), &[]), None))
             })

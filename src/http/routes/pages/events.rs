@@ -78,8 +78,9 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     if let Some(format) = files::wanted(&visit)? {
         let named = ("events", format);
         // Columns of SQL keep their types.
-        if format == "parquet" || format == "arrow" {
-            return files::of_sql(&asking, &shown::sql(&wanted, files::ROWS), named).await;
+        let sql = shown::sql(&wanted, files::ROWS).filter(|_| files::has_types(format));
+        if let Some(sql) = sql {
+            return files::of_sql(&asking, &sql, named).await;
         }
         return files::of_list(&asking, ("events/", &api), named).await;
     }

@@ -90,6 +90,11 @@ pub(super) fn of_objects(rows: &[Value], (name, format): (&str, &str)) -> Result
     Ok(named(response, name, format))
 }
 
+/// Whether columns have types in files of this format.
+pub(super) fn has_types(format: &str) -> bool {
+    format == "parquet" || format == "arrow"
+}
+
 /// The rows of SQL, whose columns keep their types.
 pub(super) async fn of_sql(
     asking: &Asking,
@@ -170,6 +175,6 @@ pub(super) fn below(
 }
 
 /// The address of the same page as a file of a format.
-pub(super) fn link(query: &[(&str, &str)], format: &str) -> String {
+fn link(query: &[(&str, &str)], format: &str) -> String {
     format!("?{}", parts::query(&[query, &[("format", format)]].concat()))
 }

@@ -15,13 +15,13 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form;
 use crate::http::routes::pages::visit::see_other;
+use crate::web::pages::person_list;
+use crate::web::pages::person_list::Wanted;
 use crate::web::pages::persons as shown;
 use crate::web::parts;
-use crate::web::parts::Elsewhere;
 use crate::web::parts::items;
 use crate::web::parts::query;
 use crate::web::parts::text;
-use crate::web::state::curl;
 
 /// Persons of a page.
 const PERSONS: usize = 100;
@@ -34,41 +34,48 @@ const EVENTS: &str = "200";
 
 /// `GET persons`.
 pub async fn list(visit: Visit) -> Result<Sent, Problem> {
-    let (project, asking, wanted) =
-        (visit.project(), visit.asking.clone(), visit.parameter("search"));
+    let (project, asking) = (visit.project(), visit.asking.clone());
+    let wanted = Wanted {
+        search: visit.parameter("search"),
+        property: (visit.parameter("key"), visit.parameter("value")),
+        columns: visit.parameter("columns"),
+    };
     let offset = visit.offset();
+    let own = wanted.parameters();
+    let api = own.each_ref().map(|(name, value)| (*name, value.as_str()));
     if let Some(format) = files::wanted(&visit)? {
         let named = ("persons", format);
         // Columns of SQL keep their types.
-        if format == "parquet" || format == "arrow" {
-            return files::of_sql(&asking, &shown::sql(&wanted, files::ROWS), named).await;
+        let sql = wanted.sql(files::ROWS).filter(|_| files::has_types(format));
+        if let Some(sql) = sql {
+            return files::of_sql(&asking, &sql, named).await;
         }
-        return files::of_list(&asking, ("persons/", &[("search", &wanted)]), named).await;
+        return files::of_list(&asking, ("persons/", &api), named).await;
     }
     let now = html! {
-        (parts::search(project, "persons", "Part of an email address, or an id", &wanted))
-        div class="actions above" { (parts::files(|format| files::link(&[("search", &wanted)], format))) }
+        (person_list::form(project, &wanted))
+        div class="actions above" { (parts::files(|format| format!("?{}", wanted.query(&[("format", format)])))) }
     };
     Ok(Sent::Page(Page::new("Persons", now).then(async move {
         let (limit, skipped) = (PERSONS.to_string(), offset.to_string());
-        let found = asking
-            .get("persons/", &[("search", &wanted), ("limit", &limit), ("offset", &skipped)])
-            .await?;
-        let persons = items(&found, "results");
+        let own = wanted.parameters();
+        let mut api: Vec<(&str, &str)> =
+            own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        api.extend([("limit", limit.as_str()), ("offset", skipped.as_str())]);
+        let found = asking.get("persons/", &api).await?;
+        let (persons, columns) = (items(&found, "results"), wanted.shown());
         let count = parts::integer(&found, "count").unwrap_or_default();
         let has_next = found.get("next").is_some_and(Value::is_string);
-        let api_query = query(&[("search", &wanted)]);
-        let curl = curl::get(&asking.server, project, &format!("persons/?{api_query}"));
-        let sql = shown::sql(&wanted, &limit);
-        let duckdb = shown::sql_of_files(project, &asking.app.tables.name("persons"), &wanted);
+        let table = asking.app.tables.name("persons");
         Ok(html! {
             section id="result" {
                 @if count > 0 { p class="quiet" { (parts::number(count)) " persons" } }
-                (shown::list(project, asking.zone, persons, !wanted.is_empty() || offset > 0))
+                @if persons.is_empty() { (person_list::none(project, wanted.is_limited() || offset > 0)) }
+                @else { (person_list::table(project, asking.zone, persons, &columns)) }
                 (parts::pager(offset, PERSONS, has_next, |offset| {
-                    format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
+                    format!("?{}", wanted.query(&[("offset", &offset.to_string())]))
                 }))
-                (parts::source(project, &Elsewhere { sql: Some(&sql), duckdb: Ok(&duckdb), curl: &curl }))
+                (wanted.source((project, &asking.server, &table)))
             }
         })
     })))

@@ -1,0 +1,182 @@
+//! The list of persons: its form, its table, and how to ask for the same elsewhere.
+
+use chrono_tz::Tz;
+use maud::Markup;
+use maud::html;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::web::pages::persons::link_id;
+use crate::web::pages::persons::name;
+use crate::web::parts;
+use crate::web::parts::Elsewhere;
+use crate::web::parts::clipped;
+use crate::web::parts::items;
+use crate::web::parts::literal;
+use crate::web::parts::page;
+use crate::web::parts::text;
+use crate::web::state::curl;
+use crate::web::state::sql::exactly;
+use crate::web::state::sql::path_in_file;
+use crate::web::state::sql::path_in_server;
+
+/// Longest names and ids in a row, in characters.
+const NAME_MAX_CHARS: usize = 120;
+
+/// What a list of persons is limited to, as texts of the form.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// A part of an email address, or an id.
+    pub search: String,
+    /// The key of a property, and its value.
+    pub property: (String, String),
+    /// Properties shown as columns, separated by commas.
+    pub columns: String,
+}
+
+impl Wanted {
+    /// The query of the address.
+    pub fn query(&self, more: &[(&str, &str)]) -> String {
+        let own = [
+            ("search", &*self.search),
+            ("key", &self.property.0),
+            ("value", &self.property.1),
+            ("columns", &self.columns),
+        ];
+        parts::query(&[&own, more].concat())
+    }
+
+    /// The parameters of the API.
+    pub fn parameters(&self) -> [(&'static str, String); 2] {
+        let (key, value) = &self.property;
+        let filter = json!([{"key": key, "value": value, "operator": "exact", "type": "person"}]);
+        let properties = if key.is_empty() { String::new() } else { filter.to_string() };
+        [("search", self.search.clone()), ("properties", properties)]
+    }
+
+    /// The properties shown as columns.
+    pub fn shown(&self) -> Vec<&str> {
+        parts::columns(&self.columns)
+    }
+
+    /// Whether persons may be missing from it.
+    pub fn is_limited(&self) -> bool {
+        !self.search.is_empty() || !self.property.0.is_empty()
+    }
+
+    /// The SQL that finds the same persons. There is none for some values of properties.
+    pub fn sql(&self, limit: &str) -> Option<String> {
+        let mut conditions = Vec::new();
+        if !self.search.is_empty() {
+            let (lower, own) = (literal(&self.search.to_lowercase()), literal(&self.search));
+            conditions.push(format!(
+                "(strpos(lower(json_get_str(properties, 'email')), {lower}) > 0\n   OR uuid = {lower}\n   \
+                 OR uuid IN (SELECT person_id FROM person_distinct_ids WHERE distinct_id = {own}))"
+            ));
+        }
+        let (key, value) = &self.property;
+        if !key.is_empty() {
+            conditions.push(exactly(&path_in_server(key), value)?);
+        }
+        Some(list_of("persons", &conditions, limit))
+    }
+
+    /// The same for DuckDB: `table` is the directory of the copy of the persons. There is none, too, where a property is
+    /// called as no path in JSON is.
+    fn sql_of_files(&self, project: i64, table: &str) -> Option<String> {
+        let mut conditions = vec![format!("project_id = {project}")];
+        if !self.search.is_empty() {
+            let (lower, own) = (literal(&self.search.to_lowercase()), literal(&self.search));
+            conditions.push(format!(
+                "(contains(lower(properties ->> 'email'), {lower}) OR uuid = {lower}\n    \
+                 OR list_contains(from_json(distinct_ids, '[\"VARCHAR\"]'), {own}))"
+            ));
+        }
+        let (key, value) = &self.property;
+        if !key.is_empty() {
+            conditions.push(exactly(&path_in_file(key)?, value)?);
+        }
+        Some(list_of(&format!("delta_scan({})", literal(table)), &conditions, "100"))
+    }
+
+    /// How to ask for the same list elsewhere; `table` is the directory of the copy of the persons.
+    pub fn source(&self, (project, server, table): (i64, &str, &str)) -> Markup {
+        let parameters = self.parameters();
+        let parameters = parameters.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let curl = curl::get(server, project, &format!("persons/?{}", parts::query(&parameters)));
+        let (sql, duckdb) = (self.sql("100"), self.sql_of_files(project, table));
+        let duckdb = duckdb.as_deref().ok_or(parts::NO_SQL_OF_PROPERTY);
+        parts::source(project, &Elsewhere { sql: sql.as_deref(), duckdb, curl: &curl })
+    }
+}
+
+/// The persons of a table that fulfil all conditions.
+fn list_of(table: &str, conditions: &[String], limit: &str) -> String {
+    let limits = match conditions {
+        [] => String::new(),
+        all => format!("\nWHERE {}", all.join("\n  AND ")),
+    };
+    format!("SELECT *\nFROM {table}{limits}\nORDER BY created_at DESC\nLIMIT {limit}")
+}
+
+/// The form of the list.
+pub fn form(project: i64, wanted: &Wanted) -> Markup {
+    html! {
+        form class="bar" method="get" action=(page(project, "persons")) role="search" {
+            label { "Part of an email address, or an id" input type="search" name="search" value=(wanted.search) maxlength="400"; }
+            label { "Property" input type="text" name="key" value=(wanted.property.0) maxlength="400"; }
+            label { "is" input type="text" name="value" value=(wanted.property.1) maxlength="400"; }
+            label { "Columns" input type="text" name="columns" value=(wanted.columns) placeholder="plan, company" maxlength="1000"; }
+            button class="main" { "Show" }
+        }
+    }
+}
+
+/// The table: of persons, with these of their properties.
+pub fn table(project: i64, zone: Tz, persons: &[Value], columns: &[&str]) -> Markup {
+    html! {
+        div class="scroll" tabindex="0" role="region" aria-label="Persons" {
+            table {
+                thead { tr {
+                    th scope="col" { "Person" } th scope="col" { "Distinct ids" }
+                    @for column in columns { th scope="col" { (clipped(column, NAME_MAX_CHARS)) } }
+                    th scope="col" { "First seen" }
+                } }
+                tbody { @for person in persons { (row(project, zone, person, columns)) } }
+            }
+        }
+    }
+}
+
+fn row(project: i64, zone: Tz, person: &Value, columns: &[&str]) -> Markup {
+    let ids = items(person, "distinct_ids");
+    let properties = person.get("properties").unwrap_or(&Value::Null);
+    html! {
+        tr {
+            th scope="row" { a href=(parts::person(project, &link_id(person))) { (name(person)) } }
+            td {
+                (clipped(ids.first().and_then(Value::as_str).unwrap_or_default(), NAME_MAX_CHARS))
+                @if ids.len() > 1 { " " span class="badge" { "+" (ids.len() - 1) } }
+            }
+            @for column in columns { td { (parts::short(properties.get(column).unwrap_or(&Value::Null))) } }
+            td class="short" { (parts::time(text(person, "created_at"), zone)) }
+        }
+    }
+}
+
+/// What stands in the place of the table if it has no person.
+pub fn none(project: i64, is_limited: bool) -> Markup {
+    html! {
+        div class="empty" {
+            @if is_limited {
+                h2 { "Nobody matches" }
+                p { "No address contains this, no id is this, or nobody has this value. "
+                    a href=(page(project, "persons")) { "Show all persons" } }
+            } @else {
+                h2 { "No persons yet" }
+                p { "A person appears with the first event of a distinct id. " code { "identify" }
+                    " gives it a name, and joins what it did before." }
+            }
+        }
+    }
+}
