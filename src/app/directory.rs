@@ -335,7 +335,8 @@ pub(super) fn node_id(
             )));
         }
         // Acknowledged events may be in that log alone, and this server would go on without them. A log in the bucket has
-        // the name of all such servers, of which one that ended before it began the log has flushed nothing.
+        // the name of all such servers, of which one that ended before it began the log has flushed nothing. (A log on a
+        // disk has this name only where such a server was started with storage-log disk after that.)
         (true, known)
             if sharing == Sharing::First
                 && known.iter().any(|name| {

@@ -161,8 +161,13 @@ async fn leave(
     if let Some(leaving) = leaving {
         leaving.close_bucket(data_dir).await?;
     }
-    let done = tables::forget_bucket(data_dir).and_then(|()| images::forget_cache(data_dir));
-    done.map_err(OpenError::io(data_dir))?;
+    tables::forget_bucket(data_dir).map_err(OpenError::io(data_dir))?;
+    // The tables are moved: what is left of the caches only takes room.
+    for forget in [tables::forget_cache, images::forget_cache] {
+        if let Err(error) = forget(data_dir) {
+            tracing::warn!(%error, "cannot remove what was cached of the bucket: it can be deleted");
+        }
+    }
     Ok(copied)
 }
 

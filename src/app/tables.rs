@@ -189,10 +189,14 @@ pub(super) fn remember(data_dir: &Path, url: &BucketUrl) -> io::Result<()> {
     }
 }
 
-/// Forgets that the tables are in a bucket: they are in the data directory now. Also removes what is cached of it.
+/// Forgets that the tables are in a bucket: they are in the data directory now.
 pub(super) fn forget_bucket(data_dir: &Path) -> io::Result<()> {
     std::fs::remove_file(data_dir.join(URL_FILE))?;
-    std::fs::File::open(data_dir)?.sync_all()?;
+    std::fs::File::open(data_dir)?.sync_all()
+}
+
+/// Removes what is cached of a bucket.
+pub(super) fn forget_cache(data_dir: &Path) -> io::Result<()> {
     Scratch::clear(data_dir)?;
     remove_directory(&data_dir.join(CACHE_DIRECTORY))
 }

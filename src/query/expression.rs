@@ -8,7 +8,6 @@ use datafusion::dataframe::DataFrame;
 use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::OrderByExpr;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::ast::visit_relations;
@@ -22,6 +21,8 @@ use crate::query::clickhouse;
 use crate::query::complexity;
 use crate::query::error::QueryError;
 use crate::query::filtered;
+use crate::query::sql_text::identifier;
+use crate::query::sql_text::prints_itself;
 use crate::query::view::View;
 
 /// Longest text of an expression.
@@ -157,9 +158,9 @@ impl Expression {
             }
         }
         let fields = events.schema().fields().iter();
-        let mut items: Vec<String> = fields.map(|field| quoted(field.name())).collect();
+        let mut items: Vec<String> = fields.map(|field| identifier(field.name())).collect();
         for (expression, value, name) in values {
-            let (text, kind, name) = (&expression.text, value.sql(), quoted(name));
+            let (text, kind, name) = (&expression.text, value.sql(), identifier(name));
             items.push(format!("CAST(({text}) AS {kind}) AS {name}"));
         }
         view.name_rows("events", events)?;
@@ -185,12 +186,12 @@ impl Expression {
             return Err(refused(why));
         }
         view.name_rows("events", events)?;
-        let keys: Vec<String> = keys.iter().map(|key| quoted(key)).collect();
+        let keys: Vec<String> = keys.iter().map(|key| identifier(key)).collect();
         let (keys, text, schema) = (keys.join(", "), &self.text, filtered::SCHEMA);
         let number = Taken::Number.sql();
         view.sql(&format!(
             "SELECT {keys}, CAST(({text}) AS {number}) AS {} FROM {schema}.events GROUP BY {keys}",
-            quoted(name)
+            identifier(name)
         ))
         .await
     }
@@ -217,11 +218,6 @@ impl Taken {
     }
 }
 
-/// A name as SQL has it.
-fn quoted(name: &str) -> String {
-    Ident::with_quote('"', name).to_string()
-}
-
 fn is_aggregate(call: &Function, view: &View) -> bool {
     let [name] = call.name.0.as_slice() else { return false };
     name.as_ident().is_some_and(|name| view.is_aggregate(&name.value.to_lowercase()))
@@ -246,6 +242,10 @@ fn parser(text: &str) -> Result<Parser<'static>, QueryError> {
     }
     let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
     let mut tokens = tokens.map_err(|error| invalid(&error))?;
+    if !tokens.iter().all(prints_itself) {
+        let why = "a text or name in an expression has no quote behind a backslash, and no two quotes in a row";
+        return Err(refused(why));
+    }
     let mut is_behind_point = false;
     for token in &mut tokens {
         if let Token::Placeholder(name) = &*token

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
+use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
 use arrow::array::StringViewArray;
@@ -82,7 +83,7 @@ pub enum Rows {
     All,
     /// One of those that are equal.
     Distinct,
-    /// The same, without texts, where no others than these can be.
+    /// The same of a plan without texts whose times and masks are known before: it is aggregated where they are few.
     Marked(Marks),
 }
 
@@ -112,7 +113,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory.
+    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory, or an aggregation that
+    /// and the room to spill.
     pub async fn histories<F: Fold>(
         &self,
         plan: DataFrame,
@@ -174,8 +176,7 @@ impl Engine {
                 let actors = Actors::of(batch.column(0))?;
                 for place in 0..batch.num_rows() {
                     words.read(place, &mut rows);
-                    if !rows.is_empty() {
-                        let actor = actors.at(place);
+                    if let Some(actor) = actors.at(place).filter(|_| !rows.is_empty()) {
                         fold.actor(actor.name(persons.as_deref(), &mut name)?, &rows, &texts)?;
                     }
                 }
@@ -221,10 +222,13 @@ impl Actors {
         Ok(Self::Names(cast(column, &DataType::Utf8View)?.as_string_view().clone()))
     }
 
-    fn at(&self, place: usize) -> Actor<'_> {
+    /// `None` for rows of nobody.
+    fn at(&self, place: usize) -> Option<Actor<'_>> {
         match self {
-            Self::Names(names) => Actor::Name(names.value(place)),
-            Self::Numbers(numbers) => Actor::Number(numbers.value(place)),
+            Self::Names(names) => names.is_valid(place).then(|| Actor::Name(names.value(place))),
+            Self::Numbers(numbers) => {
+                numbers.is_valid(place).then(|| Actor::Number(numbers.value(place)))
+            }
         }
     }
 }

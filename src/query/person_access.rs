@@ -21,7 +21,6 @@ use datafusion::sql::sqlparser::ast::SelectItemQualifiedWildcardKind;
 use datafusion::sql::sqlparser::ast::SetExpr;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -31,6 +30,8 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use crate::query::asked::asked;
 use crate::query::property_access;
 use crate::query::property_access::OF_PERSONS;
+use crate::query::sql_text::identifier;
+use crate::query::sql_text::literal;
 
 /// What a person is called in a query, and the table of persons.
 const PERSON: &str = "person";
@@ -146,8 +147,7 @@ impl VisitorMut for Accesses {
         let (name, of) = if keys.is_empty() {
             (format!("{PERSON}.{name}"), (*column).to_owned())
         } else {
-            let quoted = |key: &String| Value::SingleQuotedString(key.clone()).to_string();
-            let texts: Vec<String> = keys.iter().map(quoted).collect();
+            let texts: Vec<String> = keys.iter().map(|key| literal(key)).collect();
             let of = format!("json_as_text({column}, {})", texts.join(", "));
             (format!("{OF_PERSONS}{}", keys.join(".")), of)
         };
@@ -211,16 +211,27 @@ fn joined(select: &mut Select, accesses: &Accesses) -> std::result::Result<(), P
         };
         let columns = accesses.columns.iter().filter(|((table, _), _)| *table == name.value);
         let columns: Vec<String> =
-            columns.map(|((_, column), of)| format!("{of} AS {}", quoted(column))).collect();
+            columns.map(|((_, column), of)| format!("{of} AS {}", identifier(column))).collect();
         if columns.is_empty() {
             continue;
         }
-        let (columns, join) = (columns.join(", "), quoted(&joined_as(&name.value)));
+        let (columns, join) = (columns.join(", "), identifier(&joined_as(&name.value)));
+        let own = match name.quote_style {
+            Some(_) => identifier(&name.value),
+            None => name.value.clone(),
+        };
+        // The table itself is put in as it is: what the user calls it is not parsed again.
         let sql = format!(
             "SELECT 1 FROM ((SELECT uuid AS \"person.key\", {columns} FROM {PERSONS}) AS {join} \
-             RIGHT JOIN {factor} ON {join}.\"person.key\" = {name}.person_id)"
+             RIGHT JOIN {EVENTS} ON {join}.\"person.key\" = {own}.person_id)"
         );
-        *factor = first_factor(&sql)?;
+        let mut joined = first_factor(&sql)?;
+        if let TableFactor::NestedJoin { table_with_joins, .. } = &mut joined
+            && let Some(join) = table_with_joins.joins.first_mut()
+        {
+            join.relation = factor.clone();
+        }
+        *factor = joined;
     }
     Ok(())
 }

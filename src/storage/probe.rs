@@ -61,13 +61,13 @@ pub enum ProbeError {
     Store(#[from] Error),
 }
 
-/// Probes a store that is in use, tells the operator whether it failed, by a metric and at the first failure in the log, and
-/// returns the time until the next probe.
+/// Probes a store that is in use, tells the operator whether it failed, by a metric and in the log, and returns the time until
+/// the next probe. Of an outage, the log has the first failure alone.
 pub async fn probe_in_use(objects: &dyn ObjectStore, metrics: &Metrics) -> Duration {
     let probed = probe(objects).await;
     let had_failed = metrics.bucket_probe_failed.set(i64::from(probed.is_err())) != 0;
     let Err(error) = probed else { return PROBE_INTERVAL };
-    if !had_failed {
+    if !(had_failed && matches!(error, ProbeError::Store(_))) {
         let error = &error as &dyn std::error::Error;
         tracing::error!(
             error,

@@ -254,6 +254,20 @@ fn filters_may_be_expressions() {
             (by(dear), by("properties.plan = 'pro'"), json!([0, 1])),
             // Null is false.
             (by("properties.plan <> 'free'"), json!([]), json!([2, 1])),
+            (
+                by(
+                    "properties.plan <> '{\"a\":\"\"}' AND properties.\"a'b\" IS NULL AND properties.plan <> 'free'",
+                ),
+                json!([]),
+                json!([2, 1]),
+            ),
+            (
+                by(
+                    r#"event <> 'x\", (SELECT max(name) FROM event_definitions) AS y FROM events --'"#,
+                ),
+                json!([]),
+                json!([4, 2]),
+            ),
             (json!([]), by("person.properties.tier = 'gold' and event = \"event\""), json!([2, 0])),
             (
                 json!({"type": "OR", "values": [{"key": dear, "type": "hogql"}, {"key": "$session_id", "value": "s1", "type": "event"}]}),
@@ -294,7 +308,12 @@ fn filters_may_be_expressions() {
     let flag = server
         .post("/api/projects/@current/feature_flags/", &json!({"key": "f", "filters": filters}));
     assert_eq!(flag.status, 400, "{flag}");
-    for key in ["count() > 1", "row_number() OVER () > 1", "nothing_such = 1"] {
+    for key in [
+        "count() > 1",
+        "row_number() OVER () > 1",
+        "nothing_such = 1",
+        r#"event <> 'x\'', (SELECT max(name) FROM event_definitions) AS y FROM events --'"#,
+    ] {
         let answer = server.post(
             QUERY,
             &json!({"query": trend(json!({"event": null}), json!({"properties": by(key)}))}),

@@ -129,6 +129,14 @@ fn events_know_their_persons() {
         ] {
             assert_eq!(ids(&server, condition), expected, "{round}: {condition}");
         }
+        // Names and keys that would be another text if they were printed and parsed again.
+        for name in ["e", r#""e\""x""#, r#""two """" of them""#] {
+            let sql = format!(
+                r"SELECT count(*) AS n FROM events AS {name} WHERE {name}.person.properties.plan = 'team'
+                  AND {name}.person.properties['it\''s'] IS NULL AND {name}.person.properties['a''''b'] IS NULL"
+            );
+            assert_eq!(server.query(&sql), [json!({"n": 2})], "{round}: {sql}");
+        }
         let rows = server.query(
             "SELECT person.properties.plan, count(*) AS n FROM events GROUP BY person.properties.plan \
              ORDER BY person.properties.plan NULLS LAST",

@@ -158,9 +158,12 @@ impl Leaving {
             return Ok(());
         }
         // Also after a put that failed, which may have taken effect.
-        let unmarked = tables::unmark_moved(&*self.shard).await;
-        unmarked
-            .map_err(|source| MoveError::Marked { mark: tables::mark_of(&self.url), source })?;
+        if let Err(source) = tables::unmark_moved(&*self.shard).await {
+            if let Err(error) = &marked {
+                tracing::error!(error = error as &dyn std::error::Error, "the move has failed");
+            }
+            return Err(MoveError::Marked { mark: tables::mark_of(&self.url), source });
+        }
         marked?;
         let text = format!("a server has begun in {} meanwhile: stop it, and try again", self.url);
         Err(MoveError::Refused(text))

@@ -238,7 +238,7 @@ impl BlockCache {
     pub fn get(&self, file: FileKey, number: u64, within: &Range<u64>) -> Option<Bytes> {
         let mut bytes = Vec::with_capacity(whole_pieces(within).1);
         let own = self.append((file, number), within, &mut bytes)?;
-        Some(Bytes::from(bytes).slice(own))
+        Some(self.hit(bytes, own))
     }
 
     /// Reads a range of a file, whose blocks are all there, into one place; `None` if one of them is not, or damaged, which
@@ -258,7 +258,14 @@ impl BlockCache {
         }
         let end =
             skipped.checked_add(usize::try_from(range.end.checked_sub(range.start)?).ok()?)?;
-        (end <= bytes.len()).then(|| Bytes::from(bytes).slice(skipped..end))
+        (end <= bytes.len()).then(|| self.hit(bytes, skipped..end))
+    }
+
+    /// A part of what was read, which counts.
+    fn hit(&self, bytes: Vec<u8>, own: Range<usize>) -> Bytes {
+        let read = u64::try_from(own.len()).unwrap_or(u64::MAX);
+        self.shared.metrics.bucket_cache_hit_bytes.inc_by(read);
+        Bytes::from(bytes).slice(own)
     }
 
     /// Appends the pieces of a block that a part of it touches to `bytes`. Returns where the part is there.
@@ -270,11 +277,7 @@ impl BlockCache {
     ) -> Option<Range<usize>> {
         let block = self.shared.index.lock().touch(key)?;
         match read(&self.path(key, block.named_size), key, within, bytes) {
-            Ok(Some(own)) => {
-                let read = u64::try_from(own.len()).unwrap_or(u64::MAX);
-                self.shared.metrics.bucket_cache_hit_bytes.inc_by(read);
-                Some(own)
-            }
+            Ok(Some(own)) => Some(own),
             Ok(None) => {
                 self.shared.metrics.bucket_cache_damaged.inc();
                 tracing::warn!(
