@@ -72,7 +72,7 @@ pub mod slice;
 pub mod sources;
 mod sparing;
 mod spill;
-mod sql_text;
+pub mod sql_text;
 pub mod usage;
 pub mod value_rows;
 pub mod view;

@@ -38,7 +38,6 @@ use crate::insights::node::NodeError;
 use crate::insights::person_name;
 use crate::insights::select::Select;
 use crate::insights::select::Special;
-use crate::insights::select::quoted;
 use crate::insights::selection::Unit;
 use crate::insights::selection::searched;
 use crate::insights::sql::SqlQuery;
@@ -49,6 +48,7 @@ use crate::query::lists::Cell;
 use crate::query::lists::Content;
 use crate::query::lists::Layout;
 use crate::query::lists::Shown;
+use crate::query::sql_text::literal;
 use crate::query::view::FILTERED;
 use crate::query::view::View;
 
@@ -123,7 +123,7 @@ impl Special for ActorCell {
         match self {
             Self::Actor => {
                 let keys = person_name::keys(owner.person_names.as_deref());
-                format!("properties[{}]", quoted(keys.first().copied().unwrap_or("email")))
+                format!("properties[{}]", literal(keys.first().copied().unwrap_or("email")))
             }
             Self::Group => "properties['name']".to_owned(),
             Self::GroupName => "coalesce(properties['name'], id)".to_owned(),

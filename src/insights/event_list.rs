@@ -38,7 +38,6 @@ use crate::insights::node::NodeError;
 use crate::insights::person_name;
 use crate::insights::select::Select;
 use crate::insights::select::Special;
-use crate::insights::select::quoted;
 use crate::insights::selection::zone;
 use crate::query::complexity;
 use crate::query::engine::Engine;
@@ -48,6 +47,7 @@ use crate::query::lists::Cell;
 use crate::query::lists::Content;
 use crate::query::lists::Layout;
 use crate::query::lists::Shown;
+use crate::query::sql_text::literal;
 use crate::query::view::FILTERED;
 use crate::query::view::View;
 
@@ -136,7 +136,7 @@ impl Special for EventCell {
             Self::Elements => "elements_chain".to_owned(),
             Self::PersonName => {
                 let keys = person_name::keys(owner.person_names.as_deref());
-                let name = |key: &str| format!("nullif(person.properties[{}], '')", quoted(key));
+                let name = |key: &str| format!("nullif(person.properties[{}], '')", literal(key));
                 let names: Vec<String> = keys.into_iter().map(name).collect();
                 let names = names.into_iter().chain(["distinct_id".to_owned()]);
                 format!("coalesce({})", names.collect::<Vec<_>>().join(", "))

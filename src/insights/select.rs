@@ -395,11 +395,6 @@ fn wrong(node: &Node<'_>, name: &str, error: &QueryError) -> NodeError {
     node.refuse(name, error.to_string())
 }
 
-/// A text as SQL has it.
-pub fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -408,7 +403,6 @@ mod tests {
     use super::Role;
     use super::Select;
     use super::What;
-    use super::quoted;
     use super::uncommented;
     use crate::insights::event_list::EventCell;
     use crate::insights::node::Node;
@@ -453,7 +447,6 @@ mod tests {
             assert_eq!(columns.sql_of(text), sql);
             assert_eq!(columns.text_of(sql), text);
         }
-        assert_eq!(quoted("it's"), "'it''s'");
         assert_eq!(uncommented(" person -- Person"), "person");
         let usual = Select::<EventCell>::parse(&Node::new(None, "").unwrap(), &["uuid"]).unwrap();
         assert_eq!(usual.items[0].name, "uuid");

@@ -149,7 +149,10 @@ impl VisitorMut for Accesses {
         } else {
             let texts: Vec<String> = keys.iter().map(|key| literal(key)).collect();
             let of = format!("json_as_text({column}, {})", texts.join(", "));
-            (format!("{OF_PERSONS}{}", keys.join(".")), of)
+            // `a.b` is one key, or two.
+            let has_point = keys.iter().any(|key| key.contains('.'));
+            let path = if has_point { format!("[{}]", texts.join(", ")) } else { keys.join(".") };
+            (format!("{OF_PERSONS}{path}"), of)
         };
         let join = joined_as(&table.name.value);
         self.columns.insert((table.name.value.clone(), name.clone()), of);

@@ -1,6 +1,5 @@
 //! Values in the place of placeholders, such as `{city}`, in the text of a query: [`filled`].
 
-use datafusion::sql::sqlparser::ast::Value as Literal;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Location;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use crate::query::error::QueryError;
 use crate::query::filtered;
+use crate::query::sql_text;
 
 /// The values of variables, and what stands before their names.
 const VARIABLES: &str = "variables";
@@ -102,7 +102,7 @@ fn literal(name: &str, value: &Value) -> Result<String, QueryError> {
         Value::Null => Ok("NULL".to_owned()),
         Value::Bool(truth) => Ok(truth.to_string()),
         Value::Number(number) => Ok(number.to_string()),
-        Value::String(text) => Ok(Literal::SingleQuotedString(text.clone()).to_string()),
+        Value::String(text) => Ok(sql_text::literal(text)),
         Value::Array(items) if !items.is_empty() && !items.iter().any(Value::is_array) => {
             let items: Result<Vec<_>, _> = items.iter().map(|item| literal(name, item)).collect();
             Ok(format!("({})", items?.join(", ")))
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn placeholders_become_literals_and_all_else_stays() {
-        let values = json!({"a": "it's", "n": 1.5, "t": true, "none": null, "l": ["x", 2], "o": {}, "e": [], "variables": {"city": "Rome", "n": 2}});
+        let values = json!({"a": "it's", "b": r"x\' OR 1=1 --", "c": "two '' of them", "n": 1.5, "t": true, "none": null, "l": ["x", 2], "o": {}, "e": [], "variables": {"city": "Rome", "n": 2}});
         let values = values.as_object().unwrap();
         for (sql, expected) in [
             ("SELECT {a}, {n},{t} , {none}", Some("SELECT 'it''s', 1.5,true , NULL")),
@@ -133,6 +133,7 @@ mod tests {
                 "'{a}', \"{a}\", E'\\n', 'a''b', $1, {n}",
                 Some("'{a}', \"{a}\", E'\\n', 'a''b', $1, 1.5"),
             ),
+            ("SELECT {b}, {c}", Some(r"SELECT 'x\'' OR 1=1 --', 'two '''' of them'")),
             ("SELECT {missing}", None),
             ("WHERE {filters} AND {a}", Some("WHERE filters_of_the_query() AND 'it''s'")),
             ("SELECT {o}", None),

@@ -10,7 +10,7 @@ pub(super) fn identifier(name: &str) -> String {
 }
 
 /// A text in quotes.
-pub(super) fn literal(text: &str) -> String {
+pub fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 

@@ -119,6 +119,7 @@ fn events_know_their_persons() {
             ("person.properties.age NOT IN (41, 7)", ""),
             ("person.properties.vip = true", "annb"),
             ("person.properties.a.b = 1", "annb"),
+            ("person.properties.a.b = 1 AND person.properties['a.b'] IS NULL", "annb"),
             ("person.is_identified", "annb"),
             ("person.id = e.person_id AND event = 'buy'", "abcd"),
             ("person.created_at IS NULL", "e"),
