@@ -417,6 +417,6 @@ fn answers_say_their_columns_and_how_long_they_took() {
             "{kind}: {refused}"
         );
         let detail = refused.json()["detail"].as_str().unwrap_or_default().to_owned();
-        assert!(detail.contains("\"deleted\""), "{kind}: {detail}");
+        assert!(detail.contains("Change the field deleted to true"), "{kind}: {detail}");
     }
 }
