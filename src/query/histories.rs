@@ -113,8 +113,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory, or an aggregation that
-    /// and the room to spill.
+    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory, or what is aggregated
+    /// exceeds it and the room to spill to.
     pub async fn histories<F: Fold>(
         &self,
         plan: DataFrame,

@@ -22,7 +22,13 @@ pub(super) fn prints_itself(token: &Token) -> bool {
     match token {
         Token::SingleQuotedString(text) => is_kept(text, '\''),
         Token::Word(Word { value, quote_style: Some(quote), .. }) => is_kept(value, *quote),
-        _ => true,
+        Token::Whitespace(_) => true,
+        // Other kinds of texts, such as `N'a'`, are printed without any escape.
+        other => {
+            let printed = other.to_string();
+            let quotes = printed.matches(['\'', '"']).count();
+            quotes == 0 || quotes == 2 && !printed.contains('\\')
+        }
     }
 }
 
@@ -40,6 +46,28 @@ mod tests {
     fn parsed(text: &str) -> Option<Expr> {
         let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;
         parser.parse_expr().ok()
+    }
+
+    /// Goal: no kind of text becomes more SQL. Method: a literal of each in which a quote is escaped, and one without.
+    #[test]
+    fn other_kinds_of_texts_have_no_quotes() {
+        for (text, is_kept) in [
+            ("N'ab'", true),
+            ("N'a'' OR 1=1 --'", false),
+            ("X'00'", true),
+            ("X'00''11'", false),
+            ("R'a'", true),
+            (r"E'a\'b'", false),
+            ("E'a''b'", false),
+            ("$$a$$", true),
+            ("$$it's$$", false),
+            ("'a' -- it's \"", true),
+        ] {
+            let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().unwrap();
+            assert_eq!(tokens.iter().all(prints_itself), is_kept, "{text}: {tokens:?}");
+            let own = parsed(text).unwrap();
+            assert!(!is_kept || parsed(&own.to_string()) == Some(own), "{text}");
+        }
     }
 
     const TEXTS: [&str; 9] =
