@@ -1,4 +1,4 @@
-//! Memory of this process, from Linux's `/proc`: [`memory`].
+//! Memory of this process, from Linux's `/proc`: [`memory`]; how figures stand there: [`kibibytes`].
 
 use std::fs;
 
@@ -31,8 +31,8 @@ fn group_limit(groups: &str, read: impl Fn(&str) -> Option<String>) -> Option<u6
     whole.filter_map(|group| read(group)?.trim().parse().ok()).min()
 }
 
-/// The bytes of a line such as `VmRSS:     1024 kB`.
-fn kibibytes(text: &str, name: &str) -> Option<u64> {
+/// The bytes of the line of a text that begins with `name`, such as `VmRSS:     1024 kB`.
+pub fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let number: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     number.checked_mul(1024)
@@ -50,6 +50,11 @@ mod tests {
         assert_eq!(kibibytes(text, "VmRSS:"), Some(1 << 20));
         for name in ["VmData:", "RSS:", "VmSwap:"] {
             assert_eq!(kibibytes(text, name), None, "{name}");
+        }
+        let status = "Name:\tweir\nVmHWM:\t  204800 kB\nVmRSS:\t 1 kB\n";
+        assert_eq!(kibibytes(status, "VmHWM:"), Some(209_715_200));
+        for status in ["", "VmRSS:\t 1 kB\n", "VmHWM:\t 1 MB\n"] {
+            assert_eq!(kibibytes(status, "VmHWM:"), None, "{status}");
         }
     }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Serialize;
 
+use crate::telemetry::process::kibibytes;
+
 /// Length of a tick of `/proc/<pid>/stat`: `USER_HZ` is 100 on every architecture that Weir supports,
 /// whatever the kernel's own `HZ` (`proc_pid_stat(5)`, `include/asm-generic/param.h`).
 const TICK: Duration = Duration::from_millis(10);
@@ -44,7 +46,8 @@ impl Usage {
         let (stat, status) = (read("stat")?, read("status")?);
         Ok(Self {
             cpu: cpu(&stat).context("find the times in /proc/<pid>/stat")?,
-            peak_rss_bytes: peak(&status).context("find VmHWM in /proc/<pid>/status")?,
+            peak_rss_bytes: kibibytes(&status, "VmHWM:")
+                .context("find VmHWM in /proc/<pid>/status")?,
         })
     }
 
@@ -64,19 +67,12 @@ fn cpu(stat: &str) -> Option<Duration> {
     TICK.checked_mul(user.checked_add(system)?)
 }
 
-fn peak(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
-    kibibytes.checked_mul(1_024)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::Usage;
     use super::cpu;
-    use super::peak;
 
     /// The line is the example of `proc_pid_stat(5)` in layout: 52 fields, `utime` 250, `stime` 30.
     #[test]
@@ -89,14 +85,6 @@ mod tests {
         }
         for stat in ["", "77 (weir", "77 (weir) S 1 77", "77 (weir) S 1 2 3 4 5 6 7 8 9 10 x 1"] {
             assert_eq!(cpu(stat), None, "{stat}");
-        }
-    }
-
-    #[test]
-    fn reads_the_peak_in_bytes() {
-        assert_eq!(peak("Name:\tweir\nVmHWM:\t  204800 kB\nVmRSS:\t 1 kB\n"), Some(209_715_200));
-        for status in ["", "VmRSS:\t 1 kB\n", "VmHWM:\t 1 MB\n"] {
-            assert_eq!(peak(status), None, "{status}");
         }
     }
 
