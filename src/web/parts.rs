@@ -9,7 +9,6 @@ use percent_encoding::NON_ALPHANUMERIC;
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
-pub use crate::query::sql_text::literal;
 use crate::web::chart::figure::grouped;
 
 /// Longest names in a row, in characters.
@@ -69,6 +68,11 @@ pub fn clipped(text: &str, chars_max: usize) -> String {
 /// A part of a path.
 pub fn part(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
+/// A text as a literal of SQL.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// A query of these parameters, without those that are empty.
