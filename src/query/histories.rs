@@ -2,25 +2,19 @@
 //! order of events, such as funnels and paths; SQL answers that by a sort of whole rows.
 //!
 //! A plan gives an actor, a time, a mask and perhaps a text for each event. Rows are kept as numbers within
-//! the memory of queries (`gathered`). What exceeds it is left to another pass over the plan: the actors are
-//! halved by their hash, the pass goes on with one half, and the other half has its own pass later. Where times and masks are
-//! few, the plan is aggregated instead (`marks`).
+//! the memory of queries (`gathered`), or as bits where there are few times and masks (`marks`). What exceeds the memory is left
+//! to another pass over the plan: the actors are halved by their hash, the pass goes on with one half, and the other half has its
+//! own pass later. Of bits a pass has as many actors as there is room for.
 
 mod gathered;
+mod kept;
 mod marks;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::StringViewArray;
-use arrow::array::UInt32Array;
-use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use arrow::datatypes::UInt32Type;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -32,13 +26,14 @@ use crate::query::admission::Work;
 use crate::query::engine::Engine;
 use crate::query::engine::StopOnDrop;
 use crate::query::error::QueryError;
-use crate::query::histories::gathered::Actor;
 use crate::query::histories::gathered::Gathered;
+use crate::query::histories::kept::Actor;
+use crate::query::histories::kept::Kept;
+use crate::query::histories::marks::Marked;
 pub use crate::query::histories::marks::Marks;
 use crate::query::interner::Interner;
 use crate::query::parts::given_up;
 use crate::query::person_numbers::PersonNumbers;
-use crate::query::slice::Slice;
 use crate::query::view::View;
 
 /// Columns of a plan: whose the event is, a text or the number of a person; rows without it are left out.
@@ -83,7 +78,7 @@ pub enum Rows {
     All,
     /// One of those that are equal.
     Distinct,
-    /// The same of a plan without texts whose times and masks are known before: it is aggregated where they are few.
+    /// The same of a plan without texts whose times and masks are known before.
     Marked(Marks),
 }
 
@@ -113,13 +108,12 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory, or what is aggregated
-    /// exceeds it and the room to spill to.
+    /// See [`QueryError`]; [`QueryError::Memory`] where the rows of one actor alone exceed the memory.
     pub async fn histories<F: Fold>(
         &self,
         plan: DataFrame,
         rows: Rows,
-        mut fold: F,
+        fold: F,
     ) -> Result<F, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
         let actor = plan.schema().field_with_unqualified_name(ACTOR)?;
@@ -127,63 +121,46 @@ impl Engine {
             DataType::UInt32 => Some(View::persons_of(&plan)?),
             _ => None,
         };
-        if let Rows::Marked(marks) = rows
-            && marks.are_few()
-        {
-            return self.marked(marks.plan(plan)?, (marks, persons), fold).await;
-        }
-        let mut gathered = Gathered::new(&self.shared.pools.rows, rows, persons.is_none());
-        let mut left = vec![Slice::ALL];
-        let stop = StopOnDrop::default();
-        while let Some(slice) = left.pop() {
-            gathered.begin(slice);
-            let mut answer = self.begin(plan.clone(), None);
-            // On the threads of queries: it computes.
-            let gathering = async move {
-                while let Some(batch) = answer.next().await {
-                    gathered.add(&batch?)?;
-                }
-                Ok::<_, QueryError>(gathered)
-            };
-            gathered = Running(self.shared.runtime.spawn(gathering)).outcome().await??;
-            left.extend(gathered.take_left());
-            let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
-            let folding = self.shared.runtime.spawn_blocking(move || {
-                let folded = each_actor((&mut gathered, persons.as_deref()), &mut fold, &flag);
-                folded.map(|()| (gathered, fold))
-            });
-            (gathered, fold) = folding.await.map_err(given_up)??;
-        }
+        let pool = &self.shared.pools.rows;
+        let folded = match (rows, &persons) {
+            (Rows::Marked(marks), Some(_)) if marks.are_few() => {
+                self.passes((plan, persons), Marked::new(pool, marks), fold).await
+            }
+            _ => {
+                let gathered = Gathered::new(pool, rows, persons.is_none());
+                self.passes((plan, persons), gathered, fold).await
+            }
+        };
         drop(permit);
-        Ok(fold)
+        folded
     }
 
-    /// Folds the actors of a plan of marks.
-    async fn marked<F: Fold>(
+    /// Goes over a plan until no actor is left, and folds the rows that each pass keeps.
+    async fn passes<K: Kept, F: Fold>(
         &self,
-        plan: DataFrame,
-        (marks, persons): (Marks, Option<Arc<PersonNumbers>>),
+        (plan, persons): (DataFrame, Option<Arc<PersonNumbers>>),
+        mut kept: K,
         mut fold: F,
     ) -> Result<F, QueryError> {
-        let mut answer = self.begin(plan, None);
-        let folding = async move {
-            let (texts, mut rows, mut name) =
-                (Interner::default(), Vec::new(), Uuid::encode_buffer());
-            fold.begin(&texts)?;
-            while let Some(batch) = answer.next().await {
-                let batch = batch?;
-                let words = marks.words_of(&batch).map_err(QueryError::from)?;
-                let actors = Actors::of(batch.column(0))?;
-                for place in 0..batch.num_rows() {
-                    words.read(place, &mut rows);
-                    if let Some(actor) = actors.at(place).filter(|_| !rows.is_empty()) {
-                        fold.actor(actor.name(persons.as_deref(), &mut name)?, &rows, &texts)?;
-                    }
+        let stop = StopOnDrop::default();
+        while kept.begin() {
+            let mut answer = self.begin(plan.clone(), None);
+            // On the threads of queries: it computes.
+            let keeping = async move {
+                while let Some(batch) = answer.next().await {
+                    kept.add(&batch?)?;
                 }
-            }
-            Ok::<_, QueryError>(fold)
-        };
-        Running(self.shared.runtime.spawn(folding)).outcome().await?
+                Ok::<_, QueryError>(kept)
+            };
+            kept = Running(self.shared.runtime.spawn(keeping)).outcome().await??;
+            let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
+            let folding = self.shared.runtime.spawn_blocking(move || {
+                let folded = each_actor((&mut kept, persons.as_deref()), &mut fold, &flag);
+                folded.map(|()| (kept, fold))
+            });
+            (kept, fold) = folding.await.map_err(given_up)??;
+        }
+        Ok(fold)
     }
 
     /// A part of the memory of queries for what a fold keeps: nothing at first.
@@ -193,44 +170,19 @@ impl Engine {
 }
 
 fn each_actor<F: Fold>(
-    (gathered, persons): (&mut Gathered, Option<&PersonNumbers>),
+    (kept, persons): (&mut impl Kept, Option<&PersonNumbers>),
     fold: &mut F,
     stop: &AtomicBool,
 ) -> Result<(), QueryError> {
-    fold.begin(gathered.texts())?;
-    let mut name = Uuid::encode_buffer();
-    for (count, (actor, rows, texts)) in gathered.actors().enumerate() {
+    fold.begin(kept.texts())?;
+    let (mut name, mut count) = (Uuid::encode_buffer(), 0_usize);
+    kept.each(&mut |actor, rows, texts| {
         if count % ACTORS_PER_CHECK == 0 && stop.load(Ordering::Relaxed) {
             return Err(QueryError::Unavailable("nobody waits for the answer"));
         }
-        fold.actor(actor.name(persons, &mut name)?, rows, texts)?;
-    }
-    Ok(())
-}
-
-/// A column of actors.
-enum Actors {
-    Names(StringViewArray),
-    Numbers(UInt32Array),
-}
-
-impl Actors {
-    fn of(column: &ArrayRef) -> Result<Self, DataFusionError> {
-        if let Some(numbers) = column.as_primitive_opt::<UInt32Type>() {
-            return Ok(Self::Numbers(numbers.clone()));
-        }
-        Ok(Self::Names(cast(column, &DataType::Utf8View)?.as_string_view().clone()))
-    }
-
-    /// `None` for rows of nobody.
-    fn at(&self, place: usize) -> Option<Actor<'_>> {
-        match self {
-            Self::Names(names) => names.is_valid(place).then(|| Actor::Name(names.value(place))),
-            Self::Numbers(numbers) => {
-                numbers.is_valid(place).then(|| Actor::Number(numbers.value(place)))
-            }
-        }
-    }
+        count += 1;
+        fold.actor(actor.name(persons, &mut name)?, rows, texts)
+    })
 }
 
 impl Actor<'_> {

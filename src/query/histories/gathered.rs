@@ -1,6 +1,8 @@
 //! The rows of one pass: [`Gathered`], within the memory of queries.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
+use std::thread;
 
 use arrow::array::Array;
 use arrow::array::AsArray;
@@ -9,7 +11,6 @@ use arrow::array::StringViewArray;
 use arrow::array::UInt32Array;
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
 use arrow::datatypes::UInt32Type;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryConsumer;
@@ -18,17 +19,23 @@ use datafusion::execution::memory_pool::MemoryReservation;
 
 use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;
-use crate::query::histories::AT;
-use crate::query::histories::MASK;
 use crate::query::histories::NO_TEXT;
 use crate::query::histories::Row;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
+use crate::query::histories::kept::Actor;
+use crate::query::histories::kept::Kept;
+use crate::query::histories::kept::Take;
+use crate::query::histories::kept::no_column;
+use crate::query::histories::kept::times_and_masks;
 use crate::query::interner::Interner;
 use crate::query::slice::Slice;
 
 /// Most slices that the actors are divided into. Who has more rows than fit then is one actor.
 const SLICES_MAX: u64 = 1 << 20;
+
+/// Rows of each half from which on two threads sort them.
+const HALF_MIN: usize = 1 << 16;
 
 /// Rows for which there is room at first.
 const ROWS_MIN: usize = 8192;
@@ -41,6 +48,7 @@ pub(super) struct Gathered {
     names: Option<Interner>,
     texts: Interner,
     kind: Rows,
+    /// What this pass is for.
     slice: Slice,
     /// What further passes are for.
     left: Vec<Slice>,
@@ -48,7 +56,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    /// No rows yet. Their actors are texts, or numbers if `has_names` is false.
+    /// None yet, and no pass has begun. Their actors are texts, or numbers if `has_names` is false.
     pub(super) fn new(pool: &Arc<dyn MemoryPool>, kind: Rows, has_names: bool) -> Self {
         Self {
             rows: Vec::new(),
@@ -56,50 +64,9 @@ impl Gathered {
             texts: Interner::default(),
             kind,
             slice: Slice::ALL,
-            left: Vec::new(),
+            left: vec![Slice::ALL],
             reservation: MemoryConsumer::new("rows by actor").register(pool),
         }
-    }
-
-    /// Forgets all rows, and takes those of a slice from now on.
-    pub(super) fn begin(&mut self, slice: Slice) {
-        self.rows.clear();
-        self.names = self.names.as_ref().map(Interner::emptied);
-        self.texts = self.texts.emptied();
-        self.slice = slice;
-    }
-
-    /// The slices that others than this pass have to take.
-    pub(super) fn take_left(&mut self) -> Vec<Slice> {
-        std::mem::take(&mut self.left)
-    }
-
-    /// Takes the rows of a batch that are of the slice.
-    pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
-        self.make_room(batch.num_rows())?;
-        let texts = |name: &str| {
-            let column = batch.column_by_name(name)?;
-            cast(column, &DataType::Utf8View).ok()?.as_string_view_opt().cloned()
-        };
-        let at = batch.column_by_name(AT).and_then(|at| at.as_primitive_opt::<Int64Type>());
-        let masks = batch.column_by_name(MASK);
-        let masks = masks.and_then(|masks| masks.as_primitive_opt::<UInt32Type>());
-        let (Some(actors), Some(at), Some(masks)) = (self.actors_of(batch)?, at, masks) else {
-            let error = "a plan of histories lacks a column, or has one of another type";
-            return Err(QueryError::Internal(DataFusionError::Internal(error.to_owned())));
-        };
-        let labels = texts(TEXT);
-        for (place, ((actor, at), mask)) in actors.iter().zip(at).zip(masks).enumerate() {
-            let (Some(actor), Some(at)) = (actor, at) else { continue };
-            let text = match labels.as_ref().and_then(|labels| text_at(labels, place)) {
-                Some(text) => {
-                    self.texts.insert(text, self.texts.hash(text)).ok_or_else(too_many)?
-                }
-                None => NO_TEXT,
-            };
-            self.rows.push(Row { at, mask: mask.unwrap_or(0), text, actor });
-        }
-        Ok(())
     }
 
     /// The numbers of the actors of a batch who are of the slice; `None` without a column of their type.
@@ -186,45 +153,101 @@ impl Gathered {
     fn sort(&mut self) {
         let Self { rows, texts, kind, .. } = self;
         let text = |row: &Row| texts.get(row.text);
-        rows.sort_unstable_by(|a, b| {
+        let order = |a: &Row, b: &Row| {
             let numbers = (a.actor, a.at, a.mask).cmp(&(b.actor, b.at, b.mask));
             numbers.then_with(|| match a.text == b.text {
-                true => std::cmp::Ordering::Equal,
+                true => Ordering::Equal,
                 false => text(a).cmp(&text(b)),
             })
-        });
+        };
+        sort_by(rows, &order);
         if *kind != Rows::All {
             rows.dedup();
         }
     }
+}
 
-    /// The texts that the rows name.
-    pub(super) fn texts(&self) -> &Interner {
-        &self.texts
+/// Sorts by an order in which actors come first. Of many rows, those of the lower half of the actors are sorted on a thread of
+/// their own meanwhile: the threads of queries have nothing else to do for the question.
+fn sort_by(rows: &mut [Row], order: &(impl Fn(&Row, &Row) -> Ordering + Sync)) {
+    let middle = rows.len() / 2;
+    if middle < HALF_MIN {
+        rows.sort_unstable_by(order);
+        return;
     }
-
-    /// Each actor, its rows in their order, and the texts that they name.
-    pub(super) fn actors(&mut self) -> impl Iterator<Item = (Actor<'_>, &[Row], &Interner)> {
-        self.sort();
-        let Self { rows, names, texts, .. } = &*self;
-        rows.chunk_by(|a, b| a.actor == b.actor).filter_map(move |rows| {
-            let number = rows.first()?.actor;
-            let actor = match names {
-                Some(names) => Actor::Name(names.get(number)?),
-                None => Actor::Number(number),
-            };
-            Some((actor, rows, texts))
-        })
+    let (_, pivot, _) = rows.select_nth_unstable_by_key(middle, |row| row.actor);
+    let actor = pivot.actor;
+    let (low, high) = rows.split_at_mut(middle);
+    let is_helped = thread::scope(|scope| {
+        let sorting = || low.sort_unstable_by(order);
+        let helper = thread::Builder::new().name("query-sort".to_owned());
+        let helper = helper.spawn_scoped(scope, sorting);
+        high.sort_unstable_by(order);
+        helper.is_ok()
+    });
+    if !is_helped {
+        low.sort_unstable_by(order);
+    }
+    // One actor may be in both halves.
+    let first = low.partition_point(|row| row.actor < actor);
+    let last = middle + high.partition_point(|row| row.actor == actor);
+    if let Some(rows) = rows.get_mut(first..last) {
+        rows.sort_unstable_by(order);
     }
 }
 
-/// Whose rows are.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Actor<'t> {
-    /// As the plan has it.
-    Name(&'t str),
-    /// The same.
-    Number(u32),
+impl Kept for Gathered {
+    /// Forgets all rows, and takes those of another slice from now on.
+    fn begin(&mut self) -> bool {
+        self.rows.clear();
+        self.names = self.names.as_ref().map(Interner::emptied);
+        self.texts = self.texts.emptied();
+        let next = self.left.pop();
+        self.slice = next.unwrap_or(self.slice);
+        next.is_some()
+    }
+
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
+        self.make_room(batch.num_rows())?;
+        let texts = |name: &str| {
+            let column = batch.column_by_name(name)?;
+            cast(column, &DataType::Utf8View).ok()?.as_string_view_opt().cloned()
+        };
+        let (at, masks) = times_and_masks(batch)?;
+        let actors = self.actors_of(batch)?.ok_or_else(no_column)?;
+        let labels = texts(TEXT);
+        for (place, ((actor, at), mask)) in actors.iter().zip(at).zip(masks).enumerate() {
+            let (Some(actor), Some(at)) = (actor, at) else { continue };
+            let text = match labels.as_ref().and_then(|labels| text_at(labels, place)) {
+                Some(text) => {
+                    self.texts.insert(text, self.texts.hash(text)).ok_or_else(too_many)?
+                }
+                None => NO_TEXT,
+            };
+            self.rows.push(Row { at, mask: mask.unwrap_or(0), text, actor });
+        }
+        Ok(())
+    }
+
+    fn texts(&self) -> &Interner {
+        &self.texts
+    }
+
+    fn each(&mut self, take: &mut Take<'_>) -> Result<(), QueryError> {
+        self.sort();
+        let Self { rows, names, texts, .. } = &*self;
+        for rows in rows.chunk_by(|a, b| a.actor == b.actor) {
+            let Some(number) = rows.first().map(|row| row.actor) else { continue };
+            let actor = match names {
+                Some(names) => names.get(number).map(Actor::Name),
+                None => Some(Actor::Number(number)),
+            };
+            if let Some(actor) = actor {
+                take(actor, rows, texts)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What slices divide numbers by.
@@ -258,7 +281,10 @@ mod tests {
 
     use super::Actor;
     use super::Gathered;
-    use super::Slice;
+    use super::HALF_MIN;
+    use super::Kept;
+    use super::Row;
+    use super::sort_by;
     use crate::query::error::QueryError;
     use crate::query::histories::Rows;
 
@@ -298,24 +324,22 @@ mod tests {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
         let has_names = !batches[0].column(0).data_type().is_integer();
         let mut gathered = Gathered::new(&pool, kind, has_names);
-        let (mut left, mut found, mut passes) = (vec![Slice::ALL], Histories::new(), 0);
-        while let Some(slice) = left.pop() {
+        let (mut found, mut passes) = (Histories::new(), 0);
+        while gathered.begin() {
             passes += 1;
-            gathered.begin(slice);
             for batch in batches {
                 gathered.add(batch)?;
             }
-            left.extend(gathered.take_left());
-            for (actor, rows, texts) in gathered.actors() {
-                let row =
-                    |row: &super::Row| (row.at, row.mask, texts.get(row.text).map(str::to_owned));
+            gathered.each(&mut |actor, rows, texts| {
+                let row = |row: &Row| (row.at, row.mask, texts.get(row.text).map(str::to_owned));
                 let rows = rows.iter().map(row).collect();
                 let actor = match actor {
                     Actor::Name(name) => name.to_owned(),
                     Actor::Number(number) => number.to_string(),
                 };
                 assert_eq!(found.insert(actor.clone(), rows), None, "{actor} comes twice");
-            }
+                Ok(())
+            })?;
         }
         drop(gathered);
         assert_eq!(pool.reserved(), 0);
@@ -348,6 +372,25 @@ mod tests {
         for (batches, bytes) in both.iter().flat_map(|of| [64, 2, 1].map(|size| (of, size << 19))) {
             let (found, passes) = gathered(batches, bytes, Rows::Distinct).unwrap();
             assert!(found == expected, "{bytes} bytes, {passes} passes");
+        }
+    }
+
+    /// Goal: two threads sort as one does. Method: actors of very different numbers of rows, one with most of them.
+    #[test]
+    fn halves_are_one_order() {
+        let mut rng = StdRng::seed_from_u64(3);
+        let order = |a: &Row, b: &Row| (a.actor, a.at).cmp(&(b.actor, b.at));
+        for (actors, often) in [(1, 0.0), (3, 0.9), (1000, 0.3), (1_000_000, 0.0)] {
+            let row = |rng: &mut StdRng| {
+                let actor = rng.random_range(0..actors);
+                let actor = if rng.random_bool(often) { actors / 2 } else { actor };
+                Row { actor, ..Row::new(rng.random_range(0..1000), 0) }
+            };
+            let mut rows: Vec<Row> = (0..3 * HALF_MIN).map(|_| row(&mut rng)).collect();
+            let mut expected = rows.clone();
+            expected.sort_by(order);
+            sort_by(&mut rows, &order);
+            assert!(rows == expected, "{actors} actors");
         }
     }
 

@@ -1,38 +1,36 @@
-//! Rows of few times and masks as bits of each actor: [`Marks`]. Counting them is an aggregation by hash, on all threads
-//! and in a few words for each actor, where rows would have to be kept and sorted.
+//! Rows of few times and masks as bits of each actor: [`Marked`]. A row sets a bit in the words of its actor, which are where its
+//! number says: nothing is hashed, compared or sorted, and equal rows take no memory.
 
-use arrow::array::Array;
+use std::sync::Arc;
+
 use arrow::array::AsArray;
 use arrow::array::RecordBatch;
-use arrow::array::UInt64Array;
-use arrow::datatypes::DataType;
-use arrow::datatypes::UInt64Type;
-use datafusion::dataframe::DataFrame;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::functions_aggregate::expr_fn::bit_or;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::Operator;
-use datafusion::logical_expr::binary_expr;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::when;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use arrow::datatypes::UInt32Type;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::MemoryReservation;
 
+use crate::query::error::QueryError;
 use crate::query::histories::ACTOR;
-use crate::query::histories::AT;
-use crate::query::histories::MASK;
 use crate::query::histories::NO_TEXT;
 use crate::query::histories::Row;
+use crate::query::histories::kept::Actor;
+use crate::query::histories::kept::Kept;
+use crate::query::histories::kept::Take;
+use crate::query::histories::kept::no_column;
+use crate::query::histories::kept::times_and_masks;
+use crate::query::interner::Interner;
 
 /// Times of a word.
 const WORD: usize = 64;
 
-/// Most words of an actor. Each is a column of the aggregation: with more of them a sort is as good.
+/// Most words of an actor: 32 bytes, a few rows. With more of them rows take less memory where actors have few.
 const WORDS_MAX: usize = 4;
 
-/// Which rows there can be: their times are from 0 on and below a number, their masks among these. The plan gives no others,
-/// which would be counted as some of these.
+/// Actors for which there is room at first.
+const ACTORS_MIN: usize = 1024;
+
+/// Which rows there can be: their times are from 0 on and below a number, their masks among these. A plan gives no others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     /// How many times there are.
@@ -52,74 +50,144 @@ impl Marks {
         self.times.div_ceil(WORD)
     }
 
-    /// The plan with one row for each actor: its words, those of the first mask first.
-    pub(super) fn plan(self, rows: DataFrame) -> Result<DataFrame> {
-        let mut words = Vec::new();
-        for mask in self.masks {
-            for first in (0..self.words()).map(|word| word * WORD) {
-                let first = i64::try_from(first).unwrap_or(i64::MAX);
-                let shift = cast(ident(AT) - lit(first), DataType::UInt64);
-                let mut bit = binary_expr(lit(1_u64), Operator::BitwiseShiftLeft, shift);
-                if let Some(is_own) = self.condition(*mask, first) {
-                    bit = when(is_own, bit).end()?;
-                }
-                words.push(bit_or(bit).alias(format!("word {}", words.len())));
-            }
-        }
-        // Without a filter of what is null: it would compute actors and times once more, below. A bit of no time is none.
-        rows.aggregate(vec![ident(ACTOR)], words)
-    }
-
-    /// Which rows are of a word; `None` if all are.
-    fn condition(self, mask: u32, first: i64) -> Option<Expr> {
-        let of_mask = (self.masks.len() > 1).then(|| ident(MASK).eq(lit(mask)));
-        let last = first.saturating_add(i64::try_from(WORD - 1).unwrap_or(0));
-        let of_word = (self.words() > 1).then(|| ident(AT).between(lit(first), lit(last)));
-        of_mask.into_iter().chain(of_word).reduce(Expr::and)
-    }
-
-    /// The words of the actors of a batch of the plan.
-    pub(super) fn words_of(self, batch: &RecordBatch) -> Result<Words<'_>> {
-        let columns = batch.columns().iter().skip(1);
-        let columns: Option<Vec<_>> =
-            columns.map(|column| column.as_primitive_opt::<UInt64Type>()).collect();
-        let missing = || DataFusionError::Internal("a word of marks is none".to_owned());
-        Ok(Words { marks: self, columns: columns.ok_or_else(missing)? })
-    }
-}
-
-/// Words of actors.
-pub(super) struct Words<'b> {
-    marks: Marks,
-    columns: Vec<&'b UInt64Array>,
-}
-
-impl Words<'_> {
-    /// Reads the rows of an actor, in their order.
-    pub(super) fn read(&self, actor: usize, rows: &mut Vec<Row>) {
+    /// Reads the rows of an actor from its words, those of the first mask first; in their order.
+    fn read(self, own: &[u64], rows: &mut Vec<Row>) {
         rows.clear();
-        let word = |place: usize| match self.columns.get(place) {
-            Some(column) if column.is_valid(actor) => column.value(actor),
-            _ => 0,
-        };
-        let words = self.marks.words();
+        let words = self.words();
         for number in 0..words {
-            let own = || (0..self.marks.masks.len()).map(|mask| word(mask * words + number));
-            let mut left = own().fold(0, |all, word| all | word);
+            let of_masks = || own.iter().copied().skip(number).step_by(words.max(1));
+            let mut left = of_masks().fold(0, |all, word| all | word);
             while left != 0 {
                 let bit = left.trailing_zeros();
                 left &= left - 1;
                 let at = i64::try_from(number * WORD).unwrap_or(i64::MAX) + i64::from(bit);
-                let masks = self.marks.masks.iter().zip(own());
+                let masks = self.masks.iter().zip(of_masks());
                 let masks = masks.filter(|(_, word)| word >> bit & 1 == 1);
-                rows.extend(masks.map(|(mask, _)| Row {
-                    at,
-                    mask: *mask,
-                    text: NO_TEXT,
-                    actor: 0,
-                }));
+                let row = |mask: &u32| Row { at, mask: *mask, text: NO_TEXT, actor: 0 };
+                rows.extend(masks.map(|(mask, _)| row(mask)));
             }
         }
+    }
+}
+
+/// The bits of the actors of one pass: those with numbers from a first one on.
+#[derive(Debug)]
+pub(super) struct Marked {
+    marks: Marks,
+    words: Vec<u64>,
+    first: usize,
+    /// The number from which on actors are left to further passes.
+    end: Option<usize>,
+    /// The first number of the next pass.
+    next: Option<usize>,
+    texts: Interner,
+    reservation: MemoryReservation,
+}
+
+impl Marked {
+    /// None yet, and no pass has begun.
+    pub(super) fn new(pool: &Arc<dyn MemoryPool>, marks: Marks) -> Self {
+        Self {
+            marks,
+            words: Vec::new(),
+            first: 0,
+            end: None,
+            next: Some(0),
+            texts: Interner::default(),
+            reservation: MemoryConsumer::new("marks of actors").register(pool),
+        }
+    }
+
+    /// Words of an actor.
+    fn stride(&self) -> usize {
+        self.marks.words() * self.marks.masks.len()
+    }
+
+    /// Where the words of an actor are, for which it makes room; `None` for those of other passes.
+    fn place(&mut self, actor: usize) -> Result<Option<usize>, QueryError> {
+        let Some(own) = actor.checked_sub(self.first) else { return Ok(None) };
+        if self.end.is_some_and(|end| actor >= end) {
+            return Ok(None);
+        }
+        let start = own * self.stride();
+        if start + self.stride() > self.words.len() {
+            self.grow(own + 1)?;
+        }
+        if start + self.stride() <= self.words.len() {
+            return Ok(Some(start));
+        }
+        let end = self.first + self.words.len() / self.stride().max(1);
+        (self.end, self.next) = (Some(end), Some(end));
+        Ok(None)
+    }
+
+    /// Makes room for so many actors, or for fewer where the memory has no more: none are too few.
+    fn grow(&mut self, wanted: usize) -> Result<(), QueryError> {
+        let bytes = |words: usize| words.saturating_mul(size_of::<u64>());
+        let before = self.words.len();
+        let mut actors = wanted.next_power_of_two().max(ACTORS_MIN);
+        loop {
+            let words = actors.saturating_mul(self.stride());
+            if words <= before {
+                return Ok(());
+            }
+            // While words move to a larger place there are two.
+            match self.reservation.try_resize(bytes(before.saturating_add(words))) {
+                Ok(()) => {
+                    self.words.reserve_exact(words - before);
+                    self.words.resize(words, 0);
+                    return Ok(self.reservation.try_resize(bytes(self.words.capacity()))?);
+                }
+                Err(error) if actors <= ACTORS_MIN => return Err(error.into()),
+                Err(_) => actors /= 2,
+            }
+        }
+    }
+}
+
+impl Kept for Marked {
+    fn begin(&mut self) -> bool {
+        self.words.fill(0);
+        self.end = None;
+        let next = self.next.take();
+        self.first = next.unwrap_or(self.first);
+        next.is_some()
+    }
+
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
+        let (at, masks) = times_and_masks(batch)?;
+        let actors =
+            batch.column_by_name(ACTOR).and_then(|own| own.as_primitive_opt::<UInt32Type>());
+        let actors = actors.ok_or_else(no_column)?;
+        let words = self.marks.words();
+        for ((actor, at), mask) in actors.iter().zip(at).zip(masks) {
+            let (Some(actor), Some(at), Some(mask)) = (actor, at, mask) else { continue };
+            let at = usize::try_from(at).ok().filter(|at| *at < self.marks.times);
+            let mask = self.marks.masks.iter().position(|own| *own == mask);
+            let (Some(at), Some(mask)) = (at, mask) else { continue };
+            let Some(start) = self.place(usize::try_from(actor).unwrap_or(usize::MAX))? else {
+                continue;
+            };
+            if let Some(word) = self.words.get_mut(start + mask * words + at / WORD) {
+                *word |= 1 << (at % WORD);
+            }
+        }
+        Ok(())
+    }
+
+    fn texts(&self) -> &Interner {
+        &self.texts
+    }
+
+    fn each(&mut self, take: &mut Take<'_>) -> Result<(), QueryError> {
+        let mut rows = Vec::new();
+        for (number, words) in (self.first..).zip(self.words.chunks_exact(self.stride().max(1))) {
+            self.marks.read(words, &mut rows);
+            if let Some(actor) = u32::try_from(number).ok().filter(|_| !rows.is_empty()) {
+                take(Actor::Number(actor), &rows, &self.texts)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -129,23 +197,53 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use arrow::array::Array;
     use arrow::array::ArrayRef;
-    use arrow::array::AsArray;
     use arrow::array::Int64Array;
     use arrow::array::RecordBatch;
     use arrow::array::UInt32Array;
-    use arrow::datatypes::UInt32Type;
-    use datafusion::prelude::SessionContext;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::memory_pool::MemoryPool;
     use rand::Rng;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
+    use super::Actor;
+    use super::Kept;
+    use super::Marked;
     use super::Marks;
+    use crate::query::error::QueryError;
 
-    /// Goal: each actor has its rows, once and in their order. Method: random rows beside sorted sets.
-    #[tokio::test]
-    async fn bits_are_the_rows_of_their_actor() {
+    type Found = BTreeMap<u32, Vec<(i64, u32)>>;
+
+    /// The rows of all actors, and the passes that they took.
+    fn marked(
+        batches: &[RecordBatch],
+        marks: Marks,
+        bytes: usize,
+    ) -> Result<(Found, usize), QueryError> {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        let mut marked = Marked::new(&pool, marks);
+        let (mut found, mut passes) = (Found::new(), 0);
+        while marked.begin() {
+            passes += 1;
+            for batch in batches {
+                marked.add(batch)?;
+            }
+            marked.each(&mut |actor, rows, _| {
+                let Actor::Number(actor) = actor else { panic!("{actor:?} is no number") };
+                let rows: Vec<(i64, u32)> = rows.iter().map(|row| (row.at, row.mask)).collect();
+                assert_eq!(found.insert(actor, rows), None, "{actor} comes twice");
+                Ok(())
+            })?;
+        }
+        drop(marked);
+        assert_eq!(pool.reserved(), 0);
+        Ok((found, passes))
+    }
+
+    /// Goal: each actor has its rows, once and in their order, whatever the memory. Method: random rows beside sorted sets.
+    #[test]
+    fn bits_are_the_rows_of_their_actor() {
         let mut rng = StdRng::seed_from_u64(11);
         let cases: [(usize, &[u32]); 6] = [
             (1, &[0]),
@@ -158,8 +256,8 @@ mod tests {
         for (times, masks) in cases {
             let mut expected: BTreeMap<u32, BTreeSet<(i64, u32)>> = BTreeMap::new();
             let (mut actors, mut ats, mut kinds) = (Vec::new(), Vec::new(), Vec::new());
-            for _ in 0..3000 {
-                let actor = rng.random_bool(0.9).then(|| rng.random_range(0..50));
+            for _ in 0..30_000 {
+                let actor = rng.random_bool(0.9).then(|| rng.random_range(0..5000));
                 let at = i64::try_from(rng.random_range(0..times)).unwrap();
                 let at = rng.random_bool(0.9).then_some(at);
                 let mask = masks[rng.random_range(0..masks.len())];
@@ -175,23 +273,20 @@ mod tests {
                 ("at", Arc::new(Int64Array::from(ats))),
                 ("mask", Arc::new(UInt32Array::from(kinds))),
             ]);
-            let rows = SessionContext::new().read_batch(rows.unwrap()).unwrap();
+            let rows = rows.unwrap();
+            let batches: Vec<RecordBatch> = (0..30).map(|at| rows.slice(at * 1000, 1000)).collect();
             let marks = Marks { times, masks };
             assert!(marks.are_few());
-            let (mut found, mut own) = (BTreeMap::new(), Vec::new());
-            for batch in marks.plan(rows).unwrap().collect().await.unwrap() {
-                let (actors, words) = (batch.column(0), marks.words_of(&batch).unwrap());
-                let actors = actors.as_primitive::<UInt32Type>();
-                for place in (0..actors.len()).filter(|place| actors.is_valid(*place)) {
-                    words.read(place, &mut own);
-                    let rows: Vec<(i64, u32)> = own.iter().map(|row| (row.at, row.mask)).collect();
-                    assert_eq!(found.insert(actors.value(place), rows), None);
-                }
+            let expected: Found =
+                expected.into_iter().map(|(actor, rows)| (actor, Vec::from_iter(rows))).collect();
+            let words = times.div_ceil(64) * masks.len();
+            for (actors, least) in [(16_384, 1), (3072, 2), (1024, 5)] {
+                let (found, passes) = marked(&batches, marks, actors * words * 8).unwrap();
+                assert!(found == expected, "{times} times, masks {masks:?}, {actors} actors");
+                assert!((passes > 1) == (least > 1) && passes >= least, "{passes} passes");
             }
-            // Whose rows have no time.
-            found.retain(|_, rows| !rows.is_empty());
-            let expected = expected.into_iter().map(|(actor, rows)| (actor, Vec::from_iter(rows)));
-            assert_eq!(found, expected.collect(), "{times} times, masks {masks:?}");
+            let error = marked(&batches, marks, 1024 * words * 8 - 1).unwrap_err();
+            assert!(matches!(error, QueryError::Memory(_)), "{error}");
         }
         let many: [(usize, &[u32]); 3] = [(257, &[0]), (129, &[0, 1]), (1, &[0, 1, 2, 3, 4])];
         assert!(!many.into_iter().any(|(times, masks)| Marks { times, masks }.are_few()));

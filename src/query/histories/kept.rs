@@ -1,0 +1,55 @@
+//! What keeps the rows of a plan while passes go over it: [`Kept`].
+
+use arrow::array::AsArray;
+use arrow::array::Int64Array;
+use arrow::array::RecordBatch;
+use arrow::array::UInt32Array;
+use datafusion::error::DataFusionError;
+
+use crate::query::error::QueryError;
+use crate::query::histories::AT;
+use crate::query::histories::MASK;
+use crate::query::histories::Row;
+use crate::query::interner::Interner;
+
+/// Takes an actor, its rows in their order, and the texts that they name.
+pub(super) type Take<'t> = dyn FnMut(Actor<'_>, &[Row], &Interner) -> Result<(), QueryError> + 't;
+
+/// The rows of a plan, those of some actors in each pass over it.
+pub(super) trait Kept: Send + 'static {
+    /// Begins a pass; false if no actor is left.
+    fn begin(&mut self) -> bool;
+
+    /// Takes the rows of a batch that this pass is for.
+    fn add(&mut self, batch: &RecordBatch) -> Result<(), QueryError>;
+
+    /// The texts that the rows name.
+    fn texts(&self) -> &Interner;
+
+    /// Gives all actors of the pass to `take`, until it fails.
+    fn each(&mut self, take: &mut Take<'_>) -> Result<(), QueryError>;
+}
+
+/// Whose rows are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Actor<'t> {
+    /// As the plan has it.
+    Name(&'t str),
+    /// The same.
+    Number(u32),
+}
+
+/// The columns of a batch that all plans have.
+pub(super) fn times_and_masks(
+    batch: &RecordBatch,
+) -> Result<(&Int64Array, &UInt32Array), QueryError> {
+    let at = batch.column_by_name(AT).and_then(|at| at.as_primitive_opt());
+    let masks = batch.column_by_name(MASK).and_then(|masks| masks.as_primitive_opt());
+    at.zip(masks).ok_or_else(no_column)
+}
+
+/// A plan is not as it has to be.
+pub(super) fn no_column() -> QueryError {
+    let error = "a plan of histories lacks a column, or has one of another type";
+    QueryError::Internal(DataFusionError::Internal(error.to_owned()))
+}
