@@ -3,9 +3,11 @@
 Asks Weir over HTTP, DuckDB on the same live files, and chDB on them if it is installed, in turn, ROUNDS times each;
 prints medians in milliseconds and the ratio of Weir to the faster of the others. The numbers of the answers have to be
 equal, except where the others count persons: files have the person as at ingest, and Weir follows the merges since.
+WEIR_BENCH_DAYS is the length of the range (30).
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -20,7 +22,9 @@ except ImportError:
     chdb = None
 
 STEPS = ["video played", "message sent", "file uploaded"]
-RANGE = {"date_from": "-29d"}
+DAYS_ASKED = int(os.environ.get("WEIR_BENCH_DAYS", "30"))
+BACK = DAYS_ASKED - 1
+RANGE = {"date_from": f"-{BACK}d"}
 
 def series(event, **more):
     return {"kind": "EventsNode", "event": event, **more}
@@ -40,23 +44,32 @@ def cells(results):
 
 # The events of the range, as the columns that a question reads.
 DAYS = "date_trunc('day', timestamp)"
-SINCE = "timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 29 DAY"
-FUNNEL = f"""WITH a AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[0]}' AND {SINCE}),
-    b AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[1]}' AND {SINCE}),
-    c AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[2]}' AND {SINCE}),
-    ab AS (SELECT a.p, a.t, b.t AS t2 FROM a ASOF LEFT JOIN b ON a.p = b.p AND b.t >= a.t),
-    ab2 AS (SELECT p, t, CASE WHEN t2 <= t + INTERVAL 7 DAY THEN t2 END AS t2 FROM ab),
-    abc AS (SELECT ab2.p, ab2.t, t2, c.t AS t3 FROM ab2 ASOF LEFT JOIN c ON ab2.p = c.p AND c.t >= ab2.t2)
-    SELECT count(DISTINCT p), count(DISTINCT p) FILTER (WHERE t2 IS NOT NULL),
-        count(DISTINCT p) FILTER (WHERE t3 <= t + INTERVAL 7 DAY) FROM abc"""
+SINCE = f"timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL {BACK} DAY"
+
+def funnel(is_split):
+    """Three steps within 7 days, or the same by the browser of the first one."""
+    own, browser, by = (', "p_$browser" AS browser', ", browser", " GROUP BY browser") if is_split else ("", "", "")
+    return f"""WITH a AS (SELECT person_id AS p, timestamp AS t{own} FROM {{events}} WHERE event = '{STEPS[0]}' AND {SINCE}),
+        b AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[1]}' AND {SINCE}),
+        c AS (SELECT person_id AS p, timestamp AS t FROM {{events}} WHERE event = '{STEPS[2]}' AND {SINCE}),
+        ab AS (SELECT a.p, a.t, b.t AS t2{browser} FROM a ASOF LEFT JOIN b ON a.p = b.p AND b.t >= a.t),
+        ab2 AS (SELECT p, t, CASE WHEN t2 <= t + INTERVAL 7 DAY THEN t2 END AS t2{browser} FROM ab),
+        abc AS (SELECT ab2.p, ab2.t, t2, c.t AS t3{browser} FROM ab2 ASOF LEFT JOIN c ON ab2.p = c.p AND c.t >= ab2.t2)
+        SELECT count(DISTINCT p), count(DISTINCT p) FILTER (WHERE t2 IS NOT NULL),
+            count(DISTINCT p) FILTER (WHERE t3 <= t + INTERVAL 7 DAY) FROM abc{by}"""
+
 # The same for chDB.
 CH_DAY = "toDate(timestamp, 'UTC')"
-CH_SINCE = "timestamp >= toStartOfDay(now('UTC')) - INTERVAL 29 DAY"
-CH_FUNNEL = f"""SELECT countIf(n >= 1), countIf(n >= 2), countIf(n >= 3) FROM (SELECT windowFunnel(604800000000)(
-    toUInt64(toUnixTimestamp64Micro(timestamp)), event = '{STEPS[0]}', event = '{STEPS[1]}', event = '{STEPS[2]}') AS n
-    FROM {{events}} WHERE event IN ('{STEPS[0]}', '{STEPS[1]}', '{STEPS[2]}') AND {CH_SINCE} GROUP BY person_id)"""
+CH_SINCE = f"timestamp >= toStartOfDay(now('UTC')) - INTERVAL {BACK} DAY"
 CH_DAYS_OF_PERSONS = f"""(SELECT arraySort(groupUniqArray({CH_DAY})) AS days FROM {{events}}
     WHERE event = '{{event}}' AND {CH_SINCE} GROUP BY person_id)"""
+
+def ch_funnel(is_split):
+    browser = f""", argMinIf("p_$browser", timestamp, event = '{STEPS[0]}') AS browser""" if is_split else ""
+    return f"""SELECT countIf(n >= 1), countIf(n >= 2), countIf(n >= 3) FROM (SELECT windowFunnel(604800000000)(
+        toUInt64(toUnixTimestamp64Micro(timestamp)), event = '{STEPS[0]}', event = '{STEPS[1]}', event = '{STEPS[2]}') AS n{browser}
+        FROM {{events}} WHERE event IN ('{STEPS[0]}', '{STEPS[1]}', '{STEPS[2]}') AND {CH_SINCE} GROUP BY person_id)
+        {"GROUP BY browser" if is_split else ""}"""
 
 def ch_by_day(value, where="1", more=""):
     return f"SELECT sum(n) FROM (SELECT {CH_DAY} AS d{more}, {value} AS n FROM {{events}} WHERE {where} AND {CH_SINCE} GROUP BY ALL)"
@@ -71,14 +84,14 @@ QUESTIONS = [
         ch_by_day("uniqExact(person_id)")),
     ("weekly actives", trend(None, series=[series(None, math="weekly_active")]), total,
         f"""WITH active AS (SELECT DISTINCT person_id, {DAYS} AS day FROM {{events}}
-            WHERE timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 36 DAY),
-            days AS (SELECT date_trunc('day', now()::TIMESTAMPTZ) - n * INTERVAL 1 DAY AS d FROM range(30) t(n))
+            WHERE timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL {BACK + 7} DAY),
+            days AS (SELECT date_trunc('day', now()::TIMESTAMPTZ) - n * INTERVAL 1 DAY AS d FROM range({DAYS_ASKED}) t(n))
             SELECT sum(n) FROM (SELECT d, count(DISTINCT person_id) AS n FROM days
                 JOIN active ON day <= d AND day > d - INTERVAL 7 DAY GROUP BY d)""",
         f"""WITH active AS (SELECT person_id, {CH_DAY} AS day FROM {{events}}
-            WHERE timestamp >= toStartOfDay(now('UTC')) - INTERVAL 36 DAY GROUP BY person_id, day)
+            WHERE timestamp >= toStartOfDay(now('UTC')) - INTERVAL {BACK + 7} DAY GROUP BY person_id, day)
             SELECT sum(n) FROM (SELECT day + arrayJoin(range(7)) AS d, uniqExact(person_id) AS n FROM active GROUP BY d)
-            WHERE d BETWEEN toDate(now('UTC')) - 29 AND toDate(now('UTC'))"""),
+            WHERE d BETWEEN toDate(now('UTC')) - {BACK} AND toDate(now('UTC'))"""),
     ("sum of a property", trend(None, series=[series(None, math="sum", math_property="revenue")]),
         lambda results: round(total(results)), f"SELECT round(sum(n)) FROM (SELECT {DAYS}, sum(p_revenue) AS n FROM {{events}} WHERE {SINCE} GROUP BY ALL)",
         ch_by_day("sum(p_revenue)")),
@@ -88,21 +101,21 @@ QUESTIONS = [
         ch_by_day("count()", "\"p_$browser\" = 'Firefox'")),
     ("newest hour", trend("$pageview", dateRange={"date_from": "-1h"}, interval="hour"), total, None, None),
     ("three-step funnel in 7 days", {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [series(step) for step in STEPS],
-        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, steps, FUNNEL, CH_FUNNEL),
+        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, steps, funnel(False), ch_funnel(False)),
     ("the same by browser", {"kind": "FunnelsQuery", "dateRange": RANGE, "series": [series(step) for step in STEPS],
         "breakdownFilter": {"breakdown": "$browser"},
-        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, lambda _: None, None, None),
+        "funnelsFilter": {"funnelWindowInterval": 7, "funnelWindowIntervalUnit": "day"}}, lambda _: None, funnel(True), ch_funnel(True)),
     ("daily retention", {"kind": "RetentionQuery", "dateRange": RANGE, "retentionFilter": {"period": "Day", "totalIntervals": 8,
         "targetEntity": {"id": STEPS[0], "type": "events"}, "returningEntity": {"id": STEPS[0], "type": "events"}}}, cells,
         f"""WITH active AS (SELECT DISTINCT person_id AS p, {DAYS} AS d FROM {{events}} WHERE event = '{STEPS[0]}'
-                AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 29 DAY)
+                AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL {BACK} DAY)
             SELECT sum(n) FROM (SELECT a.d, b.d, count(*) AS n FROM active a JOIN active b ON a.p = b.p
                 AND b.d >= a.d AND b.d <= a.d + INTERVAL 7 DAY GROUP BY ALL)""",
         """SELECT sum(n) FROM (SELECT arrayJoin(days) AS d, arrayJoin(arrayFilter(day -> day BETWEEN d AND d + 7, days)) AS e,
             count() AS n FROM {days} GROUP BY d, e)""".replace("{days}", CH_DAYS_OF_PERSONS.replace("{event}", STEPS[0]))),
     ("lifecycle", {"kind": "LifecycleQuery", "dateRange": RANGE, "interval": "day", "series": [series("$pageview")]},
         lambda _: None, f"""WITH active AS (SELECT DISTINCT person_id AS p, {DAYS} AS d FROM {{events}} WHERE event = '$pageview'
-                AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL 30 DAY),
+                AND timestamp >= date_trunc('day', now()::TIMESTAMPTZ) - INTERVAL {DAYS_ASKED} DAY),
             near AS (SELECT p, d, lag(d) OVER w AS before, lead(d) OVER w AS after FROM active WINDOW w AS (PARTITION BY p ORDER BY d))
             SELECT d, count(*) FILTER (WHERE before = d - INTERVAL 1 DAY), count(*) FILTER (WHERE before IS NULL),
                 count(*) FILTER (WHERE before < d - INTERVAL 1 DAY),
