@@ -263,10 +263,18 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The form of a search.
-pub fn search(project: i64, path: &str, label: &str, wanted: &str) -> Markup {
+/// The form of a search, which keeps other parameters of the address.
+pub fn search(
+    project: i64,
+    path: &str,
+    (label, wanted): (&str, &str),
+    kept: &[(&str, &str)],
+) -> Markup {
     html! {
         form class="bar" method="get" action=(page(project, path)) role="search" {
+            @for (name, value) in kept.iter().filter(|(_, value)| !value.is_empty()) {
+                input type="hidden" name=(name) value=(value);
+            }
             label { (label) input class="wide" type="search" name="search" value=(wanted) maxlength="400"; }
             button class="main" { "Search" }
         }

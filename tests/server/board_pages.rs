@@ -5,6 +5,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::Answer;
+use crate::harness::KEY;
 use crate::harness::TestServer;
 use crate::support::forms::post;
 
@@ -312,4 +313,111 @@ fn filters_of_a_dashboard_are_changed_by_its_form() {
     assert_eq!(stored()["properties"], groups);
     assert_eq!(save(&[("without_filters", "1")]).status, 303);
     assert_eq!(stored(), json!({"date_from": "-30d"}));
+}
+
+/// Goal: SQL is saved as its page shows it, and shown wherever insights are. Method: the form, then each page; clients read it.
+#[test]
+fn sql_is_saved_with_its_chart() {
+    let server = TestServer::start();
+    world(&server);
+    let sql =
+        "SELECT properties.plan AS plan, count(*) AS n\nFROM events\nGROUP BY plan ORDER BY plan";
+    let asked = [("q", sql), ("chart", "bars")];
+    let address = form_urlencoded::Serializer::new(String::new()).extend_pairs(asked).finish();
+    let shown = page(&server, &format!("sql?{address}"));
+    assert!(shown.contains("name=\"kind\" value=\"sql\""), "{shown}");
+    let fields = [
+        ("kind", "sql"),
+        ("question", sql),
+        ("chart", "bars"),
+        ("name", HOSTILE),
+        ("dashboard", "new"),
+    ];
+    let saved = post(&server, "insights", &fields);
+    assert_eq!((saved.status, saved.header("location")), (303, Some("/project/1/dashboard/1")));
+    let insights = server.get("/api/projects/1/insights/?saved=true").json();
+    let own = insights["results"].as_array().expect("insights");
+    let own = own.iter().find(|own| own["name"] == HOSTILE).expect("it is saved");
+    assert_eq!(own["query"]["kind"], "DataVisualizationNode");
+    assert_eq!(own["query"]["source"], json!({"kind": "HogQLQuery", "query": sql}));
+    assert_eq!(own["query"]["display"], "ActionsBar");
+    let short_id = own["short_id"].as_str().expect("a short id");
+    // The board has the chart alone, its own page both, and the way back.
+    let board = page(&server, "dashboard/1");
+    assert!(board.contains("<svg") && !board.contains("<table class=\"grid\""), "{board}");
+    let alone = page(&server, &format!("insights/{short_id}"));
+    assert!(alone.contains("<svg") && alone.contains("<table class=\"grid\""), "{alone}");
+    let back = format!("sql?{address}").replace('&', "&amp;");
+    assert!(alone.contains(&back), "{alone}");
+    assert!(page(&server, "insights").contains("<td class=\"short\">SQL</td>"));
+    let typed = page(&server, "sql");
+    assert!(typed.contains("<summary>Saved</summary>") && typed.contains(short_id), "{typed}");
+    assert_eq!(post(&server, &format!("insights/{short_id}/share"), &[("do", "on")]).status, 303);
+    let alone = page(&server, &format!("insights/{short_id}"));
+    let token = alone.split("/shared/").nth(1).and_then(|rest| rest.split('<').next());
+    let shared = server.send("GET", &format!("/shared/{}", token.expect("a token")), &[], "");
+    let shared = text(&shared);
+    assert!(shared.contains("<svg") && shared.contains("<table class=\"grid\""), "{shared}");
+    for fields in [&[("kind", "sql"), ("name", "x")][..], &[("kind", "sql"), ("question", " \n")]] {
+        assert_eq!(post(&server, "insights", fields).status, 400, "{fields:?}");
+    }
+}
+
+/// Goal: a dashboard comes to another project as it is, from here or from PostHog. Method: what is exported there again.
+#[test]
+fn dashboards_are_exported_and_imported() {
+    let server = TestServer::start();
+    let ids = world(&server);
+    let tiles: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"insight": id, "layouts": {"sm": {"x": 0, "y": id, "w": 12, "h": 5}}}))
+        .chain([json!({"text": {"body": HOSTILE}, "color": "blue"})])
+        .collect();
+    let board = json!({"name": HOSTILE, "description": "All of it", "tiles": tiles,
+        "filters": {"date_from": "-40d"}, "tags": ["weekly"]});
+    server.post("/api/projects/1/dashboards/", &board).created();
+    let other = server.post("/api/projects/", &json!({"name": "Other"})).created()["id"].clone();
+    let export = |project: &Value, id: i64| {
+        let answer = server.get(&format!("/project/{project}/dashboard/{id}/export"));
+        assert_eq!(answer.status, 200, "{answer}");
+        let name = answer.header("content-disposition").unwrap_or_default().to_owned();
+        assert_eq!(name, format!("attachment; filename=\"dashboard-{id}.json\""));
+        answer.json()
+    };
+    let import = |project: &Value, text: &str| {
+        let mut body = form_urlencoded::Serializer::new(String::new());
+        let body = body.append_pair("dashboard", text).finish();
+        let bearer = format!("Bearer {KEY}");
+        let headers = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/x-www-form-urlencoded"),
+        ];
+        server.send("POST", &format!("/project/{project}/dashboard/import"), &headers, body)
+    };
+    let own = export(&json!(1), 1);
+    assert_eq!(own["tiles"].as_array().map(Vec::len), Some(5), "{own}");
+    assert!(!own.to_string().contains("result"), "{own}");
+    let id_of = |location: Option<&str>| -> i64 {
+        location.and_then(|own| own.rsplit('/').next()?.parse().ok()).expect("an id")
+    };
+    let made = import(&other, &own.to_string());
+    assert_eq!(made.status, 303, "{made}");
+    assert_eq!(export(&other, id_of(made.header("location"))), own);
+    // What the API tells, as a PostHog server would.
+    let told = server.get("/api/projects/1/dashboards/1/?refresh=blocking").json();
+    let made = import(&other, &told.to_string());
+    assert_eq!(export(&other, id_of(made.header("location"))), own);
+    // Nothing stays of what is refused in its middle.
+    let count = || {
+        let found = server.get(&format!("/api/projects/{other}/insights/?basic=true")).json();
+        found["count"].as_u64().expect("a count")
+    };
+    let before = count();
+    let mut wrong = own.clone();
+    wrong["tiles"][4]["text"]["body"] = json!("x".repeat(5000));
+    assert_eq!(import(&other, &wrong.to_string()).status, 400);
+    assert_eq!(count(), before);
+    for text in ["", "nothing", "{}", "{\"tiles\": 1}"] {
+        assert_eq!(import(&other, text).status, 400, "{text}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Forms of flags, cohorts, early access features and persons: every one makes the change of the API that it says, and
+//! Forms of flags, cohorts, early access features, definitions and persons: every one makes the change of the API that it says, and
 //! what is refused is shown beside what was typed.
 
 use serde_json::Value;
@@ -508,4 +508,42 @@ fn a_cohort_by_events_is_made_of_fields() {
     }
     done(&server, "cohorts/1/edit", &fields("1"));
     assert!(counted(0), "{}", cohort());
+}
+
+#[test]
+fn definitions_of_properties_are_described_by_a_form() {
+    let server = TestServer::start();
+    persons(&server);
+    server.count("SELECT count(*) FROM events");
+    let list = page(&server, "data-management/properties?type=person&search=plan");
+    let path = list
+        .split("href=\"/project/1/")
+        .find(|rest| rest.starts_with("data-management/properties/"));
+    let path = path.and_then(|rest| rest.split('"').next()).expect("a link").to_owned();
+    let own = list.contains("FROM persons") || list.contains("FROM+persons");
+    assert!(own && list.contains("name=\"type\" value=\"person\""), "{list}");
+    let fields = [
+        ("description", HOSTILE),
+        ("tags", "contact, pii ,"),
+        ("property_type", "Duration"),
+        ("verified", "1"),
+    ];
+    assert_eq!(done(&server, &path, &fields), format!("/project/1/{path}"));
+    let shown = page(&server, &path);
+    assert!(shown.contains("value=\"contact, pii\""), "{shown}");
+    assert!(shown.contains("<option value=\"Duration\" selected>duration</option>"), "{shown}");
+    let id = path.rsplit('/').next().expect("an id");
+    let told = server.get(&format!("/api/projects/1/property_definitions/{id}/")).json();
+    assert_eq!((&told["name"], &told["description"]), (&json!("plan"), &json!(HOSTILE)));
+    assert_eq!((&told["verified"], &told["hidden"]), (&json!(true), &json!(false)));
+    assert_eq!(
+        (&told["tags"], &told["property_type"]),
+        (&json!(["contact", "pii"]), &json!("Duration"))
+    );
+    done(&server, &path, &[("description", ""), ("property_type", "")]);
+    let told = server.get(&format!("/api/projects/1/property_definitions/{id}/")).json();
+    assert_eq!((&told["tags"], &told["property_type"]), (&json!([]), &json!(null)));
+    assert_eq!(post(&server, &path, &[("property_type", "Colour")]).status, 400);
+    let missing = "data-management/properties/01890000-0000-7000-8000-000000000000";
+    assert_eq!(server.get(&format!("/project/1/{missing}")).status, 404);
 }

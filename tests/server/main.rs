@@ -41,6 +41,7 @@ mod expressions;
 mod feature_flags;
 mod filters;
 mod flag_management;
+mod flag_pages;
 mod flag_rights;
 mod flag_states;
 mod flags;

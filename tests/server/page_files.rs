@@ -123,6 +123,7 @@ fn lists_and_charts_are_files_in_every_format() {
         ("feature_flags?search=two", 1, "key"),
         ("data-management/events?search=ca", 1, "name"),
         ("data-management/properties?search=plan", 1, "name"),
+        ("data-management/properties?type=person&search=email", 1, "name"),
         ("insights/trends?a=look&from=-2d", 3, "Beginning"),
         ("insights/funnel?a=look&b=cart&c=buy", 3, "Step"),
         ("insights/funnel/persons?a=look&b=cart&c=buy&point.step=-3", 8, "uuid"),

@@ -6,7 +6,7 @@ mod boards;
 mod body;
 pub mod dashboards;
 pub mod described;
-mod form;
+pub(in crate::http::routes) mod form;
 mod question;
 pub(in crate::http::routes) mod results;
 pub(in crate::http::routes) mod rights;

@@ -7,6 +7,7 @@ pub mod definitions;
 pub mod deletions;
 pub mod events;
 mod files;
+mod flag_calls;
 pub mod flag_editor;
 pub mod flags;
 pub mod health;

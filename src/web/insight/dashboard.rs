@@ -40,6 +40,26 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
     }
 }
 
+/// The field with the JSON of a dashboard.
+pub const IMPORTED: &str = "dashboard";
+
+/// The form that makes a dashboard of JSON.
+pub fn import(project: i64) -> Markup {
+    html! {
+        details class="card" {
+            summary { "Import a dashboard" }
+            form class="stack" method="post" action=(format!("{}/import", links::dashboards(project))) {
+                label class="full" {
+                    "JSON of a dashboard: exported from here, or what PostHog answers to "
+                    code { "GET /api/projects/1/dashboards/1/" }
+                    textarea name=(IMPORTED) rows="8" spellcheck="false" required {}
+                }
+                button class="main" { "Import" }
+            }
+        }
+    }
+}
+
 /// The range of dates of all tiles, instead of their own.
 pub fn range(project: i64, id: i64, range: &Range) -> Markup {
     html! {
@@ -59,6 +79,7 @@ pub fn actions(project: i64, id: i64, can_write: bool) -> Markup {
             @if can_write {
                 a class="button" href=(format!("{}/edit", links::dashboard(project, id))) { "Change and share" }
             }
+            a class="button" href=(format!("{}/export", links::dashboard(project, id))) { "Export" }
             button type="button" data-full="content" hidden { "Full screen" }
         }
         br;
@@ -106,6 +127,16 @@ pub enum Tile {
     Text(String),
     /// A saved insight.
     Insight(Saved),
+}
+
+impl Tile {
+    /// The query of an insight; null for others.
+    pub fn query(&self) -> &Value {
+        match self {
+            Self::Text(_) => &Value::Null,
+            Self::Insight(own) => &own.query,
+        }
+    }
 }
 
 /// Where a tile is.

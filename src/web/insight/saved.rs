@@ -8,6 +8,7 @@ use crate::web::insight::links;
 use crate::web::parts::clipped;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
+use crate::web::state::saved_sql::SavedSql;
 use crate::web::state::stored;
 
 /// Longest name of an insight.
@@ -49,6 +50,7 @@ impl Saved {
         match self.kind() {
             Some(kind) => format!("{} {}", kind.title(), self.short_id),
             None if self.short_id.is_empty() => format!("Dashboard {}", self.id),
+            None if SavedSql::of(&self.query).is_some() => format!("SQL {}", self.short_id),
             None => format!("Insight {}", self.short_id),
         }
     }
@@ -56,6 +58,15 @@ impl Saved {
     /// The title with a star, if it comes first.
     pub fn starred(&self) -> String {
         if self.is_favourite { format!("★ {}", self.title()) } else { self.title() }
+    }
+
+    /// What it is, as lists show it.
+    fn what(&self) -> &'static str {
+        match self.kind() {
+            Some(kind) => kind.title(),
+            None if SavedSql::of(&self.query).is_some() => "SQL",
+            None => "Other",
+        }
     }
 
     /// The kind of insight; `None` where this server shows none.
@@ -131,7 +142,7 @@ pub(super) fn rows(
                                 a href=(link(own)) { bdi { (own.starred()) } }
                                 @if !own.description.is_empty() { div class="quiet" { (clipped(&own.description, TOLD_MAX_CHARS)) } }
                             }
-                            @if has_kinds { td class="short" { (own.kind().map_or("Other", Kind::title)) } }
+                            @if has_kinds { td class="short" { (own.what()) } }
                             td class="wrap" { (own.by) }
                             td class="short" { (own.updated_at) }
                         }
@@ -142,12 +153,30 @@ pub(super) fn rows(
     }
 }
 
-/// The form that saves what a page asks, and puts it on a dashboard; `can_make` says whether on a new one, too.
+/// The kind of saved SQL in the form.
+pub const SQL: &str = "sql";
+
+/// The form that saves a question and puts it on a dashboard; `can_make` says whether on a new one, too.
 pub fn form(project: i64, question: &Question, dashboards: &[Saved], can_make: bool) -> Markup {
+    let asked = [("kind", question.kind().name()), ("question", &question.print())];
+    saving(project, &asked, dashboards, can_make)
+}
+
+/// The form that saves SQL and how its rows are shown.
+pub fn sql_form(project: i64, sql: &SavedSql, dashboards: &[Saved], can_make: bool) -> Markup {
+    let chart = sql.chart.map_or("", |chart| chart.name);
+    saving(
+        project,
+        &[("kind", SQL), ("question", &sql.sql), ("chart", chart)],
+        dashboards,
+        can_make,
+    )
+}
+
+fn saving(project: i64, asked: &[(&str, &str)], dashboards: &[Saved], can_make: bool) -> Markup {
     html! {
         form class="save" method="post" action=(links::insights(project)) {
-            input type="hidden" name="kind" value=(question.kind().name());
-            input type="hidden" name="question" value=(question.print());
+            @for (name, value) in asked { input type="hidden" name=(name) value=(value); }
             label { "Name " input name="name" required maxlength=(NAME_MAX_CHARS) placeholder="Signups by week"; }
             @if can_make || !dashboards.is_empty() {
                 label {

@@ -126,7 +126,7 @@ fn answer(insight: &Value, is_alone: bool) -> Markup {
     if insight.get("columns").is_some_and(Value::is_array) {
         let part = |name: &str| insight.get(name).cloned().unwrap_or_default();
         let rows = serde_json::json!({"columns": part("columns"), "types": part("types"), "results": results});
-        return sql::grid(&rows);
+        return sql::saved(&rows, &query(insight), is_alone);
     }
     let query = query(insight);
     let Some(sketch) = stored::sketch(&query) else {

@@ -19,12 +19,35 @@ use crate::web::parts::text;
 /// Longest name in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// Links to both kinds.
-pub fn tabs(project: i64, current: &str) -> Markup {
+/// Those whose properties have a list, as the API calls them.
+const PERSONS: &str = "person";
+
+/// Types of values: what the API calls them, and what readers do.
+const TYPES: [(&str, &str); 5] = [
+    ("String", "text"),
+    ("Numeric", "number"),
+    ("Boolean", "boolean"),
+    ("DateTime", "time"),
+    ("Duration", "duration"),
+];
+
+/// Links to all kinds, of which one is shown: events, or properties of whom.
+pub fn tabs(project: i64, current: (&str, &str)) -> Markup {
+    let of_events = ("properties", "");
+    let all = [
+        (("events", ""), "Events"),
+        (of_events, "Properties of events"),
+        (("properties", PERSONS), "Properties of persons"),
+    ];
+    let address = |(path, of): (&str, &str)| {
+        let path = page(project, &format!("data-management/{path}"));
+        if of.is_empty() { path } else { format!("{path}?{}", query(&[("type", of)])) }
+    };
+    let current = if current == ("properties", "event") { of_events } else { current };
     html! {
         nav class="tabs" aria-label="Kinds of definitions" {
-            @for (path, title) in [("events", "Events"), ("properties", "Properties")] {
-                a href=(page(project, &format!("data-management/{path}"))) aria-current=[(path == current).then_some("page")] { (title) }
+            @for (own, title) in all {
+                a href=(address(own)) aria-current=[(own == current).then_some("page")] { (title) }
             }
         }
     }
@@ -102,7 +125,6 @@ pub fn event(
     let link = |path: &str, parameter: &str| {
         format!("{}?{}", page(project, path), query(&[(parameter, name)]))
     };
-    let tags: Vec<String> = items(definition, "tags").iter().map(parts::plain).collect();
     html! {
         p class="back" { a href=(page(project, "data-management/events")) { "← Events" } }
         div class="actions above" {
@@ -114,26 +136,65 @@ pub fn event(
                 dt { "Last 30 days" } dd { (volume(Some(own))) }
                 dt { "First seen" } dd { (parts::time(text(definition, "created_at"), zone)) }
                 dt { "Last seen" } dd { (parts::time(text(definition, "last_seen_at"), zone)) }
-                @if !can_write {
-                    dt { "Description" } dd { (text(definition, "description")) }
-                    dt { "Tags" } dd { (tags.join(", ")) }
-                }
+                @if !can_write { (notes(definition)) }
             }
         }
-        @if can_write {
-            form class="card stack" method="post" {
-                label class="full" { "Description" textarea name="description" rows="3" maxlength="4000" { (text(definition, "description")) } }
-                label { "Tags, separated by commas" input class="wide" name="tags" value=(tags.join(", ")) maxlength="1000"; }
-                label class="check" { input type="checkbox" name="verified" value="1" checked[is_true(definition, "verified")]; "Verified: it means what it says" }
-                label class="check" { input type="checkbox" name="hidden" value="1" checked[is_true(definition, "hidden")]; "Hidden from lists of choices" }
-                button class="main" { "Save" }
-            }
+        @if can_write { (form(definition, &html! {})) }
+    }
+}
+
+/// What users wrote of a definition, among its facts.
+fn notes(definition: &Value) -> Markup {
+    html! {
+        dt { "Description" } dd { (text(definition, "description")) }
+        dt { "Tags" } dd { (tags(definition)) }
+    }
+}
+
+/// The form that describes a definition; `more` has fields of its kind.
+fn form(definition: &Value, more: &Markup) -> Markup {
+    html! {
+        form class="card stack" method="post" {
+            label class="full" { "Description" textarea name="description" rows="3" maxlength="4000" { (text(definition, "description")) } }
+            label { "Tags, separated by commas" input class="wide" name="tags" value=(tags(definition)) maxlength="1000"; }
+            (more)
+            label class="check" { input type="checkbox" name="verified" value="1" checked[is_true(definition, "verified")]; "Verified: it means what it says" }
+            label class="check" { input type="checkbox" name="hidden" value="1" checked[is_true(definition, "hidden")]; "Hidden from lists of choices" }
+            button class="main" { "Save" }
         }
     }
 }
 
-/// Names of properties.
-pub fn properties(project: i64, definitions: &[Value]) -> Markup {
+fn tags(definition: &Value) -> String {
+    let tags: Vec<String> = items(definition, "tags").iter().map(parts::plain).collect();
+    tags.join(", ")
+}
+
+/// One property: what is known of it, and the form that describes it.
+pub fn property(project: i64, definition: &Value, can_write: bool) -> Markup {
+    let own = text(definition, "property_type");
+    let types = html! {
+        label {
+            "Type"
+            select name="property_type" {
+                option value="" selected[own.is_empty()] { "unknown" }
+                @for (name, title) in TYPES { option value=(name) selected[name == own] { (title) } }
+            }
+        }
+    };
+    html! {
+        p class="back" { a href=(page(project, "data-management/properties")) { "← Properties" } }
+        @if can_write { (form(definition, &types)) } @else {
+            div class="card" { dl class="facts" {
+                dt { "Type" } dd { (kind_of(own)) }
+                (notes(definition))
+            } }
+        }
+    }
+}
+
+/// Names of properties of events, or of persons.
+pub fn properties(project: i64, of: &str, definitions: &[Value]) -> Markup {
     if definitions.is_empty() {
         return none();
     }
@@ -145,13 +206,16 @@ pub fn properties(project: i64, definitions: &[Value]) -> Markup {
                     @for definition in definitions {
                         @let name = text(definition, "name");
                         tr {
-                            th scope="row" { (clipped(name, NAME_MAX_CHARS)) (marks(definition)) (described(definition)) }
+                            th scope="row" {
+                                a href=(page(project, &format!("data-management/properties/{}", parts::part(text(definition, "id"))))) { (clipped(name, NAME_MAX_CHARS)) }
+                                (marks(definition))
+                                (described(definition))
+                            }
                             td class="quiet short" { (kind_of(text(definition, "property_type"))) }
                             td class="short" {
-                                a href=(format!("{}?{}", page(project, "sql"), query(&[("q", &values(name))])))
-                                    aria-label=(format!("Values of the last 7 days of {}", clipped(name, NAME_MAX_CHARS))) {
-                                    "Values of the last 7 days"
-                                }
+                                @let title = if of == PERSONS { "Values of persons" } else { "Values of the last 7 days" };
+                                a href=(format!("{}?{}", page(project, "sql"), query(&[("q", &values(of, name))])))
+                                    aria-label=(format!("{title} of {}", clipped(name, NAME_MAX_CHARS))) { (title) }
                             }
                         }
                     }
@@ -161,9 +225,15 @@ pub fn properties(project: i64, definitions: &[Value]) -> Markup {
     }
 }
 
-/// The SQL that counts the values of a property, and says when each was seen first and last.
-fn values(name: &str) -> String {
+/// The SQL that counts the values of a property; of events it says when each was seen first and last.
+fn values(of: &str, name: &str) -> String {
     let value = format!("properties[{}]", parts::literal(name));
+    if of == PERSONS {
+        return format!(
+            "SELECT {value} AS value, count(*) AS persons\nFROM persons\nWHERE {value} IS NOT NULL\n\
+             GROUP BY 1\nORDER BY persons DESC\nLIMIT 20"
+        );
+    }
     format!(
         "SELECT {value} AS value, count(*) AS events, min(timestamp) AS first_seen, max(timestamp) AS last_seen\n\
          FROM events\n\
@@ -172,13 +242,20 @@ fn values(name: &str) -> String {
     )
 }
 
-/// The SQL that lists the same names; `table` has them.
-pub fn sql(table: &str, wanted: &str) -> String {
-    let condition = match wanted {
-        "" => String::new(),
-        text => {
-            format!("\nWHERE strpos(lower(name), {}) > 0", parts::literal(&text.to_lowercase()))
-        }
+/// The SQL that lists the same names; `table` has them, those of properties with whose they are.
+pub fn sql(table: &str, wanted: &str, of: &str) -> String {
+    let mut conditions = Vec::new();
+    if table == "property_definitions" {
+        let of = if of.is_empty() { "event" } else { of };
+        conditions.push(format!("type = {}", parts::literal(of)));
+    }
+    if !wanted.is_empty() {
+        let wanted = parts::literal(&wanted.to_lowercase());
+        conditions.push(format!("strpos(lower(name), {wanted}) > 0"));
+    }
+    let condition = match conditions.is_empty() {
+        true => String::new(),
+        false => format!("\nWHERE {}", conditions.join(" AND ")),
     };
     format!("SELECT *\nFROM {table}{condition}\nORDER BY name\nLIMIT 100")
 }
@@ -198,14 +275,8 @@ fn described(definition: &Value) -> Markup {
 
 /// A type of the API in the words that tables of properties have.
 fn kind_of(property_type: &str) -> &str {
-    match property_type {
-        "String" => "text",
-        "Numeric" => "number",
-        "Boolean" => "boolean",
-        "DateTime" => "time",
-        "Duration" => "duration",
-        other => other,
-    }
+    let own = TYPES.iter().find(|(name, _)| *name == property_type);
+    own.map_or(property_type, |(_, title)| title)
 }
 
 fn none() -> Markup {

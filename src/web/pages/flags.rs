@@ -1,10 +1,14 @@
 //! Feature flags and early access features: lists, one flag, and the trace of an evaluation.
 
+use std::collections::HashMap;
+
 use chrono_tz::Tz;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::web::chart::figure;
+use crate::web::chart::series::Unit;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::integer;
@@ -19,23 +23,34 @@ use crate::web::sentences::sentence;
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
 
-/// A list of flags.
-pub fn list((project, server): (i64, &str), zone: Tz, flags: &[Value], is_limited: bool) -> Markup {
-    if flags.is_empty() {
-        return html! {
-            div class="empty" {
-                @if is_limited { h2 { "No flag matches" } } @else {
-                    h2 { "No feature flags yet" }
-                    p { "A flag turns a part of your product on for some persons, without a release. The button above makes one, and so does the API:" }
-                    (parts::code("make-flag", &format!("curl -X POST {server}/api/projects/{project}/feature_flags/ -H 'Authorization: Bearer phx_...' \\\n  -H 'Content-Type: application/json' -d '{{\"key\": \"new-checkout\", \"filters\": {{\"groups\": [{{\"rollout_percentage\": 10}}]}}}}'")))
-                }
+/// What stands in the place of a list without flags.
+pub fn none((project, server): (i64, &str), is_limited: bool) -> Markup {
+    html! {
+        div class="empty" {
+            @if is_limited { h2 { "No flag matches" } } @else {
+                h2 { "No feature flags yet" }
+                p { "A flag turns a part of your product on for some persons, without a release. The button above makes one, and so does the API:" }
+                (parts::code("make-flag", &format!("curl -X POST {server}/api/projects/{project}/feature_flags/ -H 'Authorization: Bearer phx_...' \\\n  -H 'Content-Type: application/json' -d '{{\"key\": \"new-checkout\", \"filters\": {{\"groups\": [{{\"rollout_percentage\": 10}}]}}}}'")))
             }
-        };
+        }
     }
+}
+
+/// A list of flags, with how often each was asked for within a week, if that is known.
+pub fn list(
+    project: i64,
+    zone: Tz,
+    flags: &[Value],
+    calls: Option<&HashMap<String, f64>>,
+) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Feature flags" {
             table {
-                thead { tr { th scope="col" { "Flag" } th scope="col" { "State" } th scope="col" { "Rollout" } th scope="col" { "Last evaluated" } } }
+                thead { tr {
+                    th scope="col" { "Flag" } th scope="col" { "State" } th scope="col" { "Rollout" }
+                    @if calls.is_some() { th scope="col" class="number" { "Calls in 7 days" } }
+                    th scope="col" { "Last evaluated" }
+                } }
                 tbody {
                     @for flag in flags {
                         tr {
@@ -45,6 +60,9 @@ pub fn list((project, server): (i64, &str), zone: Tz, flags: &[Value], is_limite
                             }
                             td { (state(flag)) }
                             td { (rollout(flag)) }
+                            @if let Some(calls) = calls {
+                                td class="number" { (figure::text(calls.get(text(flag, "key")).copied().unwrap_or(0.0), Unit::Count)) }
+                            }
                             td class="short" {
                                 @if text(flag, "last_called_at").is_empty() { span class="quiet" { "never" } }
                                 @else { (parts::time(text(flag, "last_called_at"), zone)) }
@@ -109,6 +127,20 @@ pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
                 @if !text(flag, "updated_at").is_empty() { dt { "Changed" } dd { (parts::time(text(flag, "updated_at"), zone)) } }
                 dt { "Version" } dd { (integer(flag, "version").unwrap_or_default()) }
             }
+        }
+    }
+}
+
+/// How often a flag was asked for: a chart, which is that of an address.
+pub fn calls(address: &str, chart: &Markup) -> Markup {
+    html! {
+        h2 { "How often it was asked for, by what it was" }
+        div class="card" {
+            p class="quiet" {
+                "By the events " code { "$feature_flag_called" } ", of which SDKs send one for each person and value. "
+                a href=(address) { "Ask more of them" }
+            }
+            (chart)
         }
     }
 }

@@ -5,14 +5,18 @@ use maud::html;
 use serde_json::Value;
 
 use crate::web::assets;
+use crate::web::insight::links;
+use crate::web::insight::saved::Saved;
 use crate::web::pages::sql_chart;
-use crate::web::pages::sql_chart::KINDS;
 use crate::web::parts;
 use crate::web::parts::Elsewhere;
 use crate::web::parts::items;
 use crate::web::parts::page;
 use crate::web::parts::query;
 use crate::web::state::curl;
+use crate::web::state::saved_sql::CHARTS;
+use crate::web::state::saved_sql::Chart;
+use crate::web::state::saved_sql::SavedSql;
 use crate::web::state::sql::OF_SQL;
 
 /// Most rows of a grid; files have all of them.
@@ -46,8 +50,21 @@ pub struct Words {
     pub events: Vec<String>,
 }
 
-/// The box, what it was asked before in this browser, and examples.
-pub fn form(project: i64, sql: &str, chart: &str, words: &Words) -> Markup {
+/// The address of the page with a query and a chart of its rows.
+pub fn address(project: i64, sql: &str, chart: Option<&Chart>) -> String {
+    let chart = chart.map_or("", |chart| chart.name);
+    let all = [("q", sql), ("chart", chart)];
+    let given = if chart.is_empty() { &all[..1] } else { &all[..] };
+    format!("{}?{}", page(project, "sql"), query(given))
+}
+
+/// The box, what was saved, what it was asked before in this browser, and examples.
+pub fn form(
+    project: i64,
+    (sql, chart): (&str, Option<&Chart>),
+    words: &Words,
+    saved: &[Saved],
+) -> Markup {
     let address = page(project, "sql");
     html! {
         form class="stack" method="get" action=(address) {
@@ -58,10 +75,18 @@ pub fn form(project: i64, sql: &str, chart: &str, words: &Words) -> Markup {
             @for (id, own) in [("sql-words", &words.all), ("sql-properties", &words.properties), ("sql-events", &words.events)] {
                 datalist id=(id) { @for word in own { option value=(word) {} } }
             }
-            @if is_chart(chart) { input type="hidden" name="chart" value=(chart); }
+            @if let Some(chart) = chart { input type="hidden" name="chart" value=(chart.name); }
             div class="actions" {
                 button class="main" { "Run" }
                 button name="explain" value="1" title="Shows the plan instead of running it" { "Explain" }
+            }
+        }
+        @if !saved.is_empty() {
+            details class="card" {
+                summary { "Saved" }
+                ul class="plain" {
+                    @for own in saved { li { a href=(links::saved(project, &own.short_id)) { bdi { (own.starred()) } } } }
+                }
             }
         }
         details class="card" id="sql-history" hidden {
@@ -127,39 +152,73 @@ pub fn tables(rows: &Value) -> Markup {
     }
 }
 
-fn is_chart(kind: &str) -> bool {
-    KINDS.iter().any(|(own, _)| *own == kind)
-}
-
 /// The result of a query, and above it a chart if one of a kind is asked for.
-pub fn result((project, sql, chart): (i64, &str, &str), answer: &Value, millis: u128) -> Markup {
+pub fn result(
+    (project, sql, chart): (i64, &str, Option<&Chart>),
+    answer: &Value,
+    millis: u128,
+) -> Markup {
     let rows = items(answer, "results");
-    let with = |name: &str, value: &str| {
-        format!("{}?{}", page(project, "sql"), query(&[("q", sql), (name, value)]))
-    };
-    let chart = Some(chart).filter(|kind| is_chart(kind));
+    let link = |chart: Option<&Chart>| address(project, sql, chart);
     html! {
         section id="result" aria-label="Result" {
             div class="actions above" {
                 span class="quiet" { (counted(rows.len())) " in " (millis) " ms" }
                 @if !rows.is_empty() {
                     nav class="tabs small" aria-label="Ways to show the rows" {
-                        a href=(with("chart", "")) aria-current=[chart.is_none().then_some("page")] { "Table" }
-                        @for (kind, title) in KINDS {
-                            a href=(with("chart", kind)) aria-current=[(chart == Some(kind)).then_some("page")] { (title) }
+                        a href=(link(None)) aria-current=[chart.is_none().then_some("page")] { "Table" }
+                        @for own in &CHARTS {
+                            a href=(link(Some(own))) aria-current=[(chart == Some(own)).then_some("page")] { (own.title) }
                         }
                     }
                 }
-                (parts::files(|format| with("format", format)))
+                (parts::files(|format| format!("{}&{}", link(None), query(&[("format", format)]))))
             }
-            @if let Some(kind) = chart.filter(|_| !rows.is_empty()) { (sql_chart::chart(answer, kind)) }
-            (grid(answer))
+            (drawn(answer, chart))
         }
     }
 }
 
-/// The rows of an answer.
-pub fn grid(answer: &Value) -> Markup {
+/// The rows of an answer, and above them a chart if there is one of them.
+fn drawn(answer: &Value, chart: Option<&Chart>) -> Markup {
+    let is_empty = items(answer, "results").is_empty();
+    html! {
+        @if let Some(chart) = chart.filter(|_| !is_empty) {
+            @match sql_chart::chart(answer, chart) {
+                Some(chart) => div class="card" { (chart) },
+                None => p class="note" { "A chart needs a column of numbers, and a column beside it that says what each number is of, such as a day." },
+            }
+        }
+        (grid(answer))
+    }
+}
+
+/// The answer to a saved query: the chart that it is saved with, or the rows; both where it stands alone.
+pub fn saved(answer: &Value, query: &Value, is_alone: bool) -> Markup {
+    let chart = SavedSql::of(query).and_then(|saved| saved.chart);
+    if is_alone {
+        return drawn(answer, chart);
+    }
+    chart.and_then(|chart| sql_chart::chart(answer, chart)).unwrap_or_else(|| grid(answer))
+}
+
+/// What a saved query asks: its text, and the way to the page of SQL.
+pub fn asked(project: i64, saved: &SavedSql) -> Markup {
+    html! {
+        details class="source" {
+            summary { "What it asks" }
+            pre tabindex="0" { code { (saved.sql) } }
+            @if saved.is_whole {
+                div class="actions" {
+                    a class="button small" href=(address(project, &saved.sql, saved.chart)) { "Open on the page of SQL" }
+                }
+            }
+        }
+    }
+}
+
+/// The rows of an answer as a table.
+fn grid(answer: &Value) -> Markup {
     let columns: Vec<&str> = items(answer, "columns").iter().filter_map(Value::as_str).collect();
     let types = items(answer, "types");
     let rows = items(answer, "results");

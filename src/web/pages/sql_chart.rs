@@ -13,9 +13,7 @@ use crate::web::chart::series::Series;
 use crate::web::parts::clipped;
 use crate::web::parts::items;
 use crate::web::parts::plain;
-
-/// Ways to show rows beside the table: what addresses call them, and what readers do.
-pub const KINDS: [(&str, &str); 2] = [("line", "Lines"), ("bars", "Bars")];
+use crate::web::state::saved_sql::Chart;
 
 /// Most rows, places and series of a chart.
 const ROWS_MAX: usize = 5000;
@@ -25,20 +23,14 @@ const SERIES_MAX: usize = 20;
 /// Longest names of places and series, in characters.
 const NAME_MAX_CHARS: usize = 60;
 
-/// The chart of an answer.
-pub fn chart(answer: &Value, kind: &str) -> Markup {
-    let Some((labels, series, is_cut)) = drawn(answer) else {
-        return html! {
-            p class="note" { "A chart needs a column of numbers, and a column beside it that says what each number is of, such as a day." }
-        };
-    };
+/// The chart of an answer. There is none without a column of numbers, and one beside it that says what each number is of.
+pub fn chart(answer: &Value, kind: &Chart) -> Option<Markup> {
+    let (labels, series, is_cut) = drawn(answer)?;
     let frame = Frame::new("Rows of the query", labels);
-    html! {
-        div class="card" {
-            @if kind == "bars" { (bars(&series, &frame, false)) } @else { (lines(&series, &frame, false)) }
-            @if is_cut { p class="quiet" { "Not all of the rows fit into the chart; the table has them." } }
-        }
-    }
+    Some(html! {
+        @if kind.name == "bars" { (bars(&series, &frame, false)) } @else { (lines(&series, &frame, false)) }
+        @if is_cut { p class="quiet" { "Not all of the rows fit into the chart; the table has them." } }
+    })
 }
 
 /// The places, the series, and whether some of them are left out.
@@ -144,6 +136,7 @@ mod tests {
 
     use super::chart;
     use super::drawn;
+    use crate::web::state::saved_sql::CHARTS;
 
     /// The name and the points of a series.
     type Drawn = (String, Vec<Option<f64>>);
@@ -197,9 +190,9 @@ mod tests {
         let many: Vec<Value> =
             (0..3000).map(|at| json!([format!("<b>{at}"), at % 40, at])).collect();
         let answer = json!({"columns": ["a", "b", "c"], "results": many});
-        for kind in ["line", "bars", ""] {
-            let shown = chart(&answer, kind).0;
-            assert!(!shown.contains("<b>") && !shown.contains("NaN"), "{kind}");
+        for kind in &CHARTS {
+            let shown = chart(&answer, kind).unwrap().0;
+            assert!(!shown.contains("<b>") && !shown.contains("NaN"), "{kind:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ const HOSTILE: &str = "<script>window.__hit=1</script>\"><img src=x onerror=wind
                        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// Pages to look at; those with an id are about the first thing that was made.
-const PAGES: [&str; 40] = [
+const PAGES: [&str; 41] = [
     "home",
     "activity/live",
     "activity/explore",
@@ -49,6 +49,7 @@ const PAGES: [&str; 40] = [
     "early_access_features/new",
     "data-management/events",
     "data-management/properties",
+    "data-management/properties?type=person",
     "data-management/deletions",
     "sql?q=SELECT+event%2C+properties+FROM+events",
     "sql?q=SELECT+event%2C+count(*)+AS+n+FROM+events+GROUP+BY+event&chart=bars",
@@ -69,6 +70,7 @@ fn pages_with_ids(server: &TestServer) -> Vec<String> {
         format!("events/{}", id("events/?limit=1")),
         format!("groups/0/{key}"),
         format!("data-management/events/{}", id("event_definitions/?search=seen")),
+        format!("data-management/properties/{}", id("property_definitions/?search=plan")),
         format!("early_access_features/{}", id("early_access_feature/")),
     ]
 }

@@ -103,7 +103,7 @@ pub(super) const ANYBODY_EDITS: i64 = 21;
 pub(super) const CREATOR_EDITS: i64 = 37;
 
 /// Most tiles of a dashboard.
-pub(super) const TILES_MAX: usize = 300;
+pub(in crate::http::routes) const TILES_MAX: usize = 300;
 
 /// What a tile is.
 const TILE: &str =

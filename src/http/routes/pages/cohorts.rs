@@ -43,7 +43,7 @@ pub async fn groups(visit: Visit) -> Result<Sent, Problem> {
     };
     let has_next = found.get("next").is_some_and(Value::is_string);
     let content = html! {
-        @if !types.is_empty() { (parts::search(visit.project(), "groups", "Key or name", &search)) }
+        @if !types.is_empty() { (parts::search(visit.project(), "groups", ("Key or name", &search), &[("index", &number)])) }
         (shown::groups(visit.project(), asking.zone, &types, index, items(&found, "results")))
         (parts::pager(offset, ROWS, has_next, |offset| {
             format!("?{}", query(&[("index", &number), ("search", &search), ("offset", &offset.to_string())]))

@@ -1,10 +1,11 @@
-//! Pages of definitions: names of events and of properties, and one event.
+//! Pages of definitions: names of events and of properties, and one of them.
 
 use std::collections::BTreeMap;
 
 use hyper::Method;
 use maud::Markup;
 use maud::html;
+use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
@@ -56,7 +57,7 @@ pub async fn events(visit: Visit) -> Result<Sent, Problem> {
     })))
 }
 
-/// `GET data-management/properties`.
+/// `GET data-management/properties?type=`: those of events, or of persons.
 pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
     let own = ("properties", "property_definitions/");
     if let Some(format) = files::wanted(&visit)? {
@@ -65,10 +66,15 @@ pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
     let (found, mut page) = found(&visit, own).await?;
     page.now = html! {
         (page.now)
-        (shown::properties(visit.project(), items(&found, "results")))
+        (shown::properties(visit.project(), &of(&visit), items(&found, "results")))
         (around(&visit, own, &found))
     };
     Ok(Sent::Page(page))
+}
+
+/// Whose properties a page is about; empty for those of events.
+fn of(visit: &Visit) -> String {
+    visit.parameter("type")
 }
 
 async fn as_file(
@@ -76,8 +82,9 @@ async fn as_file(
     (kind, path): (&'static str, &'static str),
     format: &'static str,
 ) -> Result<Sent, Problem> {
-    let wanted = visit.parameter("search");
-    files::of_list(&visit.asking, (path, &[("search", &wanted)]), (kind, format)).await
+    let (wanted, of) = (visit.parameter("search"), of(visit));
+    let asked = [("search", &*wanted), ("type", &*of)];
+    files::of_list(&visit.asking, (path, &asked), (kind, format)).await
 }
 
 /// The definitions that a page is about, and its beginning.
@@ -86,27 +93,27 @@ async fn found(
     (kind, path): (&'static str, &'static str),
 ) -> Result<(Value, Page), Problem> {
     let (project, wanted, offset) = (visit.project(), visit.parameter("search"), visit.offset());
-    let asked =
-        [("search", &*wanted), ("limit", &ROWS.to_string()), ("offset", &offset.to_string())];
+    let (of, limit, offset) = (of(visit), ROWS.to_string(), offset.to_string());
+    let asked = [("search", &*wanted), ("type", &*of), ("limit", &*limit), ("offset", &*offset)];
     let found = visit.asking.get(path, &asked).await?;
     let now = html! {
-        (shown::tabs(project, kind))
-        (search(project, &format!("data-management/{kind}"), "Name", &wanted))
+        (shown::tabs(project, (kind, &of)))
+        (search(project, &format!("data-management/{kind}"), ("Name", &wanted), &[("type", &of)]))
     };
     Ok((found, Page::new("Definitions", now)))
 }
 
 /// What is below a list.
 fn around(visit: &Visit, (_, path): (&'static str, &'static str), found: &Value) -> Markup {
-    let (wanted, offset) = (visit.parameter("search"), visit.offset());
+    let (wanted, offset, of) = (visit.parameter("search"), visit.offset(), of(visit));
     let has_next = found.get("next").is_some_and(Value::is_string);
     let table = path.trim_end_matches('/');
     html! {
         (parts::pager(offset, ROWS, has_next, |offset| {
-            format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
+            format!("?{}", query(&[("search", &wanted), ("type", &of), ("offset", &offset.to_string())]))
         }))
         @if !items(found, "results").is_empty() {
-            (files::below(&visit.asking, (path, &[("search", &wanted)]), Some(&shown::sql(table, &wanted))))
+            (files::below(&visit.asking, (path, &[("search", &wanted), ("type", &of)]), Some(&shown::sql(table, &wanted, &of))))
         }
     }
 }
@@ -158,15 +165,41 @@ pub async fn event(visit: Visit) -> Result<Sent, Problem> {
 }
 
 /// `POST data-management/events/:id`.
-pub async fn change_event(mut visit: Visit) -> Result<Sent, Problem> {
+pub async fn change_event(visit: Visit) -> Result<Sent, Problem> {
+    change(visit, ("events", "event_definitions")).await
+}
+
+/// `GET data-management/properties/:id`.
+pub async fn property(visit: Visit) -> Result<Sent, Problem> {
+    let asking = &visit.asking;
+    let path = format!("property_definitions/{}/", parts::part(visit.id()));
+    let definition = asking.get(&path, &[]).await?;
+    let can_write = asking.may("property_definition:write");
+    let content = shown::property(asking.project(), &definition, can_write);
+    Ok(Sent::Page(Page::new(parts::clipped(text(&definition, "name"), 120), content)))
+}
+
+/// `POST data-management/properties/:id`.
+pub async fn change_property(visit: Visit) -> Result<Sent, Problem> {
+    change(visit, ("properties", "property_definitions")).await
+}
+
+/// Changes a definition as a form says, and shows it.
+async fn change(mut visit: Visit, (kind, path): (&str, &str)) -> Result<Sent, Problem> {
     let sent = form(visit.take_request()?).await?;
     let tags = sent.get("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty());
-    let body = json!({
-        "description": sent.get("description"), "tags": tags.collect::<Vec<_>>(),
-        "verified": sent.get("verified") == "1", "hidden": sent.get("hidden") == "1",
-    });
+    let mut body = Map::from_iter([
+        ("description".to_owned(), json!(sent.get("description"))),
+        ("tags".to_owned(), json!(tags.collect::<Vec<_>>())),
+        ("verified".to_owned(), json!(sent.get("verified") == "1")),
+        ("hidden".to_owned(), json!(sent.get("hidden") == "1")),
+    ]);
+    if kind == "properties" {
+        let own = Some(sent.get("property_type")).filter(|name| !name.is_empty());
+        body.insert("property_type".to_owned(), json!(own));
+    }
     let id = parts::part(visit.id());
-    visit.asking.send(Method::PATCH, &format!("event_definitions/{id}/"), &body).await?;
-    let own = page(visit.project(), &format!("data-management/events/{id}"));
+    visit.asking.send(Method::PATCH, &format!("{path}/{id}/"), &Value::Object(body)).await?;
+    let own = page(visit.project(), &format!("data-management/{kind}/{id}"));
     Ok(Sent::Other(see_other(&own)?))
 }

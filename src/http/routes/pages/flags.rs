@@ -1,5 +1,7 @@
 //! Pages of feature flags and early access features.
 
+use std::sync::Arc;
+
 use hyper::Method;
 use maud::html;
 use serde_json::Value;
@@ -7,6 +9,7 @@ use serde_json::json;
 
 use crate::http::response::Problem;
 use crate::http::routes::pages::files;
+use crate::http::routes::pages::flag_calls;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
@@ -35,20 +38,32 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     }
     let asked = [("search", &*wanted), ("limit", &limit), ("offset", &offset.to_string())];
     let found = visit.asking.get("feature_flags/", &asked).await?;
-    let has_next = found.get("next").is_some_and(Value::is_string);
     let flags = items(&found, "results");
-    let content = html! {
+    let now = html! {
         @if visit.asking.may("feature_flag:write") {
             p class="actions" { a class="button main" href=(page(visit.project(), "feature_flags/new")) { "New flag" } }
         }
-        @if !flags.is_empty() || !wanted.is_empty() { (search(visit.project(), "feature_flags", "Key or description", &wanted)) }
-        (shown::list((visit.project(), &visit.asking.server), visit.asking.zone, flags, !wanted.is_empty()))
-        (parts::pager(offset, FLAGS, has_next, |offset| {
-            format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
-        }))
-        @if !flags.is_empty() { (files::below(&visit.asking, ("feature_flags/", &own), None)) }
+        @if !flags.is_empty() || !wanted.is_empty() { (search(visit.project(), "feature_flags", ("Key or description", &wanted), &[])) }
+        @if flags.is_empty() { (shown::none((visit.project(), &visit.asking.server), !wanted.is_empty())) }
     };
-    Ok(Sent::Page(Page::new("Feature flags", content)))
+    let page = Page::new("Feature flags", now);
+    if flags.is_empty() {
+        return Ok(Sent::Page(page));
+    }
+    let asking = Arc::clone(&visit.asking);
+    Ok(Sent::Page(page.then(async move {
+        let flags = items(&found, "results");
+        // Flags are shown without the numbers, too.
+        let calls = flag_calls::counts(&asking, flags).await.unwrap_or_default();
+        let has_next = found.get("next").is_some_and(Value::is_string);
+        Ok(html! {
+            (shown::list(asking.project(), asking.zone, flags, calls.as_ref()))
+            (parts::pager(offset, FLAGS, has_next, |offset| {
+                format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
+            }))
+            (files::below(&asking, ("feature_flags/", &[("search", &wanted)]), None))
+        })
+    })))
 }
 
 /// `GET feature_flags/:id?distinct_id=`.
@@ -85,18 +100,22 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let has_variants =
         filters.get("multivariate").is_some_and(|of| !items(of, "variants").is_empty());
     let token = &asking.asker.project.token;
-    content = html! {
-        (content)
+    let mut rest = html! {
         (shown::schedule(project, zone, own, items(&changes, "results")))
         (snippets(text(&flag, "key"), &asking.server, token, has_variants))
     };
     if asking.may("activity_log:read") {
         let entries = asking.get(&format!("{path}activity/"), &[("limit", CHANGES)]).await?;
-        content =
-            html! { (content) (shown::activity(project, zone, own, items(&entries, "results"))) };
+        rest = html! { (rest) (shown::activity(project, zone, own, items(&entries, "results"))) };
     }
-    let title = parts::clipped(parts::text(&flag, "key"), 120);
-    Ok(Sent::Page(Page::new(title, content)))
+    let key = text(&flag, "key").to_owned();
+    let mut page = Page::new(parts::clipped(&key, 120), content);
+    if asking.may("query:read") {
+        let asking = Arc::clone(&asking);
+        page = page.then(async move { Ok(flag_calls::chart(&asking, &key).await) });
+    }
+    page.end = rest;
+    Ok(Sent::Page(page))
 }
 
 /// `POST feature_flags/:id`: turns the flag on or off.

@@ -7,6 +7,7 @@ pub(super) mod load;
 mod next;
 pub(super) mod people;
 pub(super) mod saved;
+pub(super) mod transfer;
 
 use chrono_tz::Tz;
 use hyper::StatusCode;
@@ -208,7 +209,7 @@ fn section(inner: &Markup) -> Markup {
 }
 
 /// The answer of the API, and how it came.
-async fn computed(
+pub(super) async fn computed(
     app: &App,
     project: &Project,
     query: &Value,

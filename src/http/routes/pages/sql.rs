@@ -1,17 +1,24 @@
 //! The SQL page.
 
+use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
 use crate::http::response::Problem;
 use crate::http::routes::pages::files;
+use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
+use crate::metadata::documents::Kind;
+use crate::web::insight::saved::Saved;
+use crate::web::insight::saved::sql_form;
 use crate::web::pages::sql as shown;
 use crate::web::pages::sql::Words;
+use crate::web::state::saved_sql;
+use crate::web::state::saved_sql::SavedSql;
 
 /// Tables and columns that the page lists.
 const TABLES: &str = "SELECT table_name, column_name, data_type FROM information_schema.columns \
@@ -27,15 +34,16 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
     if let Some(format) = files::wanted(&visit)?.filter(|_| !sql.trim().is_empty()) {
         return files::of_sql(&asking, &sql, ("query", format)).await;
     }
-    let kind = visit.parameter("chart");
+    let chart = saved_sql::chart(&visit.parameter("chart"));
     let is_explained = !visit.parameter("explain").is_empty();
-    let (asked, typed, chosen) = (asking.clone(), sql.clone(), kind.clone());
+    let (asked, typed) = (asking.clone(), sql.clone());
     let page = Page::new("SQL", html! {}).then(async move {
         let tables = asked.sql(TABLES).await.ok();
         let words = words(&asked, tables.as_ref()).await;
+        let saved = saved(&asked).await;
         Ok(html! {
             div class="pair" {
-                div { (shown::form(project, &typed, &chosen, &words)) }
+                div { (shown::form(project, (&typed, chart), &words, &saved)) }
                 @if let Some(tables) = &tables { (shown::tables(tables)) }
             }
         })
@@ -52,10 +60,35 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
         };
         let millis = asking.app.clock.monotonic().saturating_sub(begun).as_millis();
         Ok(html! {
-            @if is_explained { (shown::plan(&answer)) } @else { (shown::result((project, &sql, &kind), &answer, millis)) }
+            @if is_explained { (shown::plan(&answer)) } @else {
+                (shown::result((project, &sql, chart), &answer, millis))
+                (saving(&asking, &SavedSql { sql: sql.clone(), chart, is_whole: true }).await)
+            }
             (shown::source(project, &asking.server, &sql))
         })
     })))
+}
+
+/// The saved queries of SQL; none for a key that may not see insights.
+async fn saved(asking: &Asking) -> Vec<Saved> {
+    if !asking.may("insight:read") {
+        return Vec::new();
+    }
+    let mut saved = saved_of(&asking.app, asking.asker.project.id, Kind::Insight).await;
+    if let Ok(saved) = &mut saved {
+        saved.retain(|own| SavedSql::of(&own.query).is_some());
+    }
+    saved.unwrap_or_default()
+}
+
+/// The form that saves a query, for those who may.
+async fn saving(asking: &Asking, sql: &SavedSql) -> Markup {
+    if !asking.may("insight:write") {
+        return html! {};
+    }
+    let project = asking.asker.project.id;
+    let boards = saved_of(&asking.app, project, Kind::Dashboard).await.unwrap_or_default();
+    sql_form(project.0, sql, &boards, asking.may("dashboard:write"))
 }
 
 /// What the box completes; what the key may not see is left out.

@@ -19,6 +19,7 @@ use crate::http::routes::pages::insights::arrange;
 use crate::http::routes::pages::insights::boards;
 use crate::http::routes::pages::insights::people;
 use crate::http::routes::pages::insights::saved;
+use crate::http::routes::pages::insights::transfer;
 use crate::http::routes::pages::live;
 use crate::http::routes::pages::members;
 use crate::http::routes::pages::onboarding;
@@ -53,7 +54,9 @@ pub const PAGES: &[Line] = &[
     at("POST", "insights/:kind/persons",        "cohort:write",         run!(people::save)),
     at("GET",  "dashboard",                     "dashboard:read",       run!(boards::list)),
     at("POST", "dashboard",                     "dashboard:write",      run!(boards::make)),
+    at("POST", "dashboard/import",              "dashboard:write",      run!(transfer::import)),
     at("GET",  "dashboard/:id",                 "dashboard:read",       run!(boards::one)),
+    at("GET",  "dashboard/:id/export",          "dashboard:read",       run!(transfer::export)),
     at("POST", "dashboard/:id",                 "dashboard:write",      run!(arrange::change)),
     at("GET",  "dashboard/:id/edit",            "dashboard:read",       run!(arrange::edit)),
     at("POST", "dashboard/:id/share",           "sharing_configuration:write", run!(arrange::share_board)),
@@ -93,6 +96,8 @@ pub const PAGES: &[Line] = &[
     at("GET",  "data-management/events/:id",    "event_definition:read", run!(definitions::event)),
     at("POST", "data-management/events/:id",    "event_definition:write", run!(definitions::change_event)),
     at("GET",  "data-management/properties",    "property_definition:read", run!(definitions::properties)),
+    at("GET",  "data-management/properties/:id", "property_definition:read", run!(definitions::property)),
+    at("POST", "data-management/properties/:id", "property_definition:write", run!(definitions::change_property)),
     at("GET",  "data-management/deletions",     "person:read",          run!(deletions::list)),
     at("GET",  "sql",                           "query:read",           run!(sql::sql)),
     at("GET",  "health",                        "project:read",         run!(health::health)),

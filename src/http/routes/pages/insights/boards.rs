@@ -60,6 +60,7 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
     let dashboards = saved_of(app, asker.project.id, Kind::Dashboard).await?;
     let content = html! {
         (dashboard::list(asker.project.id.0, &dashboards))
+        @if visit.asking.may("dashboard:write") && visit.asking.may("insight:write") { (dashboard::import(asker.project.id.0)) }
         @if !dashboards.is_empty() { (files::below(&visit.asking, ("dashboards/", &[]), None)) }
     };
     Ok(Sent::Page(Page::new("Dashboards", content)))
@@ -119,7 +120,7 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
         page.later.push(Box::pin(async move {
             let inner = match placed.question {
                 Some(question) => match held_of(&held, &asking).await {
-                    Ok(app) => shown(&asking, app, question).await,
+                    Ok(app) => shown(&asking, app, (question, &placed.tile)).await,
                     Err(problem) => failed(problem.detail()),
                 },
                 None => html! {},
@@ -201,36 +202,48 @@ pub(super) async fn placed(
 }
 
 /// The answer of a tile.
-async fn shown(asking: &Asking, app: &App, question: Result<Option<Question>, Problem>) -> Markup {
+async fn shown(
+    asking: &Asking,
+    app: &App,
+    (question, tile): (Result<Option<Question>, Problem>, &Tile),
+) -> Markup {
     let project = &asking.asker.project;
     match question {
         Err(problem) => failed(problem.detail()),
         Ok(None) => html! { p class="quiet" { "This insight asks nothing." } },
         Ok(Some(Question::Rows(node))) => match rows(app, project, &node).await {
-            Ok(answer) => sql::grid(&answer),
+            Ok(answer) => sql::saved(&answer, tile.query(), false),
             Err(problem) => failed(problem.detail()),
         },
-        Ok(Some(Question::Insight(node))) => {
-            let (exact, sketch) = (stored::question(&node), stored::sketch(&node));
-            let computed = computed(app, project, &node, asking.server.clone()).await;
-            let (results, made) = match computed {
-                Ok(computed) => computed,
-                Err(problem) => return failed(problem.detail()),
-            };
-            let links = match (&exact, &sketch) {
-                (Some(question), _) => Links::new(project.id.0, question),
-                (None, Some(sketch)) => Links::without(project.id.0, sketch, &node),
-                (None, None) => {
-                    return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
-                }
-            };
-            let shown = result::shown(&results, &links);
-            html! {
-                p class="quiet" { (links.question.range_text()) }
-                @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }
-                (result::below(&links, &made))
-            }
+        Ok(Some(Question::Insight(node))) => insight(asking, app, &node).await,
+    }
+}
+
+/// The answer to an insight as a chart, with its time and the ways to have it elsewhere.
+pub(in crate::http::routes::pages) async fn insight(
+    asking: &Asking,
+    app: &App,
+    node: &Value,
+) -> Markup {
+    let project = &asking.asker.project;
+    let (exact, sketch) = (stored::question(node), stored::sketch(node));
+    let computed = computed(app, project, node, asking.server.clone()).await;
+    let (results, made) = match computed {
+        Ok(computed) => computed,
+        Err(problem) => return failed(problem.detail()),
+    };
+    let links = match (&exact, &sketch) {
+        (Some(question), _) => Links::new(project.id.0, question),
+        (None, Some(sketch)) => Links::without(project.id.0, sketch, node),
+        (None, None) => {
+            return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
         }
+    };
+    let shown = result::shown(&results, &links);
+    html! {
+        p class="quiet" { (links.question.range_text()) }
+        @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }
+        (result::below(&links, &made))
     }
 }
 

@@ -49,6 +49,10 @@ use crate::web::parts::integer;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::node::node;
+use crate::web::state::parameters::Parameters;
+use crate::web::state::parameters::Wrong;
+use crate::web::state::saved_sql;
+use crate::web::state::saved_sql::SavedSql;
 use crate::web::state::stored;
 
 /// A list of insights without their results, which would all have to be computed.
@@ -118,10 +122,13 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     let asking = asking.clone();
     page.later.push(Box::pin(async move {
         html! {
-            (unsaid(&asking, asked, &own.short_id).await)
-            details class="source" {
-                summary { "What it asks" }
-                pre tabindex="0" { code { (serde_json::to_string_pretty(&own.query).unwrap_or_default()) } }
+            (unsaid(&asking, asked, &own).await)
+            @match SavedSql::of(&own.query) {
+                Some(saved) => (sql::asked(asking.project(), &saved)),
+                None => details class="source" {
+                    summary { "What it asks" }
+                    pre tabindex="0" { code { (serde_json::to_string_pretty(&own.query).unwrap_or_default()) } }
+                },
             }
         }
     }));
@@ -153,8 +160,8 @@ async fn as_file(
 }
 
 /// The answer to what no address can say.
-async fn unsaid(asking: &Asking, asked: Option<Asked>, short_id: &str) -> Markup {
-    let (app, project) = (&asking.app, &asking.asker.project);
+async fn unsaid(asking: &Asking, asked: Option<Asked>, own: &Saved) -> Markup {
+    let (app, project, short_id) = (&asking.app, &asking.asker.project, &own.short_id);
     match asked {
         None => html! { div class="empty" { h2 { "This insight asks nothing" } } },
         Some(Asked::Rows(node)) => match rows(app, project, &node).await {
@@ -163,7 +170,7 @@ async fn unsaid(asking: &Asking, asked: Option<Asked>, short_id: &str) -> Markup
                     format!("{}?format={format}", links::saved(project.id.0, short_id))
                 };
                 html! {
-                    (sql::grid(&answer))
+                    (sql::saved(&answer, &own.query, true))
                     p class="source" { (parts::files(link)) }
                 }
             }
@@ -196,24 +203,19 @@ pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, P
     let (app, asker) = (&asking.app, &asking.asker);
     let mut form = read_form(visit.request).await?;
     let mut read = || {
-        let names = Kind::ALL.map(Kind::name);
-        let kind = form.choice("kind", &names)?;
-        let kind = Kind::ALL.into_iter().find(|own| Some(own.name()) == kind);
-        let question = form.take("question")?.unwrap_or_default();
-        let question = Question::parse(kind.unwrap_or(Kind::Trends), &question)?;
+        let query = query_of(&mut form)?;
         let name = form.take("name")?.unwrap_or_default();
         let is_new = form.get("dashboard") == shown::NEW_DASHBOARD;
         let board: Option<i64> = if is_new { None } else { form.number("dashboard")? };
-        Ok((with_usual(question), name, (board, is_new)))
+        Ok((query, name, (board, is_new)))
     };
-    let (question, name, (board, is_new)) = read().map_err(|error| wrong(&error))?;
+    let (query, name, (board, is_new)) = read().map_err(|error| wrong(&error))?;
     let board = match is_new {
         true => Some(new_board(&asking, &name).await?),
         false => board,
     };
     let fields = json!({
-        "name": name, "query": {"kind": "InsightVizNode", "source": node(&question)}, "saved": true,
-        "dashboards": Vec::from_iter(board),
+        "name": name, "query": query, "saved": true, "dashboards": Vec::from_iter(board),
     });
     let document = add(app, asker, &fields, Stored::Insight).await?;
     let project = asker.project.id.0;
@@ -222,6 +224,22 @@ pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, P
         None => links::saved(project, &document),
     };
     Ok(Sent::Other(see_other(&address)?))
+}
+
+/// The query that a form saves: of SQL, or of an insight.
+fn query_of(form: &mut Parameters) -> Result<Value, Wrong> {
+    let text = form.take("question")?.unwrap_or_default();
+    if form.get("kind") == shown::SQL {
+        if text.trim().is_empty() {
+            return Err(Wrong::new("question", "There is no SQL to save."));
+        }
+        let chart = saved_sql::chart(form.get("chart"));
+        return Ok(SavedSql { sql: text, chart, is_whole: true }.node());
+    }
+    let kind = form.choice("kind", &Kind::ALL.map(Kind::name))?;
+    let kind = Kind::ALL.into_iter().find(|own| Some(own.name()) == kind);
+    let question = with_usual(Question::parse(kind.unwrap_or(Kind::Trends), &text)?);
+    Ok(json!({"kind": "InsightVizNode", "source": node(&question)}))
 }
 
 /// Makes a dashboard for an insight, and calls it so; its id.

@@ -1,0 +1,156 @@
+//! Dashboards as JSON, with their insights and without results: to keep one, or to bring it to another project. The shape is
+//! that of the API, so what a PostHog server tells of a dashboard is taken, too.
+
+use hyper::Method;
+use hyper::StatusCode;
+use serde_json::Map;
+use serde_json::Value;
+use serde_json::json;
+
+use crate::event::json;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::documents::form::TILES_MAX;
+use crate::http::routes::documents::tiles::placed;
+use crate::http::routes::pages::insights::boards::board_of;
+use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Sent;
+use crate::http::routes::pages::visit::Visit;
+use crate::http::routes::pages::visit::file;
+use crate::http::routes::pages::visit::form;
+use crate::http::routes::pages::visit::see_other;
+use crate::http::routes::pages::visit::wrong;
+use crate::web::insight::dashboard::IMPORTED;
+use crate::web::insight::links;
+use crate::web::parts::integer;
+use crate::web::state::parameters::Wrong;
+
+/// What is kept of a dashboard, of a tile and of an insight.
+const OF_DASHBOARD: [&str; 4] = ["name", "description", "filters", "tags"];
+const OF_TILE: [&str; 2] = ["layouts", "color"];
+const OF_INSIGHT: [&str; 6] = ["name", "derived_name", "description", "query", "filters", "tags"];
+
+/// Some fields of an object; those that are null or absent are left out.
+fn picked(of: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
+    let own = |name: &&str| {
+        let value = of.get(*name).filter(|value| !value.is_null())?;
+        Some(((*name).to_owned(), value.clone()))
+    };
+    names.iter().filter_map(own).collect()
+}
+
+/// `GET dashboard/:id/export`.
+pub(in crate::http::routes::pages) async fn export(visit: Visit) -> Result<Sent, Problem> {
+    let dashboard = board_of(&visit).await?;
+    let (tiles, insights) = placed(&visit.asking.app, &dashboard).await?;
+    let whole = |tile: &Value| {
+        let mut told = picked(tile.as_object()?, &OF_TILE);
+        let (name, value) = match tile.get("insight").and_then(Value::as_i64) {
+            Some(id) => {
+                let insight = insights.iter().find(|own| own.id == id && !own.deleted)?;
+                ("insight", Value::Object(picked(&insight.fields, &OF_INSIGHT)))
+            }
+            None => ("text", tile.get("text")?.clone()),
+        };
+        told.insert(name.to_owned(), value);
+        Some(Value::Object(told))
+    };
+    let tiles: Vec<Value> = tiles.iter().filter_map(whole).collect();
+    let mut told = picked(&dashboard.fields, &OF_DASHBOARD);
+    told.insert("tiles".to_owned(), Value::Array(tiles));
+    let response = Response::json(StatusCode::OK, &told);
+    Ok(Sent::Other(file(response, &format!("dashboard-{}.json", dashboard.id))))
+}
+
+/// `POST dashboard/import`: makes a dashboard and its insights of JSON.
+pub(in crate::http::routes::pages) async fn import(visit: Visit) -> Result<Sent, Problem> {
+    let asking = visit.asking.clone();
+    let mut form = form(visit.request).await?;
+    let text = form.take(IMPORTED).map_err(|error| wrong(&error))?.unwrap_or_default();
+    let told = dashboard_of(&text).map_err(|error| wrong(&error))?;
+    let mut made = Vec::new();
+    let id = match brought(&asking, &told, &mut made).await {
+        Ok(id) => id,
+        Err(problem) => {
+            // As far as the store is there: nobody sees what a dashboard without them was made of.
+            for id in made {
+                let path = format!("insights/{id}/");
+                let _ = asking.send(Method::PATCH, &path, &json!({"deleted": true})).await;
+            }
+            return Err(problem);
+        }
+    };
+    Ok(Sent::Other(see_other(&links::dashboard(asking.project(), id))?))
+}
+
+/// The dashboard that a text tells of.
+fn dashboard_of(text: &str) -> Result<Map<String, Value>, Wrong> {
+    let refused = |detail: &str| Wrong::new(IMPORTED, detail);
+    let Ok(Value::Object(told)) = json::read(text.trim().as_bytes()) else {
+        return Err(refused("Expected the JSON of one dashboard."));
+    };
+    let Some(Value::Array(tiles)) = told.get("tiles") else {
+        return Err(refused("This is not a dashboard: it has no list of tiles."));
+    };
+    if tiles.len() > TILES_MAX {
+        return Err(refused(&format!("A dashboard has at most {TILES_MAX} tiles.")));
+    }
+    Ok(told)
+}
+
+/// Makes the insights of a dashboard, whose ids go into `made`, and the dashboard, whose id is returned.
+async fn brought(
+    asking: &Asking,
+    told: &Map<String, Value>,
+    made: &mut Vec<i64>,
+) -> Result<i64, Problem> {
+    let id = |made: &Value| {
+        integer(made, "id")
+            .ok_or_else(|| Problem::not_found("What was made is not there any more."))
+    };
+    let mut tiles = Vec::new();
+    for tile in told.get("tiles").and_then(Value::as_array).into_iter().flatten() {
+        let Value::Object(tile) = tile else { continue };
+        let mut own = picked(tile, &OF_TILE);
+        match (tile.get("insight"), tile.get("text").filter(|text| !text.is_null())) {
+            (Some(Value::Object(insight)), _) => {
+                let mut fields = picked(insight, &OF_INSIGHT);
+                fields.insert("saved".to_owned(), Value::Bool(true));
+                let insight =
+                    asking.send(Method::POST, "insights/", &Value::Object(fields)).await?;
+                let insight = id(&insight)?;
+                made.push(insight);
+                own.insert("insight".to_owned(), json!(insight));
+            }
+            (_, Some(text)) => _ = own.insert("text".to_owned(), text.clone()),
+            // Of a kind that is not known here.
+            (_, None) => continue,
+        }
+        tiles.push(Value::Object(own));
+    }
+    let mut fields = picked(told, &OF_DASHBOARD);
+    fields.insert("tiles".to_owned(), Value::Array(tiles));
+    let dashboard = asking.send(Method::POST, "dashboards/", &Value::Object(fields)).await?;
+    id(&dashboard)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dashboard_of;
+
+    #[test]
+    fn what_is_no_dashboard_is_refused() {
+        let many = format!("{{\"tiles\": [{}]}}", vec!["{}"; 301].join(","));
+        for (text, expected) in [
+            ("", "JSON of one dashboard"),
+            ("[{\"tiles\": []}]", "JSON of one dashboard"),
+            ("{\"name\": \"x\"}", "no list of tiles"),
+            ("{\"tiles\": {}}", "no list of tiles"),
+            (&*many, "at most 300 tiles"),
+        ] {
+            let error = dashboard_of(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        assert!(dashboard_of(" {\"tiles\": []}\n").is_ok());
+    }
+}

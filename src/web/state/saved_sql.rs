@@ -1,0 +1,118 @@
+//! SQL as a saved insight: [`SavedSql`], made of the JSON that a client saved, or of what the page of SQL shows.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::insights::saved::SQL;
+
+/// The node around SQL that says how its rows are shown.
+const SHOWN: &str = "DataVisualizationNode";
+
+/// Other nodes around it, which say less.
+const AROUND: [&str; 2] = ["DataTableNode", "InsightVizNode"];
+
+/// Fields of a query that an address cannot say.
+const UNSAID: [&str; 3] = ["filters", "variables", "values"];
+
+/// A way to show rows beside the table.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Chart {
+    /// What addresses call it.
+    pub name: &'static str,
+    /// What readers call it.
+    pub title: &'static str,
+    /// What the API calls it.
+    display: &'static str,
+}
+
+/// All of them.
+pub const CHARTS: [Chart; 2] = [
+    Chart { name: "line", title: "Lines", display: "ActionsLineGraph" },
+    Chart { name: "bars", title: "Bars", display: "ActionsBar" },
+];
+
+/// The chart of a name.
+pub fn chart(name: &str) -> Option<&'static Chart> {
+    CHARTS.iter().find(|own| own.name == name)
+}
+
+/// A query of SQL and how its rows are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SavedSql {
+    /// The text.
+    pub sql: String,
+    /// The chart above the rows.
+    pub chart: Option<&'static Chart>,
+    /// Whether the text alone asks the same: the query has neither filters nor values.
+    pub is_whole: bool,
+}
+
+impl SavedSql {
+    /// That of a saved query; `None` if it is not of SQL.
+    pub fn of(query: &Value) -> Option<Self> {
+        let text = |of: &Value, name: &str| of.get(name)?.as_str().map(str::to_owned);
+        let (source, display) = match text(query, "kind")?.as_str() {
+            SHOWN => (query.get("source")?, text(query, "display")),
+            around if AROUND.contains(&around) => (query.get("source")?, None),
+            _ => (query, None),
+        };
+        if text(source, "kind")? != SQL {
+            return None;
+        }
+        let chart = CHARTS.iter().find(|own| Some(own.display) == display.as_deref());
+        let is_unsaid = |name: &&str| match source.get(name) {
+            None | Some(Value::Null) => false,
+            Some(Value::Object(fields)) => !fields.is_empty(),
+            Some(_) => true,
+        };
+        let is_whole = !UNSAID.iter().any(is_unsaid);
+        Some(Self { sql: text(source, "query")?, chart, is_whole })
+    }
+
+    /// The query as clients save it.
+    pub fn node(&self) -> Value {
+        let display = self.chart.map_or("ActionsTable", |chart| chart.display);
+        json!({"kind": SHOWN, "source": {"kind": SQL, "query": self.sql}, "display": display})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::CHARTS;
+    use super::SavedSql;
+
+    #[test]
+    fn what_is_saved_is_read_again() {
+        let charts = CHARTS.iter().map(Some).chain([None]);
+        for chart in charts {
+            let saved = SavedSql { sql: "SELECT 'a\n\"'".to_owned(), chart, is_whole: true };
+            assert_eq!(SavedSql::of(&saved.node()), Some(saved));
+        }
+    }
+
+    #[test]
+    fn queries_of_clients_are_read() {
+        let sql = |more: &str| {
+            let text = format!(r#"{{"kind": "HogQLQuery", "query": "SELECT 1"{more}}}"#);
+            serde_json::from_str(&text).unwrap_or_default()
+        };
+        let is_whole = |query| SavedSql::of(&query).map(|saved| saved.is_whole);
+        assert_eq!(is_whole(sql("")), Some(true));
+        assert_eq!(is_whole(json!({"kind": "DataTableNode", "source": sql("")})), Some(true));
+        assert_eq!(is_whole(sql(r#", "variables": {}, "filters": null"#)), Some(true));
+        assert_eq!(is_whole(sql(r#", "filters": {"dateRange": {}}"#)), Some(false));
+        assert_eq!(is_whole(sql(r#", "values": {"n": 1}"#)), Some(false));
+        let others = [
+            json!(null),
+            json!({"kind": "TrendsQuery"}),
+            json!({"kind": "HogQLQuery"}),
+            json!({"kind": "DataVisualizationNode", "source": {"kind": "EventsQuery"}}),
+            json!({"kind": "ActorsQuery", "source": sql("")}),
+        ];
+        for query in others {
+            assert_eq!(SavedSql::of(&query), None, "{query}");
+        }
+    }
+}
