@@ -18,6 +18,7 @@ pub mod entity;
 pub mod event_list;
 pub mod events;
 pub mod filters;
+pub mod flag_calls;
 pub mod formula;
 pub mod funnels;
 pub mod groups;

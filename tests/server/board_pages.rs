@@ -374,7 +374,8 @@ fn dashboards_are_exported_and_imported() {
         .chain([json!({"text": {"body": HOSTILE}, "color": "blue"})])
         .collect();
     let board = json!({"name": HOSTILE, "description": "All of it", "tiles": tiles,
-        "filters": {"date_from": "-40d"}, "tags": ["weekly"]});
+        "filters": {"date_from": "-40d"}, "tags": ["weekly"],
+        "variables": {"v1": {"code_name": "plan", "value": "pro"}}});
     server.post("/api/projects/1/dashboards/", &board).created();
     let other = server.post("/api/projects/", &json!({"name": "Other"})).created()["id"].clone();
     let export = |project: &Value, id: i64| {

@@ -167,32 +167,24 @@ impl Gathered {
     }
 }
 
-/// Sorts by an order in which actors come first. Of many rows, those of the lower half of the actors are sorted on a thread of
-/// their own meanwhile: the threads of queries have nothing else to do for the question.
+/// Sorts rows. Of many, the lower half is sorted on a thread of its own: at the end of a pass the other threads of queries have
+/// nothing to do for the question.
 fn sort_by(rows: &mut [Row], order: &(impl Fn(&Row, &Row) -> Ordering + Sync)) {
     let middle = rows.len() / 2;
     if middle < HALF_MIN {
         rows.sort_unstable_by(order);
         return;
     }
-    let (_, pivot, _) = rows.select_nth_unstable_by_key(middle, |row| row.actor);
-    let actor = pivot.actor;
+    rows.select_nth_unstable_by(middle, order);
     let (low, high) = rows.split_at_mut(middle);
     let is_helped = thread::scope(|scope| {
-        let sorting = || low.sort_unstable_by(order);
         let helper = thread::Builder::new().name("query-sort".to_owned());
-        let helper = helper.spawn_scoped(scope, sorting);
+        let helper = helper.spawn_scoped(scope, || low.sort_unstable_by(order));
         high.sort_unstable_by(order);
         helper.is_ok()
     });
     if !is_helped {
         low.sort_unstable_by(order);
-    }
-    // One actor may be in both halves.
-    let first = low.partition_point(|row| row.actor < actor);
-    let last = middle + high.partition_point(|row| row.actor == actor);
-    if let Some(rows) = rows.get_mut(first..last) {
-        rows.sort_unstable_by(order);
     }
 }
 
@@ -282,11 +274,11 @@ mod tests {
     use super::Actor;
     use super::Gathered;
     use super::HALF_MIN;
-    use super::Kept;
     use super::Row;
     use super::sort_by;
     use crate::query::error::QueryError;
     use crate::query::histories::Rows;
+    use crate::query::histories::kept::passes;
 
     type Plain = (i64, u32, Option<String>);
     type Histories = BTreeMap<String, Vec<Plain>>;
@@ -323,25 +315,17 @@ mod tests {
     ) -> Result<(Histories, usize), QueryError> {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
         let has_names = !batches[0].column(0).data_type().is_integer();
-        let mut gathered = Gathered::new(&pool, kind, has_names);
-        let (mut found, mut passes) = (Histories::new(), 0);
-        while gathered.begin() {
-            passes += 1;
-            for batch in batches {
-                gathered.add(batch)?;
-            }
-            gathered.each(&mut |actor, rows, texts| {
-                let row = |row: &Row| (row.at, row.mask, texts.get(row.text).map(str::to_owned));
-                let rows = rows.iter().map(row).collect();
-                let actor = match actor {
-                    Actor::Name(name) => name.to_owned(),
-                    Actor::Number(number) => number.to_string(),
-                };
-                assert_eq!(found.insert(actor.clone(), rows), None, "{actor} comes twice");
-                Ok(())
-            })?;
-        }
-        drop(gathered);
+        let (kept, mut found) = (Gathered::new(&pool, kind, has_names), Histories::new());
+        let passes = passes(kept, batches, &mut |actor, rows, texts| {
+            let row = |row: &Row| (row.at, row.mask, texts.get(row.text).map(str::to_owned));
+            let rows = rows.iter().map(row).collect();
+            let actor = match actor {
+                Actor::Name(name) => name.to_owned(),
+                Actor::Number(number) => number.to_string(),
+            };
+            assert_eq!(found.insert(actor.clone(), rows), None, "{actor} comes twice");
+            Ok(())
+        })?;
         assert_eq!(pool.reserved(), 0);
         Ok((found, passes))
     }

@@ -53,3 +53,19 @@ pub(super) fn no_column() -> QueryError {
     let error = "a plan of histories lacks a column, or has one of another type";
     QueryError::Internal(DataFusionError::Internal(error.to_owned()))
 }
+
+/// Goes over batches until no actor is left; how many passes that took.
+#[cfg(test)]
+pub(super) fn passes(
+    mut kept: impl Kept,
+    batches: &[RecordBatch],
+    take: &mut Take<'_>,
+) -> Result<usize, QueryError> {
+    let mut passes = 0;
+    while kept.begin() {
+        passes += 1;
+        batches.iter().try_for_each(|batch| kept.add(batch))?;
+        kept.each(take)?;
+    }
+    Ok(passes)
+}

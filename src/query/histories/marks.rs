@@ -76,9 +76,7 @@ pub(super) struct Marked {
     marks: Marks,
     words: Vec<u64>,
     first: usize,
-    /// The number from which on actors are left to further passes.
-    end: Option<usize>,
-    /// The first number of the next pass.
+    /// The number from which on actors are left to the next pass; `None` if there is none.
     next: Option<usize>,
     texts: Interner,
     reservation: MemoryReservation,
@@ -91,7 +89,6 @@ impl Marked {
             marks,
             words: Vec::new(),
             first: 0,
-            end: None,
             next: Some(0),
             texts: Interner::default(),
             reservation: MemoryConsumer::new("marks of actors").register(pool),
@@ -106,7 +103,7 @@ impl Marked {
     /// Where the words of an actor are, for which it makes room; `None` for those of other passes.
     fn place(&mut self, actor: usize) -> Result<Option<usize>, QueryError> {
         let Some(own) = actor.checked_sub(self.first) else { return Ok(None) };
-        if self.end.is_some_and(|end| actor >= end) {
+        if self.next.is_some_and(|next| actor >= next) {
             return Ok(None);
         }
         let start = own * self.stride();
@@ -116,8 +113,7 @@ impl Marked {
         if start + self.stride() <= self.words.len() {
             return Ok(Some(start));
         }
-        let end = self.first + self.words.len() / self.stride().max(1);
-        (self.end, self.next) = (Some(end), Some(end));
+        self.next = Some(self.first + self.words.len() / self.stride().max(1));
         Ok(None)
     }
 
@@ -148,7 +144,6 @@ impl Marked {
 impl Kept for Marked {
     fn begin(&mut self) -> bool {
         self.words.fill(0);
-        self.end = None;
         let next = self.next.take();
         self.first = next.unwrap_or(self.first);
         next.is_some()
@@ -208,10 +203,10 @@ mod tests {
     use rand::rngs::StdRng;
 
     use super::Actor;
-    use super::Kept;
     use super::Marked;
     use super::Marks;
     use crate::query::error::QueryError;
+    use crate::query::histories::kept::passes;
 
     type Found = BTreeMap<u32, Vec<(i64, u32)>>;
 
@@ -222,21 +217,13 @@ mod tests {
         bytes: usize,
     ) -> Result<(Found, usize), QueryError> {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
-        let mut marked = Marked::new(&pool, marks);
-        let (mut found, mut passes) = (Found::new(), 0);
-        while marked.begin() {
-            passes += 1;
-            for batch in batches {
-                marked.add(batch)?;
-            }
-            marked.each(&mut |actor, rows, _| {
-                let Actor::Number(actor) = actor else { panic!("{actor:?} is no number") };
-                let rows: Vec<(i64, u32)> = rows.iter().map(|row| (row.at, row.mask)).collect();
-                assert_eq!(found.insert(actor, rows), None, "{actor} comes twice");
-                Ok(())
-            })?;
-        }
-        drop(marked);
+        let mut found = Found::new();
+        let passes = passes(Marked::new(&pool, marks), batches, &mut |actor, rows, _| {
+            let Actor::Number(actor) = actor else { panic!("{actor:?} is no number") };
+            let rows: Vec<(i64, u32)> = rows.iter().map(|row| (row.at, row.mask)).collect();
+            assert_eq!(found.insert(actor, rows), None, "{actor} comes twice");
+            Ok(())
+        })?;
         assert_eq!(pool.reserved(), 0);
         Ok((found, passes))
     }

@@ -4,12 +4,12 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::insights::saved::unwrapped;
 use crate::web::insight::links;
 use crate::web::parts::clipped;
 use crate::web::state::insight::Kind;
 use crate::web::state::insight::Question;
 use crate::web::state::saved_sql::SavedSql;
-use crate::web::state::stored;
 
 /// Longest name of an insight.
 pub const NAME_MAX_CHARS: usize = 200;
@@ -71,7 +71,7 @@ impl Saved {
 
     /// The kind of insight; `None` where this server shows none.
     pub fn kind(&self) -> Option<Kind> {
-        let kind = stored::unwrapped(&self.query).get("kind").and_then(Value::as_str)?;
+        let kind = unwrapped(&self.query).get("kind").and_then(Value::as_str)?;
         Kind::ALL.into_iter().find(|own| own.query() == kind)
     }
 }

@@ -33,17 +33,15 @@ const TYPES: [(&str, &str); 5] = [
 
 /// Links to all kinds, of which one is shown: events, or properties of whom.
 pub fn tabs(project: i64, current: (&str, &str)) -> Markup {
-    let of_events = ("properties", "");
     let all = [
         (("events", ""), "Events"),
-        (of_events, "Properties of events"),
+        (("properties", ""), "Properties of events"),
         (("properties", PERSONS), "Properties of persons"),
     ];
     let address = |(path, of): (&str, &str)| {
         let path = page(project, &format!("data-management/{path}"));
         if of.is_empty() { path } else { format!("{path}?{}", query(&[("type", of)])) }
     };
-    let current = if current == ("properties", "event") { of_events } else { current };
     html! {
         nav class="tabs" aria-label="Kinds of definitions" {
             @for (own, title) in all {

@@ -7,8 +7,6 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::figure;
-use crate::web::chart::series::Unit;
 use crate::web::parts;
 use crate::web::parts::clipped;
 use crate::web::parts::integer;
@@ -41,7 +39,7 @@ pub fn list(
     project: i64,
     zone: Tz,
     flags: &[Value],
-    calls: Option<&HashMap<String, f64>>,
+    calls: Option<&HashMap<String, i64>>,
 ) -> Markup {
     html! {
         div class="scroll" tabindex="0" role="region" aria-label="Feature flags" {
@@ -61,7 +59,7 @@ pub fn list(
                             td { (state(flag)) }
                             td { (rollout(flag)) }
                             @if let Some(calls) = calls {
-                                td class="number" { (figure::text(calls.get(text(flag, "key")).copied().unwrap_or(0.0), Unit::Count)) }
+                                td class="number" { (parts::number(calls.get(text(flag, "key")).copied().unwrap_or(0))) }
                             }
                             td class="short" {
                                 @if text(flag, "last_called_at").is_empty() { span class="quiet" { "never" } }

@@ -53,9 +53,7 @@ pub struct Words {
 /// The address of the page with a query and a chart of its rows.
 pub fn address(project: i64, sql: &str, chart: Option<&Chart>) -> String {
     let chart = chart.map_or("", |chart| chart.name);
-    let all = [("q", sql), ("chart", chart)];
-    let given = if chart.is_empty() { &all[..1] } else { &all[..] };
-    format!("{}?{}", page(project, "sql"), query(given))
+    format!("{}?{}", page(project, "sql"), query(&[("q", sql), ("chart", chart)]))
 }
 
 /// The box, what was saved, what it was asked before in this browser, and examples.

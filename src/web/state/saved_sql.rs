@@ -4,12 +4,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::insights::saved::SQL;
-
-/// The node around SQL that says how its rows are shown.
-const SHOWN: &str = "DataVisualizationNode";
-
-/// Other nodes around it, which say less.
-const AROUND: [&str; 2] = ["DataTableNode", "InsightVizNode"];
+use crate::insights::saved::VISUALIZATION;
+use crate::insights::saved::unwrapped;
 
 /// Fields of a query that an address cannot say.
 const UNSAID: [&str; 3] = ["filters", "variables", "values"];
@@ -50,29 +46,25 @@ pub struct SavedSql {
 impl SavedSql {
     /// That of a saved query; `None` if it is not of SQL.
     pub fn of(query: &Value) -> Option<Self> {
-        let text = |of: &Value, name: &str| of.get(name)?.as_str().map(str::to_owned);
-        let (source, display) = match text(query, "kind")?.as_str() {
-            SHOWN => (query.get("source")?, text(query, "display")),
-            around if AROUND.contains(&around) => (query.get("source")?, None),
-            _ => (query, None),
-        };
-        if text(source, "kind")? != SQL {
+        let source = unwrapped(query);
+        if source.get("kind")? != SQL {
             return None;
         }
-        let chart = CHARTS.iter().find(|own| Some(own.display) == display.as_deref());
+        let display = query.get("display").and_then(Value::as_str);
+        let chart = CHARTS.iter().find(|own| Some(own.display) == display);
         let is_unsaid = |name: &&str| match source.get(name) {
             None | Some(Value::Null) => false,
             Some(Value::Object(fields)) => !fields.is_empty(),
             Some(_) => true,
         };
         let is_whole = !UNSAID.iter().any(is_unsaid);
-        Some(Self { sql: text(source, "query")?, chart, is_whole })
+        Some(Self { sql: source.get("query")?.as_str()?.to_owned(), chart, is_whole })
     }
 
     /// The query as clients save it.
     pub fn node(&self) -> Value {
         let display = self.chart.map_or("ActionsTable", |chart| chart.display);
-        json!({"kind": SHOWN, "source": {"kind": SQL, "query": self.sql}, "display": display})
+        json!({"kind": VISUALIZATION, "source": {"kind": SQL, "query": self.sql}, "display": display})
     }
 }
 

@@ -4,6 +4,7 @@
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::insights::saved::unwrapped;
 use crate::web::state::filters::Filter;
 use crate::web::state::insight::DISPLAYS;
 use crate::web::state::insight::Kind;
@@ -13,9 +14,6 @@ use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Printer;
 use crate::web::state::series::Event;
 use crate::web::state::series::LETTERS;
-
-/// Most nodes around a query that only say how it is shown.
-const WRAPPERS_MAX: usize = 5;
 
 /// Most parameters of a query that an address cannot say and a sketch leaves out.
 const UNSAID_MAX: usize = 30;
@@ -94,17 +92,6 @@ fn remove_filters(query: &mut Value) {
             own.remove("properties");
         }
     }
-}
-
-/// The query without what only says how it is shown.
-pub fn unwrapped(mut query: &Value) -> &Value {
-    for _ in 0..WRAPPERS_MAX {
-        match (query.get("kind").and_then(Value::as_str), query.get("source")) {
-            (Some("InsightVizNode" | "DataTableNode"), Some(source)) => query = source,
-            _ => break,
-        }
-    }
-    query
 }
 
 /// The query with filters and breakdowns as lists, where these mean the same.

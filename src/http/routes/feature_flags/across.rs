@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -25,16 +22,13 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations::own;
 use crate::http::routes::user_body::UserBody;
+use crate::insights::flag_calls::calls;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
-use crate::query::error::QueryError;
 
 /// Most keys of a page, which is also the default; PostHog's number.
 const KEYS_MAX: usize = 100;
 const KEYS_DEFAULT: usize = 25;
-
-/// Period over which calls of a flag are counted.
-const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
 
 pub(in crate::http) const BY_KEY: Operation =
     Operation::list::<FlagOfProjectBody>("The flags of a key in all projects");
@@ -48,6 +42,7 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let mut bodies = Vec::new();
     for flag in flags_of(&snapshot, asker).filter(|flag| flag.key == key) {
         let created_by = flag.created_by.and_then(|user| snapshot.user(user));
+        let calls = calls(&app.engine, flag.project, &[key]).await;
         bodies.push(FlagOfProjectBody {
             flag_id: flag.id.0,
             team_id: flag.project.0,
@@ -55,7 +50,7 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
             filters: flag.filters.clone(),
             created_at: flag.created_at.to_rfc3339(),
             active: flag.active,
-            evaluations_7d: calls(app, flag).await.ok(),
+            evaluations_7d: calls.ok().map(|calls| calls.get(key).copied().unwrap_or(0)),
         });
     }
     Ok(Response::json(StatusCode::OK, &bodies))
@@ -87,24 +82,6 @@ struct FlagOfKeyBody {
     #[schemars(with = "by_hand::AnyObject")]
     filters: Value,
     active: bool,
-}
-
-/// Number of calls of the flag that SDKs reported in this period.
-async fn calls(app: &App, flag: &StoredFlag) -> Result<i64, QueryError> {
-    let now = app.clock.now().0;
-    let since = now.saturating_sub(i64::try_from(CALLS_OVER.as_micros()).unwrap_or(i64::MAX));
-    let sql = format!(
-        "SELECT count(*) AS calls FROM events
-         WHERE event = '$feature_flag_called' AND timestamp >= to_timestamp_micros({since})
-           AND json_get_str(properties, '$feature_flag') = '{}'",
-        flag.key.replace('\'', "''")
-    );
-    let question = app.engine.view(flag.project).await?.sql(&sql).await?;
-    let (_, batches) = app.engine.collect(question).await?;
-    let counts = batches.iter().filter_map(|batch| {
-        batch.column_by_name("calls")?.as_primitive_opt::<Int64Type>()?.iter().next()?
-    });
-    Ok(counts.sum())
 }
 
 pub(in crate::http) const KEYS: Operation =

@@ -74,7 +74,7 @@ pub async fn properties(visit: Visit) -> Result<Sent, Problem> {
 
 /// Whose properties a page is about; empty for those of events.
 fn of(visit: &Visit) -> String {
-    visit.parameter("type")
+    Some(visit.parameter("type")).filter(|of| of != "event").unwrap_or_default()
 }
 
 async fn as_file(

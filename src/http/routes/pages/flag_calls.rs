@@ -5,12 +5,10 @@ use std::collections::HashMap;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
-use serde_json::json;
 
-use crate::http::response::Problem;
 use crate::http::routes::pages::insights::boards::insight;
-use crate::http::routes::pages::insights::computed;
 use crate::http::routes::pages::visit::Asking;
+use crate::insights::flag_calls::calls;
 use crate::web::insight::links;
 use crate::web::pages::flags as shown;
 use crate::web::parts::query;
@@ -26,35 +24,16 @@ const CALLED: &str = "$feature_flag_called";
 const FLAG: &str = "$feature_flag";
 const RESPONSE: &str = "$feature_flag_response";
 
-/// The time of numbers in lists, and of charts, as the API has it.
-const WEEK: &str = "-7d";
+/// The time of charts, as the API has it.
 const DAYS: &str = "-14d";
 
-/// The calls of some flags within a week, by their keys; `None` for a key that may not ask.
-pub(super) async fn counts(
-    asking: &Asking,
-    flags: &[Value],
-) -> Result<Option<HashMap<String, f64>>, Problem> {
+/// The calls of some flags within a week, by their keys; `None` if the key may not ask, or they cannot be counted.
+pub(super) async fn counts(asking: &Asking, flags: &[Value]) -> Option<HashMap<String, i64>> {
     if !asking.may("query:read") || flags.is_empty() {
-        return Ok(None);
+        return None;
     }
     let keys: Vec<&str> = flags.iter().map(|flag| text(flag, "key")).collect();
-    let asked = json!({
-        "kind": "TrendsQuery",
-        "series": [{"kind": "EventsNode", "event": CALLED}],
-        "dateRange": {"date_from": WEEK},
-        "properties": [{"type": "event", "key": FLAG, "operator": "exact", "value": keys}],
-        "trendsFilter": {"display": "ActionsBarValue"},
-        "breakdownFilter": {"breakdown": FLAG, "breakdown_type": "event", "breakdown_limit": keys.len()},
-    });
-    let project = &asking.asker.project;
-    let (results, _) = computed(&asking.app, project, &asked, String::new()).await?;
-    let mut counts = HashMap::new();
-    for row in results.as_array().into_iter().flatten() {
-        let count = row.get("aggregated_value").and_then(Value::as_f64).unwrap_or(0.0);
-        counts.insert(text(row, "breakdown_value").to_owned(), count);
-    }
-    Ok(Some(counts))
+    calls(&asking.app.engine, asking.asker.project.id, &keys).await.ok()
 }
 
 /// The calls of one flag by day and by what it was.

@@ -38,30 +38,26 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
     }
     let asked = [("search", &*wanted), ("limit", &limit), ("offset", &offset.to_string())];
     let found = visit.asking.get("feature_flags/", &asked).await?;
-    let flags = items(&found, "results");
+    let is_empty = items(&found, "results").is_empty();
     let now = html! {
         @if visit.asking.may("feature_flag:write") {
             p class="actions" { a class="button main" href=(page(visit.project(), "feature_flags/new")) { "New flag" } }
         }
-        @if !flags.is_empty() || !wanted.is_empty() { (search(visit.project(), "feature_flags", ("Key or description", &wanted), &[])) }
-        @if flags.is_empty() { (shown::none((visit.project(), &visit.asking.server), !wanted.is_empty())) }
+        @if !is_empty || !wanted.is_empty() { (search(visit.project(), "feature_flags", ("Key or description", &wanted), &[])) }
+        @if is_empty { (shown::none((visit.project(), &visit.asking.server), !wanted.is_empty())) }
     };
-    let page = Page::new("Feature flags", now);
-    if flags.is_empty() {
-        return Ok(Sent::Page(page));
-    }
     let asking = Arc::clone(&visit.asking);
-    Ok(Sent::Page(page.then(async move {
+    Ok(Sent::Page(Page::new("Feature flags", now).then(async move {
         let flags = items(&found, "results");
         // Flags are shown without the numbers, too.
-        let calls = flag_calls::counts(&asking, flags).await.unwrap_or_default();
+        let calls = flag_calls::counts(&asking, flags).await;
         let has_next = found.get("next").is_some_and(Value::is_string);
         Ok(html! {
-            (shown::list(asking.project(), asking.zone, flags, calls.as_ref()))
+            @if !is_empty { (shown::list(asking.project(), asking.zone, flags, calls.as_ref())) }
             (parts::pager(offset, FLAGS, has_next, |offset| {
                 format!("?{}", query(&[("search", &wanted), ("offset", &offset.to_string())]))
             }))
-            (files::below(&asking, ("feature_flags/", &[("search", &wanted)]), None))
+            @if !is_empty { (files::below(&asking, ("feature_flags/", &[("search", &wanted)]), None)) }
         })
     })))
 }

@@ -209,7 +209,7 @@ fn section(inner: &Markup) -> Markup {
 }
 
 /// The answer of the API, and how it came.
-pub(super) async fn computed(
+async fn computed(
     app: &App,
     project: &Project,
     query: &Value,

@@ -23,23 +23,12 @@ use crate::insights::ProjectSettings;
 use crate::insights::cache::Answer;
 use crate::insights::cache::Key;
 use crate::insights::node::NodeError;
+use crate::insights::saved;
 use crate::metadata::accounts::Project;
 
-/// Kinds of nodes around a question that say how it is shown.
-const WRAPPERS: [&str; 3] = ["InsightVizNode", "DataTableNode", "DataVisualizationNode"];
-
-/// Most nodes around a question.
-const WRAPPERS_MAX: usize = 5;
-
 /// The kind of a node, and the node without what only says how it is shown.
-pub(in crate::http::routes) fn unwrapped(mut node: &Value) -> (Option<&str>, &Value) {
-    let kind = |node: &'_ Value| node.get("kind").and_then(Value::as_str).map(str::to_owned);
-    for _ in 0..WRAPPERS_MAX {
-        match (kind(node), node.get("source")) {
-            (Some(kind), Some(source)) if WRAPPERS.contains(&kind.as_str()) => node = source,
-            _ => break,
-        }
-    }
+pub(in crate::http::routes) fn unwrapped(node: &Value) -> (Option<&str>, &Value) {
+    let node = saved::unwrapped(node);
     (node.get("kind").and_then(Value::as_str), node)
 }
 

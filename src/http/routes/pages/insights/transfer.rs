@@ -26,7 +26,7 @@ use crate::web::parts::integer;
 use crate::web::state::parameters::Wrong;
 
 /// What is kept of a dashboard, of a tile and of an insight.
-const OF_DASHBOARD: [&str; 4] = ["name", "description", "filters", "tags"];
+const OF_DASHBOARD: [&str; 5] = ["name", "description", "filters", "variables", "tags"];
 const OF_TILE: [&str; 2] = ["layouts", "color"];
 const OF_INSIGHT: [&str; 6] = ["name", "derived_name", "description", "query", "filters", "tags"];
 
@@ -47,7 +47,7 @@ pub(in crate::http::routes::pages) async fn export(visit: Visit) -> Result<Sent,
         let mut told = picked(tile.as_object()?, &OF_TILE);
         let (name, value) = match tile.get("insight").and_then(Value::as_i64) {
             Some(id) => {
-                let insight = insights.iter().find(|own| own.id == id && !own.deleted)?;
+                let insight = insights.iter().find(|own| own.id == id)?;
                 ("insight", Value::Object(picked(&insight.fields, &OF_INSIGHT)))
             }
             None => ("text", tile.get("text")?.clone()),
@@ -83,25 +83,25 @@ pub(in crate::http::routes::pages) async fn import(visit: Visit) -> Result<Sent,
     Ok(Sent::Other(see_other(&links::dashboard(asking.project(), id))?))
 }
 
-/// The dashboard that a text tells of.
-fn dashboard_of(text: &str) -> Result<Map<String, Value>, Wrong> {
+/// The dashboard that a text tells of, and its tiles.
+fn dashboard_of(text: &str) -> Result<(Map<String, Value>, Vec<Value>), Wrong> {
     let refused = |detail: &str| Wrong::new(IMPORTED, detail);
-    let Ok(Value::Object(told)) = json::read(text.trim().as_bytes()) else {
+    let Ok(Value::Object(mut told)) = json::read(text.trim().as_bytes()) else {
         return Err(refused("Expected the JSON of one dashboard."));
     };
-    let Some(Value::Array(tiles)) = told.get("tiles") else {
+    let Some(Value::Array(tiles)) = told.remove("tiles") else {
         return Err(refused("This is not a dashboard: it has no list of tiles."));
     };
     if tiles.len() > TILES_MAX {
         return Err(refused(&format!("A dashboard has at most {TILES_MAX} tiles.")));
     }
-    Ok(told)
+    Ok((told, tiles))
 }
 
 /// Makes the insights of a dashboard, whose ids go into `made`, and the dashboard, whose id is returned.
 async fn brought(
     asking: &Asking,
-    told: &Map<String, Value>,
+    (told, sent): &(Map<String, Value>, Vec<Value>),
     made: &mut Vec<i64>,
 ) -> Result<i64, Problem> {
     let id = |made: &Value| {
@@ -109,8 +109,7 @@ async fn brought(
             .ok_or_else(|| Problem::not_found("What was made is not there any more."))
     };
     let mut tiles = Vec::new();
-    for tile in told.get("tiles").and_then(Value::as_array).into_iter().flatten() {
-        let Value::Object(tile) = tile else { continue };
+    for tile in sent.iter().filter_map(Value::as_object) {
         let mut own = picked(tile, &OF_TILE);
         match (tile.get("insight"), tile.get("text").filter(|text| !text.is_null())) {
             (Some(Value::Object(insight)), _) => {

@@ -1,0 +1,51 @@
+//! How often SDKs reported calls of flags lately: [`calls`].
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use arrow::array::AsArray;
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use datafusion::error::DataFusionError;
+
+use crate::event::id::ProjectId;
+use crate::query::engine::Engine;
+use crate::query::error::QueryError;
+use crate::query::sql_text::literal;
+
+/// Period over which calls are counted.
+const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
+
+/// The number of calls of each flag with one of these keys, of which there is one at least; those without a call are left out.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn calls(
+    engine: &Engine,
+    project: ProjectId,
+    keys: &[&str],
+) -> Result<HashMap<String, i64>, QueryError> {
+    let now = engine.now().0;
+    let since = now.saturating_sub(i64::try_from(CALLS_OVER.as_micros()).unwrap_or(i64::MAX));
+    let keys: Vec<String> = keys.iter().map(|key| literal(key)).collect();
+    let sql = format!(
+        "SELECT json_get_str(properties, '$feature_flag') AS flag, count(*) AS calls FROM events
+         WHERE event = '$feature_flag_called' AND timestamp >= to_timestamp_micros({since})
+           AND json_get_str(properties, '$feature_flag') IN ({}) GROUP BY 1",
+        keys.join(", ")
+    );
+    let question = engine.view(project).await?.sql(&sql).await?;
+    let (_, batches) = engine.collect(question).await?;
+    let mut found = HashMap::new();
+    for batch in &batches {
+        let flags = cast(batch.column(0), &DataType::Utf8View).map_err(DataFusionError::from)?;
+        let counts = batch.column(1).as_primitive_opt::<Int64Type>();
+        let rows = flags.as_string_view_opt().zip(counts);
+        for (flag, calls) in rows.into_iter().flat_map(|(flags, counts)| flags.iter().zip(counts)) {
+            found.extend(flag.map(str::to_owned).zip(calls));
+        }
+    }
+    Ok(found)
+}
