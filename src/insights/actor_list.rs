@@ -41,7 +41,6 @@ use crate::insights::select::Special;
 use crate::insights::selection::Unit;
 use crate::insights::selection::searched;
 use crate::insights::sql::SqlQuery;
-use crate::query::complexity;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::lists::Cell;
@@ -221,8 +220,12 @@ impl ActorsQuery {
         if let Some(found) = found {
             actors = beside(actors, view.rows(rows(found)?)?)?;
         }
-        let from = format!("{FILTERED}.actors");
-        let written = self.select.written((&view, owner), &from, &["id"])?;
+        let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
+        let writing = async move {
+            let from = format!("{FILTERED}.actors");
+            select.written((&own, &settings), &from, &["id"])
+        };
+        let written = engine.planned(writing).await?;
         let (limit, offset) = self.select.page;
         let limit = limit.min(engine.rows_max()).max(1);
         let persons = engine.persons(owner.project);
@@ -234,18 +237,14 @@ impl ActorsQuery {
             },
         });
         let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
-        let sql = format!("{} LIMIT {asked} OFFSET {offset}", written.sql);
-        complexity::check(&sql)?;
+        let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
         let source = self.source.as_ref().map(|source| source.text.clone());
-        if let Some(source) = &source {
-            complexity::check(source)?;
-        }
         let planning = async move {
             if let Some(source) = source {
                 actors = beside(actors, keyed(&view.sql(&source).await?)?)?;
             }
             view.name_rows("actors", actors)?;
-            view.sql(&sql).await
+            view.composed(&sql).await
         };
         let lists = engine.lists(owner.project, planning, layout).await?;
         Ok(Answered::of_page(lists, (limit, offset), Some(0))?)

@@ -39,7 +39,7 @@ use crate::insights::person_name;
 use crate::insights::select::Select;
 use crate::insights::select::Special;
 use crate::insights::selection::zone;
-use crate::query::complexity;
+use crate::query::composed::Composed;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::expression_columns::with_columns;
@@ -214,15 +214,18 @@ impl EventsQuery {
         engine.wait().await?;
         let view = Arc::new(engine.view(owner.project).await?);
         let mut events = self.events(engine, (&view, owner), (after, before)).await?;
-        let from = format!("{FILTERED}.events");
-        let written = self.select.written((&view, owner), &from, &["uuid DESC"])?;
+        let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
+        let writing = async move {
+            let from = format!("{FILTERED}.events");
+            select.written((&own, &settings), &from, &["uuid DESC"])
+        };
+        let written = engine.planned(writing).await?;
         let (limit, offset) = self.select.page;
         let limit = limit.min(engine.rows_max()).max(1);
         let wanted = offset.saturating_add(limit).saturating_add(1);
         view.name_rows("events", events.clone())?;
         if written.is_newest_first && wanted <= NEWEST_MAX {
-            let condition = written.condition.as_deref();
-            let since = since(engine, &view, condition, (after, before), wanted).await?;
+            let since = since(engine, &view, written.times, (after, before), wanted).await?;
             let since =
                 since.map_or(lit(false), |since| col("timestamp").gt_eq(time(UnixMicros(since))));
             events = events.filter(since)?;
@@ -237,9 +240,8 @@ impl EventsQuery {
             },
         });
         let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
-        let sql = format!("{} LIMIT {asked} OFFSET {offset}", written.sql);
-        complexity::check(&sql)?;
-        let lists = engine.lists(owner.project, async move { view.sql(&sql).await }, layout);
+        let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
+        let lists = engine.lists(owner.project, async move { view.composed(&sql).await }, layout);
         Ok(Answered::of_page(lists.await?, (limit, offset), None)?)
     }
 
@@ -334,16 +336,13 @@ impl Dates {
 async fn since(
     engine: &Engine,
     view: &Arc<View>,
-    condition: Option<&str>,
+    times: Composed,
     (after, before): (Option<UnixMicros>, UnixMicros),
     wanted: usize,
 ) -> Result<Option<i64>, InsightError> {
     let Some((oldest, newest)) = view.event_times() else { return Ok(None) };
-    let condition = condition.map(|condition| format!(" WHERE {condition}")).unwrap_or_default();
-    let sql = format!("SELECT timestamp FROM {FILTERED}.events{condition}");
-    complexity::check(&sql)?;
     let own = Arc::clone(view);
-    let rows = engine.planned(async move { own.sql(&sql).await }).await?;
+    let rows = engine.planned(async move { own.composed(&times).await }).await?;
     let bounds = (after.map_or(oldest, |after| oldest.max(after)), newest.min(before));
     Ok(newest::since(engine, (&rows, "timestamp"), bounds, wanted).await?)
 }

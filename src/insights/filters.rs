@@ -13,6 +13,8 @@ use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::tree::Tree;
 use crate::insights::node::NodeError;
+use crate::query::complexity;
+use crate::query::complexity::WORDS_MAX;
 use crate::query::engine::Engine;
 use crate::query::event_sessions;
 use crate::query::expression::Expression;
@@ -60,8 +62,15 @@ impl Filters {
             several => Tree::parse(&Value::Array(several.to_vec()), "event", Matching::Legacy),
         };
         let tree = tree.map_err(|error| error.to_string())?;
+        let mut words = 0_usize;
         for filter in tree.filters() {
             if let Filter::Property { scope: Scope::Expression, predicate } = filter {
+                words = words.saturating_add(complexity::words(&predicate.key));
+                if words > WORDS_MAX {
+                    return Err(format!(
+                        "The expressions of filters have at most {WORDS_MAX} words and operators together."
+                    ));
+                }
                 Expression::parse(&predicate.key).map_err(|error| error.to_string())?;
                 continue;
             }

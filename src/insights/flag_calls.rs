@@ -36,7 +36,8 @@ pub async fn calls(
            AND json_get_str(properties, '$feature_flag') IN ({}) GROUP BY 1",
         keys.join(", ")
     );
-    let question = engine.view(project).await?.sql(&sql).await?;
+    let view = engine.view(project).await?;
+    let question = engine.planned(async move { view.sql(&sql).await }).await?;
     let (_, batches) = engine.collect(question).await?;
     let mut found = HashMap::new();
     for batch in &batches {

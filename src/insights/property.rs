@@ -17,6 +17,7 @@ use crate::query::event_property::whole_text;
 use crate::query::expression::Expression;
 use crate::query::expression::Taken;
 use crate::query::matches;
+use crate::query::matches::GROUP_KEY;
 use crate::query::matches::GROUPS;
 use crate::query::session_columns;
 use crate::query::view::View;
@@ -97,6 +98,11 @@ impl Property {
                 return Ok(events.with_column(name, self.shown(ident(name))?)?);
             }
             Owner::Person => (view.table("persons").await?, "person_id", "uuid"),
+            Owner::Group(index) if self.key == GROUP_KEY => {
+                let own = GROUPS.get(usize::from(index)).copied().unwrap_or_default();
+                let key = cast(ident(own), DataType::Utf8View);
+                return Ok(events.with_column(name, self.shown(key)?)?);
+            }
             Owner::Group(index) => {
                 let groups = view.table("groups").await?;
                 let of_type = col("group_type_index").eq(lit(i64::from(index)));

@@ -1,10 +1,12 @@
 //! Lists of selected columns: what `select`, `where` and `orderBy` of a question say, and the SQL of them ([`Select`]).
-//! What they say is parsed one by one, and printed into the SQL as it was understood, so that none of it can be more than
-//! an expression.
+//! What they say is parsed one by one, and put into the statement as syntax trees, so that none of it can be more than an
+//! expression.
 
 use crate::insights::ProjectSettings;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
+use crate::query::composed::Composed;
+use crate::query::composed::Places;
 use crate::query::error::QueryError;
 use crate::query::expression::Expression;
 use crate::query::view::View;
@@ -74,9 +76,9 @@ enum What<S> {
 #[derive(Debug)]
 pub struct Written<S> {
     /// It, without a limit.
-    pub sql: String,
-    /// The condition of rows alone, if there is one.
-    pub condition: Option<String>,
+    pub sql: Composed,
+    /// The times of the rows that the conditions of rows leave over.
+    pub times: Composed,
     /// The columns of the answer, and the columns of the SQL that each is made of.
     pub columns: Vec<(String, Option<S>, Vec<usize>)>,
     /// Whether the rows are single ones, the newest first.
@@ -109,12 +111,12 @@ impl<S: Special> Select<S> {
         if offset > OFFSET_MAX {
             return Err(node.refuse("offset", format!("Expected at most {OFFSET_MAX}.")));
         }
+        let items: Vec<Item<S>> = selected.iter().map(item).collect::<Result<_, _>>()?;
+        let conditions = texts(node, "where", EXPRESSIONS_MAX)?;
+        let conditions = conditions.iter().map(condition).collect::<Result<_, _>>()?;
         Ok(Self {
-            items: selected.iter().map(item).collect::<Result<_, _>>()?,
-            conditions: texts(node, "where", EXPRESSIONS_MAX)?
-                .iter()
-                .map(condition)
-                .collect::<Result<_, _>>()?,
+            items,
+            conditions,
             orders: Some(orders).filter(|orders| !orders.is_empty()),
             usual: None,
             page: (limit.min(LIMIT_MAX), offset),
@@ -156,64 +158,76 @@ impl<S: Special> Select<S> {
         from: &str,
         ties: &[&str],
     ) -> Result<Written<S>, QueryError> {
-        let columns = self.columns(view)?;
+        let mut places = Places::default();
+        let columns = self.columns(view, &mut places)?;
         let is_aggregated = columns.0.iter().any(|column| column.role == Role::Aggregate);
-        let (of_rows, of_groups) = self.conditions_of(view)?;
+        let (of_rows, of_groups) = self.conditions_of(view, &mut places)?;
         if !of_groups.is_empty() && !is_aggregated {
             let why = "a condition in where has an aggregate, and select has none";
             return Err(QueryError::Invalid(why.to_owned()));
         }
-        let orders = self.orders_of(&columns, owner);
+        let orders = self.orders_of((&columns, &mut places), owner);
         let has_window = self.expressions().any(Expression::has_window);
         let is_newest_first = !is_aggregated
             && !has_window
-            && orders.first().is_some_and(|(sql, is_descending)| {
-                *is_descending && columns.text_of(sql) == "timestamp"
-            });
+            && orders
+                .first()
+                .is_some_and(|(order, is_descending)| *is_descending && order.text == "timestamp");
         let mut order: Vec<String> = orders
             .iter()
-            .map(|(sql, is_descending)| {
+            .map(|(Order { sql, .. }, is_descending)| {
                 format!("{sql} {} NULLS LAST", if *is_descending { "DESC" } else { "ASC" })
             })
             .collect();
         let groups = columns.0.iter().filter(|column| column.role == Role::Group);
-        let groups: Vec<String> = groups.map(|column| column.text.clone()).collect();
+        let groups: Vec<&Column> = groups.collect();
         match is_aggregated {
-            true => order.extend(groups.iter().map(|group| columns.sql_of(group))),
+            true => order.extend(groups.iter().filter_map(|group| columns.alias_of(&group.text))),
             false => order.extend(ties.iter().map(|tie| (*tie).to_owned())),
         }
         let selected: Vec<String> = (0..)
             .zip(&columns.0)
-            .map(|(at, column)| format!("{} AS {}", column.text, Columns::alias(at)))
+            .map(|(at, column)| format!("{} AS {}", column.sql, Columns::alias(at)))
             .collect();
-        let condition = Some(of_rows.join(" AND ")).filter(|condition| !condition.is_empty());
         let mut sql = format!("SELECT {} FROM {from}", selected.join(", "));
-        let mut add = |word: &str, parts: &str| {
+        let mut times = format!("SELECT timestamp FROM {from}");
+        if !of_rows.is_empty() {
+            let condition = format!(" WHERE {}", of_rows.join(" AND "));
+            sql.push_str(&condition);
+            times.push_str(&condition);
+        }
+        let mut add = |word: &str, parts: &[&str]| {
             if !parts.is_empty() {
-                sql.push_str(&format!(" {word} {parts}"));
+                sql.push_str(&format!(" {word} {}", parts.join(", ")));
             }
         };
-        add("WHERE", condition.as_deref().unwrap_or_default());
         if is_aggregated {
-            add("GROUP BY", &groups.join(", "));
+            let groups: Vec<&str> = groups.iter().map(|group| group.sql.as_str()).collect();
+            add("GROUP BY", &groups);
         }
-        add("HAVING", &of_groups.join(" AND "));
-        add("ORDER BY", &order.join(", "));
+        let having = of_groups.join(" AND ");
+        add("HAVING", Some(having.as_str()).filter(|having| !having.is_empty()).as_slice());
+        add("ORDER BY", &order.iter().map(String::as_str).collect::<Vec<_>>());
         let columns = self.items.iter().map(|item| {
-            let (special, places) = match &item.what {
+            let (special, at) = match &item.what {
                 What::Expression(expression) => (None, vec![columns.at(expression.text())]),
                 What::Special(special) => {
                     let parts = special.parts().iter();
                     (Some(*special), parts.map(|part| columns.at(part)).collect())
                 }
             };
-            (item.name.clone(), special, places)
+            (item.name.clone(), special, at)
         });
-        Ok(Written { sql, condition, columns: columns.collect(), is_newest_first })
+        Ok(Written {
+            columns: columns.collect(),
+            sql: Composed::new(sql, &places),
+            times: Composed::new(times, &places),
+            is_newest_first,
+        })
     }
 
     /// The columns of the SQL.
-    fn columns(&self, view: &View) -> Result<Columns, QueryError> {
+    fn columns(&self, view: &View, places: &mut Places) -> Result<Columns, QueryError> {
         let mut columns = Columns::default();
         for item in &self.items {
             match &item.what {
@@ -223,11 +237,11 @@ impl<S: Special> Select<S> {
                         false if expression.names_columns() => Role::Group,
                         false => Role::Constant,
                     };
-                    columns.place(expression.text(), role);
+                    columns.add(expression.text(), places.place(expression), role);
                 }
                 What::Special(special) => {
                     for part in special.parts() {
-                        columns.place(part, Role::Group);
+                        columns.add(part, (*part).to_owned(), Role::Group);
                     }
                 }
             }
@@ -236,12 +250,16 @@ impl<S: Special> Select<S> {
     }
 
     /// The conditions of rows, and those of groups.
-    fn conditions_of(&self, view: &View) -> Result<(Vec<String>, Vec<String>), QueryError> {
+    fn conditions_of(
+        &self,
+        view: &View,
+        places: &mut Places,
+    ) -> Result<(Vec<String>, Vec<String>), QueryError> {
         let (mut of_rows, mut of_groups) = (Vec::new(), Vec::new());
         for condition in &self.conditions {
             let is_of_groups = condition.is_aggregate(view)?;
             let conditions = if is_of_groups { &mut of_groups } else { &mut of_rows };
-            conditions.push(format!("({})", condition.text()));
+            conditions.push(places.place(condition));
         }
         Ok((of_rows, of_groups))
     }
@@ -258,10 +276,14 @@ impl<S: Special> Select<S> {
 
     /// What rows are ordered by, and whether the largest comes first: what is sent; else the number of rows, another
     /// aggregate, or the time, the largest first; else the first column.
-    fn orders_of(&self, columns: &Columns, owner: &ProjectSettings) -> Vec<(String, bool)> {
+    fn orders_of(
+        &self,
+        (columns, places): (&Columns, &mut Places),
+        owner: &ProjectSettings,
+    ) -> Vec<(Order, bool)> {
         if let Some(orders) = &self.orders {
             let order = |(what, is_descending): &(What<S>, bool)| {
-                (self.order_of(what, columns, owner), *is_descending)
+                (self.order_of(what, (columns, &mut *places), owner), *is_descending)
             };
             return orders.iter().map(order).collect();
         }
@@ -271,30 +293,50 @@ impl<S: Special> Select<S> {
             self.items.iter().any(|item| item.is_time() && item.text() == Some(&column.text))
         });
         if let Some(column) = first.or_else(|| aggregates.clone().next()).or(timed) {
-            return vec![(columns.sql_of(&column.text), true)];
+            return vec![(columns.order(&column.text, || column.sql.clone()), true)];
         }
         if let Some((sql, is_descending)) = self.usual {
-            return vec![(sql.to_owned(), is_descending)];
+            return vec![(Order::of(sql), is_descending)];
         }
         match self.items.first().map(|item| &item.what) {
-            Some(What::Special(special)) => vec![special.first_order(owner)],
+            Some(What::Special(special)) => {
+                let (sql, is_descending) = special.first_order(owner);
+                vec![(Order::of(&sql), is_descending)]
+            }
             Some(What::Expression(expression)) => {
-                vec![(columns.sql_of(expression.text()), false)]
+                let place = || places.place(expression);
+                vec![(columns.order(expression.text(), place), false)]
             }
             None => Vec::new(),
         }
     }
 
-    fn order_of(&self, what: &What<S>, columns: &Columns, owner: &ProjectSettings) -> String {
+    fn order_of(
+        &self,
+        what: &What<S>,
+        (columns, places): (&Columns, &mut Places),
+        owner: &ProjectSettings,
+    ) -> Order {
         let expression = match what {
-            What::Special(special) => return special.order(owner),
+            What::Special(special) => return Order::of(&special.order(owner)),
             What::Expression(expression) => expression,
         };
         let is_named = |item: &&Item<S>| item.alias.as_deref() == Some(expression.text());
-        match self.items.iter().find(is_named).and_then(Item::text) {
-            Some(text) => columns.sql_of(text),
-            None => columns.sql_of(expression.text()),
-        }
+        let named = self.items.iter().find(is_named).and_then(Item::text);
+        columns.order(named.unwrap_or(expression.text()), || places.place(expression))
+    }
+}
+
+/// What rows are ordered by: SQL, and the expression that it stands for.
+#[derive(Debug)]
+struct Order {
+    sql: String,
+    text: String,
+}
+
+impl Order {
+    fn of(sql: &str) -> Self {
+        Self { sql: sql.to_owned(), text: sql.to_owned() }
     }
 }
 
@@ -328,7 +370,10 @@ struct Columns(Vec<Column>);
 
 #[derive(Debug)]
 struct Column {
+    /// The expression as it was sent.
     text: String,
+    /// It as SQL.
+    sql: String,
     role: Role,
 }
 
@@ -343,9 +388,9 @@ enum Role {
 }
 
 impl Columns {
-    fn place(&mut self, text: &str, role: Role) {
+    fn add(&mut self, text: &str, sql: String, role: Role) {
         if !self.0.iter().any(|column| column.text == text) {
-            self.0.push(Column { text: text.to_owned(), role });
+            self.0.push(Column { text: text.to_owned(), sql, role });
         }
     }
 
@@ -357,17 +402,14 @@ impl Columns {
         format!("\"c{at}\"")
     }
 
-    /// The name of the column that is this expression, else the expression.
-    fn sql_of(&self, text: &str) -> String {
-        let place = self.0.iter().position(|column| column.text == text);
-        place.map_or_else(|| format!("({text})"), Self::alias)
+    /// The name of the column that is this expression.
+    fn alias_of(&self, text: &str) -> Option<String> {
+        self.0.iter().position(|column| column.text == text).map(Self::alias)
     }
 
-    /// The expression that has this name, else the name.
-    fn text_of<'t>(&'t self, sql: &'t str) -> &'t str {
-        let named = (0..).zip(&self.0).find(|(at, _)| Self::alias(*at) == sql);
-        let bare = sql.strip_prefix('(').and_then(|sql| sql.strip_suffix(')'));
-        named.map_or(bare.unwrap_or(sql), |(_, column)| &column.text)
+    /// The order by an expression: by the column that it is, else by the SQL of it.
+    fn order(&self, text: &str, sql: impl FnOnce() -> String) -> Order {
+        Order { sql: self.alias_of(text).unwrap_or_else(sql), text: text.to_owned() }
     }
 }
 
@@ -440,12 +482,12 @@ mod tests {
         assert_eq!(select.page, (100, 0));
         let mut columns = Columns::default();
         for text in ["event", "uuid", "event"] {
-            columns.place(text, Role::Group);
+            columns.add(text, text.to_owned(), Role::Group);
         }
         assert_eq!((columns.0.len(), columns.at("uuid")), (2, 1));
-        for (text, sql) in [("uuid", "\"c1\""), ("timestamp", "(timestamp)")] {
-            assert_eq!(columns.sql_of(text), sql);
-            assert_eq!(columns.text_of(sql), text);
+        for (text, sql) in [("uuid", "\"c1\""), ("timestamp", "$1")] {
+            let order = columns.order(text, || "$1".to_owned());
+            assert_eq!((order.sql.as_str(), order.text.as_str()), (sql, text));
         }
         assert_eq!(uncommented(" person -- Person"), "person");
         let usual = Select::<EventCell>::parse(&Node::new(None, "").unwrap(), &["uuid"]).unwrap();

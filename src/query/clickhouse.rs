@@ -170,9 +170,22 @@ pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
     if let ControlFlow::Break(error) = VisitMut::visit(query, &mut functions) {
         return Err(error);
     }
-    match functions.is_changed.then(|| complexity::check(&query.to_string())) {
+    match functions.is_changed.then(|| complexity::check_tree(query)) {
         Some(Err(QueryError::Invalid(why))) => Err(DataFusionError::Plan(why)),
         _ => Ok(()),
+    }
+}
+
+/// The same of one expression.
+///
+/// # Errors
+///
+/// See [`rewrite`].
+pub(super) fn rewrite_expression(expression: &mut Expr, zone: &str) -> Result<()> {
+    let mut functions = Functions { zone, is_changed: false, names: ItemNames::default() };
+    match VisitMut::visit(expression, &mut functions) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
     }
 }
 

@@ -2,8 +2,14 @@
 //! `1 + 1 + ...` is a tree as deep as it is long: beyond the stack of a thread it would take the process
 //! down. Lists of values are flat, hence free.
 
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::Statement;
+use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
 use crate::query::error::QueryError;
@@ -34,6 +40,37 @@ pub fn check(sql: &str) -> Result<(), QueryError> {
 pub fn words(sql: &str) -> usize {
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
     tokens.iter().filter(|token| counts(token)).count()
+}
+
+/// How many words and operators there are up to each of some tokens, it included.
+pub(super) fn counted(tokens: &[TokenWithSpan]) -> impl Iterator<Item = usize> {
+    tokens.iter().scan(0_usize, |words, own| {
+        *words = words.saturating_add(usize::from(counts(&own.token)));
+        Some(*words)
+    })
+}
+
+/// Refuses a statement that has become too long: no tree in it is deeper than it has expressions.
+///
+/// # Errors
+///
+/// It has more than [`WORDS_MAX`] expressions that are no constants.
+pub(super) fn check_tree(query: &Statement) -> Result<(), QueryError> {
+    let mut expressions = 0_usize;
+    let counted = visit_expressions(query, |expression| {
+        let is_flat = matches!(expression, Expr::Value(_) | Expr::Nested(_));
+        expressions = expressions.saturating_add(usize::from(!is_flat));
+        match expressions > WORDS_MAX {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    match counted {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(QueryError::Invalid(format!(
+            "with its functions written out, the query has more than {WORDS_MAX} words and operators"
+        ))),
+    }
 }
 
 fn counts(token: &Token) -> bool {

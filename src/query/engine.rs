@@ -35,7 +35,6 @@ use crate::query::admission::Work;
 use crate::query::column_recall;
 use crate::query::columns::Asks;
 use crate::query::columns::Columns;
-use crate::query::complexity;
 use crate::query::error::QueryError;
 use crate::query::explain;
 use crate::query::guard::Pools;
@@ -48,6 +47,7 @@ use crate::query::lists::Took;
 use crate::query::parts::given_up;
 use crate::query::parts::in_parts;
 use crate::query::planners::Planners;
+use crate::query::planners::Planning;
 use crate::query::rows;
 use crate::query::rows::Format;
 use crate::query::rows::Gathered;
@@ -93,7 +93,7 @@ pub(super) struct Shared {
     /// With files for what exceeds memory, which plans of one partition alone may use.
     pub(super) spilling: Arc<RuntimeEnv>,
     pub(super) admission: Admission,
-    pub(super) planners: Planners,
+    pub(super) planning: Planning,
     pub(super) pools: Pools,
     pub(super) columns: Arc<Columns>,
     /// Properties that were in columns at the end before.
@@ -136,6 +136,7 @@ impl Engine {
         let base = session::session(without_files, &pools, runtime.metrics().num_workers())?;
         let admission = Admission::new(settings.queries_max);
         let planners = Planners::new(settings.queries_max);
+        let planning = Planning::new(planners, runtime.clone(), settings.query_timeout);
         let columns_max = settings.person_columns_memory_max_bytes.as_u64();
         let columns = Arc::new(Columns::of(columns_max, sources.persons.clone()));
         let asked =
@@ -147,7 +148,7 @@ impl Engine {
             base,
             spilling,
             admission,
-            planners,
+            planning,
             pools,
             columns,
             asked,
@@ -194,7 +195,8 @@ impl Engine {
     /// What was in the log at start is not published, or the identity store does not follow, within the time-out
     /// of queries.
     pub async fn view(&self, project: ProjectId) -> Result<View, QueryError> {
-        let Shared { sources, base, .. } = &*self.shared;
+        let Shared { sources, base, planning, .. } = &*self.shared;
+        let base = (base, planning);
         if let Some(held) = self.held(project) {
             return View::of(base, sources, project, held.state.clone());
         }
@@ -228,7 +230,6 @@ impl Engine {
         (view, sql): (View, &str),
         format: Format,
     ) -> Result<Bytes, QueryError> {
-        complexity::check(sql)?;
         let sql = sql.to_owned();
         let planned = self.prepared(project, async move { view.sql(&sql).await }).await?;
         self.written(planned, format).await.map_err(QueryError::of_query)
@@ -278,18 +279,16 @@ impl Engine {
         Ok(Lists { columns, types, rows, has_more, is_lasting, events, took })
     }
 
-    /// Plans on a thread that is made for that, as long as a query may take.
+    /// Plans on a thread that is made for that, in turn and as long as a query may take.
     ///
     /// # Errors
     ///
     /// See [`QueryError`].
-    pub async fn planned(
+    pub async fn planned<T: Send + 'static>(
         &self,
-        planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
-    ) -> Result<DataFrame, QueryError> {
-        let limit = self.shared.settings.query_timeout;
-        let planned = self.shared.planners.plan(&self.shared.runtime, limit, planning).await;
-        planned.map_err(QueryError::of_query)
+        planning: impl Future<Output = Result<T, QueryError>> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        self.shared.planning.plan_in_turn(planning).await.map_err(QueryError::of_query)
     }
 
     /// What `planning` plans as the caller may run it, in its slot.
@@ -309,7 +308,7 @@ impl Engine {
             let is_lasting = lasting::is_lasting(query.logical_plan())?;
             Ok::<_, QueryError>((explain::permitted(query, caller, running)?, events, is_lasting))
         };
-        let planned = self.shared.planners.plan(&self.shared.runtime, limit, planning).await;
+        let planned = self.shared.planning.plan(planning).await;
         drop(stop);
         let (mut query, events, is_lasting) = planned.map_err(QueryError::of_query)?;
         self.note_events_named(project, events.iter().map(String::as_str));

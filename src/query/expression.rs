@@ -3,41 +3,56 @@
 //! tables itself.
 
 use std::ops::ControlFlow;
+use std::ops::Range;
+use std::sync::Arc;
 
 use datafusion::dataframe::DataFrame;
-use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::OrderByExpr;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::ast::visit_relations;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
-use crate::query::asked::asked;
 use crate::query::clickhouse;
 use crate::query::complexity;
+use crate::query::composed::Composed;
+use crate::query::composed::Places;
 use crate::query::error::QueryError;
 use crate::query::filtered;
+use crate::query::offsets::Offsets;
 use crate::query::sql_text::identifier;
-use crate::query::sql_text::prints_itself;
 use crate::query::view::View;
 
 /// Longest text of an expression.
 const TEXT_MAX_BYTES: usize = 8192;
 
-/// Words and operators of an expression at most: it is parsed and printed by recursion, on the stack of whoever asks.
-const WORDS_MAX: usize = 200;
+/// Words and operators of an expression at most. They are counted before it is parsed, and its tree is no deeper, so any
+/// thread may read it; plans of it, which are deeper, are made on threads with the stack for that.
+pub(super) const WORDS_MAX: usize = 200;
 
-/// A parsed expression.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A parsed expression. Two with the same text are the same.
+#[derive(Clone, Debug)]
 pub struct Expression {
-    text: String,
+    text: Arc<str>,
+    tree: Arc<Expr>,
+    words: usize,
     names_columns: bool,
     has_window: bool,
 }
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Expression {}
 
 impl Expression {
     /// Reads the text of one expression.
@@ -58,10 +73,14 @@ impl Expression {
     ///
     /// See [`Expression::parse`].
     pub fn parse_named(text: &str) -> Result<(Self, Option<String>), QueryError> {
-        let mut parser = parser(text)?;
-        let parsed = parser.parse_expr_with_alias().map_err(|error| invalid(&error))?;
-        let own = Self::of(&mut parser, &parsed.expr)?;
-        Ok((own, parsed.alias.map(|alias| alias.value)))
+        let mut reader = Reader::of(text)?;
+        let own = reader.expression()?;
+        let name = match reader.parser.parse_keyword(Keyword::AS) {
+            true => Some(reader.parser.parse_identifier().map_err(|error| invalid(&error))?.value),
+            false => None,
+        };
+        reader.end()?;
+        Ok((own, name))
     }
 
     /// Reads the expressions by which rows are ordered: `timestamp DESC, uuid`. Says of each whether the largest one comes
@@ -71,42 +90,40 @@ impl Expression {
     ///
     /// See [`Expression::parse`].
     pub fn parse_orders(text: &str) -> Result<Vec<(Self, bool)>, QueryError> {
-        let mut parser = parser(text)?;
-        let parsed = parser.parse_comma_separated(Parser::parse_order_by_expr);
-        let parsed = parsed.map_err(|error| invalid(&error))?;
-        let order = |order: &OrderByExpr| {
-            if order.with_fill.is_some() || order.options.nulls_first.is_some() {
+        let mut reader = Reader::of(text)?;
+        let mut orders = Vec::new();
+        loop {
+            let own = reader.expression()?;
+            let is_ascending = reader.parser.parse_keyword(Keyword::ASC);
+            let is_descending = !is_ascending && reader.parser.parse_keyword(Keyword::DESC);
+            if reader.parser.parse_keyword(Keyword::NULLS)
+                || reader.parser.parse_keyword(Keyword::WITH)
+            {
                 let why = "what rows are ordered by has ASC or DESC behind it, and no more";
                 return Err(refused(why));
             }
-            Ok((Self::of(&mut parser, &order.expr)?, order.options.asc == Some(false)))
-        };
-        parsed.iter().map(order).collect()
-    }
-
-    /// What a parser has read to its end.
-    fn of(parser: &mut Parser<'_>, expression: &Expr) -> Result<Self, QueryError> {
-        if parser.peek_token().token != Token::EOF {
-            return Err(refused("there is more behind the expression"));
-        }
-        if visit_relations(expression, |_| ControlFlow::Break(())).is_break() {
-            return Err(refused("an expression asks no tables"));
-        }
-        let (mut names_columns, mut has_window) = (false, false);
-        let _ = visit_expressions(expression, |part| {
-            match part {
-                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => names_columns = true,
-                Expr::Function(call) => has_window |= call.over.is_some(),
-                _ => {}
+            orders.push((own, is_descending));
+            if !reader.parser.consume_token(&Token::Comma) {
+                break;
             }
-            ControlFlow::<()>::Continue(())
-        });
-        Ok(Self { text: expression.to_string(), names_columns, has_window })
+        }
+        reader.end()?;
+        Ok(orders)
     }
 
-    /// The expression as it was understood.
+    /// The expression as it was sent, without comments.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Its syntax tree.
+    pub(super) fn tree(&self) -> &Arc<Expr> {
+        &self.tree
+    }
+
+    /// How many words and operators it has.
+    pub fn words(&self) -> usize {
+        self.words
     }
 
     /// Whether it names columns; else it is the same for all rows.
@@ -125,11 +142,9 @@ impl Expression {
     ///
     /// [`QueryError::Invalid`]: a function has other arguments than it takes.
     pub fn is_aggregate(&self, view: &View) -> Result<bool, QueryError> {
-        let mut statements = DFParser::parse_sql(&format!("SELECT {}", self.text))?;
-        let Some(mut statement) = statements.pop_front() else { return Ok(false) };
-        clickhouse::rewrite(&mut statement, "UTC")?;
-        let Some(query) = asked(&mut statement) else { return Ok(false) };
-        let found = visit_expressions(&*query, |part| match part {
+        let mut tree = Expr::clone(&self.tree);
+        clickhouse::rewrite_expression(&mut tree, "UTC")?;
+        let found = visit_expressions(&tree, |part| match part {
             Expr::Function(call) if call.over.is_none() && is_aggregate(call, view) => {
                 ControlFlow::Break(())
             }
@@ -149,22 +164,32 @@ impl Expression {
         events: DataFrame,
         values: &[(&Self, Taken, &str)],
     ) -> Result<DataFrame, QueryError> {
-        for (expression, ..) in values {
-            if expression.has_window() || expression.is_aggregate(view)? {
-                let text = &expression.text;
-                let why =
-                    format!("{text} is computed of several events, where one of each is asked for");
-                return Err(refused(why));
+        let owned = |(own, taken, name): &(&Self, Taken, &str)| {
+            (Self::clone(own), *taken, (*name).to_owned())
+        };
+        let values: Vec<(Self, Taken, String)> = values.iter().map(owned).collect();
+        view.on_planner(move |view| async move {
+            for (expression, ..) in &values {
+                if expression.has_window() || expression.is_aggregate(&view)? {
+                    let text = &expression.text;
+                    let why = format!(
+                        "{text} is computed of several events, where one of each is asked for"
+                    );
+                    return Err(refused(why));
+                }
             }
-        }
-        let fields = events.schema().fields().iter();
-        let mut items: Vec<String> = fields.map(|field| identifier(field.name())).collect();
-        for (expression, value, name) in values {
-            let (text, kind, name) = (&expression.text, value.sql(), identifier(name));
-            items.push(format!("CAST(({text}) AS {kind}) AS {name}"));
-        }
-        view.name_rows("events", events)?;
-        view.sql(&format!("SELECT {} FROM {}.events", items.join(", "), filtered::SCHEMA)).await
+            let fields = events.schema().fields().iter();
+            let mut items: Vec<String> = fields.map(|field| identifier(field.name())).collect();
+            let mut places = Places::default();
+            for (expression, value, name) in &values {
+                let (place, kind, name) = (places.place(expression), value.sql(), identifier(name));
+                items.push(format!("CAST({place} AS {kind}) AS {name}"));
+            }
+            view.name_rows("events", events)?;
+            let template = format!("SELECT {} FROM {}.events", items.join(", "), filtered::SCHEMA);
+            view.composed(&Composed::new(template, &places)).await
+        })
+        .await
     }
 
     /// What the expression, which is computed of several events together, is of `events` that have the same `keys`: rows
@@ -179,20 +204,25 @@ impl Expression {
         events: DataFrame,
         (keys, name): (&[String], &str),
     ) -> Result<DataFrame, QueryError> {
-        if self.has_window() || !self.is_aggregate(view)? {
-            let text = &self.text;
-            let why =
-                format!("{text} is of each event, where something like sum({text}) is asked for");
-            return Err(refused(why));
-        }
-        view.name_rows("events", events)?;
+        let (own, name) = (self.clone(), identifier(name));
         let keys: Vec<String> = keys.iter().map(|key| identifier(key)).collect();
-        let (keys, text, schema) = (keys.join(", "), &self.text, filtered::SCHEMA);
-        let number = Taken::Number.sql();
-        view.sql(&format!(
-            "SELECT {keys}, CAST(({text}) AS {number}) AS {} FROM {schema}.events GROUP BY {keys}",
-            identifier(name)
-        ))
+        view.on_planner(move |view| async move {
+            if own.has_window() || !own.is_aggregate(&view)? {
+                let text = &own.text;
+                let why = format!(
+                    "{text} is of each event, where something like sum({text}) is asked for"
+                );
+                return Err(refused(why));
+            }
+            view.name_rows("events", events)?;
+            let mut places = Places::default();
+            let (keys, place, number) = (keys.join(", "), places.place(&own), Taken::Number.sql());
+            let schema = filtered::SCHEMA;
+            let template = format!(
+                "SELECT {keys}, CAST({place} AS {number}) AS {name} FROM {schema}.events GROUP BY {keys}"
+            );
+            view.composed(&Composed::new(template, &places)).await
+        })
         .await
     }
 }
@@ -233,29 +263,105 @@ fn invalid(error: &dyn std::error::Error) -> QueryError {
     refused(format!("this is not a valid expression: {reason}"))
 }
 
-/// A parser of the text, in which a name with `$` behind a point needs no quotes, as in HogQL.
-fn parser(text: &str) -> Result<Parser<'static>, QueryError> {
-    if text.len() > TEXT_MAX_BYTES || complexity::words(text) > WORDS_MAX {
-        return Err(refused(format!(
-            "an expression has at most {WORDS_MAX} words and operators, and {TEXT_MAX_BYTES} bytes"
-        )));
-    }
-    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
-    let mut tokens = tokens.map_err(|error| invalid(&error))?;
-    if !tokens.iter().all(prints_itself) {
-        let why = "a text or name in an expression has no quote behind a backslash, and no two quotes in a row";
-        return Err(refused(why));
-    }
-    let mut is_behind_point = false;
-    for token in &mut tokens {
-        if let Token::Placeholder(name) = &*token
-            && is_behind_point
-        {
-            *token = Token::make_word(name, Some('"'));
+/// Reads expressions of a text that is not too long.
+struct Reader {
+    parser: Parser<'static>,
+    /// What each token is in a text without comments, as the parser takes it.
+    texts: Vec<String>,
+    counted: Vec<usize>,
+}
+
+impl Reader {
+    /// In the text, a name with `$` behind a point needs no quotes, as in HogQL.
+    fn of(text: &str) -> Result<Self, QueryError> {
+        let too_long = || {
+            refused(format!(
+                "an expression has at most {WORDS_MAX} words and operators, and {TEXT_MAX_BYTES} bytes"
+            ))
+        };
+        if text.len() > TEXT_MAX_BYTES {
+            return Err(too_long());
         }
-        is_behind_point = *token == Token::Period;
+        let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+        let mut tokens = tokens.map_err(|error| invalid(&error))?;
+        let counted: Vec<usize> = complexity::counted(&tokens).collect();
+        if counted.last().is_some_and(|words| *words > WORDS_MAX) {
+            return Err(too_long());
+        }
+        let mut offsets = Offsets::of(text);
+        let texts =
+            as_read(&mut tokens, |token| text.get(offsets.range(token.span)).unwrap_or_default());
+        let parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
+        Ok(Self { parser, texts, counted })
     }
-    Ok(Parser::new(&GenericDialect {}).with_tokens(tokens))
+
+    /// The expression that begins here.
+    fn expression(&mut self) -> Result<Expression, QueryError> {
+        let begin = self.parser.index();
+        let tree = self.parser.parse_expr().map_err(|error| invalid(&error))?;
+        if visit_relations(&tree, |_| ControlFlow::Break(())).is_break() {
+            return Err(refused("an expression asks no tables"));
+        }
+        let (mut names_columns, mut has_window) = (false, false);
+        let _ = visit_expressions(&tree, |part| {
+            match part {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) => names_columns = true,
+                Expr::Function(call) => has_window |= call.over.is_some(),
+                _ => {}
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        let tokens = begin..self.parser.index();
+        let words = self.words(&tokens);
+        let text = self.texts.get(tokens).unwrap_or_default().concat();
+        Ok(Expression {
+            text: text.trim().into(),
+            tree: Arc::new(tree),
+            words,
+            names_columns,
+            has_window,
+        })
+    }
+
+    fn words(&self, tokens: &Range<usize>) -> usize {
+        let until = |at: usize| {
+            at.checked_sub(1).and_then(|at| self.counted.get(at)).copied().unwrap_or_default()
+        };
+        until(tokens.end).saturating_sub(until(tokens.start))
+    }
+
+    /// There is nothing more.
+    fn end(&self) -> Result<(), QueryError> {
+        match self.parser.peek_token().token {
+            Token::EOF => Ok(()),
+            _ => Err(refused("there is more behind the expression")),
+        }
+    }
+}
+
+/// Puts names into the place of what is a placeholder elsewhere, and says what each token is then, by its own text.
+fn as_read<'t>(
+    tokens: &mut [TokenWithSpan],
+    mut text_of: impl FnMut(&TokenWithSpan) -> &'t str,
+) -> Vec<String> {
+    let mut texts = Vec::with_capacity(tokens.len());
+    let mut is_behind_point = false;
+    for own in tokens {
+        let text = text_of(&*own);
+        texts.push(match &own.token {
+            Token::Placeholder(name) if is_behind_point => {
+                let quoted = identifier(name);
+                own.token = Token::make_word(name, Some('"'));
+                quoted
+            }
+            Token::Whitespace(
+                Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_),
+            ) => " ".to_owned(),
+            _ => text.to_owned(),
+        });
+        is_behind_point = own.token == Token::Period;
+    }
+    texts
 }
 
 #[cfg(test)]
@@ -284,7 +390,7 @@ mod tests {
             ("EXISTS (SELECT 1 FROM persons)", None),
             ("'", None),
         ] {
-            let found = Expression::parse(text).ok().map(|own| own.text);
+            let found = Expression::parse(text).ok().map(|own| own.text().to_owned());
             assert_eq!(found.as_deref(), expected, "{text}");
         }
         for (text, expected) in [
@@ -293,7 +399,7 @@ mod tests {
             ("properties.`a-b`", Some("properties.`a-b`")),
             ("properties.$a$b$", None),
         ] {
-            let found = Expression::parse(text).ok().map(|own| own.text);
+            let found = Expression::parse(text).ok().map(|own| own.text().to_owned());
             assert_eq!(found.as_deref(), expected, "{text}");
         }
         let chain = |count: usize| vec!["event"; count].join(" || ");

@@ -63,6 +63,9 @@ const METADATA: [(&str, &str); 13] = [
 /// Columns with the keys of an event's groups, by the index of their type.
 pub const GROUPS: [&str; GROUP_TYPES_MAX] = ["group_0", "group_1", "group_2", "group_3", "group_4"];
 
+/// What filters and breakdowns call the key of a group, which its properties do not have (PostHog's name).
+pub const GROUP_KEY: &str = "$group_key";
+
 /// Columns that most filters look at.
 const PROPERTIES: &str = "properties";
 const PERSON: &str = "person_id";
@@ -423,6 +426,9 @@ impl Matches {
             }
             Filter::Property { scope: Scope::Group(Some(index)), predicate } => {
                 let key = self.group_key(row.columns, row.at, *index);
+                if &*predicate.key == GROUP_KEY {
+                    return predicate.matches_value(key.map(Value::from).as_ref(), now);
+                }
                 let group = key.and_then(|key| row.known.group(*index, key));
                 let value = group.and_then(|group| group.properties.get(&*predicate.key));
                 predicate.matches_value(value, now)

@@ -1,7 +1,6 @@
 //! Values in the place of placeholders, such as `{city}`, in the text of a query: [`filled`].
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::Location;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
@@ -10,6 +9,7 @@ use serde_json::Value;
 
 use crate::query::error::QueryError;
 use crate::query::filtered;
+use crate::query::offsets::Offsets;
 use crate::query::sql_text;
 
 /// The values of variables, and what stands before their names.
@@ -28,7 +28,7 @@ pub fn filled(sql: &str, values: &Map<String, Value>) -> Result<String, QueryErr
     // What is no sequence of tokens is refused by the parser, in its own words.
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
     let tokens = tokens.unwrap_or_default();
-    let mut places = Places::of(sql);
+    let mut offsets = Offsets::of(sql);
     let (mut text, mut copied) = (String::with_capacity(sql.len()), 0);
     for (at, open) in tokens.iter().enumerate() {
         let Some((name, value, close)) = placeholder(&tokens, at, values) else { continue };
@@ -40,7 +40,7 @@ pub fn filled(sql: &str, values: &Map<String, Value>) -> Result<String, QueryErr
                 return Err(QueryError::Invalid(why));
             }
         };
-        let (start, end) = (places.offset(open.span.start), places.offset(close.span.end));
+        let (start, end) = (offsets.offset(open.span.start), offsets.offset(close.span.end));
         text.push_str(sql.get(copied..start).unwrap_or_default());
         text.push_str(&value);
         copied = end;
@@ -68,32 +68,6 @@ fn placeholder<'t, 'v>(
             Some((format!("{VARIABLES}.{}", second.value), value, tokens.get(at + 4)?))
         }
         _ => None,
-    }
-}
-
-/// Where lines and columns are in a text, for places that come in their order.
-struct Places<'s> {
-    rest: std::str::CharIndices<'s>,
-    at: Location,
-    length: usize,
-}
-
-impl<'s> Places<'s> {
-    fn of(text: &'s str) -> Self {
-        let at = Location { line: 1, column: 1 };
-        Self { rest: text.char_indices(), at, length: text.len() }
-    }
-
-    /// The byte at a place.
-    fn offset(&mut self, place: Location) -> usize {
-        while self.at < place {
-            match self.rest.next() {
-                Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },
-                Some(_) => self.at.column += 1,
-                None => break,
-            }
-        }
-        self.rest.clone().next().map_or(self.length, |(at, _)| at)
     }
 }
 

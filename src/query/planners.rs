@@ -1,4 +1,4 @@
-//! Threads on which plans are made: [`Planners`].
+//! Threads on which plans are made: [`Planners`], and [`Planning`], a handle on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,18 +43,105 @@ impl Planners {
         E: Send + 'static,
         QueryError: From<E>,
     {
-        let planner = Arc::clone(&self.free).try_acquire_owned();
-        let planner: OwnedSemaphorePermit = planner
-            .map_err(|_| QueryError::Overloaded("too many queries are still being planned"))?;
-        let own = runtime.clone();
-        let planning = runtime.spawn_blocking(move || {
-            let _planner = planner;
-            own.block_on(planning)
-        });
-        match timeout(limit, planning).await {
-            Ok(planned) => Ok(planned.map_err(broken_down)??),
-            Err(_) => Err(QueryError::Timeout(limit)),
-        }
+        let planner = Arc::clone(&self.free).try_acquire_owned().map_err(|_| too_many())?;
+        on_thread(planner, runtime, limit, planning).await
+    }
+
+    /// The same for what has no slot of a query yet, so that any number of requests may plan at once: it waits for a
+    /// thread.
+    ///
+    /// # Errors
+    ///
+    /// It fails, or takes too long.
+    pub(super) async fn plan_in_turn<T, E>(
+        &self,
+        runtime: &Handle,
+        limit: Duration,
+        planning: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, QueryError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        QueryError: From<E>,
+    {
+        let planner = timeout(limit, Arc::clone(&self.free).acquire_owned()).await;
+        let Ok(Ok(planner)) = planner else { return Err(too_many()) };
+        on_thread(planner, runtime, limit, planning).await
+    }
+}
+
+fn too_many() -> QueryError {
+    QueryError::Overloaded("too many queries are still being planned")
+}
+
+async fn on_thread<T, E>(
+    planner: OwnedSemaphorePermit,
+    runtime: &Handle,
+    limit: Duration,
+    planning: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, QueryError>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    QueryError: From<E>,
+{
+    let own = runtime.clone();
+    let planning = runtime.spawn_blocking(move || {
+        let _planner = planner;
+        own.block_on(planning)
+    });
+    match timeout(limit, planning).await {
+        Ok(planned) => Ok(planned.map_err(broken_down)??),
+        Err(_) => Err(QueryError::Timeout(limit)),
+    }
+}
+
+/// The planners with what each plan is made within.
+#[derive(Clone, Debug)]
+pub(super) struct Planning {
+    planners: Arc<Planners>,
+    runtime: Handle,
+    limit: Duration,
+}
+
+impl Planning {
+    /// On threads of `runtime`, within `limit` each.
+    pub(super) fn new(planners: Planners, runtime: Handle, limit: Duration) -> Self {
+        Self { planners: Arc::new(planners), runtime, limit }
+    }
+
+    /// See [`Planners::plan`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Planners::plan`].
+    pub(super) async fn plan<T, E>(
+        &self,
+        planning: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, QueryError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        QueryError: From<E>,
+    {
+        self.planners.plan(&self.runtime, self.limit, planning).await
+    }
+
+    /// See [`Planners::plan_in_turn`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Planners::plan_in_turn`].
+    pub(super) async fn plan_in_turn<T, E>(
+        &self,
+        planning: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Result<T, QueryError>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        QueryError: From<E>,
+    {
+        self.planners.plan_in_turn(&self.runtime, self.limit, planning).await
     }
 }
 
@@ -98,9 +185,15 @@ mod tests {
         let plan = || planners.plan(&handle, LONG, async { Ok::<_, QueryError>(7) });
         let refused = runtime.block_on(plan());
         assert!(matches!(refused, Err(QueryError::Overloaded(_))), "{refused:?}");
+        let in_turn =
+            |limit| planners.plan_in_turn(&handle, limit, async { Ok::<_, QueryError>(7) });
+        let refused = runtime.block_on(in_turn(Duration::from_millis(1)));
+        assert!(matches!(refused, Err(QueryError::Overloaded(_))), "{refused:?}");
+        let waiting = in_turn(LONG);
         for go_on in ends {
             go_on.send(()).expect("it waits");
         }
+        assert!(matches!(runtime.block_on(waiting), Ok(7)), "its turn has come");
         let freed = async { tokio::time::timeout(LONG, planners.free.acquire_many(2)).await };
         assert!(runtime.block_on(freed).is_ok(), "the threads end");
         assert!(matches!(runtime.block_on(plan()), Ok(7)));

@@ -1,8 +1,9 @@
 //! Properties in SQL as analysts write them: `properties.plan`, `properties['plan']`, `e.properties.address.city`.
 //!
 //! [`rewrite`] brings all forms to that with brackets before planning, where keys are still written as in the
-//! query. [`PropertyPlanner`] plans an access: the promoted column if the table has one, else the value in the
-//! JSON text, as text.
+//! query. [`PropertyPlanner`] plans an access: a text, from the promoted column where that has all values, else from the
+//! JSON text; and what it is compared with numbers and truth values as. [`TypedColumns`] reads these from the promoted
+//! column.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -13,17 +14,26 @@ use datafusion::common::Column;
 use datafusion::common::DFSchema;
 use datafusion::common::ExprSchema;
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
+use datafusion::functions::expr_fn::coalesce;
+use datafusion::functions::expr_fn::lower;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::GetFieldAccess;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::lit;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::planner::PlannerResult;
 use datafusion::logical_expr::planner::RawBinaryExpr;
 use datafusion::logical_expr::planner::RawFieldAccessExpr;
 use datafusion::logical_expr::try_cast;
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::AccessExpr;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -41,9 +51,11 @@ use datafusion::sql::sqlparser::ast::Visitor;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
 use crate::event::schema::PROMOTED;
+use crate::event::schema::PropertyType;
 use crate::event::schema::promoted_column_name;
 use crate::query::asked::asked;
 use crate::query::asked::take;
+use crate::storage::exact::ExactColumns;
 
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";
@@ -53,6 +65,9 @@ pub(super) const OF_PERSONS: &str = "person.properties.";
 
 /// The function that gives a value of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
+
+/// The function that gives the first value that is not null.
+const COALESCE: &str = "coalesce";
 
 /// Brings every access to a property to the form with brackets, and names the columns of an answer by the last key.
 /// A statement that has a table or an alias called `properties` is left as it is.
@@ -195,7 +210,10 @@ fn name_columns(items: &mut [SelectItem]) {
 
 /// Plans an access with brackets, and comparisons of what it gives with numbers and truth values.
 #[derive(Debug)]
-pub(super) struct PropertyPlanner;
+pub(super) struct PropertyPlanner {
+    /// Which columns of the events have all values of their properties.
+    pub(super) exact: ExactColumns,
+}
 
 impl ExprPlanner for PropertyPlanner {
     fn plan_field_access(
@@ -208,7 +226,7 @@ impl ExprPlanner for PropertyPlanner {
         else {
             return Ok(PlannerResult::Original(access));
         };
-        match planned(&access.expr, key, schema) {
+        match self.planned(&access.expr, key, schema) {
             Some(planned) => Ok(PlannerResult::Planned(planned)),
             None => Ok(PlannerResult::Original(access)),
         }
@@ -234,46 +252,183 @@ impl ExprPlanner for PropertyPlanner {
                 | BinaryOperator::Modulo
         );
         if is_wanted {
+            let is_arithmetic = !matches!(
+                binary.op,
+                BinaryOperator::Eq
+                    | BinaryOperator::NotEq
+                    | BinaryOperator::Lt
+                    | BinaryOperator::LtEq
+                    | BinaryOperator::Gt
+                    | BinaryOperator::GtEq
+            );
             let [left, right] =
                 [&binary.left, &binary.right].map(|side| side.get_type(schema).ok());
-            binary.left = as_type_of(binary.left, right.as_ref());
-            binary.right = as_type_of(binary.right, left.as_ref());
+            let is_both = is_arithmetic && is_property(&binary.left) && is_property(&binary.right);
+            let [left, right] = match is_both {
+                true => [Some(DataType::Float64), Some(DataType::Float64)],
+                false => [left, right],
+            };
+            let wide = [is_wide(&binary.left), is_wide(&binary.right)];
+            binary.left = self.as_type_of(binary.left, right.as_ref(), wide[1], schema);
+            binary.right = self.as_type_of(binary.right, left.as_ref(), wide[0], schema);
         }
         // The operator itself is planned as always.
         Ok(PlannerResult::Original(binary))
     }
 }
 
-/// An access to a key of an expression: of the column with the properties, or of a property of it.
-fn planned(of: &Expr, key: &str, schema: &DFSchema) -> Option<Expr> {
-    let promoted = |column: &Column| {
-        let (own, _) = PROMOTED.iter().find(|(own, _)| *own == key)?;
-        let name = promoted_column_name(own);
-        let column = Column::new(column.relation.clone(), name);
-        schema.field_from_column(&column).ok().map(|_| Expr::Column(column))
-    };
-    match of {
-        Expr::Column(column) if column.name == PROPERTIES => {
-            promoted(column).or_else(|| Some(as_text(vec![of.clone(), lit(key)])))
+impl PropertyPlanner {
+    /// An access to a key of an expression: of the column with the properties, or of a property of it.
+    fn planned(&self, of: &Expr, key: &str, schema: &DFSchema) -> Option<Expr> {
+        match of {
+            Expr::Column(column) if column.name == PROPERTIES => {
+                let text = as_text(vec![of.clone(), lit(key)]);
+                Some(match promoted(column, key, schema) {
+                    // The column has texts only, as the JSON text has them.
+                    Some((number, PropertyType::Text, own)) => match self.exact.has(number) {
+                        true => own,
+                        false => coalesce(vec![own, text]),
+                    },
+                    _ => text,
+                })
+            }
+            // Of a table of the query around a subquery, whose columns are not in the schema.
+            Expr::OuterReferenceColumn(_, column) if column.name == PROPERTIES => {
+                Some(as_text(vec![of.clone(), lit(key)]))
+            }
+            // Inside of a property.
+            other => {
+                let mut arguments = json_path(other, schema)?;
+                arguments.push(lit(key));
+                Some(as_text(arguments))
+            }
         }
-        // Of a table of the query around a subquery, whose columns are not in the schema.
-        Expr::OuterReferenceColumn(_, column) if column.name == PROPERTIES => {
-            Some(as_text(vec![of.clone(), lit(key)]))
-        }
-        // Inside of a property that has a column.
-        Expr::Column(column) => {
-            let is_own = |(own, _): &&(&str, _)| promoted_column_name(own) == column.name;
-            let (outer, _) = PROMOTED.iter().find(is_own)?;
-            let properties = Column::new(column.relation.clone(), PROPERTIES);
-            schema.field_from_column(&properties).ok()?;
-            Some(as_text(vec![Expr::Column(properties), lit(*outer), lit(key)]))
-        }
-        Expr::ScalarFunction(call) if is_access(call) => {
-            let more = std::iter::once(lit(key));
-            Some(as_text(call.args.iter().cloned().chain(more).collect()))
-        }
-        _ => None,
     }
+
+    /// A property as the number or the truth value that it is compared with; null where it is none.
+    fn as_type_of(
+        &self,
+        side: Expr,
+        other: Option<&DataType>,
+        is_wide: bool,
+        schema: &DFSchema,
+    ) -> Expr {
+        let Some(other) = other.filter(|_| is_property(&side)) else { return side };
+        match other {
+            // Doubles do not tell such integers from each other.
+            other if other.is_integer() && is_wide => try_cast(side, WIDE),
+            // `TypedColumns` reads it from the column.
+            other if other.is_numeric() => try_cast(side, DataType::Float64),
+            DataType::Boolean => {
+                let column = self.typed(&side, PropertyType::Boolean, schema);
+                column.whole(truth(side))
+            }
+            _ => side,
+        }
+    }
+
+    /// The promoted column of this type that an access has.
+    fn typed(&self, access: &Expr, kind: PropertyType, schema: &DFSchema) -> Typed {
+        let found = own_key(access).and_then(|(column, key)| promoted(column, key, schema));
+        match found.filter(|(_, own, _)| *own == kind) {
+            Some((number, _, column)) if self.exact.has(number) => Typed::Exact(column),
+            Some((_, _, column)) => Typed::Partly(column),
+            None => Typed::None,
+        }
+    }
+}
+
+/// The promoted column of a property.
+enum Typed {
+    /// It has all values.
+    Exact(Expr),
+    /// It may lack values of another type.
+    Partly(Expr),
+    None,
+}
+
+impl Typed {
+    /// All values: those of the column, and where it has none, the `others`.
+    fn whole(self, others: Expr) -> Expr {
+        match self {
+            Self::Exact(column) => column,
+            Self::Partly(column) => coalesce(vec![column, others]),
+            Self::None => others,
+        }
+    }
+}
+
+/// Reads what is taken as a number, such as `toFloat(properties.price)`, from the promoted column of the property.
+#[derive(Debug)]
+pub(super) struct TypedColumns {
+    /// Which columns of the events have all values of their properties.
+    pub(super) exact: ExactColumns,
+}
+
+impl AnalyzerRule for TypedColumns {
+    fn name(&self) -> &str {
+        "typed_columns"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let planner = PropertyPlanner { exact: self.exact };
+        let read = plan.transform_up_with_subqueries(|plan| {
+            let inputs = plan.inputs();
+            let [input] = inputs.as_slice() else { return Ok(Transformed::no(plan)) };
+            let schema = Arc::clone(input.schema());
+            let names = NamePreserver::new(&plan);
+            plan.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let read = expression.transform_up(|part| Ok(planner.number_of(part, &schema)))?;
+                Ok(read.update_data(|read| name.restore(read)))
+            })
+        });
+        read.map(|read| read.data)
+    }
+}
+
+impl PropertyPlanner {
+    /// A cast of a property to a number as its column has it.
+    fn number_of(&self, part: Expr, schema: &DFSchema) -> Transformed<Expr> {
+        let inner = match &part {
+            Expr::TryCast(cast) if *cast.field.data_type() == DataType::Float64 => &cast.expr,
+            Expr::Cast(cast) if *cast.field.data_type() == DataType::Float64 => &cast.expr,
+            _ => return Transformed::no(part),
+        };
+        match self.typed(inner, PropertyType::Double, schema) {
+            Typed::None => Transformed::no(part),
+            column => Transformed::yes(column.whole(part)),
+        }
+    }
+}
+
+/// Integers that doubles do not tell from each other, with the places that properties may have behind the point.
+const WIDE: DataType = DataType::Decimal128(38, 9);
+
+/// The first integer that is a double as well as its neighbour.
+const WIDE_FROM: u64 = 1 << 53;
+
+/// Whether it is an integer, as it is written, that doubles do not tell from its neighbours.
+fn is_wide(side: &Expr) -> bool {
+    match side {
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) => number.unsigned_abs() >= WIDE_FROM,
+        Expr::Literal(ScalarValue::UInt64(Some(number)), _) => *number >= WIDE_FROM,
+        Expr::Negative(inner) => is_wide(inner),
+        _ => false,
+    }
+}
+
+/// The promoted column of a key, if the table has it: its number among all, its type, and it.
+fn promoted(
+    properties: &Column,
+    key: &str,
+    schema: &DFSchema,
+) -> Option<(usize, PropertyType, Expr)> {
+    let number = PROMOTED.iter().position(|(own, _)| *own == key)?;
+    let (own, kind) = PROMOTED.get(number)?;
+    let column = Column::new(properties.relation.clone(), promoted_column_name(own));
+    schema.field_from_column(&column).ok()?;
+    Some((number, *kind, Expr::Column(column)))
 }
 
 fn as_text(arguments: Vec<Expr>) -> Expr {
@@ -281,24 +436,61 @@ fn as_text(arguments: Vec<Expr>) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&function), arguments))
 }
 
+/// The call of an access that reads the JSON text.
+fn as_call(access: &Expr) -> Option<&ScalarFunction> {
+    match access {
+        Expr::ScalarFunction(call) if is_access(call) => Some(call),
+        // Where the column is null.
+        Expr::ScalarFunction(call) if call.func.name() == COALESCE => match call.args.as_slice() {
+            [Expr::Column(_), Expr::ScalarFunction(text)] if is_access(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The column with the properties and the key, of an access to a property itself.
+fn own_key(access: &Expr) -> Option<(&Column, &str)> {
+    let [Expr::Column(column), Expr::Literal(key, _)] = as_call(access)?.args.as_slice() else {
+        return None;
+    };
+    Some((column, key.try_as_str()??))
+}
+
+/// The arguments of the call that reads a property from the JSON text.
+fn json_path(access: &Expr, schema: &DFSchema) -> Option<Vec<Expr>> {
+    let Expr::Column(column) = access else { return Some(as_call(access)?.args.clone()) };
+    let is_own = |(own, _): &&(&str, _)| promoted_column_name(own) == column.name;
+    let (key, _) = PROMOTED.iter().find(is_own)?;
+    let properties = Column::new(column.relation.clone(), PROPERTIES);
+    schema.field_from_column(&properties).ok()?;
+    Some(vec![Expr::Column(properties), lit(*key)])
+}
+
 fn is_access(call: &ScalarFunction) -> bool {
-    let is_properties =
-        |argument: &Expr| matches!(argument, Expr::Column(column) if column.name == PROPERTIES);
+    let is_properties = |argument: &Expr| matches!(argument, Expr::Column(column) | Expr::OuterReferenceColumn(_, column) if column.name == PROPERTIES);
     call.func.name() == AS_TEXT && call.args.first().is_some_and(is_properties)
 }
 
-/// A property as the number or the truth value that it is compared with; null where it is none.
-fn as_type_of(side: Expr, other: Option<&DataType>) -> Expr {
-    let is_property = match &side {
-        Expr::ScalarFunction(call) => is_access(call),
-        Expr::Column(column) => column.name.starts_with(OF_PERSONS),
-        _ => false,
+/// Whether it is the text of a property.
+fn is_property(side: &Expr) -> bool {
+    let is_promoted = |name: &str| {
+        let is_own = |(own, kind): &(&str, PropertyType)| {
+            *kind == PropertyType::Text && promoted_column_name(own) == name
+        };
+        PROMOTED.iter().any(is_own)
     };
-    match other {
-        Some(other) if is_property && other.is_numeric() => try_cast(side, DataType::Float64),
-        Some(DataType::Boolean) if is_property => try_cast(side, DataType::Boolean),
-        _ => side,
+    match side {
+        Expr::Column(column) => column.name.starts_with(OF_PERSONS) || is_promoted(&column.name),
+        other => as_call(other).is_some(),
     }
+}
+
+/// The truth value that a text is, as filters see it: `true` and `false`, whatever their case; null where it is none.
+fn truth(text: Expr) -> Expr {
+    let case = |word: &str, truth: bool| (Box::new(lit(word)), Box::new(lit(truth)));
+    let words = vec![case("true", true), case("false", false)];
+    Expr::Case(Case::new(Some(Box::new(lower(text))), words, None))
 }
 
 #[cfg(test)]

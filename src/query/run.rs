@@ -169,12 +169,11 @@ async fn attempt(
     let _stop = running.stopped_on_drop();
     let options = state.config_mut().options_mut();
     options.extensions.insert(running.clone());
-    let limit = shared.settings.query_timeout;
     if effort == Effort::Sparing {
         state = sparing(state, &shared.spilling);
     }
     let planning = physical((state, plan), effort, running);
-    let (plan, context) = shared.planners.plan(&shared.runtime, limit, planning).await?;
+    let (plan, context) = shared.planning.plan(planning).await?;
     let mut batches = execute_stream(plan, context)?;
     while let Some(batch) = batches.next().await {
         let batch = batch?;

@@ -21,6 +21,7 @@ use crate::query::property_access::PropertyPlanner;
 use crate::query::quantile;
 use crate::query::sources::Sources;
 use crate::query::spill;
+use crate::storage::exact::ExactColumns;
 
 /// Memory for footers and page indexes of Parquet files.
 const FILE_METADATA_CACHE_BYTES: usize = 64 << 20;
@@ -53,7 +54,7 @@ pub(super) fn session(
         .with_config(config)
         .with_runtime_env(environment)
         // Before those of the default features: the first that plans an access does.
-        .with_expr_planners(vec![Arc::new(PropertyPlanner)])
+        .with_expr_planners(vec![Arc::new(PropertyPlanner { exact: ExactColumns::default() })])
         .with_default_features();
     let builder = builder.with_optimizer_rule(Arc::new(NarrowPersons));
     let mut base = guard::with_limits(builder, pools).build();

@@ -23,8 +23,10 @@ use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::logical_expr::cast;
+use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::prelude::SessionContext;
 use datafusion::prelude::ident;
+use datafusion::sql::parser::Statement;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
@@ -35,6 +37,8 @@ use crate::identity::view::View as IdentityView;
 use crate::query::arrow_precedence;
 use crate::query::cast_names;
 use crate::query::clickhouse;
+use crate::query::complexity;
+use crate::query::composed::Composed;
 use crate::query::definitions;
 use crate::query::error::QueryError;
 use crate::query::event_sessions::SessionsTable;
@@ -46,7 +50,11 @@ use crate::query::guard;
 use crate::query::person_access;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
+use crate::query::planners::Planning;
 use crate::query::property_access;
+use crate::query::property_access::PropertyPlanner;
+use crate::query::property_access::TypedColumns;
+use crate::query::property_numbers;
 use crate::query::property_ranges;
 use crate::query::session_names;
 use crate::query::sources::Sources;
@@ -78,9 +86,11 @@ impl State {
     }
 }
 
-/// What one reader sees, and the planner over it.
+/// What one reader sees, and the planner over it. A clone shares both.
+#[derive(Clone)]
 pub struct View {
     context: SessionContext,
+    planning: Planning,
     events: Snapshot,
     numbered_events: Arc<dyn TableProvider>,
     persons: Arc<PersonNumbers>,
@@ -103,7 +113,7 @@ impl View {
     ///
     /// DataFusion refuses them: a bug.
     pub(super) fn of(
-        base: &SessionState,
+        (base, planning): (&SessionState, &Planning),
         sources: &Sources,
         project: ProjectId,
         state: State,
@@ -131,7 +141,13 @@ impl View {
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog("weir".to_owned(), Arc::new(catalog));
         let config = base.config().clone().with_extension(Arc::clone(&persons));
+        // The first of the planners knows which columns are exact; the others stay.
+        let planners = base.expr_planners().iter().skip(1).cloned();
+        let planners = std::iter::once(Arc::new(PropertyPlanner { exact }) as Arc<dyn ExprPlanner>)
+            .chain(planners);
         let state = SessionStateBuilder::new_from_existing(base.clone())
+            .with_expr_planners(planners.collect())
+            .with_analyzer_rule(Arc::new(TypedColumns { exact }))
             .with_config(config)
             .with_catalog_list(Arc::new(catalogs))
             .build();
@@ -139,8 +155,15 @@ impl View {
         let zone =
             known.project(project).map_or_else(|| "UTC".to_owned(), |own| own.timezone.clone());
         let context = SessionContext::new_with_state(state);
-        let is_filtered = false;
-        Ok(Self { context, events: snapshot, numbered_events, persons, zone, is_filtered })
+        Ok(Self {
+            context,
+            planning: planning.clone(),
+            events: snapshot,
+            numbered_events,
+            persons,
+            zone,
+            is_filtered: false,
+        })
     }
 
     /// The same tables, and the events that `{filters}` stands for: these, with the columns of `events`.
@@ -228,34 +251,66 @@ impl View {
         files.chain(memory).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Plans one SQL statement. Only queries: nothing that changes tables, files or settings.
+    /// Plans one SQL statement. Only queries: nothing that changes tables, files or settings. It recurses over what users
+    /// wrote, so it is for threads that plan: see [`Engine::planned`](crate::query::engine::Engine::planned).
     ///
     /// # Errors
     ///
     /// [`QueryError::Invalid`] with DataFusion's explanation.
     pub async fn sql(&self, sql: &str) -> Result<DataFrame, QueryError> {
+        complexity::check(sql)?;
+        let state = self.context.state();
+        let dialect = &state.config_options().sql_parser.dialect;
+        match state.sql_to_statement(sql, dialect) {
+            Ok(statement) => self.explained(statement).await,
+            Err(error) => Err(explained::explained(error, &self.context)),
+        }
+    }
+
+    /// Plans a statement of ours with expressions of users, as [`View::sql`] does.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Invalid`] with DataFusion's explanation.
+    pub async fn composed(&self, composed: &Composed) -> Result<DataFrame, QueryError> {
+        let statement = composed.statement(&self.context.state())?;
+        self.explained(statement).await
+    }
+
+    /// Does `planning` with the view on a thread that plans.
+    ///
+    /// # Errors
+    ///
+    /// It fails, or takes longer than a query may.
+    pub(super) async fn on_planner<T, F>(
+        &self,
+        planning: impl FnOnce(Self) -> F + Send + 'static,
+    ) -> Result<T, QueryError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, QueryError>> + Send + 'static,
+    {
+        self.planning.plan_in_turn(planning(self.clone())).await.map_err(QueryError::of_query)
+    }
+
+    async fn explained(&self, statement: Statement) -> Result<DataFrame, QueryError> {
+        let planned = self.planned(statement).await;
+        planned.map_err(|error| explained::explained(error, &self.context))
+    }
+
+    async fn planned(&self, mut statement: Statement) -> datafusion::error::Result<DataFrame> {
         let read_only = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        let planned = self.planned(sql, read_only).await;
-        planned.map_err(|error| explained::explained(error, &self.context))
-    }
-
-    async fn planned(
-        &self,
-        sql: &str,
-        options: SQLOptions,
-    ) -> datafusion::error::Result<DataFrame> {
         let state = self.context.state();
-        let dialect = &state.config_options().sql_parser.dialect;
-        let mut statement = state.sql_to_statement(sql, dialect)?;
         session_names::rewrite(&mut statement);
         filtered::rewrite(&mut statement, self.is_filtered)?;
         clickhouse::rewrite(&mut statement, &self.zone)?;
         guard::check(&statement, &state)?;
         arrow_precedence::rewrite(&mut statement);
         property_ranges::rewrite(&mut statement);
+        property_numbers::rewrite(&mut statement);
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
         let plan = match state.statement_to_plan(statement.clone()).await {
@@ -265,7 +320,7 @@ impl View {
             }
             planned => planned?,
         };
-        options.verify_plan(&plan)?;
+        read_only.verify_plan(&plan)?;
         self.context.execute_logical_plan(plan).await
     }
 

@@ -352,3 +352,52 @@ fn types_are_called_what_people_say() {
         ]
     );
 }
+
+/// Goal: the key of a group is a property of it, `$group_key`, for filters and breakdowns of insights and lists as it is for
+/// flags. An event without a group has none.
+#[test]
+fn the_key_of_a_group_is_asked_for_like_a_property() {
+    let server = start();
+    let event = |name: &str, groups: Value| json!({"event": name, "distinct_id": "a", "properties": {"$groups": groups}});
+    let sent = json!([
+        event("e", json!({"company": "acme"})),
+        event("e", json!({"company": "zeta", "channel": "general"})),
+        event("e", json!({})),
+    ]);
+    assert_eq!(server.capture(&sent).status, 200);
+    let results = |node: &Value| {
+        let query = json!({"query": node, "refresh": "force_blocking"});
+        let answer = server.post("/api/projects/@current/query/", &query);
+        assert_eq!(answer.status, 200, "{node}: {answer}");
+        answer.json()["results"].clone()
+    };
+    for (operator, value, expected) in [
+        ("exact", json!("acme"), 1),
+        ("exact", json!(["acme", "zeta"]), 2),
+        ("is_not", json!("zzz"), 3),
+        ("is_not", json!("acme"), 2),
+        ("icontains", json!("ET"), 1),
+        ("is_set", json!("is_set"), 2),
+        ("is_not_set", json!("is_not_set"), 1),
+    ] {
+        let filter = json!([{"key": "$group_key", "type": "group", "group_type_index": 0, "operator": operator, "value": value}]);
+        let trend = json!({"kind": "TrendsQuery", "series": [{"event": "e"}], "properties": filter, "dateRange": {"date_from": "-1d"},
+                           "trendsFilter": {"display": "BoldNumber"}});
+        assert_eq!(results(&trend)[0]["aggregated_value"], json!(expected), "{filter}");
+        let list =
+            json!({"kind": "EventsQuery", "select": ["uuid"], "event": "e", "properties": filter});
+        assert_eq!(results(&list).as_array().unwrap().len(), expected, "{filter}");
+    }
+    let by_key = json!({"breakdown": "$group_key", "breakdown_type": "group", "breakdown_group_type_index": 0});
+    let trend = json!({"kind": "TrendsQuery", "series": [{"event": "e"}], "breakdownFilter": by_key, "dateRange": {"date_from": "-1d"},
+                       "trendsFilter": {"display": "BoldNumber"}});
+    let lines = results(&trend);
+    let mut found: Vec<&str> = lines
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["breakdown_value"].as_str().unwrap())
+        .collect();
+    found.sort_unstable();
+    assert_eq!(found, ["$$_posthog_breakdown_null_$$", "acme", "zeta"]);
+}

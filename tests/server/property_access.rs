@@ -214,3 +214,149 @@ fn persons_are_the_merged_ones_whatever_else_of_their_events_is_read() {
         assert!(flushed.status.success(), "{flushed:?}");
     }
 }
+
+/// Goal: a property has one value, whether it has a column or not, and whatever type its column has. Method: the same values
+/// under a name with a column of numbers and one without, in every place that SQL has; the numbers follow from the values.
+#[test]
+fn a_column_hides_no_value_of_another_type() {
+    let server = TestServer::start();
+    let values = [
+        json!("0.50"),
+        json!("3.50"),
+        json!(4.5),
+        json!("abc"),
+        json!("1e3"),
+        json!(" 5 "),
+        json!("10"),
+        json!(true),
+        json!(null),
+        json!([1]),
+        json!({"a": 1}),
+        json!(7),
+    ];
+    let events: Vec<Value> = (1..)
+        .zip(values)
+        .map(|(day, value)| {
+            json!({"event": "p", "distinct_id": "a", "timestamp": format!("2026-01-{day:02}T00:00:00Z"),
+                   "properties": {"price": value, "cost": value, "$is_server": value, "served": value,
+                                  "utm_content": value, "id": 9_007_199_254_740_991_i64 + day}})
+        })
+        .collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let texts = json!([
+        "0.50",
+        "3.50",
+        "4.5",
+        "abc",
+        "1e3",
+        " 5 ",
+        "10",
+        "true",
+        null,
+        "[1]",
+        "{\"a\":1}",
+        "7"
+    ]);
+    for round in ["in memory", "in files"] {
+        for key in ["price", "cost", "$is_server", "served", "utm_content"] {
+            let of = format!("properties['{key}']");
+            for (sql, expected) in [
+                ("count(*) FILTER (WHERE $ IS NULL)", json!(1)),
+                ("countIf($ > 2.5)", json!(6)),
+                ("countIf($ = 'abc')", json!(1)),
+                ("countIf($ LIKE '3%')", json!(1)),
+                ("countIf($ IN ('10', '3.50'))", json!(2)),
+                ("countIf($ IN (10, 3.5))", json!(2)),
+                ("countIf($ = true)", json!(1)),
+                ("countIf($ = false)", json!(0)),
+                ("count(DISTINCT $)", json!(11)),
+                ("sum(toFloat($))", json!(1030.5)),
+                ("sum(try_cast($ AS double))", json!(1030.5)),
+                ("sum($)", json!(1030.5)),
+                ("sum($ * 2)", json!(2061)),
+            ] {
+                let sql = format!("SELECT {} AS x FROM events", sql.replace('$', &of));
+                let found = server.query(&sql)[0]["x"].clone();
+                assert_eq!(found.as_f64(), expected.as_f64(), "{round}: {sql}");
+            }
+            let sql = format!("SELECT {of} AS x FROM events ORDER BY timestamp");
+            let rows: Value = server.query(&sql).iter().map(|row| row["x"].clone()).collect();
+            assert_eq!(rows, texts, "{round}: {key}");
+            let list = json!({"kind": "EventsQuery", "select": [of], "event": "p", "after": "2026-01-01", "orderBy": ["timestamp"]});
+            let answer =
+                server.post("/api/projects/@current/query/", &json!({"query": list})).json();
+            let rows: Value =
+                answer["results"].as_array().unwrap().iter().map(|row| row[0].clone()).collect();
+            assert_eq!(rows, json!(texts.as_array().unwrap()[1..]), "{round}: {key}");
+        }
+        // Numbers are ordered as such.
+        for (sql, expected) in [
+            ("SELECT max(properties.price) AS x FROM events", json!(1000)),
+            (
+                "SELECT properties.price AS x FROM events WHERE properties.price > 0 ORDER BY properties.price DESC LIMIT 1",
+                json!("1e3"),
+            ),
+            (
+                "SELECT argMax(properties.utm_content, properties.price) AS x FROM events WHERE properties.price < 100",
+                json!("10"),
+            ),
+        ] {
+            let found = server.query(sql)[0]["x"].clone();
+            let is_same = found == expected
+                || found.as_f64().is_some_and(|own| Some(own) == expected.as_f64());
+            assert!(is_same, "{round}: {sql}: {found}");
+        }
+        // Doubles have no number for every integer.
+        for (condition, expected) in [
+            ("properties.id = 9007199254740993", 1),
+            ("properties.id > 9007199254740993", 10),
+            ("9007199254740993 >= properties.id", 2),
+            ("properties.id IN (9007199254740993, 9007199254740995)", 2),
+        ] {
+            let sql = format!("SELECT count(*) FROM events WHERE {condition}");
+            assert_eq!(server.count(&sql), expected, "{round}: {condition}");
+        }
+        server.flush();
+    }
+}
+
+/// Goal: a truth value is `true` or `false` as filters of insights read it, and no other word is one.
+#[test]
+fn few_words_are_truth_values() {
+    let server = TestServer::start();
+    let values = [
+        json!(true),
+        json!("true"),
+        json!("True"),
+        json!("TRUE"),
+        json!(1),
+        json!("1"),
+        json!("yes"),
+        json!("y"),
+        json!("on"),
+        json!("t"),
+        json!(" true"),
+        json!(false),
+        json!("false"),
+        json!("no"),
+        json!("off"),
+        json!("f"),
+        json!("n"),
+        json!(0),
+        json!(null),
+    ];
+    let events: Vec<Value> = values
+        .iter()
+        .map(|value| json!({"event": "p", "distinct_id": "a", "timestamp": "2026-01-01T00:00:00Z", "properties": {"b": value, "$is_identified": value}}))
+        .collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    for round in ["in memory", "in files"] {
+        for key in ["b", "\"$is_identified\""] {
+            for (condition, expected) in [("= true", 4), ("= false", 2), ("<> true", 2)] {
+                let sql = format!("SELECT count(*) FROM events WHERE properties.{key} {condition}");
+                assert_eq!(server.count(&sql), expected, "{round}: {sql}");
+            }
+        }
+        server.flush();
+    }
+}
