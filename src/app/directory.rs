@@ -82,7 +82,8 @@ pub async fn metadata_of(
 }
 
 /// Moves the metadata of a data directory, which the caller has locked, from its file to an empty PostgreSQL
-/// database. Returns the number of rows, and the new path of the file.
+/// database. Returns the number of rows, and the new path of the file. After an interruption between the two it may be
+/// called again: it finds the database filled from this file.
 ///
 /// # Errors
 ///
@@ -130,7 +131,12 @@ impl MetadataStart {
             let metadata = Metadata::connect(settings, url, clock.clone(), access).await?;
             let is_unused = metadata.snapshot().projects().len() == 0;
             return match check_beside(&path, url, (has_events, is_unused), policy) {
-                Ok(()) => Ok(metadata),
+                Ok(()) => {
+                    if access == MetadataAccess::Write {
+                        warn_of(&path, url);
+                    }
+                    Ok(metadata)
+                }
                 Err(error) => {
                     metadata.close().await;
                     Err(error)
@@ -167,6 +173,24 @@ impl MetadataStart {
             }
             (opened, _) => opened,
         }
+    }
+}
+
+/// Tells the operator what is wrong with how PostgreSQL is used, though it works.
+fn warn_of(path: &Path, url: &MetadataUrl) {
+    if Metadata::is_unprotected(url) {
+        tracing::warn!(
+            "the metadata are in PostgreSQL at {url}, which is another machine, and nothing demands that the connection \
+             is encrypted: who listens sees hashes of keys and passwords, who is between changes what is read. Add \
+             sslmode=verify-full to --metadata-url (WEIR_METADATA_URL)"
+        );
+    }
+    if is_empty(path).is_ok_and(|is_empty| !is_empty) {
+        tracing::warn!(
+            "{} is not used, since the metadata are in PostgreSQL, but a start without --metadata-url would use it: \
+             if weir migrate was interrupted, run it again, or else move the file away",
+            path.display()
+        );
     }
 }
 

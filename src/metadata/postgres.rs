@@ -4,6 +4,7 @@
 //! there (`COLLATE "C"`) as in SQLite, or lists that are read in parts by name would depend on the
 //! locale.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +14,11 @@ use sqlx::Connection;
 use sqlx::PgConnection;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::PgSslMode;
 
 use crate::config::metadata::MetadataConfig;
 use crate::config::metadata::MetadataUrl;
+use crate::metadata::Metadata;
 use crate::metadata::db::Db;
 use crate::metadata::disk::MIGRATIONS;
 use crate::metadata::error::MetadataError;
@@ -51,6 +54,29 @@ pub enum MetadataAccess {
     Read,
     /// To be read and written.
     Write,
+}
+
+impl Metadata {
+    /// Whether `url` names another machine, and allows a connection to it that is not encrypted. One that cannot be read
+    /// does not.
+    pub fn is_unprotected(url: &MetadataUrl) -> bool {
+        PgConnectOptions::from_str(url.value()).is_ok_and(|options| is_unprotected(&options))
+    }
+}
+
+fn is_unprotected(options: &PgConnectOptions) -> bool {
+    let host = options.get_host().trim_matches(['[', ']']);
+    // PostgreSQL takes a host that begins with a slash for the directory of a socket.
+    let is_local = options.get_socket().is_some()
+        || host.starts_with('/')
+        || host.eq_ignore_ascii_case("localhost")
+        || host.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback());
+    // `prefer`, the default, goes on without encryption where somebody between says that there is none.
+    let is_encrypted = match options.get_ssl_mode() {
+        PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer => false,
+        PgSslMode::Require | PgSslMode::VerifyCa | PgSslMode::VerifyFull => true,
+    };
+    !is_local && !is_encrypted
 }
 
 /// Connects, applies the migrations that the database lacks, and makes the pools.
@@ -132,4 +158,30 @@ fn pool(connections: u32, limit: Duration) -> PgPoolOptions {
                 Ok(matches!(tokio::time::timeout(limit, connection.ping()).await, Ok(Ok(()))))
             })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Metadata;
+
+    #[test]
+    fn an_address_elsewhere_needs_encryption() {
+        for (url, expected) in [
+            ("postgres://u:p@db.example/weir", true),
+            ("postgres://u:p@192.0.2.7:5432/weir?sslmode=disable", true),
+            ("postgres://u:p@[2001:db8::1]/weir?sslmode=allow", true),
+            ("postgres://u:p@db.example/weir?sslmode=prefer", true),
+            ("postgres://u:p@localhost.example/weir", true),
+            ("postgres://u:p@db.example/weir?sslmode=require", false),
+            ("postgres://u:p@db.example/weir?sslmode=verify-ca", false),
+            ("postgres://u:p@db.example/weir?sslmode=verify-full", false),
+            ("postgres://u:p@localhost/weir", false),
+            ("postgres://u:p@127.0.0.1/weir?sslmode=disable", false),
+            ("postgres://u:p@127.9.9.9/weir", false),
+            ("postgres://u:p@[::1]/weir", false),
+            ("postgres:///weir?host=/var/run/postgresql", false),
+        ] {
+            assert_eq!(Metadata::is_unprotected(&url.parse().unwrap()), expected, "{url}");
+        }
+    }
 }

@@ -1,14 +1,20 @@
 //! Moves a whole store from SQLite to PostgreSQL: [`Metadata::take_over`]. Tables and columns are read from
-//! the schema of SQLite, so that this file names none.
+//! the schema of SQLite, so that this file names none but its own.
+//!
+//! The rows and a digest of them are committed together. Whoever was interrupted afterwards, before the file was put away,
+//! moves it again: a file with that digest is in the database already.
 
 use std::collections::BTreeSet;
 
+use sha2::Digest;
+use sha2::Sha256;
 use sqlx::AssertSqlSafe;
 use sqlx::ColumnIndex;
 use sqlx::Decode;
 use sqlx::FromRow;
 use sqlx::Row;
 use sqlx::Type;
+use uuid::Uuid;
 
 use crate::metadata::Metadata;
 use crate::metadata::connection::Conn;
@@ -22,11 +28,12 @@ use crate::metadata::sql::Builder;
 const BATCH_ROWS: i64 = 500;
 
 /// Tables that each database fills itself.
-const OWN: [&str; 4] = ["_sqlx_migrations", "changed_parts", "leases", "revision"];
+const OWN: [&str; 5] = ["_sqlx_migrations", "changed_parts", "leases", "revision", "takeovers"];
 
 impl Metadata {
     /// Copies everything from `source`, a store in SQLite, into this one, which is in PostgreSQL and has to
-    /// be empty. All or nothing; nothing can be written to either meanwhile. Returns the number of rows.
+    /// be empty, or to have been filled from `source` as it is. All or nothing; nothing can be written to either meanwhile.
+    /// Returns the number of rows.
     ///
     /// # Errors
     ///
@@ -36,6 +43,19 @@ impl Metadata {
         let mut write = self.begin().await?;
         let mut read = source.begin().await?;
         let tables = tables(read.connection()).await?;
+        let known: Option<String> = sql::query_scalar("SELECT digest FROM takeovers")
+            .fetch_optional(write.connection())
+            .await?;
+        if let Some(known) = known {
+            let mut sum = Sum::default();
+            for table in &tables {
+                table.copy(read.connection(), None, &mut sum).await?;
+            }
+            let rows = sum.rows;
+            if sum.digest() == known {
+                return Ok(rows);
+            }
+        }
         for table in &tables {
             let select = format!("SELECT TRUE FROM {} LIMIT 1", quoted(&table.name));
             let select = sql::query_scalar::<bool>(AssertSqlSafe(select));
@@ -43,13 +63,54 @@ impl Metadata {
                 return Err(MetadataError::NotEmpty(table.name.clone()));
             }
         }
-        let mut rows = 0;
+        let mut sum = Sum::default();
         for table in &tables {
-            rows += table.copy(read.connection(), write.connection()).await?;
+            table.copy(read.connection(), Some(write.connection()), &mut sum).await?;
         }
+        let rows = sum.rows;
+        sql::query("INSERT INTO takeovers (digest, moved_at) VALUES ($1, $2)")
+            .bind(sum.digest())
+            .bind(self.now().0)
+            .execute(write.connection())
+            .await?;
         write.commit_unknown().await?;
         self.refresh().await?;
         Ok(rows)
+    }
+}
+
+/// What was read of a store.
+#[derive(Default)]
+struct Sum {
+    rows: u64,
+    hash: Sha256,
+}
+
+impl Sum {
+    /// Adds a row of a table.
+    fn add(&mut self, table: &str, cells: &Cells) {
+        self.rows = self.rows.saturating_add(1);
+        // Each text with its length, so that no other row has the same bytes.
+        self.add_text(Some(table));
+        for value in &cells.values {
+            self.add_text(value.as_deref());
+        }
+    }
+
+    fn add_text(&mut self, text: Option<&str>) {
+        let length = text.map_or(u64::MAX, |text| u64::try_from(text.len()).unwrap_or(u64::MAX));
+        self.hash.update(length.to_le_bytes());
+        self.hash.update(text.unwrap_or_default());
+    }
+
+    /// The first half of the SHA-256, as a UUID is written.
+    fn digest(self) -> String {
+        let whole: [u8; 32] = self.hash.finalize().into();
+        let mut half = [0; 16];
+        for (to, from) in half.iter_mut().zip(whole) {
+            *to = from;
+        }
+        Uuid::from_bytes(half).to_string()
     }
 }
 
@@ -115,8 +176,13 @@ async fn tables(connection: &mut Conn) -> Result<Vec<Table>, MetadataError> {
 }
 
 impl Table {
-    /// Copies the rows, and returns their number.
-    async fn copy(&self, from: &mut Conn, to: &mut Conn) -> Result<u64, MetadataError> {
+    /// Reads the rows, and copies them if there is somewhere to.
+    async fn copy(
+        &self,
+        from: &mut Conn,
+        mut to: Option<&mut Conn>,
+        sum: &mut Sum,
+    ) -> Result<(), MetadataError> {
         let names: Vec<String> = self.columns.iter().map(|column| quoted(&column.name)).collect();
         let texts: Vec<String> = names.iter().map(|name| format!("CAST({name} AS TEXT)")).collect();
         let select = format!(
@@ -125,12 +191,14 @@ impl Table {
             quoted(&self.name)
         );
         let insert = format!("INSERT INTO {} ({}) VALUES ", quoted(&self.name), names.join(", "));
-        let (mut last, mut rows) = (i64::MIN, 0);
+        let mut last = i64::MIN;
         loop {
             let select = sql::query_as::<Cells>(AssertSqlSafe(select.clone()));
             let batch = select.bind(last).bind(BATCH_ROWS).fetch_all(from).await?;
-            let Some(end) = batch.last() else { return Ok(rows) };
+            let Some(end) = batch.last() else { return Ok(()) };
             last = end.row;
+            batch.iter().for_each(|cells| sum.add(&self.name, cells));
+            let Some(to) = to.as_deref_mut() else { continue };
             let mut statement = Builder::of(insert.clone());
             for (index, cells) in batch.into_iter().enumerate() {
                 let values = self.columns.iter().zip(cells.values);
@@ -138,7 +206,7 @@ impl Table {
                     values.map(|(column, value)| column.bind(value)).collect::<Result<_, _>>()?;
                 statement.push(if index == 0 { "" } else { ", " }).push_list(values);
             }
-            rows += statement.build().execute(to).await?;
+            statement.build().execute(to).await?;
         }
     }
 }

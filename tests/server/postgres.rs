@@ -177,6 +177,29 @@ fn a_directory_moves_to_postgresql() {
     let (moved, said) = migrate(&server, &database.url());
     assert!(moved && said.contains("metadata.db.moved-"), "{said}");
     assert!(!server.data_dir().join("metadata.db").exists());
+    // As it is after a crash between the two: the database is filled, and the file is where it was.
+    let original = server.data_dir().join("metadata.db");
+    let aside = |server: &TestServer| {
+        let files = std::fs::read_dir(server.data_dir()).expect("a directory");
+        let mut paths = files.map(|file| file.expect("a file").path());
+        let aside = paths.find(|path| path.to_string_lossy().contains("metadata.db.moved-"));
+        aside.expect("the file")
+    };
+    let rows = said.split_whitespace().nth(1).expect("a number").to_owned();
+    std::fs::rename(aside(&server), &original).expect("renamed");
+    let (moved, said) = migrate(&server, &database.url());
+    assert!(moved && said.contains(&format!("moved {rows} rows")), "{said}");
+    assert!(!original.exists());
+    // What has changed since is not lost in silence.
+    std::fs::copy(aside(&server), &original).expect("copied");
+    server.unset("WEIR_METADATA_URL");
+    server.try_start().expect("starts on the file");
+    create(&server, "since");
+    server.stop();
+    let (moved, said) = migrate(&server, &database.url());
+    assert!(!moved && said.contains("there are rows in the table"), "{said}");
+    std::fs::remove_file(&original).expect("removed");
+    server.set("WEIR_METADATA_URL", &database.url());
     server.try_start().expect("starts");
     assert!(is_on(&server, "kept"));
     assert_eq!(server.count("SELECT count(*) AS n FROM events"), 1);

@@ -55,7 +55,11 @@ async fn a_store_moves_whole_and_once() {
         };
         assert_eq!(read(&file).await, read(&database).await, "{table}");
     }
-    // The ids go on, and nothing moves a second time.
+    // Whoever was interrupted then moves the same file again.
+    let again = database.metadata.take_over(&file.metadata).await.expect("it is there");
+    assert_eq!(again, rows);
+    assert_eq!(file.metadata.snapshot(), database.metadata.snapshot());
+    // The ids go on, and what has changed since does not move a second time.
     assert_eq!(database.create("next").await.id, file.create("next").await.id);
     let again = database.metadata.take_over(&file.metadata).await;
     assert!(matches!(again, Err(MetadataError::NotEmpty(_))), "{again:?}");
