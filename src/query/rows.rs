@@ -18,6 +18,8 @@ use arrow::array::StringViewArray;
 use arrow::csv;
 use arrow::datatypes::DataType;
 use arrow::datatypes::Field;
+use arrow::datatypes::FieldRef;
+use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
@@ -247,7 +249,8 @@ pub fn write(
         Format::Csv => {
             let mut writer = csv::Writer::new(out);
             if batches.is_empty() {
-                return writer.write(&RecordBatch::new_empty(SchemaRef::clone(schema)));
+                let none = RecordBatch::new_empty(SchemaRef::clone(schema));
+                return writer.write(&without_formulas(&none)?);
             }
             batches.iter().try_for_each(|batch| writer.write(&without_formulas(batch)?))
         }
@@ -284,7 +287,8 @@ pub fn text_cell(text: &str) -> Cow<'_, str> {
 
 const FORMULA_BEGINNINGS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
-/// The same rows with such texts.
+/// The same rows with such texts, and with such names of columns: those are chosen by whoever asks, and sent on as files
+/// to others.
 fn without_formulas(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     fn has_formula<'v>(values: impl Iterator<Item = Option<&'v str>>) -> bool {
         values.flatten().any(|text| text.starts_with(FORMULA_BEGINNINGS))
@@ -309,7 +313,15 @@ fn without_formulas(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     };
     let columns: Vec<ArrayRef> = batch.columns().iter().map(column).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
+    RecordBatch::try_new_with_options(without_formulas_in_names(batch.schema()), columns, &options)
+}
+
+fn without_formulas_in_names(schema: SchemaRef) -> SchemaRef {
+    if !schema.fields().iter().any(|field| field.name().starts_with(FORMULA_BEGINNINGS)) {
+        return schema;
+    }
+    let field = |field: &FieldRef| field.as_ref().clone().with_name(text_cell(field.name()));
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<Field>>()))
 }
 
 fn is_union(field: &Field) -> bool {
@@ -378,6 +390,20 @@ mod tests {
             String::from_utf8(out).unwrap(),
             format!("n,v,l,t\n{}", rows.collect::<String>())
         );
+        // So are names, also of a file without rows.
+        let named =
+            |name: &str| (name.to_owned(), Arc::new(Int64Array::from(vec![-1])) as ArrayRef);
+        let names = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "a=b", "'=x"];
+        let batch = RecordBatch::try_from_iter(names.map(named)).unwrap();
+        let head = "'=1+1,'+1,'-1,'@SUM(A1),'\tx,\"'\rx\",a=b,'=x\n";
+        for (rows, expected) in [
+            (&[][..], head.to_owned()),
+            (std::slice::from_ref(&batch), format!("{head}-1,-1,-1,-1,-1,-1,-1,-1\n")),
+        ] {
+            let mut out = Vec::new();
+            write(Format::Csv, &batch.schema(), rows, &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]
