@@ -21,6 +21,7 @@ pub mod csv;
 pub mod fields;
 pub mod gzip;
 pub mod handler;
+pub mod lasting;
 pub mod limits;
 pub mod openapi;
 pub mod page;
@@ -40,6 +41,7 @@ mod connection;
 mod counters;
 mod exchange;
 mod front;
+mod logged_path;
 mod protocol;
 mod refusals;
 #[cfg(test)]

@@ -23,8 +23,9 @@ pub struct HttpConfig {
     /// the path [default: from the request]
     #[arg(long, env = "WEIR_PUBLIC_URL", value_parser = address)]
     pub public_url: Option<String>,
-    /// Proxies whose `X-Forwarded-For`, `Forwarded` and `X-Real-IP` headers name the client: addresses and
-    /// networks (`10.0.0.0/8`), separated by commas; `none` trusts no proxy
+    /// Proxies whose `X-Forwarded-For`, `Forwarded` and `X-Real-IP` headers name the client, and whose
+    /// `X-Forwarded-Proto` and `X-Forwarded-Host` the address that it asked for: addresses and networks
+    /// (`10.0.0.0/8`), separated by commas; `none` trusts no proxy
     #[arg(long, env = "WEIR_TRUSTED_PROXIES", default_value = "127.0.0.0/8,::1")]
     pub trusted_proxies: Networks,
     /// Directory with the scripts of posthog-js, served under `/static/` [default: none]

@@ -6,6 +6,9 @@
 //! of the client, which anybody can forge. If none of the proxies is trusted, the result is the
 //! address of the last proxy.
 //!
+//! What a proxy says of the scheme and the host that its client asked for is believed of the same proxies alone:
+//! [`remove_claims`] removes it from the requests of others.
+//!
 //! `X-Forwarded-For` is used first, then `Forwarded` (RFC 7239), then `X-Real-IP`. A proxy that
 //! writes one of them passes the others on as the client sent them, and nearly all write the first.
 
@@ -20,6 +23,19 @@ use crate::config::networks::Networks;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+/// The scheme and the host that a proxy was asked for.
+pub(super) const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// Removes what a peer that is no trusted proxy says of the scheme and the host, so that nothing behind this can believe
+/// it: links in answers, and the cookies that are for encrypted connections.
+pub(super) fn remove_claims(headers: &mut HeaderMap, peer: IpAddr, trusted: &Networks) {
+    if !trusted.contain(peer.to_canonical()) {
+        headers.remove(X_FORWARDED_PROTO);
+        headers.remove(X_FORWARDED_HOST);
+    }
+}
 
 /// The client address of a request from `peer`. IPv4-mapped IPv6 addresses (`::ffff:1.2.3.4`) become
 /// IPv4.
@@ -90,6 +106,7 @@ mod tests {
     use hyper::header::HeaderValue;
 
     use super::client_address;
+    use super::remove_claims;
 
     /// The address for a request from `peer` with these headers, where 10.0.0.0/8, 2001:db8:f::/48
     /// and the loopback are trusted.
@@ -147,6 +164,27 @@ mod tests {
             assert_eq!(found(peer, &[("x-forwarded-for", forwarded)]), expected, "{forwarded}");
         }
         assert_eq!(found("10.0.0.1", &[]), "10.0.0.1");
+    }
+
+    #[test]
+    fn scheme_and_host_are_told_by_trusted_proxies_alone() {
+        let trusted = "10.0.0.0/8,::1".parse().unwrap();
+        for (peer, is_trusted) in [
+            ("10.0.0.1", true),
+            ("::ffff:10.0.0.1", true),
+            ("::1", true),
+            ("203.0.113.9", false),
+            ("127.0.0.1", false),
+        ] {
+            let names = ["x-forwarded-proto", "x-forwarded-host", "host"];
+            let mut headers = HeaderMap::new();
+            for name in names.into_iter().chain(["x-forwarded-proto"]) {
+                headers.append(HeaderName::from_static(name), HeaderValue::from_static("x"));
+            }
+            remove_claims(&mut headers, peer.parse().unwrap(), &trusted);
+            let left = names.map(|name| headers.contains_key(name));
+            assert_eq!(left, [is_trusted, is_trusted, true], "{peer}");
+        }
     }
 
     #[test]

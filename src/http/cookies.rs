@@ -1,4 +1,12 @@
 //! Cookies: the value of one in a request, and one to be set: [`Cookie`].
+//!
+//! # Names
+//!
+//! A browser also sends what a sibling of the host, or the same host without encryption, has set under a name, and nothing
+//! tells the server by whom. Under a name that begins with `__Host-` it takes a cookie only from the host itself, over an
+//! encrypted connection, for all paths; under `__Secure-`, for a cookie of some paths, only over an encrypted connection
+//! (RFC 6265bis, 4.1.3). Browsers refuse such names without encryption, so the scheme decides the name, and over an
+//! encrypted connection no other name counts: what was set without encryption is believed there as little as before.
 
 use hyper::HeaderMap;
 use hyper::header::COOKIE;
@@ -7,8 +15,23 @@ use hyper::header::SET_COOKIE;
 
 use crate::http::response::Response;
 
-/// The value of a cookie.
-pub fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+/// The name by which a cookie is sent, for a path and those below.
+fn name_of(name: &str, (path, is_secure): (&str, bool)) -> String {
+    let prefix = match (is_secure, path) {
+        (false, _) => "",
+        (true, "/") => "__Host-",
+        (true, _) => "__Secure-",
+    };
+    format!("{prefix}{name}")
+}
+
+/// The value of a cookie that was set for a path; `is_secure` says whether the request came over an encrypted connection.
+pub fn cookie<'h>(
+    headers: &'h HeaderMap,
+    name: &str,
+    (path, is_secure): (&str, bool),
+) -> Option<&'h str> {
+    let name = name_of(name, (path, is_secure));
     let all = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     all.flat_map(|value| value.split(';')).find_map(|pair| {
         let (own, value) = pair.trim().split_once('=')?;
@@ -19,7 +42,7 @@ pub fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
 /// A cookie that no script sees and no other site's forms and pictures send.
 #[derive(Clone, Copy, Debug)]
 pub struct Cookie<'c> {
-    /// Its name.
+    /// Its name, before which stands what the scheme says.
     pub name: &'c str,
     /// Its value.
     pub value: &'c str,
@@ -35,6 +58,7 @@ impl Cookie<'_> {
     /// Sets the cookie by a response, beside others that it sets.
     pub fn set_by(self, response: &mut Response) {
         let Self { name, value, path, seconds, is_secure } = self;
+        let name = name_of(name, (path, is_secure));
         let secure = if is_secure { "; Secure" } else { "" };
         let text = format!(
             "{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}"
@@ -65,7 +89,25 @@ mod tests {
         for (name, expected) in
             [("a", Some("2")), ("ab", Some("1")), ("b", Some("x=y")), ("c", Some("")), ("d", None)]
         {
-            assert_eq!(cookie(&headers, name), expected, "{name}");
+            assert_eq!(cookie(&headers, name, ("/", false)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_was_set_without_encryption_is_not_believed_with_it() {
+        let mut headers = HeaderMap::new();
+        let all = "n=plain; __Host-n=host; __Secure-n=secure";
+        headers.append(COOKIE, HeaderValue::from_static(all));
+        headers.append(COOKIE, HeaderValue::from_static("m=plain; __Secure-m=secure"));
+        for (name, path, is_secure, expected) in [
+            ("n", "/", false, Some("plain")),
+            ("n", "/", true, Some("host")),
+            ("n", "/shared/x", true, Some("secure")),
+            ("n", "/shared/x", false, Some("plain")),
+            ("m", "/", true, None),
+        ] {
+            let found = cookie(&headers, name, (path, is_secure));
+            assert_eq!(found, expected, "{name} {path} {is_secure}");
         }
     }
 
@@ -75,12 +117,14 @@ mod tests {
         let first = Cookie { name: "n", value: "v", path: "/p", seconds: 9, is_secure: false };
         first.set_by(&mut response);
         Cookie { path: "/q", is_secure: true, ..first }.set_by(&mut response);
+        Cookie { is_secure: true, path: "/", ..first }.set_by(&mut response);
         // What no header may have is not set.
         Cookie { value: "a\r\nb", ..first }.set_by(&mut response);
         let set: Vec<_> = response.headers.get_all(SET_COOKIE).into_iter().collect();
         let expected = [
             "n=v; Path=/p; Max-Age=9; HttpOnly; SameSite=Lax",
-            "n=v; Path=/q; Max-Age=9; HttpOnly; SameSite=Lax; Secure",
+            "__Secure-n=v; Path=/q; Max-Age=9; HttpOnly; SameSite=Lax; Secure",
+            "__Host-n=v; Path=/; Max-Age=9; HttpOnly; SameSite=Lax; Secure",
         ];
         assert_eq!(set, expected);
     }

@@ -43,10 +43,12 @@ use crate::http::budget::Budget;
 use crate::http::budget::Busy;
 use crate::http::budget::MemoryPermit;
 use crate::http::client_address::client_address;
+use crate::http::client_address::remove_claims;
 use crate::http::cors;
 use crate::http::front::Front;
 use crate::http::handler::Handler;
 use crate::http::handler::Matched;
+use crate::http::logged_path::logged_path;
 use crate::http::refusals::REFUSED;
 use crate::http::refusals::Refusals;
 use crate::http::refusals::log_refused;
@@ -71,9 +73,6 @@ const HUNG_UP: u16 = 499;
 /// From which status on a request is told to be refused.
 const FAILED_FROM: u16 = 400;
 
-/// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.
-const PATH_LOGGED_BYTES: usize = 256;
-
 /// Most header fields of a request. hyper refuses more in HTTP/1 and has no limit on their number in
 /// HTTP/2.
 const FIELDS_MAX: usize = 100;
@@ -93,7 +92,8 @@ pub(super) fn answer<H: Handler>(
     peer: IpAddr,
     request: hyper::Request<Incoming>,
 ) -> Answering {
-    let (head, incoming) = request.into_parts();
+    let (mut head, incoming) = request.into_parts();
+    remove_claims(&mut head.headers, peer, &front.limits.trusted_proxies);
     let is_head = head.method == Method::HEAD;
     let method = if is_head { Method::GET } else { head.method.clone() };
     let matched = front.handler.route(&method, head.uri.path());
@@ -227,10 +227,6 @@ fn cover(
 /// A copy of the value that does not keep the rest of the head in memory.
 fn copied(value: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_bytes(value.as_bytes()).ok()
-}
-
-fn logged_path(path: &str) -> Box<str> {
-    path.get(..path.floor_char_boundary(PATH_LOGGED_BYTES)).unwrap_or(path).into()
 }
 
 /// Does not read the body of the request.

@@ -3,12 +3,15 @@
 use form_urlencoded::Serializer;
 use hyper::Method;
 use hyper::StatusCode;
+use hyper::header::HeaderName;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::http::call::Rendering;
+use crate::http::client_address::X_FORWARDED_HOST;
+use crate::http::client_address::X_FORWARDED_PROTO;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
@@ -149,13 +152,34 @@ impl Page {
     }
 }
 
-/// The base URL of links: the setting `public-url`, else the address of the request.
+/// The base URL of links: the setting `public-url`, else what a trusted proxy was asked for, else the address of the
+/// request. Of others than trusted proxies there are no such headers here (`http/client_address.rs`).
 pub fn base_url(request: &Request, public_url: Option<&str>) -> String {
-    match public_url {
-        Some(url) => url.trim_end_matches('/').to_owned(),
-        None => {
-            let scheme = request.header("x-forwarded-proto").unwrap_or("http");
-            format!("{scheme}://{}", request.header("host").unwrap_or("localhost"))
-        }
+    if let Some(url) = public_url {
+        return url.trim_end_matches('/').to_owned();
     }
+    let scheme = match told(request, X_FORWARDED_PROTO) {
+        Some(scheme) if scheme.eq_ignore_ascii_case("https") => "https",
+        _ => "http",
+    };
+    let host = told(request, X_FORWARDED_HOST).or_else(|| request.header("host"));
+    let host = host.filter(|host| is_authority(host)).unwrap_or("localhost");
+    format!("{scheme}://{host}")
+}
+
+/// Whether a request came over an encrypted connection, as far as that is known.
+pub fn is_encrypted(request: &Request, public_url: Option<&str>) -> bool {
+    base_url(request, public_url).starts_with("https://")
+}
+
+/// What the proxy that is next to the server says: each one appends to what it was told.
+fn told(request: &Request, name: HeaderName) -> Option<&str> {
+    let last = request.headers.get_all(name).iter().next_back()?.to_str().ok()?;
+    last.rsplit(',').next().map(str::trim).filter(|text| !text.is_empty())
+}
+
+/// Whether a text is a host with or without a port, and nothing that would lead elsewhere in a link.
+fn is_authority(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_part)
 }

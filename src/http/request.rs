@@ -32,6 +32,8 @@ use crate::error::Kind;
 use crate::http::budget::Budget;
 use crate::http::budget::Busy;
 use crate::http::budget::Reservation;
+use crate::http::client_address::X_FORWARDED_HOST;
+use crate::http::client_address::X_FORWARDED_PROTO;
 
 /// Bytes of an unwanted body that are read and discarded. Most clients read the response only after
 /// they have sent everything. Three times the default limit of a body.
@@ -71,7 +73,7 @@ impl Request {
         let uri = path.parse().ok()?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        for name in [HOST, HeaderName::from_static("x-forwarded-proto")] {
+        for name in [HOST, X_FORWARDED_PROTO, X_FORWARDED_HOST] {
             if let Some(value) = self.headers.get(&name) {
                 headers.insert(name, value.clone());
             }

@@ -5,6 +5,8 @@
 //! for clients below the limit. Requests about persons and events may have additional limits. Requests
 //! of SDKs are not limited.
 
+use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -38,20 +40,28 @@ pub struct Throttle {
     forgotten_at: Mutex<Duration>,
 }
 
-/// Attempts at a secret of one client address, or of one target, in a minute. The
-/// table is as large as the attempts of a minute.
+/// Most addresses, or targets, of which attempts are known; the one that came first is forgotten for a new one.
+const ATTEMPTS_KEPT_MAX: usize = 10_000;
+
+/// Attempts at a secret of one client address, or at one target, in a minute. The same algorithm, over as many keys as
+/// are bounded, since anybody may have many addresses.
 #[derive(Debug)]
-pub struct Attempts<K: Hash + Eq + Clone> {
+pub struct Attempts<K> {
     clock: Clock,
-    limit: RateLimiter<K, DashMapStateStore<K>, Time, NoOpMiddleware<Duration>>,
+    /// Between two attempts, in the long run.
+    pause: Duration,
+    /// How many pauses an attempt may come before its time.
+    ahead: Duration,
+    /// The time at which the full limit is there again.
+    full_at: Mutex<Recent<K>>,
 }
 
 impl<K: Hash + Eq + Clone> Attempts<K> {
     /// No attempt yet, of `per_minute` that each may make.
     pub fn new(clock: &Clock, per_minute: NonZeroU32) -> Self {
-        let quota = Quota::per_minute(per_minute);
-        let limit = RateLimiter::dashmap_with_clock(quota, Time(clock.clone()));
-        Self { clock: clock.clone(), limit }
+        let pause = MINUTE / per_minute.get();
+        let ahead = MINUTE.saturating_sub(pause);
+        Self { clock: clock.clone(), pause, ahead, full_at: Mutex::default() }
     }
 
     /// Counts an attempt of `who`.
@@ -60,17 +70,82 @@ impl<K: Hash + Eq + Clone> Attempts<K> {
     ///
     /// 429 if there were too many.
     pub fn check(&self, who: &K) -> Result<(), Problem> {
-        // Those with their full limit are removed.
-        if self.limit.len() > ATTEMPTS_KEPT {
-            self.limit.retain_recent();
+        let now = self.clock.monotonic();
+        let mut full_at = self.full_at.lock();
+        let begin = full_at.get(who).map_or(now, |at| at.max(now));
+        let early = begin.saturating_sub(now).saturating_sub(self.ahead);
+        if early > Duration::ZERO {
+            return Err(Problem::throttled(early));
         }
-        let checked = self.limit.check_key(who);
-        checked.map_err(|early| Problem::throttled(early.wait_time_from(self.clock.monotonic())))
+        full_at.put(who, begin.saturating_add(self.pause));
+        Ok(())
     }
 }
 
-/// Entries from which a table of attempts is cleared of those that have their full limit.
-const ATTEMPTS_KEPT: usize = 1000;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Who did something within a time. As many are known as [`ATTEMPTS_KEPT_MAX`].
+#[derive(Debug)]
+pub struct Lately<K> {
+    clock: Clock,
+    life: Duration,
+    until: Mutex<Recent<K>>,
+}
+
+impl<K: Hash + Eq + Clone> Lately<K> {
+    /// Nobody yet; it is known of each for `life`.
+    pub fn new(clock: &Clock, life: Duration) -> Self {
+        Self { clock: clock.clone(), life, until: Mutex::default() }
+    }
+
+    /// Notes that `who` did it now.
+    pub fn note(&self, who: &K) {
+        let until = self.clock.monotonic().saturating_add(self.life);
+        self.until.lock().put(who, until);
+    }
+
+    /// Forgets that `who` did it.
+    pub fn forget(&self, who: &K) {
+        self.until.lock().put(who, Duration::ZERO);
+    }
+
+    /// Whether `who` did it lately.
+    pub fn has(&self, who: &K) -> bool {
+        self.until.lock().get(who).is_some_and(|until| until > self.clock.monotonic())
+    }
+}
+
+/// Times by keys, of the keys that came last.
+#[derive(Debug)]
+struct Recent<K> {
+    times: HashMap<K, Duration>,
+    /// The keys, in the order in which they came.
+    order: VecDeque<K>,
+}
+
+impl<K> Default for Recent<K> {
+    fn default() -> Self {
+        Self { times: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Recent<K> {
+    fn get(&self, key: &K) -> Option<Duration> {
+        self.times.get(key).copied()
+    }
+
+    fn put(&mut self, key: &K, time: Duration) {
+        if self.times.insert(key.clone(), time).is_some() {
+            return;
+        }
+        self.order.push_back(key.clone());
+        if self.order.len() > ATTEMPTS_KEPT_MAX
+            && let Some(first) = self.order.pop_front()
+        {
+            self.times.remove(&first);
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Time(Clock);
@@ -139,12 +214,16 @@ impl Throttle {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
     use std::time::Duration;
 
     use clap::Args;
     use clap::FromArgMatches;
     use serde_json::json;
 
+    use super::ATTEMPTS_KEPT_MAX;
+    use super::Attempts;
+    use super::Lately;
     use super::Throttle;
     use crate::clock::Clock;
     use crate::clock::UnixMicros;
@@ -220,6 +299,45 @@ mod tests {
         assert!(throttle.check(KeyId(2), false).is_ok());
         assert_eq!(throttle.limits[0].len(), 2, "the one that asked lately, and the one that asks");
         assert!(throttle.check(KeyId(1), false).is_err(), "what it asked is not forgotten");
+    }
+
+    /// Three at once, and one in twenty seconds after that.
+    #[test]
+    fn attempts_are_few_of_each_and_known_of_many() {
+        let clock = Clock::test(UnixMicros(1_000_000));
+        let attempts = Attempts::new(&clock, NonZeroU32::new(3).unwrap());
+        let count = |who: u32| (0..5).filter(|_| attempts.check(&who).is_ok()).count();
+        assert_eq!((count(1), count(2), count(1)), (3, 3, 0));
+        let early = attempts.check(&1).map_err(parts).unwrap_err();
+        assert_eq!((early.0, &*early.1), (429, "20"));
+        clock.advance(Duration::from_secs(19));
+        assert_eq!(count(1), 0, "a refused attempt costs nothing");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!((count(1), count(2)), (1, 1));
+        clock.advance(Duration::from_secs(3600));
+        assert_eq!(count(1), 3, "no more than three at once, however long it was");
+        // Whoever has very many addresses takes no more memory, and gets back what was forgotten first.
+        let most = u32::try_from(ATTEMPTS_KEPT_MAX).unwrap();
+        assert!((10..10 + most).all(|who| attempts.check(&who).is_ok()));
+        let known = attempts.full_at.lock();
+        assert_eq!((known.times.len(), known.order.len()), (ATTEMPTS_KEPT_MAX, ATTEMPTS_KEPT_MAX));
+        assert_eq!((known.get(&1), known.get(&10).is_some()), (None, true));
+    }
+
+    #[test]
+    fn what_was_done_lately_is_known_for_a_time() {
+        let clock = Clock::test(UnixMicros(1_000_000));
+        let lately = Lately::new(&clock, Duration::from_secs(60));
+        lately.note(&"a");
+        lately.note(&"b");
+        lately.forget(&"b");
+        assert_eq!(["a", "b", "c"].map(|who| lately.has(&who)), [true, false, false]);
+        clock.advance(Duration::from_secs(59));
+        assert!(lately.has(&"a"));
+        clock.advance(Duration::from_secs(1));
+        assert!(!lately.has(&"a"));
+        lately.note(&"b");
+        assert!(lately.has(&"b"));
     }
 
     #[test]

@@ -6,9 +6,14 @@
 //! Whoever has a link may guess. A guess costs one slow hash for each password of the link, of which there are few; an
 //! address, and a link, have so many guesses a minute; and of all hashes one is computed at a time, on a thread of low
 //! priority ([`App::hashing`]).
+//!
+//! Those who guess must not keep out those who know. So the address counts first, and what is refused to it takes nothing
+//! of the link; of the guesses at a link some are kept for addresses from which no wrong password came lately; and an
+//! address from which the right one came counts by itself alone. What is known of addresses is bounded, see [`Attempts`].
 
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::json;
@@ -21,13 +26,14 @@ use crate::http::cookies::Cookie;
 use crate::http::cookies::cookie;
 use crate::http::fields::Fields;
 use crate::http::fields::is_json;
-use crate::http::page::base_url;
+use crate::http::page::is_encrypted;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::flag_events::network;
 use crate::http::routes::store::problem;
 use crate::http::throttle::Attempts;
+use crate::http::throttle::Lately;
 use crate::metadata::documents::Kind as Of;
 use crate::metadata::documents::shares::Share;
 use crate::metadata::documents::shares::passwords;
@@ -52,11 +58,28 @@ const GUESSES_OF_LINK_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(20) {
     None => NonZeroU32::MIN,
 };
 
+/// Further ones in a minute, of addresses without a failure.
+const RESERVED_PER_MINUTE: NonZeroU32 = match NonZeroU32::new(8) {
+    Some(eight) => eight,
+    None => NonZeroU32::MIN,
+};
+
+/// How long it is known that a wrong password came from an address.
+const FAILURE_LIFE: Duration = Duration::from_hours(1);
+
+/// A link, among all.
+type Which = (Of, i64);
+
 /// The limits on guesses.
 #[derive(Debug)]
 pub struct Guesses {
     of_addresses: Attempts<IpAddr>,
-    of_links: Attempts<(Of, i64)>,
+    of_links: Attempts<Which>,
+    reserved: Attempts<Which>,
+    /// Addresses from which a wrong password came, for whatever link.
+    failed: Lately<IpAddr>,
+    /// Addresses from which the right one came.
+    opened: Lately<(IpAddr, Which)>,
 }
 
 impl Guesses {
@@ -65,12 +88,39 @@ impl Guesses {
         Self {
             of_addresses: Attempts::new(clock, GUESSES_OF_ADDRESS_PER_MINUTE),
             of_links: Attempts::new(clock, GUESSES_OF_LINK_PER_MINUTE),
+            reserved: Attempts::new(clock, RESERVED_PER_MINUTE),
+            failed: Lately::new(clock, FAILURE_LIFE),
+            opened: Lately::new(clock, PASS_LIFE),
         }
     }
 
-    fn check(&self, address: IpAddr, share: &Share) -> Result<(), Problem> {
-        self.of_addresses.check(&network(address))?;
-        self.of_links.check(&(share.kind, share.document))
+    /// Counts a guess from an address.
+    ///
+    /// # Errors
+    ///
+    /// 429 if there were too many.
+    fn check(&self, address: IpAddr, which: Which) -> Result<(), Problem> {
+        let address = network(address);
+        self.of_addresses.check(&address)?;
+        if self.opened.has(&(address, which)) {
+            return Ok(());
+        }
+        match self.of_links.check(&which) {
+            Err(_) if !self.failed.has(&address) => self.reserved.check(&which),
+            checked => checked,
+        }
+    }
+
+    /// Notes whether the guess was right.
+    fn note(&self, address: IpAddr, which: Which, is_right: bool) {
+        let address = network(address);
+        match is_right {
+            true => {
+                self.failed.forget(&address);
+                self.opened.note(&(address, which));
+            }
+            false => self.failed.note(&address),
+        }
     }
 }
 
@@ -83,7 +133,9 @@ pub async fn is_passed(app: &App, share: &Share, request: &Request) -> Result<bo
     if !share.is_password_required {
         return Ok(true);
     }
-    let passes = [auth::bearer(request), cookie(&request.headers, COOKIE)];
+    let is_secure = is_encrypted(request, app.config.http.public_url.as_deref());
+    let own = cookie(&request.headers, COOKIE, (request.path(), is_secure));
+    let passes = [auth::bearer(request), own];
     if passes == [None, None] {
         return Ok(false);
     }
@@ -111,22 +163,24 @@ pub async fn attempt(
     share: &Share,
     request: Request,
 ) -> Result<String, Problem> {
-    guesses.check(request.client_ip, share)?;
+    let (address, which) = (request.client_ip, (share.kind, share.document));
+    guesses.check(address, which)?;
     let given = password(request).await?;
     let wrong = || {
         let detail = "This is no password of the link.";
         Problem::new(Kind::Unauthorized, "authentication_failed", detail)
     };
     if given.chars().nth(PASSWORD_MAX_CHARS).is_some() {
+        guesses.note(address, which, false);
         return Err(wrong());
     }
-    let which = (share.kind, share.document);
     let own = app.metadata.share_passwords(share.project, which).await.map_err(problem)?;
     let find = move |is_awaited: &dyn Fn() -> bool| {
         own.into_iter().take_while(|_| is_awaited()).find(|one| one.hash.is_of(&given))
     };
     let found = app.hashing.run("verify-password", find).await;
     let found = found.map_err(|error| Problem::of(error.kind(), &error))?;
+    guesses.note(address, which, found.is_some());
     Ok(found.ok_or_else(wrong)?.pass(share, app.clock.now()))
 }
 
@@ -154,8 +208,7 @@ impl Place {
     /// That of a request.
     pub fn of(app: &App, request: &Request) -> Self {
         let alias = request.path().split('/').nth(1).unwrap_or_default().to_owned();
-        let base = base_url(request, app.config.http.public_url.as_deref());
-        Self { alias, is_tls: base.starts_with("https://") }
+        Self { alias, is_tls: is_encrypted(request, app.config.http.public_url.as_deref()) }
     }
 
     /// The path of a link here.
@@ -178,5 +231,71 @@ impl Place {
     pub fn told(&self, share: &Share, pass: &str) -> Response {
         let response = Response::json(StatusCode::OK, &json!({"shareToken": pass}));
         self.with_pass(response, share, pass)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::time::Duration;
+
+    use super::Guesses;
+    use super::Of;
+    use super::PASS_LIFE;
+    use super::Which;
+    use crate::clock::Clock;
+    use crate::clock::UnixMicros;
+
+    const LINK: Which = (Of::Insight, 1);
+    const OTHER: Which = (Of::Dashboard, 1);
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    /// How many of `count` wrong guesses are looked at.
+    fn wrong(guesses: &Guesses, from: u8, which: Which, count: usize) -> usize {
+        let one = |_: &usize| {
+            let is_seen = guesses.check(address(from), which).is_ok();
+            if is_seen {
+                guesses.note(address(from), which, false);
+            }
+            is_seen
+        };
+        (0..count).filter(one).count()
+    }
+
+    fn is_let_in(guesses: &Guesses, from: u8, which: Which) -> bool {
+        let is_seen = guesses.check(address(from), which).is_ok();
+        if is_seen {
+            guesses.note(address(from), which, true);
+        }
+        is_seen
+    }
+
+    #[test]
+    fn who_guesses_keeps_out_nobody_who_knows() {
+        let clock = Clock::test(UnixMicros(1_000_000));
+        let guesses = Guesses::new(&clock);
+        assert!(is_let_in(&guesses, 9, LINK));
+        // What an address is refused takes nothing of the link, nor of what is kept for others.
+        let found = [wrong(&guesses, 1, LINK, 1000), wrong(&guesses, 2, LINK, 1000)];
+        assert_eq!(found, [10, 9], "one was taken by who knew");
+        assert_eq!(wrong(&guesses, 3, OTHER, 3), 3);
+        assert!(!is_let_in(&guesses, 3, LINK), "wrong elsewhere");
+        assert!(is_let_in(&guesses, 4, LINK));
+        // Many addresses use up what is kept, too; who was let in before still is, and other links are as they were.
+        let strangers: usize = (20..200).map(|from| wrong(&guesses, from, LINK, 5)).sum();
+        assert_eq!(strangers, 7);
+        assert!(!is_let_in(&guesses, 5, LINK));
+        assert!([4, 9].into_iter().all(|from| is_let_in(&guesses, from, LINK)));
+        assert!(is_let_in(&guesses, 5, OTHER));
+        // A minute later those of the guessers that are known get what is there for everybody, and no more.
+        clock.advance(Duration::from_secs(60));
+        let again: usize = (1..3).chain(20..27).map(|from| wrong(&guesses, from, LINK, 10)).sum();
+        assert_eq!(again, 20);
+        assert!(is_let_in(&guesses, 6, LINK));
+        clock.advance(PASS_LIFE);
+        assert_eq!(wrong(&guesses, 9, LINK, 100), 10, "it is known no more");
     }
 }

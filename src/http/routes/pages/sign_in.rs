@@ -13,7 +13,7 @@ use crate::http::auth;
 use crate::http::auth::Asker;
 use crate::http::cookies::Cookie;
 use crate::http::cookies::cookie;
-use crate::http::page::base_url;
+use crate::http::page::is_encrypted;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -59,7 +59,9 @@ pub(super) async fn identity(app: &App, request: &Request) -> Result<Option<Iden
         let asker = auth::asker_of(&snapshot, value)?;
         return Ok(Some(Identity { asker, session: None }));
     }
-    let Some(value) = cookie(&request.headers, COOKIE) else { return Ok(None) };
+    let is_secure = is_encrypted(request, app.config.http.public_url.as_deref());
+    let value = cookie(&request.headers, COOKIE, ("/", is_secure));
+    let Some(value) = value else { return Ok(None) };
     let session = app.metadata.session(value).await.map_err(store::problem)?;
     let Some(session) = session else { return Ok(None) };
     let Some(asker) = asker_of(&snapshot, &session, value) else { return Ok(None) };
@@ -141,7 +143,7 @@ async fn attempt(app: &App, desk: &Desk, request: Request) -> Result<Response, P
     check_origin(&request)?;
     desk.sign_ins.check(&network(request.client_ip))?;
     let client = request.header("user-agent").unwrap_or_default().to_owned();
-    let is_tls = base_url(&request, app.config.http.public_url.as_deref()).starts_with("https://");
+    let is_tls = is_encrypted(&request, app.config.http.public_url.as_deref());
     let form = form(request).await?;
     let (link, key, next) = (form.get("link"), form.get("key").trim(), form.get("next"));
     let (metadata, seed) = (app.metadata.clone(), auth::seed());
@@ -175,7 +177,8 @@ pub(super) async fn sign_out(app: &App, request: &Request) -> Result<Response, P
         let end = async move { metadata.end_session(session.user, session.id).await };
         store::write(app, "end-session", end).await?;
     }
-    Ok(with_cookie(see_other("/login")?, "", 0, false))
+    let is_tls = is_encrypted(request, app.config.http.public_url.as_deref());
+    Ok(with_cookie(see_other("/login")?, "", 0, is_tls))
 }
 
 fn with_cookie(mut response: Response, value: &str, seconds: u64, is_secure: bool) -> Response {

@@ -1,0 +1,80 @@
+//! Paths of requests in the log: [`logged_path`]. Queries are not logged at all.
+
+use std::borrow::Cow;
+
+use crate::http::call::decode;
+
+/// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.
+const PATH_LOGGED_BYTES: usize = 256;
+
+/// First segments of paths that go on with a secret: the links to documents and, as PostHog has them, to sign in.
+const LINKS: [&str; 5] = ["shared", "shared_dashboard", "embedded", "login", "exporter"];
+
+/// How personal keys, and the secret keys of projects, begin.
+const SECRET_PREFIXES: [&str; 2] = ["phx_", "phs_"];
+
+/// What stands in the log for a secret.
+const HIDDEN: &str = "[token]";
+
+/// The path as the log has it: without what lets whoever reads the log in elsewhere. That is decided by the path alone,
+/// since a link with a slip in it, or with a method that there is not, is no less a secret.
+pub(super) fn logged_path(path: &str) -> Box<str> {
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    let is_link = segments.next().is_some_and(|first| {
+        let first = decode(first).to_ascii_lowercase();
+        LINKS.contains(&first.as_str())
+    });
+    let path = match segments.next() {
+        Some(token) if is_link => {
+            // The tokens are the same length each, so the end tells nothing but the format.
+            let end = if token.ends_with(".json") { ".json" } else { "" };
+            let first = path.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
+            Cow::Owned(format!("/{first}/{HIDDEN}{end}"))
+        }
+        _ => without_keys(path),
+    };
+    path.get(..path.floor_char_boundary(PATH_LOGGED_BYTES)).unwrap_or(&path).into()
+}
+
+/// A path without the keys that somebody put into it by mistake.
+fn without_keys(path: &str) -> Cow<'_, str> {
+    let is_key = |segment: &str| SECRET_PREFIXES.iter().any(|prefix| segment.contains(prefix));
+    if !is_key(path) {
+        return Cow::Borrowed(path);
+    }
+    let shown = path.split('/').map(|own| if is_key(own) { HIDDEN } else { own });
+    Cow::Owned(shown.collect::<Vec<_>>().join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::logged_path;
+
+    #[test]
+    fn paths_are_logged_without_secrets() {
+        let long = format!("/api/{}", "ä".repeat(200));
+        for (path, expected) in [
+            ("/", "/"),
+            ("/e/", "/e/"),
+            ("/api/projects/1/insights/", "/api/projects/1/insights/"),
+            ("/shared", "/shared"),
+            ("/shared/", "/shared/"),
+            ("/shared/aB3", "/shared/[token]"),
+            ("/shared/aB3.json", "/shared/[token].json"),
+            ("/shared_dashboard/aB3.json", "/shared_dashboard/[token].json"),
+            ("/embedded/aB3/", "/embedded/[token]"),
+            // As nobody is answered, but as a hand or a proxy writes them.
+            ("//shared//aB3", "/shared/[token]"),
+            ("/Shared/aB3/more/aB3", "/Shared/[token]"),
+            ("/%73hared/aB3", "/%73hared/[token]"),
+            ("/login/aB3", "/login/[token]"),
+            ("/login", "/login"),
+            ("/api/projects/phx_secret/", "/api/projects/[token]/"),
+            ("/flags/phs_secret,phx_secret", "/flags/[token]"),
+            ("/array/phc_public/config.js", "/array/phc_public/config.js"),
+            (&long, &long[..255]),
+        ] {
+            assert_eq!(&*logged_path(path), expected, "{path}");
+        }
+    }
+}
