@@ -34,6 +34,7 @@ use crate::app::tables::TablesAccess;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::postgres::MetadataAccess;
+use crate::metadata::standing::Standing;
 use crate::query::admission::Caller;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
@@ -47,6 +48,8 @@ const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 pub struct App {
     /// The read path.
     pub engine: Engine,
+    /// By what whoever is answered asked; `None` for the server itself, and for links.
+    standing: Option<Standing>,
     shard: Arc<Shard>,
 }
 
@@ -95,12 +98,21 @@ impl App {
         let shard = Shard::open(Arc::new(node), stores, role).await?;
         shard.make_first_image().await?;
         shard.start_jobs(role)?;
-        Ok(Self { engine: shard.engine.clone(), shard: Arc::new(shard) })
+        Ok(Self { engine: shard.engine.clone(), standing: None, shard: Arc::new(shard) })
     }
 
-    /// The same engines, with the query limits of this key.
-    pub fn on_behalf_of(&self, key: KeyId) -> Self {
-        Self { engine: self.engine.on_behalf_of(Caller::Key(key)), ..self.clone() }
+    /// The same engines, with the query limits of this key, for as long as `standing` lasts.
+    pub fn on_behalf_of(&self, key: KeyId, standing: Standing) -> Self {
+        let engine = self.engine.on_behalf_of(Caller::Key(key));
+        Self { engine, standing: Some(standing), ..self.clone() }
+    }
+
+    /// Returns once whoever is answered may ask no more.
+    pub async fn ended(&self) {
+        match &self.standing {
+            Some(standing) => standing.ended().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// The same engines, with the query limits that all links to a project share.

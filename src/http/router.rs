@@ -17,6 +17,7 @@ use crate::http::call::Rendering;
 use crate::http::gzip::compressed;
 use crate::http::handler::Handler;
 use crate::http::handler::Matched;
+use crate::http::lasting;
 use crate::http::public;
 use crate::http::public::Public;
 use crate::http::request::Request;
@@ -49,6 +50,7 @@ use crate::http::table::Run;
 use crate::http::throttle::Attempts;
 use crate::http::throttle::Throttle;
 use crate::metadata::accounts::PersonalKey;
+use crate::metadata::standing::Standing;
 use crate::tasks::Shutdown;
 
 /// Sign-ins of one client address in a minute, failed or not.
@@ -233,21 +235,28 @@ impl Router {
         self.note_use(&asker.key);
         let is_analytics = endpoint.is_analytics(|name| request.query(name));
         self.throttle.check(asker.key.id, is_analytics)?;
-        let app = &self.app.on_behalf_of(asker.key.id);
+        let standing = Standing::of(&self.app.metadata, &asker.key, None);
+        let app = &self.app.on_behalf_of(asker.key.id, standing.clone());
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
-        let response = match endpoint.run {
+        let answering = match endpoint.run {
             Run::Project(run) => {
                 let asker = auth::principal(&snapshot, &request, asker, &owner)?;
                 auth::require(&asker.key, endpoint.scope)?;
                 let rendering = rendering(endpoint, suffix, &request)?;
-                run(app, Call { asker, parameters, rendering, request }).await
+                run(app, Call { asker, parameters, rendering, request })
             }
             Run::Account(run) => {
                 auth::require(&asker.key, endpoint.scope)?;
                 let rendering = rendering(endpoint, suffix, &request)?;
-                run(app, Call { asker, parameters, rendering, request }).await
+                run(app, Call { asker, parameters, rendering, request })
             }
+        };
+        // What changes nothing may be left unfinished.
+        let response = match endpoint.scope.ends_with(":read") {
+            true => lasting::answered(&standing, answering).await,
+            false => answering.await,
         }?;
+        let response = lasting::streamed(&standing, response);
         let encoding = encoding.as_ref().and_then(|value| value.to_str().ok());
         Ok(if endpoint.is_compressed() { compressed(encoding, response) } else { response })
     }

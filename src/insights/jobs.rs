@@ -106,6 +106,17 @@ pub enum Begun {
     TooMany,
 }
 
+/// What becomes of a request to end a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It is ended.
+    Done,
+    /// None is running.
+    Nothing,
+    /// It is that of a key whose jobs may not be ended.
+    Refused,
+}
+
 /// The duty to end a job. One that is dropped ends it as the server's fault.
 #[derive(Debug)]
 pub struct Ticket {
@@ -187,16 +198,24 @@ impl Jobs {
         (!status.is_over(now)).then(|| status.clone())
     }
 
-    /// Ends a running job; false if there is none.
-    pub fn cancel(&self, id: &(ProjectId, String), now: UnixMicros) -> bool {
+    /// Ends a running job, if the key that began it is one whose jobs may be ended.
+    pub fn cancel(
+        &self,
+        id: &(ProjectId, String),
+        is_allowed: impl FnOnce(KeyId) -> bool,
+        now: UnixMicros,
+    ) -> Cancelled {
         let mut state = self.0.lock();
         let Some(job) = state.jobs.get_mut(id).filter(|job| job.status.ended.is_none()) else {
-            return false;
+            return Cancelled::Nothing;
         };
+        if !is_allowed(job.by) {
+            return Cancelled::Refused;
+        }
         let outcome = Outcome::Failed { detail: CANCELLED.to_owned(), is_fault: false };
         job.status.ended = Some((now, outcome));
         job.stop.notify_one();
-        true
+        Cancelled::Done
     }
 }
 
@@ -253,6 +272,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Begun;
+    use super::Cancelled;
     use super::JOBS_PER_KEY_MAX;
     use super::Jobs;
     use super::KEPT;
@@ -275,6 +295,11 @@ mod tests {
             Begun::New(ticket) => Some(ticket),
             _ => None,
         }
+    }
+
+    /// Cancels the job `a` of a project by a key.
+    fn cancel(jobs: &Jobs, project: i64, by: i64) -> Cancelled {
+        jobs.cancel(&id(project, "a"), |own| own == KeyId(by), NOW)
     }
 
     fn failed(detail: &str) -> Outcome {
@@ -301,7 +326,7 @@ mod tests {
         assert_eq!(detail(&jobs, "a").as_deref(), Some("x"));
         let later = NOW.saturating_add(KEPT);
         assert!(jobs.status(&id(1, "a"), later).is_none());
-        assert!(!jobs.cancel(&id(1, "a"), NOW), "it is finished");
+        assert_eq!(cancel(&jobs, 1, 1), Cancelled::Nothing, "it is finished");
         let second = begin(&jobs, "a", 1).unwrap();
         assert_eq!(detail(&jobs, "a"), None);
         drop(second);
@@ -312,8 +337,10 @@ mod tests {
     async fn a_cancelled_job_stops() {
         let jobs = Jobs::default();
         let ticket = begin(&jobs, "a", 1).unwrap();
-        assert!(!jobs.cancel(&id(2, "a"), NOW), "of another project");
-        assert!(jobs.cancel(&id(1, "a"), NOW));
+        assert_eq!(cancel(&jobs, 2, 1), Cancelled::Nothing, "of another project");
+        assert_eq!(cancel(&jobs, 1, 2), Cancelled::Refused, "of another key");
+        assert!(jobs.status(&id(1, "a"), NOW).unwrap().ended.is_none());
+        assert_eq!(cancel(&jobs, 1, 1), Cancelled::Done);
         tokio::time::timeout(Duration::from_secs(5), ticket.stopped()).await.unwrap();
         ticket.end(failed("too late"), NOW);
         assert_eq!(detail(&jobs, "a").as_deref(), Some("The query was cancelled."));
@@ -331,7 +358,8 @@ mod tests {
         let waiting = wait("a").unwrap();
         assert!(wait("a").is_none(), "its id is in use");
         assert!(jobs.status(&id(1, "a"), NOW).unwrap().ended.is_none());
-        assert!(jobs.cancel(&id(1, "a"), NOW));
+        assert_eq!(cancel(&jobs, 1, 2), Cancelled::Refused, "of another key");
+        assert_eq!(cancel(&jobs, 1, 1), Cancelled::Done);
         tokio::time::timeout(Duration::from_secs(5), waiting.stopped()).await.unwrap();
         drop(waiting);
         assert!(jobs.status(&id(1, "a"), NOW).is_none());

@@ -8,6 +8,9 @@ use crate::metadata::accounts::UserId;
 
 mod operations;
 
+pub(super) use crate::metadata::sessions::operations::end_all;
+pub(super) use crate::metadata::sessions::operations::end_of_key;
+
 /// How long a link works.
 pub const LINK_LIFE: Duration = Duration::from_mins(15);
 

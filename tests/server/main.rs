@@ -94,6 +94,7 @@ mod query_nodes;
 mod refusals;
 mod retention;
 mod retention_breakdowns;
+mod revocation;
 mod rights;
 mod row_isolation;
 mod s3;

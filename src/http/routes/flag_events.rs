@@ -25,12 +25,14 @@ use crate::app::App;
 use crate::clock::Clock;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::http::lasting;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::response::StreamError;
 use crate::metadata::Metadata;
 use crate::metadata::snapshot::Revision;
+use crate::metadata::standing::Standing;
 use crate::tasks::Shutdown;
 
 /// Interval of comments that keep the connection from looking dead.
@@ -137,7 +139,8 @@ struct Subscriber {
     _place: Place,
 }
 
-/// `GET /flags/events?token=`: the project by its public token, which may also be in `X-API-Key`.
+/// `GET /flags/events?token=`: the project by its public token, which may also be in `X-API-Key`. It ends soon after the
+/// token was replaced.
 pub fn events(
     app: &App,
     subscribers: &Subscribers,
@@ -163,8 +166,9 @@ pub fn events(
         let piece = subscriber.next().await?;
         Some((Ok::<_, StreamError>(Bytes::from(piece)), subscriber))
     });
-    let media_type = HeaderValue::from_static("text/event-stream");
+    let media_type = HeaderValue::from_static(lasting::EVENT_STREAM);
     let response = Response::stream(StatusCode::OK, media_type, pieces);
+    let response = lasting::streamed(&Standing::of_token(&app.metadata, project, token), response);
     Ok(response.with_header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
 

@@ -52,6 +52,7 @@ use crate::http::cors::RESOURCE_POLICY;
 use crate::http::gzip::compressed;
 use crate::http::gzip::compressed_promptly;
 use crate::http::gzip::takes_gzip;
+use crate::http::lasting;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -66,6 +67,7 @@ use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::see_other;
 use crate::metadata::accounts::Project;
 use crate::metadata::snapshot::Snapshot;
+use crate::metadata::standing::Standing;
 use crate::web::assets;
 use crate::web::frame::Frame;
 use crate::web::frame::Place;
@@ -214,7 +216,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
         return see_other(&path).unwrap_or_else(Response::from);
     }
     let frame = frame(&principal, projects, (&located, session.is_some(), theme));
-    let problem = |problem: &Problem| framed(&frame, failure(problem), None);
+    let problem = |problem: &Problem| framed(&frame, failure(problem), (None, None));
     if let Err(missing) = auth::require(&principal.key, located.line.scope) {
         return problem(&missing);
     }
@@ -223,20 +225,29 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
         return problem(&early);
     }
     let encoding = request.headers.get(header::ACCEPT_ENCODING).cloned();
-    let app = app.on_behalf_of(principal.key.id);
+    let standing = Standing::of(&app.metadata, &principal.key, session.as_ref());
+    let app = app.on_behalf_of(principal.key.id, standing.clone());
     let Some(visit) = Visit::new(app, principal, (located.parameters, session), request, desk)
     else {
         return problem(&Problem::not_found("Not found."));
     };
-    match (located.line.run)(visit).await {
-        Ok(Sent::Page(page)) => framed(&frame, page, encoding.as_ref()),
-        Ok(Sent::Other(response)) => response,
+    let answering = (located.line.run)(visit);
+    let sent = match located.line.method {
+        "GET" => lasting::answered(&standing, answering).await,
+        _ => answering.await,
+    };
+    match sent {
+        Ok(Sent::Page(page)) => framed(&frame, page, (encoding.as_ref(), Some(&standing))),
+        Ok(Sent::Other(response)) => lasting::streamed(&standing, response),
         Err(error) => problem(&error),
     }
 }
 
-/// The projects that the caller may see.
+/// The projects that the caller may go to; none if it may not know of them.
 fn projects(snapshot: &Snapshot, asker: &auth::Asker) -> Vec<Place> {
+    if !auth::grants(&asker.key, "project:read") {
+        return Vec::new();
+    }
     let own = snapshot.projects().filter(|project| auth::may_use(&asker.key, project));
     own.take(PROJECTS_MAX).map(|project| place(project)).collect()
 }
@@ -280,8 +291,12 @@ fn failure(problem: &Problem) -> Page {
     Page { status: problem.status(), ..Page::new(title_of(problem), content) }
 }
 
-/// A page in its frame. Parts that are computed later follow, all of which are begun at once.
-fn framed(frame: &Frame, page: Page, encoding: Option<&HeaderValue>) -> Response {
+/// A page in its frame. Parts that are computed later follow, all of which are begun at once, while whoever asked may.
+fn framed(
+    frame: &Frame,
+    page: Page,
+    (encoding, standing): (Option<&HeaderValue>, Option<&Standing>),
+) -> Response {
     let head = html! { (frame.head(&page.title)) (page.now) }.0;
     let tail = html! { (page.end) (Frame::tail()) }.0;
     if page.later.is_empty() {
@@ -297,6 +312,10 @@ fn framed(frame: &Frame, page: Page, encoding: Option<&HeaderValue>) -> Response
         .chain(later.map(move |own| piece(own.0)))
         .chain(stream::iter([piece(tail)]));
     let response = Response::stream(page.status, HTML, pieces);
+    let response = match standing {
+        Some(standing) => lasting::streamed(standing, response),
+        None => response,
+    };
     compressed_promptly(encoding.and_then(|value| value.to_str().ok()), response)
 }
 
@@ -349,7 +368,7 @@ fn asset(request: &Request) -> Response {
 }
 
 fn theme_of(headers: &HeaderMap) -> Theme {
-    cookie(headers, THEME).map(Theme::of).unwrap_or_default()
+    cookie(headers, THEME, ("/", false)).map(Theme::of).unwrap_or_default()
 }
 
 async fn choose_theme(request: Request) -> Result<Response, Problem> {
@@ -357,6 +376,7 @@ async fn choose_theme(request: Request) -> Result<Response, Problem> {
     let form = visit::form(request).await?;
     let theme = Theme::of(form.get("theme")).name();
     let mut response = see_other(sign_in::own_path(form.get("next")).unwrap_or("/"))?;
+    // It is no secret, and the same with and without encryption.
     let (path, seconds) = ("/", YEAR_SECONDS);
     Cookie { name: THEME, value: theme, path, seconds, is_secure: false }.set_by(&mut response);
     Ok(response)

@@ -22,6 +22,7 @@ use crate::metadata::error::MetadataError;
 use crate::metadata::secrets;
 use crate::metadata::secrets::KeyHash;
 use crate::metadata::secrets::Seed;
+use crate::metadata::sessions;
 
 impl Metadata {
     /// Creates a project in the organization of `user`, with a generated token and the values of `patch`.
@@ -189,7 +190,7 @@ impl Metadata {
         keys
     }
 
-    /// Revokes a key permanently.
+    /// Revokes a key permanently, and ends the sessions that it began.
     ///
     /// # Errors
     ///
@@ -201,6 +202,7 @@ impl Metadata {
             None => return Err(MetadataError::NotFound("key")),
         };
         rows::revoke_key(write.connection(), id, self.now()).await?;
+        sessions::end_of_key(&mut write, id).await?;
         write.commit_with(|next| next.remove_key(hash)).await
     }
 

@@ -25,6 +25,7 @@ use crate::metadata::members::ORGANIZATION_NAME_MAX_CHARS;
 use crate::metadata::members::Organization;
 use crate::metadata::members::UserPatch;
 use crate::metadata::secrets::Seed;
+use crate::metadata::sessions;
 use crate::metadata::violation::Violation;
 
 impl Metadata {
@@ -48,7 +49,8 @@ impl Metadata {
         Ok(renamed)
     }
 
-    /// Adds a member to the organization of `by`, with a key of full access.
+    /// Adds a member to the organization of `by`, with a first key that has the rights of `grant`: at most those of the
+    /// key that asks. Nothing works again that a member who comes back signed in with before.
     ///
     /// # Errors
     ///
@@ -57,7 +59,7 @@ impl Metadata {
     pub async fn add_member(
         &self,
         by: UserId,
-        new: NewMember,
+        (new, grant): (NewMember, Grant),
         seed: &Seed,
     ) -> Result<(Arc<User>, CreatedKey), MetadataError> {
         check_text("first_name", &new.first_name, FIRST_NAME_MAX_CHARS)?;
@@ -94,11 +96,15 @@ impl Metadata {
         let user = Arc::new(user);
         let now = self.now();
         match write.base.user(user.id) {
-            Some(_) => rows::update_user(write.connection(), &user, now).await?,
+            Some(_) => {
+                rows::update_user(write.connection(), &user, now).await?;
+                // Sign-ins of before its removal, which an older version did not end.
+                sessions::end_all(&mut write, user.id).await?;
+            }
             None => rows::insert_user(write.connection(), &user).await?,
         }
         let id = KeyId(rows::next_key(write.connection()).await?);
-        let made = self.make_key(id, &user, FIRST_KEY_LABEL, Grant::default(), seed);
+        let made = self.make_key(id, &user, FIRST_KEY_LABEL, grant, seed);
         rows::insert_key(write.connection(), &made.key).await?;
         let mut next = write.base.as_ref().clone();
         next.put_user(Arc::clone(&user));
@@ -168,7 +174,7 @@ impl Metadata {
         self.put_user(write, User { level, ..stored.as_ref().clone() }).await
     }
 
-    /// Removes the user `id` from the organization, with its keys and roles, in the name of `by`.
+    /// Removes the user `id` from the organization, with its keys, roles, sessions and sign-in links, in the name of `by`.
     ///
     /// # Errors
     ///
@@ -188,6 +194,7 @@ impl Metadata {
         }
         let user = User { is_removed: true, ..stored.as_ref().clone() };
         rows::update_user(write.connection(), &user, now).await?;
+        sessions::end_all(&mut write, id).await?;
         write.take_roles(by.id, &user).await?;
         let rights = FlagRights::load(write.connection()).await?;
         let mut next = write.base.as_ref().clone();

@@ -121,6 +121,20 @@ impl Metadata {
         Ok(row.map(session).filter(|session| !session.is_over(now)))
     }
 
+    /// Whether a session has not ended.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub(in crate::metadata) async fn has_session(&self, id: i64) -> Result<bool, MetadataError> {
+        let found: Option<bool> =
+            sql::query_scalar("SELECT TRUE FROM sessions WHERE id = $1 AND ended_at IS NULL")
+                .bind(id)
+                .fetch_optional(&mut self.shared.db.reader().await?)
+                .await?;
+        Ok(found.is_some())
+    }
+
     /// Stores that a session was used now, unless a use within the last hour is stored.
     ///
     /// # Errors
@@ -177,6 +191,38 @@ impl Metadata {
         }
         write.commit_unseen().await
     }
+}
+
+/// Ends all sessions of a user, and removes the links with which it could sign in.
+pub(in crate::metadata) async fn end_all(
+    write: &mut Write,
+    user: UserId,
+) -> Result<(), MetadataError> {
+    let now = write.shared.clock.now();
+    sql::query("UPDATE sessions SET ended_at = $1 WHERE user_id = $2 AND ended_at IS NULL")
+        .bind(now.0)
+        .bind(user.0)
+        .execute(write.connection())
+        .await?;
+    sql::query("DELETE FROM sign_in_links WHERE user_id = $1")
+        .bind(user.0)
+        .execute(write.connection())
+        .await?;
+    Ok(())
+}
+
+/// Ends the sessions that a key began.
+pub(in crate::metadata) async fn end_of_key(
+    write: &mut Write,
+    key: KeyId,
+) -> Result<(), MetadataError> {
+    let now = write.shared.clock.now();
+    sql::query("UPDATE sessions SET ended_at = $1 WHERE key_id = $2 AND ended_at IS NULL")
+        .bind(now.0)
+        .bind(key.0)
+        .execute(write.connection())
+        .await?;
+    Ok(())
 }
 
 fn session((id, user, key, client, created_at, used_at): Row) -> Session {

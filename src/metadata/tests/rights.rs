@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::event::predicate::Matching;
+use crate::metadata::accounts::Grant;
 use crate::metadata::activity::Asked;
 use crate::metadata::activity::Scope;
 use crate::metadata::annotations::NotesPatch;
@@ -23,7 +24,7 @@ impl Bench {
         // A different seed each time, so that keys have different values.
         let now = u64::try_from(self.clock.now().0).expect("after 1970");
         let seed = seed(now + email.len() as u64);
-        let added = self.metadata.add_member(USER, new, &seed).await;
+        let added = self.metadata.add_member(USER, (new, Grant::default()), &seed).await;
         added.expect("a member").0.id
     }
 

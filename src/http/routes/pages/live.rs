@@ -16,6 +16,7 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::http::lasting::EVENT_STREAM;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::response::StreamError;
@@ -136,7 +137,7 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
         let piece = watcher.next().await?;
         Some((Ok(Bytes::from(piece)), watcher))
     }));
-    let media_type = HeaderValue::from_static("text/event-stream");
+    let media_type = HeaderValue::from_static(EVENT_STREAM);
     let response = Response::stream(StatusCode::OK, media_type, pieces);
     Ok(Sent::Other(
         response.with_header(header::CACHE_CONTROL, HeaderValue::from_static("no-store")),

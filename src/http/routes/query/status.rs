@@ -9,10 +9,13 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::lasting::ENDED;
 use crate::http::openapi::INVALID;
 use crate::http::openapi::Operation;
 use crate::http::openapi::by_hand;
@@ -27,12 +30,14 @@ use crate::insights::ProjectSettings;
 use crate::insights::cache::Key;
 use crate::insights::jobs::Begun;
 use crate::insights::jobs::CANCELLED;
+use crate::insights::jobs::Cancelled;
 use crate::insights::jobs::KEPT;
 use crate::insights::jobs::Outcome;
 use crate::insights::jobs::RUNNING_PER_KEY_MAX;
 use crate::insights::jobs::Status;
 use crate::insights::jobs::Ticket;
 use crate::metadata::accounts::KeyId;
+use crate::metadata::members::Level;
 
 /// `query_status` of PostHog's clients, without `results`.
 #[derive(Debug, Serialize)]
@@ -108,6 +113,10 @@ fn begun(
         tokio::select! {
             () = computing => {}
             () = ticket.stopped() => {}
+            () = own.ended() => {
+                let outcome = Outcome::Failed { detail: ENDED.to_owned(), is_fault: false };
+                ticket.end(outcome, own.clock.now());
+            }
             () = tasks.shutdown().cancelled() => {}
         }
     };
@@ -176,17 +185,38 @@ pub async fn cancel_insight(app: &App, call: Call<Principal>) -> Result<Response
     fields.require("client_query_id")?;
     let id = client_query_id(&mut fields)?;
     let required = || refused("client_query_id", "required", "This field is required.");
-    app.jobs.cancel(&(call.asker.project.id, id.ok_or_else(required)?), app.clock.now());
+    let id = (call.asker.project.id, id.ok_or_else(required)?);
+    stop(app, &call.asker, &id)?;
     Ok(Response::json(StatusCode::CREATED, &json!({})))
 }
 
 /// `DELETE P/query/:id/`.
 pub async fn cancel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = (call.asker.project.id, call.id().to_owned());
-    if !app.jobs.cancel(&id, app.clock.now()) && app.jobs.status(&id, app.clock.now()).is_none() {
+    if !stop(app, &call.asker, &id)? && app.jobs.status(&id, app.clock.now()).is_none() {
         return Err(unknown());
     }
     Ok(Response::json(StatusCode::OK, &json!({"message": "Query cancelled."})))
+}
+
+/// Cancels a running query; false if there is none.
+///
+/// # Errors
+///
+/// 403 for a query of another key, unless the asker has all rights of an admin.
+fn stop(app: &App, asker: &Principal, id: &(ProjectId, String)) -> Result<bool, Problem> {
+    let is_allowed = |by: KeyId| {
+        let has_all = auth::grants(&asker.key, "*:write");
+        by == asker.key.id || has_all && auth::require_level(&asker.key, Level::Admin).is_ok()
+    };
+    match app.jobs.cancel(id, is_allowed, app.clock.now()) {
+        Cancelled::Done => Ok(true),
+        Cancelled::Nothing => Ok(false),
+        Cancelled::Refused => {
+            let detail = "This query was asked with another key. Only an admin with all rights may cancel it.";
+            Err(Problem::permission_denied(detail))
+        }
+    }
 }
 
 fn unknown() -> Problem {

@@ -1,0 +1,63 @@
+//! Answers that last: they end with the right of whoever asked. All that a key, a session or a token is answered goes
+//! through here, whatever the endpoint ([`Standing`]).
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream;
+use hyper::header::CONTENT_TYPE;
+
+use crate::http::response::Body;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::response::StreamError;
+use crate::metadata::standing::Standing;
+
+/// Media type of streams that have no end which says that they are whole.
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+/// What somebody is told whose right ended while an answer was made.
+pub const ENDED: &str = "What this was asked with has ended: the key was revoked, or its user signed out or was removed.";
+
+#[derive(Debug, thiserror::Error)]
+#[error("whoever asked may ask no more")]
+struct Ended;
+
+/// What `answering` gives, unless the right to it ends meanwhile. For what only reads: a change that has begun is made,
+/// and told to whoever made it, if it is the end of their own key.
+///
+/// # Errors
+///
+/// 401 once the right has ended; else those of `answering`.
+pub async fn answered<T>(
+    standing: &Standing,
+    answering: impl Future<Output = Result<T, Problem>>,
+) -> Result<T, Problem> {
+    tokio::select! {
+        biased;
+        answer = answering => answer,
+        () = standing.ended() => Err(Problem::authentication_failed(ENDED)),
+    }
+}
+
+/// The response whose stream ends with the right to it. A stream of events ends as it does after an hour; any other is
+/// broken off, so that no client takes a part for the whole.
+pub fn streamed(standing: &Standing, mut response: Response) -> Response {
+    let Body::Stream { pieces, left } = response.body else { return response };
+    let media_type = response.headers.get(CONTENT_TYPE);
+    let is_of_events = media_type.is_some_and(|own| own == EVENT_STREAM);
+    let standing = standing.clone();
+    let ended = Box::pin(async move { standing.ended().await });
+    let rest = stream::unfold(Some((pieces, ended)), move |rest| async move {
+        let (mut pieces, mut ended) = rest?;
+        tokio::select! {
+            biased;
+            () = &mut ended => match is_of_events {
+                true => None,
+                false => Some((Err::<Bytes, StreamError>(Ended.into()), None)),
+            },
+            piece = pieces.next() => piece.map(|piece| (piece, Some((pieces, ended)))),
+        }
+    });
+    response.body = Body::Stream { pieces: Box::pin(rest), left };
+    response
+}
