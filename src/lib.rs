@@ -167,14 +167,17 @@
 //! | Servers that share a PostgreSQL database lose no edit and no entry of the log of changes. | `metadata/tests/servers.rs` |
 //! | What such a server has read again in parts is what reading everything would give. | `metadata/tests/servers.rs` |
 //! | While PostgreSQL is away, events are taken, flags evaluated and SQL answered; it passes by itself. | `metadata/tests/outage.rs`, `tests/server/postgres.rs` |
-//! | A store moves to PostgreSQL whole and once. | `metadata/tests/transfer.rs`, `tests/server/postgres.rs` |
+//! | A store moves to PostgreSQL whole and once, wherever that is interrupted. | `metadata/tests/transfer.rs`, `tests/server/postgres.rs` |
 //! | A scheduled change of a flag is made once and whole, and as of who scheduled it. | `metadata/tests/schedules.rs`, `tests/server/scheduled_changes.rs` |
 //! | An early access feature and the enrolment in its flag change together. | `metadata/tests/early_access.rs`, `tests/server/early_access.rs` |
 //! | There is no change of a flag, a feature, a cohort, a definition, a document or a role without an entry in the log of changes: it is written in the same transaction. | `metadata/tests/rights.rs`, `tests/server/flag_management.rs`, `tests/server/activity.rs` |
 //! | Nor of a person or a group by an operator: the entry is written before the change takes effect, under an id made from its place in the log, so that a replay does not repeat it. | `ingest/activity.rs`, `tests/server/activity.rs`, `tests/server/groups.rs` |
 //! | Who is deleted leaves no place in a list and no value of a flag that was kept across a login. | `metadata/tests/cohorts.rs`, `tests/server/cohorts.rs` |
 //! | Who may only look at flags changes none, by no endpoint of the table. | `tests/server/rights.rs`, `tests/server/flag_rights.rs` |
-//! | Who was removed keeps no key, no role and nothing that is scheduled. | `metadata/tests/rights.rs` |
+//! | Who was removed keeps no key, no role, no sign-in and nothing that is scheduled. | `metadata/tests/rights.rs`, `metadata/tests/sessions.rs` |
+//! | What lasts, such as a stream, ends with the key, session or token by which it was asked for ([`http::lasting`]). | `tests/server/revocation.rs` |
+//! | No key lets anybody do, see or publish what it may not itself. | `tests/server/accounts.rs`, `tests/server/sharing.rs` |
+//! | No guess at the password of a link keeps out who knows it. | `http/routes/documents/unlock.rs` |
 //! | What a public token can make up is bounded, and costs nothing of what was there. | `metadata/tests/definitions.rs` |
 //! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
 //! | Insights have the numbers that SQL has over the same files, and those of models. | `tests/server/oracle.rs` beside DuckDB; `tests/server/trends.rs` and those of other kinds |

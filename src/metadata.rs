@@ -83,6 +83,7 @@ pub mod secrets;
 pub mod sessions;
 pub mod snapshot;
 mod sql;
+pub mod standing;
 mod tags;
 #[cfg(test)]
 mod tests;

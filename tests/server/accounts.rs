@@ -353,6 +353,90 @@ fn members_have_levels_and_lose_their_keys() {
     assert_eq!(get(&server, &key, "/api/users/@me/").status, 200);
 }
 
+/// Goal: by inviting, promoting or giving roles a key lets nobody do what it may not do itself.
+#[test]
+fn a_key_gives_nobody_more_than_it_has() {
+    let server = TestServer::start();
+    let project = "/api/projects/1";
+    let narrow = key_with(&server, json!(["organization_member:write", "organization:write"]));
+    let invite = |key: &str, email: &str, level: i64| {
+        ask(&server, key, "POST", MEMBERS, &json!({"email": email, "level": level}))
+    };
+    let too_much =
+        denied("Only an API key with all scopes gives somebody a level above a member's.");
+    for level in [8, 15] {
+        let refused = invite(&narrow, "eve@acme.com", level);
+        assert_eq!((refused.status, refused.json()), (403, too_much.clone()), "{level}");
+    }
+    let member = invite(&narrow, "mel@acme.com", 1).created();
+    let mel = member["personal_api_key"].as_str().expect("a first key");
+    let own = get(&server, mel, "/api/personal_api_keys/@current/");
+    assert_eq!(own.status, 403, "its scopes are those of the key that invited: {own}");
+    let members = get(&server, mel, MEMBERS).json();
+    assert_eq!(members["count"], 2, "{members}");
+    for (path, body) in [
+        (format!("{project}/query/"), json!({"query": "SELECT 1"})),
+        (format!("{project}/feature_flags/"), json!({"key": "a"})),
+        (KEYS.to_owned(), json!({"label": "x", "scopes": ["*"]})),
+        (KEYS.to_owned(), json!({"label": "x", "scopes": ["organization_member:write"]})),
+    ] {
+        assert_eq!(ask(&server, mel, "POST", &path, &body).status, 403, "{path}");
+    }
+    // Nor whom it knows: the other keys of a member may more than this one.
+    let path = format!("{MEMBERS}{}/", member["id"].as_str().expect("an id"));
+    for level in [8, 15] {
+        let refused = ask(&server, &narrow, "PATCH", &path, &json!({"level": level}));
+        assert_eq!((refused.status, refused.json()), (403, too_much.clone()), "{level}");
+    }
+    assert_eq!(ask(&server, &narrow, "PATCH", &path, &json!({"level": 1})).status, 200);
+    let admin = invite(KEY, "ada@acme.com", 8).created();
+    let admin = admin["personal_api_key"].as_str().expect("a first key");
+    let told = get(&server, admin, "/api/personal_api_keys/@current/").json();
+    assert_eq!(told["scopes"], json!(["*"]));
+    assert_eq!(ask(&server, admin, "PATCH", &path, &json!({"level": 15})).status, 400, "an owner");
+    assert_eq!(ask(&server, admin, "PATCH", &path, &json!({"level": 8})).status, 200);
+    assert_eq!(ask(&server, &narrow, "PATCH", &path, &json!({"level": 1})).status, 200, "less");
+    // Roles and defaults say who may change flags.
+    let roles = "/api/organizations/@current/roles/";
+    let role = server.post(roles, &json!({"name": "Some"})).created();
+    let one = format!("{roles}{}/", role["id"].as_str().expect("an id"));
+    let defaults = "/api/organizations/@current/resource_access/";
+    let look = json!({"resource": "feature flags", "access_level": 21});
+    let default = server.post(defaults, &look).created();
+    let default = format!("{defaults}{}/", default["id"]);
+    let missing = denied("API key missing required scope 'feature_flag:write'");
+    let user = json!({"user_uuid": member["user"]["uuid"]});
+    for (method, path, body) in [
+        ("POST", roles, json!({"name": "All", "feature_flags_access_level": 37})),
+        ("PATCH", &one, json!({"feature_flags_access_level": 37})),
+        ("POST", &format!("{one}role_memberships/"), user.clone()),
+        ("POST", defaults, look),
+        ("PATCH", &default, json!({"access_level": 37})),
+        ("DELETE", &default, Value::Null),
+    ] {
+        let refused = ask(&server, &narrow, method, path, &body);
+        assert_eq!((refused.status, refused.json()), (403, missing.clone()), "{method} {path}");
+    }
+    let wide = key_with(&server, json!(["organization:write", "feature_flag:write"]));
+    assert_eq!(ask(&server, &wide, "POST", &format!("{one}role_memberships/"), &user).status, 201);
+    // What a flag or a cohort leads to has scopes of its own.
+    let flag = server.post(&format!("{project}/feature_flags/"), &json!({"key": "a"})).created();
+    let flag = format!("{project}/feature_flags/{}", flag["id"]);
+    let cohort = json!({"name": "c", "is_static": true});
+    let cohort = server.post(&format!("{project}/cohorts/"), &cohort).created();
+    let of_flags = key_with(&server, json!(["feature_flag:write", "cohort:read"]));
+    for (method, path, scope) in [
+        ("POST", format!("{flag}/create_static_cohort_for_flag/"), "cohort:write"),
+        ("POST", format!("{flag}/dashboard/"), "dashboard:write"),
+        ("POST", format!("{flag}/enrich_usage_dashboard/"), "dashboard:write"),
+        ("GET", format!("{project}/cohorts/{}/persons/", cohort["id"]), "person:read"),
+    ] {
+        let refused = ask(&server, &of_flags, method, &path, &json!({}));
+        let missing = denied(&format!("API key missing required scope '{scope}'"));
+        assert_eq!((refused.status, refused.json()), (403, missing), "{path}");
+    }
+}
+
 /// Django REST Framework's text for a client above its rate limit.
 #[test]
 fn a_key_that_asks_too_often_is_told_to_wait() {

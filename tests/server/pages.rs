@@ -8,6 +8,7 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
+use crate::harness::patiently;
 
 /// The stream of the live view, which does not end.
 const STREAM: &str = "activity/live/rows";
@@ -384,6 +385,135 @@ fn a_key_signs_in_with_its_rights_until_it_is_revoked() {
         (0..12).map(|_| send_form(&server, "/login", "", "key=phx_wrong").status).collect();
     statuses.dedup();
     assert_eq!(statuses, [403, 429]);
+}
+
+/// A proxy says over what its client came. Over an encrypted connection the cookie has a name that no other host, and
+/// nobody without encryption, can set; whom nobody trusts says nothing.
+#[test]
+fn the_scheme_of_a_proxy_decides_the_cookie_and_the_links() {
+    for (trusted, is_trusted) in [("127.0.0.0/8", true), ("none", false)] {
+        let server = TestServer::start_with(&[("WEIR_TRUSTED_PROXIES", trusted)]);
+        let proxied = [("x-forwarded-proto", "https"), ("x-forwarded-host", "weir.example")];
+        let send = |method: &str, path: &str, more: &[(&str, &str)], body: &str| {
+            let own = [
+                ("sec-fetch-site", "same-origin"),
+                ("content-type", "application/x-www-form-urlencoded"),
+            ];
+            server.send(method, path, &[&own[..], &proxied, more].concat(), body)
+        };
+        let signed_in = send("POST", "/login", &[], &format!("key={KEY}"));
+        let cookie = cookie_of(&signed_in);
+        let (name, value) = cookie.split_once('=').expect("a pair");
+        let expected = if is_trusted { "__Host-weir_session" } else { "weir_session" };
+        assert_eq!(name, expected);
+        let set = signed_in.header("set-cookie").expect("a cookie");
+        assert_eq!(set.contains("; Secure"), is_trusted, "{set}");
+        let see = |cookie: &str, proxied: &[(&str, &str)]| {
+            let headers = [&[("cookie", cookie)][..], proxied].concat();
+            server.send("GET", "/project/1/settings", &headers, "").status
+        };
+        assert_eq!(see(&cookie, &proxied), 200);
+        let plain = format!("weir_session={value}");
+        assert_eq!(see(&plain, &proxied), if is_trusted { 303 } else { 200 });
+        let out = send("POST", "/logout", &[("cookie", &cookie)], "");
+        let removed = out.header("set-cookie").expect("a cookie");
+        assert!(removed.starts_with(&format!("{expected}=; ")), "{removed}");
+        assert_eq!(see(&cookie, &proxied), 303);
+        // Links of answers.
+        let bearer = format!("Bearer {KEY}");
+        let link = |proxied: &[(&str, &str)]| {
+            let headers = [&[("authorization", bearer.as_str())][..], proxied].concat();
+            let path = "/api/projects/1/persons/?limit=1&offset=1";
+            let answer = server.send("GET", path, &headers, "").json();
+            let link = answer["previous"].as_str().expect("a link").to_owned();
+            link.split_once("/api/").expect("a path").0.to_owned()
+        };
+        let own = server.url();
+        for (headers, expected) in [
+            (&[][..], own.as_str()),
+            (&proxied[..], "https://weir.example"),
+            (&proxied[1..], "http://weir.example"),
+            (
+                &[("x-forwarded-proto", "javascript"), ("x-forwarded-host", "a.example")],
+                "http://a.example",
+            ),
+            (
+                &[("x-forwarded-proto", "http, https"), ("x-forwarded-host", "x, b.example:8443")],
+                "https://b.example:8443",
+            ),
+            (&[("x-forwarded-host", "b.example/x?")], "http://localhost"),
+        ] {
+            let expected = if is_trusted { expected } else { own.as_str() };
+            assert_eq!(link(headers), expected, "{headers:?}");
+        }
+    }
+}
+
+/// Goal: a page tells nobody the names of what the key may not read.
+#[test]
+fn names_on_pages_are_those_that_the_key_may_read() {
+    let server = TestServer::start();
+    let event = json!({"event": "$groupidentify", "distinct_id": "a", "properties":
+        {"$group_type": "secret-group", "$group_key": "x", "secret-property": 1}});
+    assert_eq!(server.capture(&json!([event])).status, 200);
+    server.post("/api/projects/1/event_definitions/", &json!({"name": "secret-event"})).created();
+    server.post("/api/projects/", &json!({"name": "secret-project"})).created();
+    let board = json!({"name": "secret-board", "pinned": true});
+    let board = server.post("/api/projects/1/dashboards/", &board).created();
+    let query = json!({"kind": "HogQLQuery", "query": "SELECT 1"});
+    let insight =
+        json!({"name": "secret-insight", "favorited": true, "saved": true, "query": query});
+    server.post("/api/projects/1/insights/", &insight).created();
+    let defined = patiently(|| {
+        let found = server.get("/api/projects/1/property_definitions/").to_string();
+        found.contains("secret-property").then_some(())
+    });
+    defined.expect("a definition");
+    // The page, the scopes that it needs, and the names that it has with which other ones.
+    let edit = format!("dashboard/{}/edit", board["id"]);
+    let all = [
+        ("secret-event", "event_definition:read"),
+        ("secret-property", "property_definition:read"),
+        ("secret-group", "group:read"),
+        ("secret-board", "dashboard:read"),
+        ("secret-insight", "insight:read"),
+        ("secret-project", "project:read"),
+    ];
+    for (path, needed, shown) in [
+        ("home", &["query:read"][..], &["secret-board", "secret-insight", "secret-project"][..]),
+        (
+            "insights/trends?events=%24pageview",
+            &["insight:read"],
+            &["secret-event", "secret-property", "secret-project"],
+        ),
+        (
+            "insights/trends?nothing=1",
+            &["insight:read"],
+            &["secret-event", "secret-property", "secret-project"],
+        ),
+        (
+            "sql?q=SELECT%201",
+            &["query:read", "insight:write"],
+            &["secret-event", "secret-board", "secret-project"],
+        ),
+        (&edit, &["dashboard:write"], &["secret-property", "secret-insight", "secret-project"]),
+        ("feature_flags/new", &["feature_flag:write"], &["secret-property", "secret-project"]),
+        ("cohorts/new", &["cohort:write"], &["secret-property", "secret-project"]),
+    ] {
+        let grants = |scope: &str| {
+            let read = |own: &&str| **own == scope || own.replace(":write", ":read") == scope;
+            needed.iter().any(|own| read(&own))
+        };
+        let page = text(&get(&server, &key_with(&server, needed), &format!("/project/1/{path}")));
+        for (name, scope) in all {
+            assert!(!page.contains(name) || grants(scope), "{path} without {scope}: {name}");
+        }
+        let scopes = [needed, &all.map(|(_, scope)| scope)].concat();
+        let page = text(&get(&server, &key_with(&server, &scopes), &format!("/project/1/{path}")));
+        for name in shown {
+            assert!(page.contains(name), "{path}: {name} in {page}");
+        }
+    }
 }
 
 #[test]

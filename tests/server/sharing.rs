@@ -219,6 +219,215 @@ fn keys_need_the_scope_and_the_right_to_edit() {
     assert_eq!(server.get(&format!("{BASE}/insights/99/sharing/")).status, 404);
 }
 
+/// Goal: what a link, or a dashboard that others see, shows is decided by those who could show it themselves. Method: what
+/// keys of some scopes try, each with the scope that is missed.
+#[test]
+fn documents_lead_no_key_beyond_its_scopes() {
+    let server = TestServer::start();
+    shop(&server);
+    let sql = json!({"kind": "HogQLQuery", "query": "SELECT properties FROM persons"});
+    let actors = json!({"kind": "ActorsQuery", "select": ["person"]});
+    let wrapped = json!({"kind": "DataTableNode", "source": sql});
+    let [open, shared] =
+        ["open", "shared"].map(|name| made(&server, "dashboards", &json!({"name": name})));
+    let of_board = format!("dashboards/{}", shared["id"]);
+    share(&server, &of_board, &Value::Null);
+    let mut on_shared = trend("on shared");
+    on_shared["dashboards"] = json!([shared["id"]]);
+    let [plain, placed, linked] =
+        [trend("plain"), on_shared, trend("linked")].map(|body| made(&server, "insights", &body));
+    let of_insight = format!("insights/{}", linked["id"]);
+    share(&server, &of_insight, &Value::Null);
+    let saved = made(
+        &server,
+        "insights",
+        &json!({"name": "rows", "query": sql, "dashboards": [open["id"]]}),
+    );
+    let key = |scopes: &[&str]| {
+        let body = json!({"label": "x", "scopes": scopes});
+        let made = server.post("/api/personal_api_keys/", &body).created();
+        format!("Bearer {}", made["value"].as_str().expect("a value"))
+    };
+    let (insights, boards) = (key(&["insight:write"]), key(&["dashboard:write"]));
+    let both = key(&["insight:write", "dashboard:write", "query:read"]);
+    let all =
+        key(&["insight:write", "dashboard:write", "query:read", "sharing_configuration:write"]);
+    let ask = |bearer: &str, method: &str, path: &str, body: &Value| {
+        let headers = [("authorization", bearer), ("content-type", "application/json")];
+        server.send(method, &format!("{BASE}/{path}"), &headers, body.to_string())
+    };
+    let insight = |of: &Value| format!("insights/{}/", of["id"]);
+    let board = |of: &Value| format!("dashboards/{}/", of["id"]);
+    let tile_of = |of: &Value| of["id"].as_i64().expect("an id") * 2;
+    let change = json!({"tiles": [{"insight": plain["id"]}]});
+    let (query, sharing) = ("query:read", "sharing_configuration:write");
+    let (of_boards, of_insights) = ("dashboard:write", "insight:write");
+    for (bearer, method, path, body, scope) in [
+        // What only some may ask is saved by them.
+        (&insights, "POST", "insights/".to_owned(), json!({"query": sql}), query),
+        (&insights, "POST", "insights/".to_owned(), json!({"query": actors}), query),
+        (&insights, "POST", "insights/".to_owned(), json!({"query": wrapped}), query),
+        (
+            &insights,
+            "POST",
+            "insights/".to_owned(),
+            json!({"query": {"kind": "EventsQuery", "select": ["*"]}}),
+            query,
+        ),
+        (&insights, "POST", "insights/".to_owned(), json!({"query": {"kind": "Unheard"}}), query),
+        (&insights, "PATCH", insight(&plain), json!({"query": sql}), query),
+        (&insights, "PUT", insight(&plain), json!({"query": wrapped}), query),
+        // Dashboards are changed by those who may, from whichever side.
+        (&insights, "POST", "insights/".to_owned(), json!({"dashboards": [open["id"]]}), of_boards),
+        (&insights, "PATCH", insight(&plain), json!({"dashboards": [open["id"]]}), of_boards),
+        (&insights, "PATCH", insight(&placed), json!({"dashboards": []}), of_boards),
+        (&boards, "PATCH", board(&open), change.clone(), "insight:read"),
+        (&boards, "POST", "dashboards/".to_owned(), change.clone(), "insight:read"),
+        (
+            &boards,
+            "POST",
+            "dashboards/".to_owned(),
+            json!({"use_dashboard": open["id"], "duplicate_tiles": true}),
+            of_insights,
+        ),
+        (
+            &boards,
+            "PATCH",
+            board(&open),
+            json!({"deleted": true, "delete_insights": true}),
+            of_insights,
+        ),
+        // What a link shows is changed by those who may share.
+        (&both, "POST", "insights/".to_owned(), json!({"dashboards": [shared["id"]]}), sharing),
+        (&both, "PATCH", insight(&plain), json!({"dashboards": [shared["id"]]}), sharing),
+        (&both, "PATCH", insight(&placed), json!({"query": sql}), sharing),
+        (&both, "PATCH", insight(&placed), json!({"filters": {"insight": "TRENDS"}}), sharing),
+        (&both, "PATCH", insight(&placed), json!({"dashboards": []}), sharing),
+        (&both, "PATCH", insight(&linked), json!({"query": sql}), sharing),
+        (&both, "PATCH", insight(&linked), json!({"name": "other"}), sharing),
+        (&both, "PATCH", board(&shared), change.clone(), sharing),
+        (&both, "PATCH", board(&shared), json!({"filters": {"date_from": "-1d"}}), sharing),
+        (&both, "PATCH", board(&shared), json!({"tiles": [{"text": {"body": "x"}}]}), sharing),
+        (
+            &both,
+            "POST",
+            format!("{}copy_tile/", board(&shared)),
+            json!({"fromDashboardId": open["id"], "tileId": tile_of(&saved)}),
+            sharing,
+        ),
+        (
+            &both,
+            "PATCH",
+            format!("{}move_tile/", board(&open)),
+            json!({"tile": {"id": tile_of(&saved)}, "toDashboard": shared["id"]}),
+            sharing,
+        ),
+        (
+            &both,
+            "PATCH",
+            format!("{}move_tile/", board(&shared)),
+            json!({"tile": {"id": tile_of(&placed)}, "toDashboard": open["id"]}),
+            sharing,
+        ),
+        (
+            &both,
+            "POST",
+            format!("{}reorder_tiles/", board(&shared)),
+            json!({"tile_order": [tile_of(&placed)]}),
+            sharing,
+        ),
+    ] {
+        let before = server.get(&format!("{BASE}/{}", insight(&plain))).json();
+        let refused = ask(bearer, method, &path, &body);
+        let detail = format!("API key missing required scope '{scope}'");
+        assert_eq!(
+            (refused.status, &refused.json()["detail"]),
+            (403, &json!(detail)),
+            "{path} {body}"
+        );
+        assert_eq!(
+            server.get(&format!("{BASE}/{}", insight(&plain))).json(),
+            before,
+            "{path} {body}"
+        );
+        // Who has all of them is not refused.
+        let allowed = ask(&all, method, &path, &body);
+        assert!(matches!(allowed.status, 200 | 201 | 400), "{path} {body}: {allowed}");
+        // As it was, for the next one.
+        let plain_again = json!({"query": trend("")["query"], "dashboards": []});
+        assert_eq!(server.patch(&format!("{BASE}/{}", insight(&plain)), &plain_again).status, 200);
+        let again =
+            json!({"query": trend("")["query"], "filters": {}, "dashboards": [shared["id"]]});
+        assert_eq!(server.patch(&format!("{BASE}/{}", insight(&placed)), &again).status, 200);
+        let again = json!({"query": trend("")["query"], "name": "linked"});
+        assert_eq!(server.patch(&format!("{BASE}/{}", insight(&linked)), &again).status, 200);
+        assert_eq!(
+            server.patch(&format!("{BASE}/{}", board(&open)), &json!({"deleted": false})).status,
+            200
+        );
+        let again = json!({"deleted": false, "dashboards": [open["id"]]});
+        assert_eq!(server.patch(&format!("{BASE}/{}", insight(&saved)), &again).status, 200);
+        let no_filters = json!({"filters": {}});
+        assert_eq!(server.patch(&format!("{BASE}/{}", board(&shared)), &no_filters).status, 200);
+    }
+    // What no link shows, and that it shows no more, is for those who may change the document.
+    for (bearer, path, body) in [
+        (&insights, insight(&placed), json!({"tags": ["x"], "favorited": true})),
+        (&insights, insight(&placed), json!({"name": placed["name"]})),
+        (&insights, insight(&plain), json!({"name": "mine", "query": trend("")["query"]})),
+        (&boards, board(&shared), json!({"pinned": true, "name": shared["name"]})),
+        (&boards, board(&shared), json!({"deleted": true})),
+        (&insights, insight(&linked), json!({"deleted": true})),
+    ] {
+        let changed = ask(bearer, "PATCH", &path, &body);
+        assert_eq!(changed.status, 200, "{path} {body}: {changed}");
+    }
+    let restored = ask(&insights, "PATCH", &insight(&linked), &json!({"deleted": false}));
+    assert_eq!(restored.status, 403, "the link leads there again: {restored}");
+    // Other filters than the saved ones make it a question of whoever chooses them.
+    let reader = key(&["dashboard:read"]);
+    let of_both = key(&["dashboard:read", "insight:read"]);
+    let changed = "?refresh=blocking&filters_override=%7B%22date_from%22%3A%22-1d%22%7D";
+    let path = format!("{}{changed}", board(&open));
+    assert_eq!(ask(&reader, "GET", &path, &json!({})).status, 403);
+    assert_eq!(ask(&reader, "GET", &board(&open), &json!({})).status, 200);
+    let seen = ask(&of_both, "GET", &path, &json!({}));
+    let error = &seen.json()["tiles"][0]["error"];
+    assert_eq!((seen.status, &error["type"]), (200, &json!("permission_denied")), "{seen}");
+    let path = format!("{}{changed}", insight(&saved));
+    assert_eq!(ask(&insights, "GET", &path, &json!({})).status, 403);
+    assert_ne!(ask(&both, "GET", &path, &json!({})).status, 403);
+}
+
+/// Goal: whoever reads the log follows no link by it.
+#[test]
+fn tokens_of_links_are_not_in_the_log() {
+    let server = TestServer::start();
+    shop(&server);
+    let insight = made(&server, "insights", &trend("per day"));
+    let token = share(&server, &format!("insights/{}", insight["id"]), &Value::Null);
+    let output = server.weir(&["login"]).output().expect("weir login");
+    let link = String::from_utf8(output.stdout).expect("UTF-8");
+    let link = link.trim().split_once("?link=").expect("a link").1;
+    for path in [
+        format!("/shared/{token}.json"),
+        format!("/shared/{token}"),
+        format!("/embedded/{token}"),
+        format!("/shared/{token}/more"),
+        format!("//shared_dashboard/{token}.json"),
+        format!("/login?link={link}"),
+    ] {
+        follow(&server, &path);
+        server.send("PUT", &path, &[], "");
+    }
+    let logged = within(std::time::Duration::from_secs(20), || {
+        let said = server.stderr();
+        (said.matches("[token]").count() >= 10).then_some(said)
+    });
+    let said = logged.expect("the requests are in the log");
+    assert!(!said.contains(&token) && !said.contains(link), "{said}");
+}
+
 /// Makes a link ask for a password, and gives it one; tells what the server answers to that.
 fn lock(server: &TestServer, path: &str, password: &Value) -> Value {
     let sharing = format!("{BASE}/{path}/sharing/");
@@ -411,6 +620,19 @@ fn guesses_at_passwords_are_few() {
     let taken = taken + of_many.iter().filter(|status| **status == 401).count();
     assert!((20..=30).contains(&taken), "{of_many:?}");
     assert!(of_many.contains(&429), "{of_many:?}");
+    // Who guesses keeps nobody out from elsewhere; see `unlock` for many addresses.
+    let other = made(&server, "insights", &trend("kept"));
+    let path = format!("insights/{}", other["id"]);
+    let link = format!("/shared/{}.json", share(&server, &path, &Value::Null));
+    let right = lock(&server, &path, &json!({}))["password"].clone();
+    for last in [201, 202, 203] {
+        let _: Vec<u16> =
+            (0..10).map(|_| guess(&format!("192.0.2.{last}"), &link).status).collect();
+    }
+    let body = json!({"password": right}).to_string();
+    let headers = [("content-type", "application/json"), ("x-forwarded-for", "203.0.113.9")];
+    let opened = client.send("POST", &link, &headers, body.as_bytes()).expect("an answer");
+    assert_eq!(opened.status, 200, "{opened}");
     // Guesses at one link leave others alone, but few are looked at at a time.
     let other = made(&server, "insights", &trend("other"));
     let path = format!("insights/{}", other["id"]);

@@ -15,6 +15,7 @@ use crate::app::App;
 use crate::error::Kind;
 use crate::evaluation::membership;
 use crate::event::id::ProjectId;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
@@ -195,10 +196,12 @@ pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response
     Ok(Response::json(StatusCode::OK, &json!({})))
 }
 
-pub(in crate::http) const MEMBERS: Operation = Operation::page::<MemberBody>("Members");
+pub(in crate::http) const MEMBERS: Operation =
+    Operation::page::<MemberBody>("Members; needs person:read besides");
 
-/// `GET cohorts/:id/persons/`: one page of the members, found by a scan.
+/// `GET cohorts/:id/persons/`: one page of the members, found by a scan. Who they are is told to those who may see persons.
 pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    auth::require(&call.asker.key, "person:read")?;
     let snapshot = app.metadata.snapshot();
     let id = cohort_id(call.id())?;
     let Call { asker, request, .. } = call;

@@ -56,7 +56,7 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
     let Call { asker, request, .. } = call;
     let project = asker.project.id;
     let mut question = question::Question::of(&request, &asker, app.clock.now())?;
-    let asked = Asked::of(&request)?;
+    let asked = Asked::of(&request, &asker.key)?;
     for board in question.boards() {
         question.add_placed(board, &placed_on(app, project, board).await?);
     }
@@ -122,6 +122,10 @@ pub(super) async fn add(
         _ => None,
     };
     let mut fields = form::read(&mut sent, kind, true)?;
+    rights::check_new(app, asker, (kind, &fields)).await?;
+    if source.as_ref().is_some_and(dashboards::Source::is_deep) {
+        auth::require(&asker.key, "insight:write")?;
+    }
     check_references(app, asker.project.id, kind, &mut fields).await?;
     let boards = fields.get("dashboards").map(form::ids).unwrap_or_default();
     dashboards::check_edits(app, asker, &boards).await?;
@@ -145,7 +149,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
     let Call { asker, request, .. } = call;
     let project = &asker.project;
     let document = app.metadata.document(project.id, kind, id).await.map_err(problem)?;
-    let mut asked = Asked::of(&request)?;
+    let mut asked = Asked::of(&request, &asker.key)?;
     let board = request.query("from_dashboard").filter(|id| !id.is_empty());
     if let Some(board) = board.filter(|_| kind == Kind::Insight) {
         let unknown = || {
@@ -180,6 +184,7 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     rights::check_restriction(&before, &fields, &asker.user)?;
     check_references(app, asker.project.id, kind, &mut fields).await?;
     let edit = Edit { fields, deleted, is_with_insights };
+    rights::check_change(app, &asker, (&before, &edit)).await?;
     let others = dashboards::connected(app, &asker, &before, &edit).await?;
     let metadata = app.metadata.clone();
     let write = async move {

@@ -25,6 +25,8 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::store;
 use crate::http::routes::user_body::UserBody;
+use crate::metadata::accounts::Grant;
+use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::User;
 use crate::metadata::accounts::UserId;
 use crate::metadata::members::Level;
@@ -143,10 +145,14 @@ pub(in crate::http) const ADD_MEMBER: Operation = Operation::created::<MemberBod
 .body::<MemberWrite>();
 
 /// `POST /api/organizations/:organization/members/` with `first_name`, `email` and `level`. There are no
-/// passwords and no mails: the response contains the member's first key, only here.
+/// passwords and no mails: the response contains the member's first key, only here. It has the scopes of the key that
+/// asks for it.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
     let sent = MemberWrite::read(&mut Fields::read(call.request).await?)?;
+    let key = &call.asker.key;
+    check_granted(key, sent.level.unwrap_or(Level::Member))?;
+    let grant = Grant { scopes: key.scopes.clone(), projects: key.projects.clone() };
     let local = sent.email.split('@').next().unwrap_or_default().to_owned();
     let new = NewMember {
         first_name: sent.first_name.filter(|name| !name.is_empty()).unwrap_or(local),
@@ -154,7 +160,7 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
         level: sent.level.unwrap_or(Level::Member),
     };
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
-    let write = async move { metadata.add_member(by, new, &auth::seed()).await };
+    let write = async move { metadata.add_member(by, (new, grant), &auth::seed()).await };
     let (user, key) = store::write(app, "add-member", write).await?;
     let body = MemberBody { personal_api_key: Some(key.value), ..MemberBody::new(&user) };
     Ok(Response::json(StatusCode::CREATED, &body))
@@ -173,6 +179,7 @@ pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
     let mut fields = Fields::read(call.request).await?;
     fields.require("level")?;
     let level = LevelWrite::read(&mut fields)?.level.unwrap_or(Level::Member);
+    check_granted(&call.asker.key, level)?;
     let write = async move { metadata.set_level(by, id, level).await };
     let user = store::write(app, "set-level", write).await?;
     Ok(Response::json(StatusCode::OK, &MemberBody::new(&user)))
@@ -213,6 +220,23 @@ pub(super) fn own_as_admin(app: &App, call: &Call<Asker>) -> Result<Arc<Organiza
     let organization = own(app, call)?;
     auth::require_level(&call.asker.key, Level::Admin)?;
     Ok(organization)
+}
+
+/// As [`own_as_admin`], for what lets others change flags: who may not change flags gives nobody the right to.
+pub(super) fn own_as_granter(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
+    let organization = own_as_admin(app, call)?;
+    auth::require(&call.asker.key, "feature_flag:write")?;
+    Ok(organization)
+}
+
+/// Checks that a key may give somebody a level. Above a member's it holds for all that the keys of this user may, those
+/// with more scopes than this one included; so it is given by a key with all of them.
+fn check_granted(key: &PersonalKey, level: Level) -> Result<(), Problem> {
+    if level > Level::Member && !auth::grants(key, "*:write") {
+        let detail = "Only an API key with all scopes gives somebody a level above a member's.";
+        return Err(Problem::permission_denied(detail));
+    }
+    Ok(())
 }
 
 /// The member in the path; `@me` is the caller.

@@ -19,7 +19,7 @@ use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations::own;
-use crate::http::routes::organizations::own_as_admin;
+use crate::http::routes::organizations::own_as_granter;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::http::routes::user_body::UserBody;
@@ -52,7 +52,7 @@ pub(in crate::http) const CREATE: Operation =
 
 /// `POST /api/organizations/:organization/resource_access/` with `resource` and `access_level`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_admin(app, &call)?;
+    own_as_granter(app, &call)?;
     let sent = ResourceAccessWrite::read(&mut Fields::read(call.request).await?)?;
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
     let write =
@@ -68,7 +68,7 @@ pub(in crate::http) const UPDATE: Operation =
 
 /// `PATCH /api/organizations/:organization/resource_access/:id/` with `access_level`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_admin(app, &call)?;
+    own_as_granter(app, &call)?;
     let id = id(call.second_id())?;
     let sent = AccessLevelWrite::read(&mut Fields::read(call.request).await?)?;
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
@@ -82,7 +82,7 @@ pub(in crate::http) const DELETE: Operation =
 
 /// `DELETE /api/organizations/:organization/resource_access/:id/`: members may change every flag again.
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_admin(app, &call)?;
+    own_as_granter(app, &call)?;
     let id = id(call.second_id())?;
     let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
     let write = async move { metadata.remove_resource_access(by, id).await };

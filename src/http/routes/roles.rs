@@ -24,6 +24,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations::own;
 use crate::http::routes::organizations::own_as_admin;
+use crate::http::routes::organizations::own_as_granter;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::http::routes::user_body::UserBody;
@@ -56,7 +57,7 @@ pub(in crate::http) const CREATE: Operation =
 
 /// `POST /api/organizations/:organization/roles/`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_admin(app, &call)?;
+    own_as_granter(app, &call)?;
     let Call { asker, request, .. } = call;
     let mut fields = Fields::read(request).await?;
     fields.require("name")?;
@@ -85,7 +86,7 @@ pub(in crate::http) const UPDATE: Operation =
 
 /// `PATCH /api/organizations/:organization/roles/:id/`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    own_as_admin(app, &call)?;
+    own_as_granter(app, &call)?;
     let id = call.second_id().to_owned();
     let Call { asker, request, .. } = call;
     let sent = RoleWrite::read(&mut Fields::read(request).await?)?;
@@ -129,7 +130,7 @@ pub(in crate::http) const ADD_MEMBER: Operation =
 
 /// `POST /api/organizations/:organization/roles/:id/role_memberships/` with `user_uuid`.
 pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let organization = own_as_admin(app, &call)?;
+    let organization = own_as_granter(app, &call)?;
     // 404 for an unknown role precedes 400 for a bad body.
     let role = find(app, &call).await?.id;
     let Call { asker, request, .. } = call;

@@ -57,6 +57,11 @@ pub(super) struct Source {
 }
 
 impl Source {
+    /// Whether the insights are copied, too.
+    pub(super) fn is_deep(&self) -> bool {
+        self.is_deep
+    }
+
     /// Reads `use_dashboard` and `duplicate_tiles`.
     pub(super) async fn read(
         app: &App,
@@ -197,6 +202,7 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
         return Err(unknown("toDashboard", to));
     }
     rights::check_edit(&board, &asker.user)?;
+    rights::check_shown(app, &asker, (Kind::Dashboard, &[from.id, to])).await?;
     let mut others = vec![(Kind::Dashboard, to)];
     others.extend(boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight)));
     let edit = move |from: &mut Document, others: &mut [Document]| match others {
@@ -220,6 +226,7 @@ pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let from = sent.nullable_integer("fromDashboardId")?.flatten().unwrap_or_default();
     let tile = sent.nullable_integer("tileId")?.flatten().unwrap_or_default();
     let from = named(app, asker.project.id, ("fromDashboardId", from)).await?;
+    rights::check_shown(app, &asker, (Kind::Dashboard, &[to.id])).await?;
     let insight = boards::insight_of_tile(tile).map(|insight| (Kind::Insight, insight));
     let edit = move |to: &mut Document, others: &mut [Document]| {
         boards::copy_tile((&from, to), tile, others.first_mut())
@@ -243,6 +250,7 @@ pub async fn reorder_tiles(app: &App, call: Call<Principal>) -> Result<Response,
     if order.len() > form::TILES_MAX {
         return wrong("max_length", format!("A dashboard has at most {} tiles.", form::TILES_MAX));
     }
+    rights::check_shown(app, &asker, (Kind::Dashboard, &[board.id])).await?;
     let insights = order.iter().filter_map(|tile| boards::insight_of_tile(*tile));
     let others = insights.map(|insight| (Kind::Insight, insight)).collect();
     let edit = move |board: &mut Document, insights: &mut [Document]| {
@@ -316,7 +324,7 @@ pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, 
     let project = &asker.project;
     let board = app.metadata.document(project.id, Kind::Dashboard, id).await;
     let board = board.map_err(problem)?;
-    let asked = Asked::of(&request)?;
+    let asked = Asked::of(&request, &asker.key)?;
     if asked.refresh.is_later() {
         let detail = "Expected one of force_cache, blocking, force_blocking.";
         return Err(refused("refresh", "invalid_choice", detail));

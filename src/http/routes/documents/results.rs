@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::clock::UnixMicros;
 use crate::error::Kind as ErrorKind;
 use crate::event::json;
+use crate::http::auth;
 use crate::http::fields::refused;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -27,6 +28,7 @@ use crate::insights::insight::KINDS;
 use crate::insights::node::NodeError;
 use crate::insights::saved;
 use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::PersonalKey;
 use crate::metadata::documents::Document;
 
 /// Most insights that one request computes; for further ones it tells kept answers alone.
@@ -52,12 +54,28 @@ pub(in crate::http::routes) struct Asked {
 pub(in crate::http::routes) struct Frame {
     filters: Map<String, Value>,
     variables: Map<String, Value>,
+    /// Whether somebody who may not ask for rows changes what is asked: such a query is not asked then.
+    is_without_rows: bool,
 }
 
 impl Frame {
-    /// One with filters of its own.
-    pub(in crate::http::routes) fn of_filters(filters: Map<String, Value>) -> Self {
-        Self { filters, variables: Map::new() }
+    /// One with filters that whoever has this key chooses.
+    pub(in crate::http::routes) fn of_filters(
+        filters: Map<String, Value>,
+        key: &PersonalKey,
+    ) -> Self {
+        Self::chosen(filters, Map::new(), key)
+    }
+
+    /// One with filters and variables that whoever has this key chooses.
+    fn chosen(
+        filters: Map<String, Value>,
+        variables: Map<String, Value>,
+        key: &PersonalKey,
+    ) -> Self {
+        let is_own = !filters.is_empty() || !variables.is_empty();
+        let is_without_rows = is_own && !auth::grants(key, "query:read");
+        Self { filters, variables, is_without_rows }
     }
 
     /// That of a dashboard, where what `self` has comes first.
@@ -71,6 +89,7 @@ impl Frame {
         Self {
             filters: both("filters", &self.filters),
             variables: both("variables", &self.variables),
+            is_without_rows: self.is_without_rows,
         }
     }
 
@@ -91,8 +110,16 @@ impl Asked {
         Self { refresh: Refresh::Blocking, frame: Frame::default() }
     }
 
-    /// Reads `refresh`, `filters_override` and `variables_override`.
-    pub(in crate::http::routes) fn of(request: &Request) -> Result<Self, Problem> {
+    /// Reads `refresh`, `filters_override` and `variables_override`. With one of the latter a saved question becomes one of
+    /// the asker, who has to be allowed to ask it.
+    ///
+    /// # Errors
+    ///
+    /// 403 if the key may ask no insights; 400 for wrong values.
+    pub(in crate::http::routes) fn of(
+        request: &Request,
+        key: &PersonalKey,
+    ) -> Result<Self, Problem> {
         let object = |name: &'static str| match request.query(name) {
             Some(text) if !text.is_empty() => match json::read(text.as_bytes()) {
                 Ok(Value::Object(fields)) => Ok(fields),
@@ -102,7 +129,11 @@ impl Asked {
         };
         let refresh = Refresh::of(request)?;
         let (filters, variables) = (object("filters_override")?, object("variables_override")?);
-        Ok(Self { refresh, frame: Frame { filters, variables } })
+        let frame = Frame::chosen(filters, variables, key);
+        if frame.is_without_rows {
+            auth::require(key, "insight:read")?;
+        }
+        Ok(Self { refresh, frame })
     }
 }
 
@@ -328,6 +359,10 @@ pub(in crate::http::routes) fn question_of(
     saved::with_frame(&mut node, (&filters, &variables)).map_err(of_frame)?;
     if kind.is_some_and(|kind| KINDS.contains(&kind)) {
         return Ok(Some(Question::Insight(node)));
+    }
+    if frame.is_without_rows {
+        let detail = "Other filters and variables of a query of rows need the scope 'query:read'.";
+        return Err(Problem::permission_denied(detail));
     }
     question::Question::parse(kind, &node).map(|_| Some(Question::Rows(node)))
 }

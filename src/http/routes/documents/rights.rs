@@ -1,18 +1,58 @@
-//! Who sees documents, and who may change dashboards: [`Viewer`]. A dashboard may be restricted to its creator and the
-//! admins of the organization.
+//! Who sees documents, and who may change them: [`Viewer`], [`check_change`]. A dashboard may be restricted to its creator
+//! and the admins of the organization.
+//!
+//! A document is answered to others than who saved it: to whoever may see it, or has a link. So that no key reaches by it
+//! what it could not ask, or show, itself:
+//!
+//! | what is saved | the scope besides that of the document |
+//! |---|---|
+//! | a query of rows, such as SQL | `query:read` |
+//! | an insight onto a dashboard, or off it | `dashboard:write` |
+//! | an insight onto a dashboard, by the dashboard | `insight:read` |
+//! | copies of the insights of a dashboard, or that they are deleted with it | `insight:write` |
+//! | what an enabled link shows | `sharing_configuration:write` |
+
+use std::collections::BTreeSet;
 
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::app::App;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::response::Problem;
+use crate::http::routes::documents::boards;
+use crate::http::routes::documents::boards::Edit;
+use crate::http::routes::documents::form;
 use crate::http::routes::documents::form::ANYBODY_EDITS;
 use crate::http::routes::documents::form::CREATOR_EDITS;
+use crate::http::routes::query::insight;
+use crate::http::routes::store::problem;
+use crate::insights::insight::KINDS;
 use crate::metadata::accounts::KeyId;
+use crate::metadata::accounts::PersonalKey;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::User;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::Kind;
 use crate::metadata::members::Level;
+
+/// The right to decide what links show.
+const SHARE: &str = "sharing_configuration:write";
+
+/// What links show of an insight, or compute it from. Other fields, such as tags, are for the people of the project.
+const SHOWN_OF_INSIGHTS: [&str; 5] = ["name", "derived_name", "description", "query", "filters"];
+
+/// The same of a dashboard.
+const SHOWN_OF_DASHBOARDS: [&str; 7] = [
+    "name",
+    "description",
+    "filters",
+    "variables",
+    "breakdown_colors",
+    "data_color_theme_id",
+    "tiles",
+];
 
 /// The field of a dashboard that restricts it.
 const RESTRICTION: &str = "restriction_level";
@@ -66,4 +106,121 @@ pub(super) fn check_restriction(
     }
     let detail = "Only the creator of a dashboard and admins may change its restriction level.";
     Err(Problem::permission_denied(detail))
+}
+
+/// Checks that a key may save these fields of a document: a query of rows answers what `query:read` may ask. One that is
+/// not understood counts as such, since a later version may understand it.
+///
+/// # Errors
+///
+/// 403.
+pub(super) fn check_saving(key: &PersonalKey, fields: &Map<String, Value>) -> Result<(), Problem> {
+    let asks = |query: &&Value| query.as_object().is_some_and(|query| !query.is_empty());
+    let query = fields.get("query").filter(asks);
+    let kind = query.map(|query| insight::unwrapped(query).0);
+    match kind {
+        None => Ok(()),
+        Some(kind) if kind.is_some_and(|kind| KINDS.contains(&kind)) => Ok(()),
+        Some(_) => auth::require(key, "query:read"),
+    }
+}
+
+/// Checks that the asker may make a document with these fields.
+///
+/// # Errors
+///
+/// 403.
+pub(super) async fn check_new(
+    app: &App,
+    asker: &Principal,
+    (kind, fields): (Kind, &Map<String, Value>),
+) -> Result<(), Problem> {
+    check_saving(&asker.key, fields)?;
+    let ids = |name: &str| fields.get(name).map(form::ids).unwrap_or_default();
+    match kind {
+        Kind::Insight => check_boards(app, asker, &ids("dashboards")).await,
+        Kind::Dashboard if !ids("tiles").is_empty() => auth::require(&asker.key, "insight:read"),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the asker may make this change of a document.
+///
+/// # Errors
+///
+/// 403.
+pub(super) async fn check_change(
+    app: &App,
+    asker: &Principal,
+    (before, edit): (&Document, &Edit),
+) -> Result<(), Problem> {
+    check_saving(&asker.key, &edit.fields)?;
+    let is_other = |name: &&str| {
+        edit.fields.get(*name).is_some_and(|after| before.fields.get(*name) != Some(after))
+    };
+    let is_restored = before.deleted && edit.deleted == Some(false);
+    match before.kind {
+        Kind::Insight => {
+            let own: BTreeSet<i64> = boards::boards_of(before).into_iter().collect();
+            let after = edit.fields.get("dashboards").map(form::ids);
+            let after = after.map_or_else(|| own.clone(), |after| after.into_iter().collect());
+            let moved: Vec<i64> = own.symmetric_difference(&after).copied().collect();
+            check_boards(app, asker, &moved).await?;
+            if is_restored || SHOWN_OF_INSIGHTS.iter().any(is_other) {
+                check_shown(app, asker, (Kind::Insight, &[before.id])).await?;
+                let all: Vec<i64> = own.union(&after).copied().collect();
+                check_shown(app, asker, (Kind::Dashboard, &all)).await?;
+            }
+            Ok(())
+        }
+        Kind::Dashboard => {
+            let placed: Vec<i64> = boards::tiles(before).iter().filter_map(insight_of).collect();
+            let sent = edit.fields.get("tiles").and_then(Value::as_array).into_iter().flatten();
+            if sent.filter_map(insight_of).any(|insight| !placed.contains(&insight)) {
+                auth::require(&asker.key, "insight:read")?;
+            }
+            if edit.is_with_insights {
+                auth::require(&asker.key, "insight:write")?;
+            }
+            match is_restored || SHOWN_OF_DASHBOARDS.iter().any(is_other) {
+                true => check_shown(app, asker, (Kind::Dashboard, &[before.id])).await,
+                false => Ok(()),
+            }
+        }
+        Kind::Action | Kind::Annotation => Ok(()),
+    }
+}
+
+fn insight_of(tile: &Value) -> Option<i64> {
+    tile.get("insight")?.as_i64()
+}
+
+/// Checks that the asker may put an insight onto these dashboards, or take it off.
+async fn check_boards(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), Problem> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    auth::require(&asker.key, "dashboard:write")?;
+    check_shown(app, asker, (Kind::Dashboard, ids)).await
+}
+
+/// Checks that the asker may change what these documents show: whoever may not share changes nothing behind a link that
+/// is enabled.
+///
+/// # Errors
+///
+/// 403; the metadata cannot be read.
+pub(super) async fn check_shown(
+    app: &App,
+    asker: &Principal,
+    (kind, ids): (Kind, &[i64]),
+) -> Result<(), Problem> {
+    if ids.is_empty() || auth::grants(&asker.key, SHARE) {
+        return Ok(());
+    }
+    let shared = app.metadata.shared_documents(asker.project.id, kind).await.map_err(problem)?;
+    match ids.iter().any(|id| shared.contains(id)) {
+        true => auth::require(&asker.key, SHARE),
+        false => Ok(()),
+    }
 }

@@ -47,13 +47,15 @@ use crate::metadata::flags::plain::PlainPatch;
 /// Entries of the activity log that the look-up of an old version reads at once.
 const HISTORY_PAGE: usize = 500;
 
-pub(in crate::http) const DASHBOARD: Operation =
-    Operation::ok::<by_hand::Success>("Make the dashboard of a flag's use")
-        .says("Whether it was done")
-        .or(&[("400", "Success")]);
+pub(in crate::http) const DASHBOARD: Operation = Operation::ok::<by_hand::Success>(
+    "Make the dashboard of a flag's use; needs dashboard:write besides",
+)
+.says("Whether it was done")
+.or(&[("400", "Success")]);
 
 /// `POST feature_flags/:id/dashboard/`.
 pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    auth::require(&call.asker.key, "dashboard:write")?;
     let id = flag_id(call.id())?;
     let (project, user) = (call.asker.project.id, call.asker.user.id);
     let metadata = app.metadata.clone();
@@ -65,13 +67,15 @@ pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Pro
     }
 }
 
-pub(in crate::http) const ENRICH: Operation =
-    Operation::ok::<by_hand::Success>("Add enriched analytics to the dashboard of a flag")
-        .says("Whether it was done")
-        .or(&[("400", "Success")]);
+pub(in crate::http) const ENRICH: Operation = Operation::ok::<by_hand::Success>(
+    "Add enriched analytics to the dashboard of a flag; needs dashboard:write besides",
+)
+.says("Whether it was done")
+.or(&[("400", "Success")]);
 
 /// `POST feature_flags/:id/enrich_usage_dashboard/`.
 pub async fn enrich(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
+    auth::require(&call.asker.key, "dashboard:write")?;
     let id = flag_id(call.id())?;
     let (project, user) = (call.asker.project.id, call.asker.user.id);
     let metadata = app.metadata.clone();

@@ -85,18 +85,14 @@ pub async fn home(visit: Visit) -> Result<Sent, Problem> {
 
 /// Dashboards that are pinned, and favourite insights.
 async fn favourites(asking: &Asking) -> Result<Markup, Problem> {
-    let (app, id, project) = (&asking.app, asking.asker.project.id, asking.project());
+    let (app, asker, project) = (&asking.app, &asking.asker, asking.project());
     let mut found: Vec<(String, String)> = Vec::new();
-    if asking.may("dashboard:read") {
-        let all = saved_of(app, id, Kind::Dashboard).await?;
-        let own = all.iter().filter(|own| own.is_favourite);
-        found.extend(own.map(|own| (links::dashboard(project, own.id), own.title())));
-    }
-    if asking.may("insight:read") {
-        let all = saved_of(app, id, Kind::Insight).await?;
-        let own = all.iter().filter(|own| own.is_favourite);
-        found.extend(own.map(|own| (links::saved(project, &own.short_id), own.title())));
-    }
+    let all = saved_of(app, asker, Kind::Dashboard).await?;
+    let own = all.iter().filter(|own| own.is_favourite);
+    found.extend(own.map(|own| (links::dashboard(project, own.id), own.title())));
+    let all = saved_of(app, asker, Kind::Insight).await?;
+    let own = all.iter().filter(|own| own.is_favourite);
+    found.extend(own.map(|own| (links::saved(project, &own.short_id), own.title())));
     found.truncate(FAVOURITES_MAX);
     Ok(html! {
         @if !found.is_empty() {
@@ -115,7 +111,9 @@ fn page_of(project: i64) -> String {
 fn visible(asking: &Asking) -> Vec<Arc<Project>> {
     let snapshot = asking.app.metadata.snapshot();
     let (key, current) = (&asking.asker.key, asking.asker.project.id);
-    let own = snapshot.projects().filter(|project| auth::may_use(key, project));
+    let own = snapshot.projects().filter(|project| {
+        project.id == current || auth::may_use(key, project) && asking.may("project:read")
+    });
     let mut own: Vec<Arc<Project>> = own.cloned().collect();
     own.sort_by_key(|project| (project.id != current, project.id.0));
     own.truncate(PROJECTS_MAX);

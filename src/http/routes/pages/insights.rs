@@ -126,7 +126,7 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
         let answer = answered(app, asker, question, server, true).await;
         return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
     }
-    let known = suggestions(app, &asker.project).await?;
+    let known = suggestions(app, asker).await?;
     let project = asker.project.id.0;
     let now = html! {
         (shown::kinds(project, Some(kind), Some(&question)))
@@ -155,7 +155,7 @@ fn refusal(error: &Wrong) -> Markup {
 
 /// A page that says what is wrong with its address.
 async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Result<Page, Problem> {
-    let known = suggestions(app, &asker.project).await?;
+    let known = suggestions(app, asker).await?;
     let project = asker.project.id.0;
     let now = html! {
         (shown::kinds(project, Some(kind), None))
@@ -192,7 +192,7 @@ fn answered(
             Err(problem) => return section(&failed(problem.detail())),
         };
         let saving = match can_be_saved {
-            true => saved_of(&app, project.id, documents::Kind::Dashboard).await.ok(),
+            true => saved_of(&app, &asker, documents::Kind::Dashboard).await.ok(),
             false => None,
         };
         section(&html! {

@@ -71,10 +71,7 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
 
 /// The saved queries of SQL; none for a key that may not see insights.
 async fn saved(asking: &Asking) -> Vec<Saved> {
-    if !asking.may("insight:read") {
-        return Vec::new();
-    }
-    let mut saved = saved_of(&asking.app, asking.asker.project.id, Kind::Insight).await;
+    let mut saved = saved_of(&asking.app, &asking.asker, Kind::Insight).await;
     if let Ok(saved) = &mut saved {
         saved.retain(|own| SavedSql::of(&own.query).is_some());
     }
@@ -86,9 +83,8 @@ async fn saving(asking: &Asking, sql: &SavedSql) -> Markup {
     if !asking.may("insight:write") {
         return html! {};
     }
-    let project = asking.asker.project.id;
-    let boards = saved_of(&asking.app, project, Kind::Dashboard).await.unwrap_or_default();
-    sql_form(project.0, sql, &boards, asking.may("dashboard:write"))
+    let boards = saved_of(&asking.app, &asking.asker, Kind::Dashboard).await.unwrap_or_default();
+    sql_form(asking.project(), sql, &boards, asking.may("dashboard:write"))
 }
 
 /// What the box completes; what the key may not see is left out.
@@ -96,12 +92,6 @@ async fn words(asking: &Asking, tables: Option<&Value>) -> Words {
     let functions = asking.sql(FUNCTIONS).await.unwrap_or_default();
     let mut all = tables.map(|tables| shown::names(tables, &[0, 1])).unwrap_or_default();
     all.extend(shown::names(&functions, &[0]));
-    let (app, project) = (&asking.app, &asking.asker.project);
-    let known = suggestions(app, project).await.unwrap_or_default();
-    let may = |scope: &str| asking.may(scope);
-    Words {
-        all,
-        properties: if may("property_definition:read") { known.properties } else { Vec::new() },
-        events: if may("event_definition:read") { known.events } else { Vec::new() },
-    }
+    let known = suggestions(&asking.app, &asking.asker).await.unwrap_or_default();
+    Words { all, properties: known.properties, events: known.events }
 }

@@ -55,19 +55,19 @@ pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, P
         return Ok(back);
     }
     let (asking, document) = (&visit.asking, boards::board_of(&visit).await?);
-    let (app, project) = (&asking.app, asking.asker.project.id);
+    let (app, asker) = (&asking.app, &asking.asker);
     let own = saved(&document, &app.metadata.snapshot());
     let placed = boards::placed(app, &document, &Frame::default()).await?;
-    let mut others = saved_of(app, project, Kind::Insight).await?;
+    let mut others = saved_of(app, asker, Kind::Insight).await?;
     others.retain(|other| {
         !placed.iter().any(|it| matches!(&it.tile, Tile::Insight(own) if own.id == other.id))
     });
     let filters = document.fields.get("filters").cloned().unwrap_or_default();
     let date = |name: &str| filters.get(name).and_then(Value::as_str).map(str::to_owned);
     let rows = filters_of(filters.get("properties").unwrap_or(&Value::Null));
-    let known = suggestions(app, &asking.asker.project).await?;
+    let known = suggestions(app, asker).await?;
     let board = Board {
-        project: project.0,
+        project: asking.project(),
         filters: rows.as_deref(),
         known: &known,
         own: &own,

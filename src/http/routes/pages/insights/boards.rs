@@ -57,7 +57,7 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&visit.asking, ("dashboards/", &[]), ("dashboards", format)).await;
     }
-    let dashboards = saved_of(app, asker.project.id, Kind::Dashboard).await?;
+    let dashboards = saved_of(app, asker, Kind::Dashboard).await?;
     let content = html! {
         (dashboard::list(asker.project.id.0, &dashboards))
         @if visit.asking.may("dashboard:write") && visit.asking.may("insight:write") { (dashboard::import(asker.project.id.0)) }
@@ -98,7 +98,7 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
     let range = read().map_err(|error| wrong(&error))?;
     let document = board_of(&visit).await?;
     let own = saved(&document, &app.metadata.snapshot());
-    let frame = Frame::of_filters(dates_of(&range)).over(&document);
+    let frame = Frame::of_filters(dates_of(&range), &asking.asker.key).over(&document);
     let placed = placed(app, &document, &frame).await?;
     let actions = dashboard::actions(project, own.id, asking.may("dashboard:write"));
     if placed.is_empty() {

@@ -1,14 +1,14 @@
-//! What pages of insights need to know of a project.
+//! What pages of insights need to know of a project: as much of it as the key of the visitor may read.
 
 use chrono_tz::Tz;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::event::id::ProjectId;
+use crate::http::auth;
+use crate::http::auth::Principal;
 use crate::http::response::Problem;
 use crate::http::routes::store::problem;
 use crate::insights::saved::query_of;
-use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind;
 use crate::metadata::snapshot::Snapshot;
@@ -22,17 +22,26 @@ const SUGGESTED: u32 = 500;
 /// Most saved documents that one page lists.
 pub(super) const LISTED: usize = 500;
 
-/// What the fields of a form suggest.
+/// What the fields of a form suggest; a list that may not be read is empty.
 pub(in crate::http::routes::pages) async fn suggestions(
     app: &App,
-    project: &Project,
+    asker: &Principal,
 ) -> Result<Suggestions, Problem> {
-    let events = app.metadata.definitions(project.id, "", SUGGESTED).await.map_err(problem)?;
-    let properties = app.metadata.property_definitions(project.id, None, SUGGESTED);
-    let properties = properties.await.map_err(problem)?;
+    let (project, may) = (asker.project.id, |scope: &str| auth::grants(&asker.key, scope));
+    let events = match may("event_definition:read") {
+        true => app.metadata.definitions(project, "", SUGGESTED).await.map_err(problem)?,
+        false => Vec::new(),
+    };
+    let properties = match may("property_definition:read") {
+        true => {
+            let found = app.metadata.property_definitions(project, None, SUGGESTED).await;
+            found.map_err(problem)?
+        }
+        false => Vec::new(),
+    };
     let snapshot = app.metadata.snapshot();
-    let groups =
-        (0_u8..).zip(snapshot.group_types(project.id)).map(|(at, name)| (at, name.clone()));
+    let groups = (0_u8..).zip(snapshot.group_types(project).iter().cloned());
+    let groups = groups.filter(|_| may("group:read"));
     let mut names: Vec<String> = properties.into_iter().map(|own| own.name).collect();
     names.sort_unstable();
     names.dedup();
@@ -43,19 +52,28 @@ pub(in crate::http::routes::pages) async fn suggestions(
     })
 }
 
-/// The saved documents of a kind, newest first.
+/// The saved documents of a kind, newest first; none if they may not be read.
 pub(in crate::http::routes::pages) async fn saved_of(
     app: &App,
-    project: ProjectId,
+    asker: &Principal,
     kind: Kind,
 ) -> Result<Vec<Saved>, Problem> {
+    let scope = match kind {
+        Kind::Action => "action:read",
+        Kind::Annotation => "annotation:read",
+        Kind::Dashboard => "dashboard:read",
+        Kind::Insight => "insight:read",
+    };
+    if !auth::grants(&asker.key, scope) {
+        return Ok(Vec::new());
+    }
     let (snapshot, mut found) = (app.metadata.snapshot(), Vec::new());
     let visit = |document: Document| {
         if found.len() < LISTED {
             found.push(saved(&document, &snapshot));
         }
     };
-    app.metadata.visit_documents(project, kind, visit).await.map_err(problem)?;
+    app.metadata.visit_documents(asker.project.id, kind, visit).await.map_err(problem)?;
     Ok(found)
 }
 

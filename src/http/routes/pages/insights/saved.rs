@@ -64,7 +64,7 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&visit.asking, ("insights/", &BASIC), ("insights", format)).await;
     }
-    let insights = saved_of(app, asker.project.id, Stored::Insight).await?;
+    let insights = saved_of(app, asker, Stored::Insight).await?;
     let content = html! {
         (shown::list(asker.project.id.0, &insights))
         @if !insights.is_empty() { (files::below(&visit.asking, ("insights/", &BASIC), None)) }
@@ -111,7 +111,7 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
         @if !own.description.is_empty() { p { (own.description) } }
     };
     if let Some(question) = question {
-        let known = suggestions(app, project).await?;
+        let known = suggestions(app, asker).await?;
         now = html! { (now) (form(project.id.0, &question, &known)) };
         let mut page = Page::new(own.title(), now);
         page.later.push(answered(app, asker, question, asking.server.clone(), false));
