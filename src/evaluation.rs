@@ -290,7 +290,7 @@ impl EvaluationContext {
         evaluate: impl FnOnce(&Subject<'_>, &dyn Cohorts) -> T,
     ) -> T {
         let project = request.project;
-        let mut subject = Subject::new(request.distinct_id, now);
+        let mut subject = Subject::new(request.distinct_id, metadata.now(project, now));
         subject.device_id = request.device_id;
         subject.anon_distinct_id = request.anon_distinct_id;
         subject.stored = self.person.as_ref().map(|person| &person.properties);

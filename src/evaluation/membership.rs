@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
+use crate::event::predicate::moment::Now;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Memberships;
 use crate::flags::evaluate::Cohorts;
@@ -20,7 +20,7 @@ pub fn membership(
     set: Arc<CohortSet>,
     project: ProjectId,
     id: CohortId,
-    now: UnixMicros,
+    now: Now,
 ) -> impl Fn(&View, &Person) -> bool + Send + Sync + 'static {
     let is_member = memberships(set, project, now);
     move |view, person| is_member(view, id.0, person)
@@ -30,7 +30,7 @@ pub fn membership(
 pub fn memberships(
     set: Arc<CohortSet>,
     project: ProjectId,
-    now: UnixMicros,
+    now: Now,
 ) -> impl Fn(&View, i64, &Person) -> bool + Send + Sync + 'static {
     move |view, id, person| {
         with_subject(view, project, (person, String::new()), now, |subject, uuids| {
@@ -44,7 +44,7 @@ pub fn with_subject<T>(
     view: &View,
     project: ProjectId,
     (person, distinct_id): (&Person, String),
-    now: UnixMicros,
+    now: Now,
     ask: impl FnOnce(&Subject<'_>, &dyn Fn() -> Option<Vec<Uuid>>) -> T,
 ) -> T {
     let mut subject = Subject::new(distinct_id, now);

@@ -27,8 +27,8 @@ use serde_json::Map;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::clock::UnixMicros;
 use crate::event::predicate::moment::Moment;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::operator::Operator;
 
 /// A predicate on one property of an event, a person or a group.
@@ -201,12 +201,12 @@ impl Predicate {
     }
 
     /// Whether the properties match the predicate at the time `now`.
-    pub fn matches(&self, properties: &impl Properties, now: UnixMicros) -> bool {
+    pub fn matches(&self, properties: &impl Properties, now: Now) -> bool {
         self.matches_value(properties.property(&self.key), now)
     }
 
     /// As [`Predicate::matches`], for a value that was already looked up.
-    pub fn matches_value(&self, actual: Option<&Value>, now: UnixMicros) -> bool {
+    pub fn matches_value(&self, actual: Option<&Value>, now: Now) -> bool {
         match (&self.test, actual) {
             (Test::Set, actual) => actual.is_some(),
             (Test::NotSet, actual) => actual.is_none(),
@@ -228,7 +228,7 @@ impl Predicate {
 
 impl Condition {
     /// Whether the condition holds for the value; `None` if undecided.
-    fn decide(&self, actual: &Value, now: UnixMicros) -> Option<bool> {
+    fn decide(&self, actual: &Value, now: Now) -> Option<bool> {
         match self {
             Self::Equal(equality) => Some(equality.holds(actual)),
             Self::Contains(part) => Some(ascii_lower(actual).contains(&**part)),

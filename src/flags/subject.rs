@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::clock::UnixMicros;
 use crate::event::auto_set::AUTO_SET;
 use crate::event::predicate::Properties;
+use crate::event::predicate::moment::Now;
 use crate::flags::definition::Aggregation;
 use crate::flags::definition::Bucketing;
 use crate::flags::definition::Definition;
@@ -34,8 +35,8 @@ pub struct Subject<'a> {
     pub created_at: Option<UnixMicros>,
     /// Stored hash keys of the person, by flag key.
     pub hash_keys: HashKeys<'a>,
-    /// The time of the evaluation, for relative dates.
-    pub now: UnixMicros,
+    /// The time of the evaluation, for dates.
+    pub now: Now,
     /// A string; as a property it is returned by reference.
     distinct_id: Value,
     groups: Vec<Group<'a>>,
@@ -94,7 +95,7 @@ impl GroupTypes {
 
 impl<'a> Subject<'a> {
     /// A person with a distinct id and no other data.
-    pub fn new(distinct_id: impl Into<String>, now: UnixMicros) -> Self {
+    pub fn new(distinct_id: impl Into<String>, now: Now) -> Self {
         Self {
             device_id: None,
             anon_distinct_id: None,
@@ -265,6 +266,7 @@ mod tests {
     use super::Subject;
     use crate::clock::UnixMicros;
     use crate::event::predicate::Properties;
+    use crate::event::predicate::moment::Now;
 
     fn object(json: Value) -> Map<String, Value> {
         let Value::Object(object) = json else { panic!("not an object") };
@@ -275,7 +277,7 @@ mod tests {
     fn supplied_properties_win_key_by_key() {
         let stored = object(json!({"plan": "free", "country": "de", "distinct_id": "stored"}));
         let supplied = object(json!({"plan": "pro", "nothing": null}));
-        let mut subject = Subject::new("d1", UnixMicros(0));
+        let mut subject = Subject::new("d1", Now::utc(UnixMicros(0)));
         subject.stored = Some(&stored);
         subject.supplied = Some(&supplied);
         for (key, expected) in [
@@ -296,7 +298,7 @@ mod tests {
     fn first_values_and_names_of_systems_are_filled_in() {
         let stored = object(json!({"$os_name": "iOS", "utm_source": "x", "$initial_browser": "A"}));
         let supplied = object(json!({"$browser": "B", "$referrer": "r"}));
-        let mut subject = Subject::new("d1", UnixMicros(0));
+        let mut subject = Subject::new("d1", Now::utc(UnixMicros(0)));
         subject.stored = Some(&stored);
         subject.supplied = Some(&supplied);
         for (key, expected) in [
@@ -319,7 +321,7 @@ mod tests {
         let keys = object(json!({"organization": "acme", "project": 7, "team": "", "other": "z"}));
         let supplied = object(json!({"organization": {"plan": "pro"}, "project": 1}));
         let stored = object(json!({"plan": "free", "size": 3, "$group_key": "stored"}));
-        let mut subject = Subject::new("d1", UnixMicros(0));
+        let mut subject = Subject::new("d1", Now::utc(UnixMicros(0)));
         subject.add_groups(&types, Some(&keys), Some(&supplied));
         subject.store_group(0, &stored);
         subject.store_group(4, &stored);

@@ -209,6 +209,7 @@ mod tests {
     use super::ConditionTrace;
     use super::trace;
     use crate::clock::UnixMicros;
+    use crate::event::predicate::moment::Now;
     use crate::flags::cohorts::CohortSet;
     use crate::flags::cohorts::Memberships;
     use crate::flags::definition::Definition;
@@ -231,7 +232,7 @@ mod tests {
         let flag = Definition::parse(&Stored::new(1, "beta", filters)).expect("readable");
         let Value::Object(person) = person else { panic!("an object") };
         let person: Map<String, Value> = person;
-        let mut subject = Subject::new("user-1", UnixMicros(0));
+        let mut subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
         subject.stored = Some(&person);
         let (none, uuids) = (CohortSet::default(), || None);
         let cohorts = Memberships::new(&none, &uuids);

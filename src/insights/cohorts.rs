@@ -33,7 +33,7 @@ pub async fn recount(engine: &Engine, project: ProjectId, id: CohortId) -> Resul
         set.get(id.0).is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
     let count = match is_countable {
         true => {
-            let now = engine.now();
+            let now = engine.present(project);
             let test = membership(Arc::clone(set), project, id, now);
             audience::count_persons(engine, project, test).await.ok()
         }

@@ -15,6 +15,7 @@ use crate::clock::UnixMicros;
 use crate::evaluation::membership::with_subject;
 use crate::event::predicate::Matching;
 use crate::event::predicate::moment::Moment;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::moment::Unit;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Memberships;
@@ -112,7 +113,8 @@ impl Deeds {
         owner: &ProjectSettings,
         set: Arc<CohortSet>,
     ) -> Result<Vec<Uuid>, DeedError> {
-        let (project, now, Self { rule, deeds }) = (owner.project, engine.now(), self);
+        let (project, Self { rule, deeds }) = (owner.project, self);
+        let now = engine.present(project);
         let mut did = Vec::new();
         let mut count = 0;
         for deed in &deeds {
@@ -288,7 +290,7 @@ fn since(filter: &Map<String, Value>, now: UnixMicros) -> Option<String> {
         "year" => Unit::Years,
         _ => return None,
     };
-    let from = Moment::Ago { count: u32::try_from(count).ok()?, unit }.resolve(now)?;
+    let from = Moment::Ago { count: u32::try_from(count).ok()?, unit }.resolve(Now::utc(now))?;
     Some(from.to_datetime().to_rfc3339())
 }
 

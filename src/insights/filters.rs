@@ -130,7 +130,7 @@ impl Filters {
         }
         // They were parsed when they were added.
         let tree = self.parse().ok()?;
-        let now = engine.now();
+        let now = engine.present(project);
         let cohorts = engine.metadata().snapshot().cohort_set(project).cloned().unwrap_or_default();
         let in_cohort = memberships(Arc::clone(&cohorts), project, now);
         let subjects = Subjects {

@@ -10,11 +10,13 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use chrono_tz::Tz;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
+use crate::event::predicate::moment::Now;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::definition::Stored;
 use crate::flags::set::Entry;
@@ -191,6 +193,12 @@ impl Snapshot {
     /// How the flags and cohorts of a project compare truth values.
     pub fn matching(&self, project: ProjectId) -> Matching {
         self.flag_settings(project).map_or(Matching::Legacy, |settings| settings.matching)
+    }
+
+    /// The present of a project at an instant, for dates of its filters; an unknown project has UTC.
+    pub fn now(&self, project: ProjectId, at: UnixMicros) -> Now {
+        let zone = self.project(project).and_then(|own| own.timezone.parse().ok());
+        Now { at, zone: zone.unwrap_or(Tz::UTC) }
     }
 
     /// The flags of a project as if one of them were another: that with the same id, or one more.

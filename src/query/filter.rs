@@ -13,13 +13,13 @@ use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
 use crate::event::predicate::Condition;
 use crate::event::predicate::Equality;
 use crate::event::predicate::Predicate;
 use crate::event::predicate::Test;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
@@ -178,7 +178,7 @@ fn of_column(
     name: &str,
     kind: PropertyType,
     predicate: Predicate,
-    (now, without): (UnixMicros, bool),
+    (now, without): (Now, bool),
 ) -> Expr {
     let data_type = match kind {
         PropertyType::Text => DataType::Utf8View,

@@ -27,6 +27,7 @@ use crate::event::predicate::Test;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::event::schema::GROUP_TYPES_MAX;
 use crate::identity;
@@ -89,8 +90,8 @@ pub struct Subjects {
     pub view: Arc<View>,
     /// Answers for cohorts; without it nobody is in one.
     pub in_cohort: Option<InCohort>,
-    /// What relative dates are relative to.
-    pub now: UnixMicros,
+    /// What dates are read by.
+    pub now: Now,
     /// Which columns of the events say all about their properties.
     pub exact: ExactColumns,
     /// Where the memory of what is known of persons is taken from.

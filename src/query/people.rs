@@ -17,6 +17,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
@@ -126,12 +127,17 @@ impl Engine {
         if question.is_about_everybody() {
             return self.find_everybody(project, question, part).await;
         }
-        let now = self.shared.clock.now();
+        let now = self.present(project);
         self.read(move |view, stop| {
             let search = Search::new((&view, project), &question, now, stop)?;
             let (count, numbers) = search.find(part)?;
             Ok(Found { count, numbers, project, view: Arc::new(view) })
         })
         .await
+    }
+
+    /// The present of a project, as of [`Engine::now`], for dates of its filters.
+    pub fn present(&self, project: ProjectId) -> Now {
+        self.shared.sources.metadata.snapshot().now(project, self.now())
     }
 }

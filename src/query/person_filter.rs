@@ -11,10 +11,10 @@ use datafusion::logical_expr::cast;
 use datafusion::prelude::col;
 use datafusion::prelude::lit;
 
-use crate::clock::UnixMicros;
 use crate::event::predicate::Predicate;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::identity::row;
 use crate::query::condition;
@@ -86,7 +86,7 @@ fn column(key: &str) -> Option<(&'static str, DataType)> {
     }
 }
 
-fn of_row(predicate: Predicate, now: UnixMicros) -> Expr {
+fn of_row(predicate: Predicate, now: Now) -> Expr {
     let without = predicate.matches_value(None, now);
     let Some(column) = column(&predicate.key) else { return lit(without) };
     condition::of_column("matches_person", column, false, move |column| {
@@ -94,7 +94,7 @@ fn of_row(predicate: Predicate, now: UnixMicros) -> Expr {
     })
 }
 
-fn of_property(predicate: Predicate, now: UnixMicros) -> Expr {
+fn of_property(predicate: Predicate, now: Now) -> Expr {
     let properties = vec![col("properties"), lit(&*predicate.key)];
     let json = datafusion_functions_json::udfs::json_get_json_udf().call(properties);
     let json = (cast(json, DataType::Utf8View), DataType::Utf8View);

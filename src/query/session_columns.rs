@@ -15,6 +15,7 @@ use datafusion::prelude::lit;
 
 use crate::clock::UnixMicros;
 use crate::event::predicate::Predicate;
+use crate::event::predicate::moment::Now;
 use crate::query::condition;
 use crate::query::error::QueryError;
 use crate::query::event_sessions;
@@ -89,7 +90,7 @@ pub fn number(property: &str) -> Expr {
 
 /// The condition that a predicate on a property of sessions holds for the session of an event: true or false. What is no
 /// property of sessions is not set.
-pub(super) fn condition(predicate: Predicate, now: UnixMicros) -> Expr {
+pub(super) fn condition(predicate: Predicate, now: Now) -> Expr {
     let Some(kind) = kind(&predicate.key) else {
         return lit(predicate.matches_value(None, now));
     };

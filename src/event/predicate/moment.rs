@@ -1,7 +1,7 @@
 //! Times in filters: a date, or a relative span such as `-7d`.
 //!
-//! A date without an offset is in UTC. PostHog's server reads it in the time zone of the project,
-//! its SDKs in UTC when they evaluate locally; with UTC both have the same result.
+//! A date without an offset is that of the project's clocks ([`Now`]), in filters and in values. SDKs that evaluate flags
+//! themselves read it in UTC; with a project in UTC both have the same result. Spans go back on the clock of UTC.
 
 use std::time::Duration;
 
@@ -9,19 +9,37 @@ use chrono::Days;
 use chrono::Months;
 use chrono::NaiveDateTime;
 use chrono::TimeDelta;
+use chrono_tz::Tz;
 use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::event::time::Written;
+use crate::event::time::at_wall;
 
 /// Limit of the count of a span; larger ones are not valid. The figure is PostHog's; it keeps years in range.
 const SPAN_LIMIT: u32 = 10_000;
 
+/// The present of a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The instant.
+    pub at: UnixMicros,
+    /// The zone whose clocks show it.
+    pub zone: Tz,
+}
+
+impl Now {
+    /// An instant where clocks show UTC.
+    pub fn utc(at: UnixMicros) -> Self {
+        Self { at, zone: Tz::UTC }
+    }
+}
+
 /// A point in time in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// An absolute instant.
-    At(UnixMicros),
+    /// A date, or a date and time.
+    Written(Written),
     /// A span before now.
     Ago {
         /// Number of units.
@@ -74,23 +92,24 @@ impl Moment {
     /// Parses a date, a date and time, or a span. The sign of a span is ignored: `7d` and `-7d` are
     /// both in the past.
     pub fn parse(text: &str) -> Option<Self> {
-        span(text).or_else(|| Written::parse(text).map(|date| Self::At(date.in_utc())))
+        span(text).or_else(|| Written::parse(text).map(Self::Written))
     }
 
     /// The instant, as of `now`; `None` outside of the calendar.
-    pub fn resolve(self, now: UnixMicros) -> Option<UnixMicros> {
+    pub fn resolve(self, now: Now) -> Option<UnixMicros> {
         let (count, unit) = match self {
-            Self::At(instant) => return Some(instant),
+            Self::Written(Written::Instant(instant)) => return Some(instant),
+            Self::Written(Written::Wall(wall)) => return at_wall(wall, now.zone),
             Self::Ago { count, unit } => (count, unit),
         };
-        let then = unit.before(count, now.to_datetime().naive_utc())?;
+        let then = unit.before(count, now.at.to_datetime().naive_utc())?;
         Some(UnixMicros::from(then.and_utc()))
     }
 }
 
 /// The time of a property value, as of `now`: any form of [`Moment`], or seconds since 1970 as a number
 /// or as a string.
-pub fn time_of(value: &Value, now: UnixMicros) -> Option<UnixMicros> {
+pub fn time_of(value: &Value, now: Now) -> Option<UnixMicros> {
     match value {
         Value::Number(number) => from_seconds(number.as_f64()?),
         Value::String(text) => match text.parse() {

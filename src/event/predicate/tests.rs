@@ -1,6 +1,7 @@
 //! Rows are those of PostHog's own tests where it has them (`reference` in the comments), and
 //! otherwise follow from the documented rule of the operator.
 
+use chrono_tz::Tz;
 use serde_json::Value;
 use serde_json::json;
 
@@ -14,9 +15,10 @@ use super::filter::Filter;
 use super::filter::Membership;
 use super::filter::Scope;
 use crate::clock::UnixMicros;
+use crate::event::predicate::moment::Now;
 
 /// 2026-03-31T12:00:00Z: the end of a month, so that calendar arithmetic has to cut the day.
-const NOW: UnixMicros = UnixMicros(1_774_958_400_000_000);
+const NOW: Now = Now { at: UnixMicros(1_774_958_400_000_000), zone: Tz::UTC };
 
 fn predicate(operator: &str, value: &Value, matching: Matching) -> Predicate {
     Predicate::parse("key", Some(operator), Some(value), matching).expect("known operator")
@@ -290,6 +292,54 @@ fn an_absent_operator_is_exact_and_an_unknown_one_an_error() {
         Predicate::parse("key", Some("like"), Some(&json!("a")), Matching::Legacy).err(),
         Some(PredicateError::UnknownOperator("like".to_owned()))
     );
+}
+
+/// Dates without an offset are those of the project's clocks, in filters and in values; see flags.md of the reference, and
+/// PostHog#65337.
+#[test]
+fn dates_without_an_offset_are_of_the_projects_clocks() {
+    for (zone, operator, value, actual, expected) in [
+        // Midnight in Berlin is 22:00 UTC in summer and 23:00 UTC in winter.
+        (Tz::Europe__Berlin, "is_date_after", "2026-06-02", json!("2026-06-01T22:00:01Z"), true),
+        (Tz::Europe__Berlin, "is_date_after", "2026-06-02", json!("2026-06-01T21:59:59Z"), false),
+        (Tz::Europe__Berlin, "is_date_before", "2026-06-02", json!("2026-06-01T22:30:00Z"), false),
+        (Tz::Europe__Berlin, "is_date_exact", "2026-01-02", json!("2026-01-01T23:00:00Z"), true),
+        (Tz::Europe__Berlin, "is_date_exact", "2026-06-02 00:30", json!(1_780_353_000), true),
+        (
+            Tz::Europe__Berlin,
+            "is_date_exact",
+            "2026-06-02T00:00:00Z",
+            json!("2026-06-02 02:00"),
+            true,
+        ),
+        (Tz::Europe__Berlin, "is_date_exact", "2026-06-02", json!("2026-06-02"), true),
+        // Skipped by clocks, and shown twice by them.
+        (
+            Tz::Europe__Berlin,
+            "is_date_exact",
+            "2026-03-29 02:30",
+            json!("2026-03-29T01:30:00Z"),
+            true,
+        ),
+        (
+            Tz::Europe__Berlin,
+            "is_date_exact",
+            "2026-10-25 02:30",
+            json!("2026-10-25T00:30:00Z"),
+            true,
+        ),
+        (Tz::Asia__Kathmandu, "is_date_exact", "2026-06-02", json!("2026-06-01T18:15:00Z"), true),
+        (Tz::Asia__Kolkata, "is_date_exact", "2026-06-02", json!("2026-06-01T18:30:00Z"), true),
+        (Tz::America__St_Johns, "is_date_exact", "2026-06-02", json!("2026-06-02T02:30:00Z"), true),
+        (Tz::UTC, "is_date_exact", "2026-06-02", json!("2026-06-02T00:00:00Z"), true),
+        // Relative ones stay: 12:00 UTC.
+        (Tz::Europe__Berlin, "is_date_exact", "-1d", json!("2026-03-30T12:00:00Z"), true),
+        (Tz::Asia__Kolkata, "is_date_exact", "-7d", json!("2026-03-24T12:00:00Z"), true),
+    ] {
+        let now = Now { at: NOW.at, zone };
+        let test = predicate(operator, &json!(value), Matching::Legacy);
+        assert_eq!(test.matches_value(Some(&actual), now), expected, "{zone} {value} {actual}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::Rule;
 use super::RuleError;
 use crate::clock::UnixMicros;
 use crate::event::predicate::Matching;
+use crate::event::predicate::moment::Now;
 use crate::flags::evaluate::Cohorts;
 use crate::flags::evaluate::UnknownCohort;
 use crate::flags::subject::Subject;
@@ -47,7 +48,7 @@ fn set(rules: &[(i64, Value)]) -> CohortSet {
 
 fn contains(set: &CohortSet, id: i64, uuids: &[u128]) -> Result<bool, UnknownCohort> {
     let person = person();
-    let mut subject = Subject::new("ada", UnixMicros(0));
+    let mut subject = Subject::new("ada", Now::utc(UnixMicros(0)));
     subject.stored = Some(&person);
     let uuids = || Some(uuids.iter().map(|uuid| Uuid::from_u128(*uuid)).collect());
     Memberships::new(set, &uuids).contains(id, &subject)
@@ -155,7 +156,7 @@ fn lists_have_members_under_any_of_their_uuids() {
         None
     };
     let memberships = Memberships::new(&cohorts, &uuids);
-    let subject = Subject::new("ada", UnixMicros(0));
+    let subject = Subject::new("ada", Now::utc(UnixMicros(0)));
     assert_eq!(memberships.contains(100, &subject), Err(UnknownCohort));
     assert_eq!(memberships.contains(100, &subject), Err(UnknownCohort));
     assert_eq!(asked.get(), 1, "uuids are looked up once");

@@ -18,6 +18,7 @@ use super::UnknownCohort;
 use super::Verdict;
 use super::evaluate;
 use crate::clock::UnixMicros;
+use crate::event::predicate::moment::Now;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Memberships;
 use crate::flags::definition::Definition;
@@ -95,7 +96,7 @@ fn depends(id: i64, value: &Value) -> Value {
 #[test]
 fn the_first_condition_that_matches_wins() {
     let person = object(json!({"plan": "pro"}));
-    let mut subject = Subject::new("user-1", UnixMicros(0));
+    let mut subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     subject.stored = Some(&person);
     let (pro, free) = (is("plan", &json!("pro")), is("plan", &json!("free")));
     let matched = |index| (true, None, Reason::ConditionMatch, Some(index));
@@ -151,7 +152,7 @@ fn the_first_condition_that_matches_wins() {
 
 #[test]
 fn early_exit_stops_at_a_rollout() {
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     let groups = json!([{"rollout_percentage": 1}, {}]);
     check(&json!({"groups": groups}), &subject, (true, None, Reason::ConditionMatch, Some(1)));
     check(
@@ -163,7 +164,7 @@ fn early_exit_stops_at_a_rollout() {
 
 #[test]
 fn variants_are_pinned_or_hashed() {
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     let multivariate = json!({"variants": [
         {"key": "a", "rollout_percentage": 14.5},
         {"key": "b", "rollout_percentage": 0.1},
@@ -212,7 +213,7 @@ fn early_access_comes_first() {
         (json!(1), false),
     ] {
         let person = object(json!({"$feature_enrollment/beta-feature": value}));
-        let mut subject = Subject::new("user-1", UnixMicros(0));
+        let mut subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
         subject.supplied = Some(&person);
         check(&base, &subject, (enabled, None, Reason::SuperConditionValue, Some(0)));
         let mut legacy = base.clone();
@@ -220,14 +221,14 @@ fn early_access_comes_first() {
         legacy["super_groups"] = json!([{"properties": [], "rollout_percentage": 100}]);
         check(&legacy, &subject, (enabled, None, Reason::SuperConditionValue, Some(0)));
     }
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     let held_out = (true, Some("holdout-3"), Reason::HoldoutConditionValue, None);
     check(&base, &subject, held_out);
 }
 
 #[test]
 fn holdouts_keep_a_share_of_people_out() {
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     let held_out = (true, Some("holdout-3"), Reason::HoldoutConditionValue, None);
     let matched = (true, None, Reason::ConditionMatch, Some(0));
     // user-1 is at 0.1781.
@@ -266,7 +267,7 @@ fn payloads_belong_to_the_value() {
         (json!({"$feature_enrollment/beta-feature": false}), Some(json!("\"on\""))),
     ] {
         let person = object(person);
-        let mut subject = Subject::new("user-1", UnixMicros(0));
+        let mut subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
         subject.stored = Some(&person);
         let verdict = run(&flag, &subject).expect("a verdict");
         assert_eq!(verdict.payload, expected.as_ref(), "{person:?}");
@@ -280,7 +281,7 @@ fn groups_are_hashed_and_matched_by_themselves() {
     let supplied = object(json!({"project": {"size": 5}}));
     let stored = object(json!({"tier": "gold"}));
     let person = object(json!({"tier": "none"}));
-    let mut subject = Subject::new("someone", UnixMicros(0));
+    let mut subject = Subject::new("someone", Now::utc(UnixMicros(0)));
     subject.stored = Some(&person);
     subject.add_groups(&types, Some(&keys), Some(&supplied));
     subject.store_group(0, &stored);
@@ -317,7 +318,7 @@ fn groups_are_hashed_and_matched_by_themselves() {
     check(&json!({"groups": [{"properties": [inherited]}]}), &subject, not);
     // Without a usable key there is nothing to hash; a rollout of 100 percent does not help.
     let keys = object(json!({"organization": ""}));
-    let mut subject = Subject::new("someone", UnixMicros(0));
+    let mut subject = Subject::new("someone", Now::utc(UnixMicros(0)));
     subject.add_groups(&types, Some(&keys), None);
     check(
         &json!({"groups": [{}], "aggregation_group_type_index": 0}),
@@ -338,7 +339,7 @@ fn continuity_keeps_the_identifier_from_before_the_login() {
     let kept = HashMap::from([("beta-feature".to_owned(), "user-1".to_owned())]);
     // user-16 is outside, user-1 inside.
     let inside = |flag: &Definition, anon, hash_keys| {
-        let mut subject = Subject::new("user-16", UnixMicros(0));
+        let mut subject = Subject::new("user-16", Now::utc(UnixMicros(0)));
         subject.anon_distinct_id = anon;
         subject.hash_keys = hash_keys;
         run(flag, &subject).map(|verdict| verdict.enabled)
@@ -363,7 +364,7 @@ fn continuity_keeps_the_identifier_from_before_the_login() {
         json!({"groups": [{"rollout_percentage": 73}], "aggregation_group_type_index": 0});
     let of_group = Definition::parse(&Stored { continuity: true, ..stored(&filters) });
     let keys = object(json!({"organization": "user-16"}));
-    let mut subject = Subject::new("user-1", UnixMicros(0));
+    let mut subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     subject.hash_keys = HashKeys::Kept(&kept);
     subject.add_groups(&GroupTypes::new([(0, "organization")]), Some(&keys), None);
     let of_group = of_group.expect("readable");
@@ -390,7 +391,7 @@ fn device_bucketing_needs_a_device_only_for_a_hash() {
     ] {
         let flag = Definition::parse(&Stored { bucketing: Some("device_id"), ..stored(&filters) });
         let flag = flag.expect("readable");
-        let mut subject = Subject::new("someone", UnixMicros(0));
+        let mut subject = Subject::new("someone", Now::utc(UnixMicros(0)));
         subject.device_id = device_id;
         let verdict = run(&flag, &subject).expect("a verdict");
         let actual = (verdict.enabled, verdict.variant, verdict.reason, verdict.condition_index);
@@ -400,7 +401,7 @@ fn device_bucketing_needs_a_device_only_for_a_hash() {
 
 #[test]
 fn an_empty_identifier_is_inside_every_rollout() {
-    let subject = Subject::new("", UnixMicros(0));
+    let subject = Subject::new("", Now::utc(UnixMicros(0)));
     check(
         &json!({
             "groups": [{"rollout_percentage": 0}],
@@ -417,13 +418,13 @@ fn an_empty_identifier_is_inside_every_rollout() {
 fn an_inactive_flag_is_off() {
     let filters = json!({"groups": [{}]});
     let flag = Definition::parse(&Stored { active: false, ..stored(&filters) }).expect("readable");
-    let verdict = run(&flag, &Subject::new("user-1", UnixMicros(0))).expect("a verdict");
+    let verdict = run(&flag, &Subject::new("user-1", Now::utc(UnixMicros(0)))).expect("a verdict");
     assert_eq!(verdict, Verdict::off(Reason::FlagDisabled, None));
 }
 
 #[test]
 fn other_flags_are_compared_by_value() {
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     for (id, value, expected) in [
         (10, json!(false), true),
         (10, json!(true), false),
@@ -448,7 +449,7 @@ fn other_flags_are_compared_by_value() {
 
 #[test]
 fn a_failed_flag_fails_those_whose_answer_it_could_change() {
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     let failed = depends(13, &json!(true));
     let never = is("plan", &json!("x"));
     for (filters, expected) in [
@@ -481,7 +482,7 @@ fn a_failed_flag_fails_those_whose_answer_it_could_change() {
 
 #[test]
 fn cohorts_are_read_when_all_else_matches() {
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     let cohort =
         |id, operator| json!({"key": "id", "type": "cohort", "value": id, "operator": operator});
     let never = is("plan", &json!("x"));
@@ -516,7 +517,7 @@ fn cohorts_are_read_when_all_else_matches() {
 #[test]
 fn person_metadata_is_the_row_of_the_person() {
     let person = object(json!({"created_at": "1999-01-01"}));
-    let mut subject = Subject::new("user-1", UnixMicros(0));
+    let mut subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     subject.stored = Some(&person);
     // 2026-01-01T00:00:00Z.
     subject.created_at = Some(UnixMicros(1_767_225_600_000_000));

@@ -13,6 +13,7 @@ use super::FlagSet;
 use super::Selection;
 use crate::clock::UnixMicros;
 use crate::event::predicate::Matching;
+use crate::event::predicate::moment::Now;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Memberships;
 use crate::flags::definition::Runtime;
@@ -58,7 +59,7 @@ fn on_if(conditions: &[(i64, Value)]) -> Value {
 fn evaluate<'s>(set: &'s FlagSet, selection: &Selection<'_>) -> Answers<'s> {
     let nothing = CohortSet::default();
     let cohorts = Memberships::new(&nothing, &|| None);
-    set.evaluate(&Subject::new("user-1", UnixMicros(0)), selection, &cohorts)
+    set.evaluate(&Subject::new("user-1", Now::utc(UnixMicros(0))), selection, &cohorts)
 }
 
 /// Keys of the answers, in order, with `+` for on, `-` for off, `?` for missing, `!` for failed.
@@ -222,7 +223,8 @@ fn the_python_sdk_evaluates_alike() {
         };
         let set = FlagSet::new(line.flags.iter().map(read));
         for sdk in &line.subjects {
-            let mut subject = Subject::new(&*sdk.distinct_id, UnixMicros(line.now * 1_000_000));
+            let mut subject =
+                Subject::new(&*sdk.distinct_id, Now::utc(UnixMicros(line.now * 1_000_000)));
             let group = Map::from_iter([("organization".to_owned(), sdk.group.clone())]);
             subject.supplied = Some(&sdk.person);
             subject.add_groups(&types, Some(&sdk.groups), Some(&group));
@@ -299,7 +301,7 @@ fn a_trace_agrees_with_the_evaluation() {
     ]);
     let nothing = CohortSet::default();
     let cohorts = Memberships::new(&nothing, &|| None);
-    let subject = Subject::new("user-1", UnixMicros(0));
+    let subject = Subject::new("user-1", Now::utc(UnixMicros(0)));
     for keys in [vec!["a"], vec!["a", "d"], vec!["b", "a"], vec!["a", "b", "c", "d"]] {
         let keys: Vec<String> = keys.into_iter().map(str::to_owned).collect();
         let selection = Selection { keys: Some(&keys), ..Selection::default() };

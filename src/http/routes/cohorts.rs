@@ -209,7 +209,8 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
     snapshot.cohort(project, id).ok_or_else(|| Problem::not_found("Not found."))?;
     let page = Page::of(&request);
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    let is_inside = membership::membership(set, project, id, app.clock.now());
+    let is_inside =
+        membership::membership(set, project, id, snapshot.now(project, app.clock.now()));
     let collector = std::sync::Arc::new(parking_lot::Mutex::new((0, Vec::new())));
     let collected = std::sync::Arc::clone(&collector);
     let visited = audience::visit_persons(&app.engine, project, move |view, person| {
@@ -232,8 +233,9 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
 
 /// Tests membership in the current cohorts, as flags evaluate it. An unknown cohort has no members.
 pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
-    let set = app.metadata.snapshot().cohort_set(project).cloned().unwrap_or_default();
-    Box::new(membership::memberships(set, project, app.clock.now()))
+    let snapshot = app.metadata.snapshot();
+    let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
+    Box::new(membership::memberships(set, project, snapshot.now(project, app.clock.now())))
 }
 
 pub(in crate::http) const ACTIVITY: Operation = Operation::activity("What was changed of cohorts");

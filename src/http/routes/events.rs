@@ -219,7 +219,7 @@ async fn question(
 ) -> Result<Option<EventsQuestion>, Problem> {
     let text =
         |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
-    let now = app.clock.now();
+    let now = app.metadata.snapshot().now(project, app.clock.now());
     let time = |name: &'static str| {
         let time = |text: String| Moment::parse(&text).and_then(|moment| moment.resolve(now));
         let wrong = || wrong(name, "Expected a date and time, or a span such as -7d.");

@@ -72,7 +72,8 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let Call { asker, rendering, request, .. } = call;
     let mut question = question::read(&request)?;
     question.in_cohort = Some(cohorts::memberships(app, asker.project.id));
-    if let Some(after) = question::updated_after(&request, app.clock.now())? {
+    let now = app.metadata.snapshot().now(asker.project.id, app.clock.now());
+    if let Some(after) = question::updated_after(&request, now)? {
         // The arrival time of a record is stored before the record takes effect.
         app.engine.wait().await.map_err(query::problem)?;
         question.changed_since = Some(app.metadata.records_since(after).await.map_err(problem)?);

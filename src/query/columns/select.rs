@@ -14,6 +14,7 @@ use crate::event::predicate::Condition;
 use crate::event::predicate::Predicate;
 use crate::event::predicate::Relation;
 use crate::event::predicate::Test;
+use crate::event::predicate::moment::Now;
 use crate::identity::IdentityError;
 use crate::identity::bitmap::Bitmap;
 use crate::identity::row;
@@ -94,7 +95,7 @@ pub(in crate::query) struct Selection<'a> {
     pub(in crate::query) project: ProjectId,
     /// The number of the question.
     pub(in crate::query) asked_at: u64,
-    pub(in crate::query) now: UnixMicros,
+    pub(in crate::query) now: Now,
     /// Who was created later is not there.
     pub(in crate::query) newest: UnixMicros,
     /// The part of a list up to which its order is found in memory; beyond, along the list.

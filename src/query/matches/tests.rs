@@ -17,6 +17,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::PersonId;
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
@@ -52,7 +53,7 @@ fn matches(tree: Tree, view: &Arc<View>) -> Matches {
         project: PROJECT,
         view: Arc::clone(view),
         in_cohort: Some(Box::new(|_, cohort, person| person.number % 3 == cohort)),
-        now: NOW,
+        now: Now::utc(NOW),
         exact: ExactColumns::default(),
         memory,
     };

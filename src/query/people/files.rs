@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::predicate::moment::Now;
 use crate::identity::IdentityError;
 use crate::identity::bitmap::Bitmap;
 use crate::identity::store::Identities;
@@ -42,7 +42,7 @@ impl Engine {
         &self,
         project: ProjectId,
         question: &Arc<PersonsQuestion>,
-        (now, part): (UnixMicros, Part),
+        (now, part): (Now, Part),
         permit: &Arc<Permit>,
     ) -> Result<Option<Found>, QueryError> {
         let (columns, identities) = (Arc::clone(&self.shared.columns), self.identities().clone());
@@ -91,7 +91,7 @@ pub(super) fn find_in_piece(
     pieces: &Pieces,
     piece: &Piece,
     question: &PersonsQuestion,
-    now: UnixMicros,
+    now: Now,
     stop: &AtomicBool,
 ) -> Result<(i64, Bitmap), IdentityError> {
     let (view, project, start) = (&pieces.view, pieces.project, piece.numbers.start);
@@ -123,7 +123,7 @@ pub(super) fn find_in_piece(
 pub(super) fn listed(
     pieces: Arc<Pieces>,
     found: &[(i64, Bitmap)],
-    now: UnixMicros,
+    now: Now,
     (part, looked_up_max): (Part, usize),
     stop: &AtomicBool,
 ) -> Result<Found, IdentityError> {
@@ -144,7 +144,7 @@ pub(super) fn listed(
         numbers.extend(first.into_iter().map(|(_, number)| number).take(end));
     } else {
         let is_chosen = |number| usize::try_from(number).is_ok_and(|number| all.contains(number));
-        let newest = now.saturating_add(FUTURE);
+        let newest = now.at.saturating_add(FUTURE);
         numbers = along((&view, project), newest, (end, is_chosen), stop)?;
     }
     let numbers = numbers.into_iter().skip(part.offset).collect();

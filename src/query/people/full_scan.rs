@@ -15,6 +15,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::identity::IdentityError;
 use crate::identity::row::Row;
@@ -56,7 +57,8 @@ impl Engine {
     ) -> Result<Found, QueryError> {
         self.wait().await?;
         let (limit, clock) = (self.shared.settings.query_timeout, &self.shared.clock);
-        let (question, now, started) = (Arc::new(question), clock.now(), clock.monotonic());
+        let (question, now, started) =
+            (Arc::new(question), self.present(project), clock.monotonic());
         let mut keys: Vec<Box<str>> = question.keys().into_iter().map(Into::into).collect();
         keys.truncate(COLUMNS_MAX);
         // Columns are read one after the other, so who waits for one need not keep others waiting.
@@ -73,7 +75,7 @@ impl Engine {
         &self,
         project: ProjectId,
         question: Arc<PersonsQuestion>,
-        (now, part): (UnixMicros, Part),
+        (now, part): (Now, Part),
         permit: Permit,
     ) -> Result<Found, QueryError> {
         // The permit is of the threads, which may go on for some time when nobody waits any more.
@@ -120,7 +122,7 @@ impl Engine {
         &self,
         project: ProjectId,
         question: Arc<PersonsQuestion>,
-        (now, part): (UnixMicros, Part),
+        (now, part): (Now, Part),
         permit: Arc<Permit>,
     ) -> Result<Found, QueryError> {
         let wanted_max = part.offset.saturating_add(part.limit);
@@ -161,7 +163,7 @@ pub(super) fn joined(ranges: Vec<(usize, First)>, part: Part) -> (usize, Vec<i64
 pub(super) fn find_in_columns(
     columns: &Columns,
     (project, question): (ProjectId, &PersonsQuestion),
-    now: UnixMicros,
+    now: Now,
     (part, ordered_max): (Part, usize),
     stop: &AtomicBool,
 ) -> Result<Option<Found>, IdentityError> {

@@ -14,6 +14,7 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
@@ -37,7 +38,7 @@ pub(super) struct Search<'a> {
     pub(super) view: &'a View,
     pub(super) project: ProjectId,
     pub(super) question: &'a PersonsQuestion,
-    pub(super) now: UnixMicros,
+    pub(super) now: Now,
     pub(super) stop: &'a AtomicBool,
     pub(super) sought: Option<Sought>,
     /// The number of the person whose distinct id the key identifier is.
@@ -94,7 +95,7 @@ impl<'a> Search<'a> {
     pub(super) fn new(
         (view, project): (&'a View, ProjectId),
         question: &'a PersonsQuestion,
-        now: UnixMicros,
+        now: Now,
         stop: &'a AtomicBool,
     ) -> Result<Self, IdentityError> {
         let names = question.keys();
@@ -194,7 +195,7 @@ impl<'a> Search<'a> {
     }
 
     pub(super) fn newest(&self) -> UnixMicros {
-        self.now.saturating_add(FUTURE)
+        self.now.at.saturating_add(FUTURE)
     }
 
     /// Whether a person answers the question, without a look at when it was created.

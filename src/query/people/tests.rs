@@ -17,6 +17,7 @@ use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
+use crate::event::predicate::moment::Now;
 use crate::identity::change::Op;
 use crate::identity::change::OpKind;
 use crate::identity::change::Record;
@@ -62,7 +63,7 @@ fn in_columns(columns: &Columns, question: &PersonsQuestion, part: Part) -> Opti
     let stop = AtomicBool::new(false);
     // Some parts are beyond it, some not.
     let bounds = (part, 5);
-    find_in_columns(columns, (PROJECTS[0], question), NOW, bounds, &stop).unwrap()
+    find_in_columns(columns, (PROJECTS[0], question), Now::utc(NOW), bounds, &stop).unwrap()
 }
 
 fn in_files(
@@ -73,11 +74,11 @@ fn in_files(
 ) -> Option<Found> {
     let stop = AtomicBool::new(false);
     let pieces = pieces_of(columns, identities, PROJECTS[0], question).unwrap()?;
-    let find = |piece| find_in_piece(&pieces, piece, question, NOW, &stop).unwrap();
+    let find = |piece| find_in_piece(&pieces, piece, question, Now::utc(NOW), &stop).unwrap();
     let found: Vec<_> = pieces.all.iter().map(find).collect();
     // Some are more, some not.
     let bounds = (part, 5);
-    Some(listed(Arc::new(pieces), &found, NOW, bounds, &stop).unwrap())
+    Some(listed(Arc::new(pieces), &found, Now::utc(NOW), bounds, &stop).unwrap())
 }
 
 /// The persons table of a world, with so many persons in a file.
@@ -118,7 +119,7 @@ fn check_rows(
     let wanted: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();
     let expected = (all.len(), wanted);
     let stop = AtomicBool::new(false);
-    let search = Search::new((&view, PROJECTS[0]), &question, NOW, &stop).unwrap();
+    let search = Search::new((&view, PROJECTS[0]), &question, Now::utc(NOW), &stop).unwrap();
     assert_eq!(search.walk(part).unwrap(), expected, "{context}: along the list");
     let wanted_max = part.offset.saturating_add(part.limit);
     let numbers = 1..view.next_number().unwrap();
@@ -127,7 +128,7 @@ fn check_rows(
     let (own_view, own_question) = (Arc::clone(&view), Arc::clone(&question));
     let work = move |numbers| {
         let stop = AtomicBool::new(false);
-        let search = Search::new((&own_view, PROJECTS[0]), &own_question, NOW, &stop)?;
+        let search = Search::new((&own_view, PROJECTS[0]), &own_question, Now::utc(NOW), &stop)?;
         search.scan(numbers, wanted_max)
     };
     let parts = runtime.block_on(in_parts(runtime.handle(), numbers, work)).unwrap().unwrap();
@@ -238,7 +239,7 @@ fn look_ups_and_a_naive_look_agree() {
         assert!(!question.is_about_everybody(), "{question:?}");
         let view = world.identities.view();
         let stop = AtomicBool::new(false);
-        let search = Search::new((&view, PROJECTS[0]), &question, NOW, &stop).unwrap();
+        let search = Search::new((&view, PROJECTS[0]), &question, Now::utc(NOW), &stop).unwrap();
         let (count, numbers) = search.find(part).unwrap();
         let all = naive(&view, PROJECTS[0], &question);
         let expected: Vec<i64> = all.iter().copied().skip(part.offset).take(part.limit).collect();

@@ -266,7 +266,8 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
     let flag = find(app, project, call.id()).await?;
     let flags = snapshot.flag_set(project).cloned().unwrap_or_default();
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    let (now, key) = (app.clock.now(), flag.key.clone());
+    let (at, key) = (app.clock.now(), flag.key.clone());
+    let now = snapshot.now(project, at);
     let members = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let found = Arc::clone(&members);
     let visited = audience::visit_persons(&app.engine, project, move |view, person| {
@@ -287,7 +288,7 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
     visited.await.map_err(query::problem)?;
     let members = std::mem::take(&mut *members.lock());
     let new = NewCohort {
-        name: format!("Users with feature flag {} enabled at {}", flag.key, now.to_rfc3339()),
+        name: format!("Users with feature flag {} enabled at {}", flag.key, at.to_rfc3339()),
         is_static: true,
         members,
         ..NewCohort::default()

@@ -262,7 +262,7 @@ async fn count_persons(
     condition: Definition,
 ) -> Result<Audience, Problem> {
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    let now = app.clock.now();
+    let now = snapshot.now(project, app.clock.now());
     let counted = audience::count_persons(&app.engine, project, move |view, person| {
         with_subject(view, project, (person, String::new()), now, |subject, uuids| {
             let cohorts = Memberships::new(&set, uuids);
@@ -282,7 +282,7 @@ async fn count_groups(
 ) -> Result<Audience, Problem> {
     let types = snapshot.group_types(project);
     let name = types.get(usize::from(index)).cloned().unwrap_or_default();
-    let now = app.clock.now();
+    let now = snapshot.now(project, app.clock.now());
     let counted = audience::count_groups(&app.engine, project, index, move |key, group| {
         let types = GroupTypes::new([(index, name.as_str())]);
         let keys = Map::from_iter([(name.clone(), Value::String(key.to_owned()))]);

@@ -12,6 +12,7 @@ use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::moment::Moment;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::event::predicate::tree::TreeError;
 use crate::http::fields;
@@ -49,10 +50,7 @@ pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {
 
 /// The time of `updated_after`, if the request has one: a date and time, or a duration before now.
 /// Persons match that have changed since.
-pub(super) fn updated_after(
-    request: &Request,
-    now: UnixMicros,
-) -> Result<Option<UnixMicros>, Problem> {
+pub(super) fn updated_after(request: &Request, now: Now) -> Result<Option<UnixMicros>, Problem> {
     const NAME: &str = "updated_after";
     let Some(text) = request.query(NAME).filter(|text| !text.is_empty()) else { return Ok(None) };
     let time = Moment::parse(&text).and_then(|moment| moment.resolve(now));

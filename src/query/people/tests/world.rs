@@ -22,6 +22,7 @@ use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::identity::change::Extent;
 use crate::identity::change::Force;
@@ -256,9 +257,9 @@ pub(super) fn naive(view: &View, project: ProjectId, question: &PersonsQuestion)
             row.insert("created_at".to_owned(), json!(person.created_at.to_rfc3339()));
             row.insert("uuid".to_owned(), json!(person.uuid.to_string()));
             row.insert("is_identified".to_owned(), json!(person.is_identified));
-            predicate.matches(&row, NOW)
+            predicate.matches(&row, Now::utc(NOW))
         }
-        Filter::Property { predicate, .. } => predicate.matches(&person.properties, NOW),
+        Filter::Property { predicate, .. } => predicate.matches(&person.properties, Now::utc(NOW)),
         Filter::Cohort { id, membership } => match membership {
             Membership::In => is_member(*id, person),
             Membership::NotIn => !is_member(*id, person),
