@@ -166,7 +166,7 @@ fn times(query: &Value, owner: &ProjectSettings, now: UnixMicros) -> Vec<UnixMic
     let of_events = nodes.iter().filter_map(|node| {
         node.get("kind").filter(|kind| *kind == event_list::KIND)?;
         let dates = event_list::Dates::parse(&Node::new(Some(node), "").ok()?).ok()?;
-        dates.bounds(zone(owner).ok()?, now).ok()
+        dates.bounds((zone(owner).ok()?, owner.is_monday_first), now).ok()
     });
     let of_events =
         of_events.flat_map(|(after, before)| [after.unwrap_or(UnixMicros(i64::MIN)), before]);

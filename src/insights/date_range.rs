@@ -2,7 +2,7 @@
 //! zone of the project. The rules are those of PostHog's insights.
 //!
 //! A date is absolute, or relative to now: `-7d`, `-1mStart`. Relative dates start at whole days, or
-//! hours. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
+//! hours; with `Start` and `End` they are the borders of the unit, weeks as the project begins them. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
 //! minute.
 
 use chrono::Datelike;
@@ -95,7 +95,8 @@ impl DateRange {
 
     /// The local time before `wall` by a duration such as `-1w`.
     pub fn shift(wall: NaiveDateTime, duration: &str) -> Option<NaiveDateTime> {
-        Span::parse(duration)?.before(wall)
+        let span = Span::parse(duration).filter(|span| span.edge.is_none())?;
+        span.unit.before(span.count, wall)
     }
 
     /// Whether a text says how many days before now a range begins, and these are whole weeks.
@@ -121,6 +122,8 @@ pub struct Parameters<'r> {
     pub is_explicit: bool,
     /// Whether two equal dates mean the interval that begins with them, as in timelines.
     pub is_one_interval: bool,
+    /// Whether weeks begin on Monday, and not on Sunday.
+    pub is_monday_first: bool,
 }
 
 impl Parameters<'_> {
@@ -147,7 +150,7 @@ impl Parameters<'_> {
             return Some(UnixMicros(0));
         }
         let Some(span) = Span::parse(text) else { return written(text, zone) };
-        let time = span.before(now)?;
+        let time = span.before(now, self.is_monday_first)?;
         let time = match span.unit {
             _ if self.is_explicit => time,
             Unit::Seconds => time,
@@ -169,7 +172,7 @@ impl Parameters<'_> {
             return if self.is_explicit { Some(now) } else { end_at(now, interval, zone) };
         };
         if let Some(span) = Span::parse(text) {
-            let time = at_wall(span.before(wall(now))?, zone)?;
+            let time = at_wall(span.before(wall(now), self.is_monday_first)?, zone)?;
             return if self.is_explicit { Some(time) } else { end_at(time, interval, zone) };
         }
         let time = written(text, zone)?;
@@ -244,19 +247,52 @@ impl Span {
         Some(Self { count, unit, edge })
     }
 
-    /// The local time at this duration before `now`.
-    fn before(self, now: NaiveDateTime) -> Option<NaiveDateTime> {
-        let time = self.unit.before(self.count, now)?;
-        match (self.edge, self.unit) {
-            (None, _) => Some(time),
-            (Some(Edge::Start), Unit::Months) => time.with_day(1),
-            (Some(Edge::Start), Unit::Years) => time.with_day(1)?.with_month(1),
-            (Some(Edge::Start), unit) => whole(time, unit),
-            (Some(Edge::End), Unit::Months) => last_day(time),
-            (Some(Edge::End), Unit::Years) => last_day(time.with_day(1)?.with_month(12)?),
-            (Some(Edge::End), unit) => end_of(time, unit),
+    /// The local time at this duration before `now`, or the border of its unit there.
+    fn before(self, now: NaiveDateTime, is_monday_first: bool) -> Option<NaiveDateTime> {
+        let Some(edge) = self.edge else { return self.unit.before(self.count, now) };
+        // Quarters of the calendar, not of thirteen weeks, have borders.
+        let time = match self.unit {
+            Unit::Quarters => now.checked_sub_months(Months::new(self.count.checked_mul(3)?))?,
+            unit => unit.before(self.count, now)?,
+        };
+        match (edge, self.unit) {
+            (Edge::Start, Unit::Months) => time.with_day(1),
+            (Edge::Start, Unit::Years) => time.with_day(1)?.with_month(1),
+            (Edge::Start, Unit::Quarters) => quarter(time),
+            (Edge::Start, Unit::Weeks) => week(time, is_monday_first),
+            (Edge::Start, unit) => whole(time, unit),
+            (Edge::End, Unit::Months) => last_day(time),
+            (Edge::End, Unit::Years) => last_day(time.with_day(1)?.with_month(12)?),
+            (Edge::End, Unit::Quarters) => {
+                last_instant(quarter(time)?.checked_add_months(Months::new(3))?)
+            }
+            (Edge::End, Unit::Weeks) => {
+                last_instant(week(time, is_monday_first)?.checked_add_days(Days::new(7))?)
+            }
+            (Edge::End, unit) => end_of(time, unit),
         }
     }
+}
+
+/// The start of the quarter of a time.
+fn quarter(time: NaiveDateTime) -> Option<NaiveDateTime> {
+    let months = time.month0() / 3 * 3;
+    whole(time, Unit::Days)?.with_day(1)?.with_month0(months)
+}
+
+/// The start of the week of a time.
+fn week(time: NaiveDateTime, is_monday_first: bool) -> Option<NaiveDateTime> {
+    let weekday = time.weekday();
+    let passed = match is_monday_first {
+        true => weekday.num_days_from_monday(),
+        false => weekday.num_days_from_sunday(),
+    };
+    whole(time, Unit::Days)?.checked_sub_days(Days::new(passed.into()))
+}
+
+/// The last instant before the next unit begins.
+fn last_instant(next: NaiveDateTime) -> Option<NaiveDateTime> {
+    next.checked_sub_signed(TimeDelta::microseconds(1))
 }
 
 /// The last day of the month of a time.
@@ -264,9 +300,10 @@ fn last_day(time: NaiveDateTime) -> Option<NaiveDateTime> {
     time.with_day(time.num_days_in_month().into())
 }
 
-/// The start of the minute, hour or day of a time; the time itself for other units.
+/// The start of the second, minute, hour or day of a time; the time itself for other units.
 fn whole(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
     match unit {
+        Unit::Seconds => time.with_nanosecond(0),
         Unit::Minutes => time.with_second(0)?.with_nanosecond(0),
         Unit::Hours => time.with_minute(0)?.with_second(0)?.with_nanosecond(0),
         Unit::Days => Some(time.date().and_time(NaiveTime::MIN)),
@@ -291,9 +328,10 @@ fn end_of_day(wall: NaiveDateTime, zone: Tz) -> Option<UnixMicros> {
     Some(UnixMicros(at_wall(next, zone)?.0.saturating_sub(1)))
 }
 
-/// The end of the minute, hour or day of a time.
+/// The end of the second, minute, hour or day of a time.
 fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
     let length = match unit {
+        Unit::Seconds => TimeDelta::seconds(1),
         Unit::Minutes => TimeDelta::minutes(1),
         Unit::Hours => TimeDelta::hours(1),
         Unit::Days => TimeDelta::days(1),
@@ -306,6 +344,7 @@ fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
 mod tests {
     use chrono_tz::Tz;
 
+    use super::DateRange;
     use super::Parameters;
     use super::Span;
     use crate::clock::UnixMicros;
@@ -320,7 +359,7 @@ mod tests {
         let [from, to, interval] =
             [from, to, interval].map(|text| Some(text).filter(|text| !text.is_empty()));
         let parameters =
-            Parameters { from, to, interval, is_explicit: false, is_one_interval: true };
+            Parameters { from, to, interval, is_one_interval: true, ..Parameters::default() };
         let range =
             parameters.range(zone.parse::<Tz>().unwrap(), parse_rfc3339(NOW).unwrap()).ok()?;
         Some([range.from, range.to].map(|time| range.written(time)))
@@ -360,6 +399,70 @@ mod tests {
         }
         let utc = ["2026-03-24T00:00:00+00:00", "2026-03-31T23:59:59.999999+00:00"];
         assert_eq!(range("UTC", "", "", ""), Some(utc.map(str::to_owned)));
+    }
+
+    /// The case of a public report, and its siblings.
+    #[test]
+    fn starts_and_ends_are_borders_of_units() {
+        /// A Thursday, 18:10 in Berlin.
+        const THURSDAY: &str = "2026-11-26T17:10:00Z";
+        for (is_monday_first, from, to, expected) in [
+            (false, "wStart", "", ["2026-11-22", "2026-11-26"]),
+            (true, "wStart", "", ["2026-11-23", "2026-11-26"]),
+            (false, "-1wStart", "-1wEnd", ["2026-11-15", "2026-11-21"]),
+            (true, "-1wStart", "-1wEnd", ["2026-11-16", "2026-11-22"]),
+            (true, "wStart", "wEnd", ["2026-11-23", "2026-11-29"]),
+            // Over the end of daylight saving time.
+            (true, "-5wStart", "-5wEnd", ["2026-10-19", "2026-10-25"]),
+            (false, "-5wStart", "-5wEnd", ["2026-10-18", "2026-10-24"]),
+            (false, "qStart", "", ["2026-10-01", "2026-11-26"]),
+            (false, "-1qStart", "-1qEnd", ["2026-07-01", "2026-09-30"]),
+            (false, "-4qStart", "-4qEnd", ["2025-10-01", "2025-12-31"]),
+            (false, "-1mStart", "-1mEnd", ["2026-10-01", "2026-10-31"]),
+            (false, "-1yStart", "-1yEnd", ["2025-01-01", "2025-12-31"]),
+            (false, "-1dStart", "-1dEnd", ["2026-11-25", "2026-11-25"]),
+        ] {
+            let parameters = Parameters {
+                from: Some(from),
+                to: Some(to).filter(|to| !to.is_empty()),
+                is_monday_first,
+                ..Parameters::default()
+            };
+            let now = parse_rfc3339(THURSDAY).unwrap();
+            let range = parameters.range(BERLIN.parse().unwrap(), now).unwrap();
+            let days = [range.from, range.to].map(|time| range.written(time)[..10].to_owned());
+            assert_eq!(days, expected, "{from} to {to}");
+            let [from_time, to_time] = [range.from, range.to].map(|time| range.written(time));
+            assert!(from_time.contains("T00:00:00+"), "{from}: {from_time}");
+            assert!(to_time.contains("T23:59:59.999999+"), "{to}: {to_time}");
+        }
+        // Taken as they are, borders are those of the clocks, too.
+        for (from, to, expected) in [
+            ("wStart", "wEnd", ["2026-11-22T00:00:00+01:00", "2026-11-28T23:59:59.999999+01:00"]),
+            (
+                "-5wStart",
+                "-5wEnd",
+                ["2026-10-18T00:00:00+02:00", "2026-10-24T23:59:59.999999+02:00"],
+            ),
+            ("qStart", "qEnd", ["2026-10-01T00:00:00+02:00", "2026-12-31T23:59:59.999999+01:00"]),
+            (
+                "-2hStart",
+                "-1hEnd",
+                ["2026-11-26T16:00:00+01:00", "2026-11-26T17:59:59.999999+01:00"],
+            ),
+        ] {
+            let parameters = Parameters {
+                from: Some(from),
+                to: Some(to),
+                is_explicit: true,
+                ..Parameters::default()
+            };
+            let now = parse_rfc3339(THURSDAY).unwrap();
+            let range = parameters.range(BERLIN.parse().unwrap(), now).unwrap();
+            assert_eq!([range.from, range.to].map(|time| range.written(time)), expected, "{from}");
+        }
+        // A duration has no borders.
+        assert_eq!(DateRange::shift(chrono::NaiveDateTime::UNIX_EPOCH, "-1wStart"), None);
     }
 
     #[test]

@@ -209,7 +209,8 @@ impl EventsQuery {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<Answered, InsightError> {
-        let (after, before) = self.dates.bounds(zone(owner)?, engine.now())?;
+        let (after, before) =
+            self.dates.bounds((zone(owner)?, owner.is_monday_first), engine.now())?;
         // Persons and groups in the filters are as of every acknowledged event.
         engine.wait().await?;
         let view = Arc::new(engine.view(owner.project).await?);
@@ -300,20 +301,22 @@ impl Dates {
     }
 
     /// The times between which events are, both excluded; without the first, from the oldest on. What is relative to
-    /// now is to the begin of the minute, so that an answer can be told again within it.
+    /// now is to the begin of the minute, so that an answer can be told again within it. Weeks begin on Monday, or on
+    /// Sunday.
     ///
     /// # Errors
     ///
     /// A date is malformed.
     pub fn bounds(
         &self,
-        zone: Tz,
+        (zone, is_monday_first): (Tz, bool),
         now: UnixMicros,
     ) -> Result<(Option<UnixMicros>, UnixMicros), NodeError> {
         let now = UnixMicros(now.0.saturating_sub(now.0.rem_euclid(MINUTE)));
         let date = |name: &str, text: &str| {
+            let from = Some(text);
             let parameters =
-                Parameters { from: Some(text), is_explicit: true, ..Parameters::default() };
+                Parameters { from, is_explicit: true, is_monday_first, ..Parameters::default() };
             let range = parameters.range(zone, now).map_err(|_| NodeError {
                 field: name.to_owned(),
                 detail: "Expected a date, or a span such as -7d.".to_owned(),
@@ -500,14 +503,15 @@ mod tests {
             let node = json!({"kind": "EventsQuery", "after": after, "before": before});
             let query = EventsQuery::parse(&node).unwrap();
             let zone: Tz = "Europe/Berlin".parse().unwrap();
-            let bounds = |now: UnixMicros| query.dates.bounds(zone, now).unwrap();
+            let bounds = |now: UnixMicros| query.dates.bounds((zone, false), now).unwrap();
             let at = |text: &str| parse_rfc3339(text).unwrap();
             let now = at(now);
             assert_eq!(bounds(now), (expected.0.map(at), at(expected.1)), "{node}");
             assert_eq!(bounds(now), bounds(UnixMicros(now.0 + 29_000_000)), "{node}");
         }
         let wrong = json!({"after": "yesterday"});
-        let error = EventsQuery::parse(&wrong).unwrap().dates.bounds(Tz::UTC, UnixMicros(0));
+        let error =
+            EventsQuery::parse(&wrong).unwrap().dates.bounds((Tz::UTC, false), UnixMicros(0));
         assert_eq!(error.unwrap_err().field, "after");
     }
 

@@ -242,6 +242,7 @@ impl Dates {
             interval: Some(interval.name()),
             is_explicit: self.is_explicit,
             is_one_interval: false,
+            is_monday_first: owner.is_monday_first,
         };
         let wrong = |name: &'static str| NodeError {
             field: format!("dateRange.{name}"),

@@ -149,6 +149,7 @@ mod tests {
             interval: Some("hour"),
             is_explicit: true,
             is_one_interval: false,
+            is_monday_first: false,
         };
         let range = range.range(chrono_tz::UTC, UnixMicros(0)).unwrap();
         let hours = Buckets::of(&range, Interval::Hour, false).unwrap();

@@ -210,10 +210,13 @@ fn time(
     (asker, now): (&Principal, UnixMicros),
 ) -> Result<UnixMicros, Problem> {
     let wrong = || refused(name, "invalid_input", "Expected a date, or a span such as -7d.");
-    let zone = zone(&settings(&asker.project)).map_err(|_| wrong())?;
+    let settings = settings(&asker.project);
+    let zone = zone(&settings).map_err(|_| wrong())?;
+    let is_monday_first = settings.is_monday_first;
+    let plain = Parameters { is_explicit: true, is_monday_first, ..Parameters::default() };
     let parameters = match name {
-        "date_from" => Parameters { from: Some(text), is_explicit: true, ..Parameters::default() },
-        _ => Parameters { to: Some(text), is_explicit: true, ..Parameters::default() },
+        "date_from" => Parameters { from: Some(text), ..plain },
+        _ => Parameters { to: Some(text), ..plain },
     };
     let range = parameters.range(zone, now).map_err(|_| wrong())?;
     Ok(if name == "date_from" { range.from } else { range.to })

@@ -188,6 +188,7 @@ fn range(request: &Request, project: &Project, now: UnixMicros) -> Result<DateRa
         interval: interval.as_deref(),
         is_explicit: boolean(request, "explicit_date")?.unwrap_or(false),
         is_one_interval: true,
+        is_monday_first: project.week_start_day == 1,
     };
     let wrong = |name| refused(name, "invalid_input", "Expected a date, or a span such as -7d.");
     parameters.range(zone, now).map_err(wrong)
