@@ -8,6 +8,7 @@
 pub mod admission;
 mod arrow_precedence;
 mod asked;
+mod calendar;
 mod cast_names;
 mod clickhouse;
 mod column_recall;
@@ -39,6 +40,7 @@ mod item_names;
 mod json;
 mod lasting;
 pub mod lists;
+mod local_time;
 pub mod matches;
 pub mod merge;
 pub mod number_set;

@@ -25,18 +25,22 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::query::asked::asked;
 use crate::query::asked::take;
+use crate::query::calendar::Calendar;
 use crate::query::clickhouse::times::added;
+use crate::query::clickhouse::times::as_instant;
 use crate::query::clickhouse::times::diff;
 use crate::query::clickhouse::times::of_unit;
 use crate::query::clickhouse::times::start_of_interval;
+use crate::query::clickhouse::times::start_of_week;
 use crate::query::complexity;
 use crate::query::error::QueryError;
 use crate::query::item_names::ItemNames;
+use crate::query::local_time;
 use crate::query::quantile;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.
-const TEMPLATES: [(&str, usize, &str); 81] = [
+const TEMPLATES: [(&str, usize, &str); 80] = [
     // Aggregates.
     ("countIf", 1, "count(*) FILTER (WHERE $1)"),
     ("countIf", 2, "count($1) FILTER (WHERE $2)"),
@@ -67,18 +71,17 @@ const TEMPLATES: [(&str, usize, &str); 81] = [
     ("toStartOfFifteenMinutes", 1, "date_bin(INTERVAL '15 minutes', $1)"),
     ("toStartOfHour", 1, "date_trunc('hour', $1 AT TIME ZONE $zone)"),
     ("toStartOfDay", 1, "date_trunc('day', $1 AT TIME ZONE $zone)"),
-    (
-        "toStartOfWeek",
-        1,
-        "(date_trunc('week', ($1 AT TIME ZONE $zone) + INTERVAL '1 day') - INTERVAL '1 day')",
-    ),
     ("toMonday", 1, "date_trunc('week', $1 AT TIME ZONE $zone)"),
     ("toStartOfMonth", 1, "date_trunc('month', $1 AT TIME ZONE $zone)"),
     ("toStartOfQuarter", 1, "date_trunc('quarter', $1 AT TIME ZONE $zone)"),
     ("toStartOfYear", 1, "date_trunc('year', $1 AT TIME ZONE $zone)"),
     ("toDate", 1, "CAST($1 AT TIME ZONE $zone AS DATE)"),
-    ("toDateTime", 1, "CAST($1 AS TIMESTAMP WITH TIME ZONE)"),
-    ("toDateTime64", 1, "CAST($1 AS TIMESTAMP WITH TIME ZONE)"),
+    ("toDateTime", 1, "CAST(CAST($1 AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP(6) WITH TIME ZONE)"),
+    (
+        "toDateTime64",
+        1,
+        "CAST(CAST($1 AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP(6) WITH TIME ZONE)",
+    ),
     ("toYear", 1, "date_part('year', $1 AT TIME ZONE $zone)"),
     ("toQuarter", 1, "date_part('quarter', $1 AT TIME ZONE $zone)"),
     ("toMonth", 1, "date_part('month', $1 AT TIME ZONE $zone)"),
@@ -87,10 +90,10 @@ const TEMPLATES: [(&str, usize, &str); 81] = [
     // 1 is Monday.
     ("toDayOfWeek", 1, "((date_part('dow', $1 AT TIME ZONE $zone) + 6) % 7 + 1)"),
     ("toHour", 1, "date_part('hour', $1 AT TIME ZONE $zone)"),
-    ("toMinute", 1, "date_part('minute', $1)"),
-    ("toSecond", 1, "CAST(floor(date_part('second', $1)) AS BIGINT)"),
-    ("toUnixTimestamp", 1, "CAST(floor(date_part('epoch', $1)) AS BIGINT)"),
-    ("fromUnixTimestamp", 1, "to_timestamp($1)"),
+    ("toMinute", 1, "date_part('minute', $1 AT TIME ZONE $zone)"),
+    ("toSecond", 1, "CAST(floor(date_part('second', $1 AT TIME ZONE $zone)) AS BIGINT)"),
+    ("toUnixTimestamp", 1, "CAST(floor(date_part('epoch', $1 AT TIME ZONE $zone)) AS BIGINT)"),
+    ("fromUnixTimestamp", 1, "CAST(to_timestamp($1) AS TIMESTAMP(6) WITH TIME ZONE)"),
     ("yesterday", 0, "(CAST(now() AT TIME ZONE $zone AS DATE) - INTERVAL '1 day')"),
     ("today", 0, "CAST(now() AT TIME ZONE $zone AS DATE)"),
     // Conditions.
@@ -164,9 +167,9 @@ const LEVELS_MAX: usize = 100;
 /// # Errors
 ///
 /// One has other arguments than it takes, or the statement becomes too long.
-pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
+pub(super) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<()> {
     let Some(query) = asked(statement) else { return Ok(()) };
-    let mut functions = Functions { zone, is_changed: false, names: ItemNames::default() };
+    let mut functions = Functions { calendar, is_changed: false, names: ItemNames::default() };
     if let ControlFlow::Break(error) = VisitMut::visit(query, &mut functions) {
         return Err(error);
     }
@@ -181,8 +184,8 @@ pub(super) fn rewrite(statement: &mut Statement, zone: &str) -> Result<()> {
 /// # Errors
 ///
 /// See [`rewrite`].
-pub(super) fn rewrite_expression(expression: &mut Expr, zone: &str) -> Result<()> {
-    let mut functions = Functions { zone, is_changed: false, names: ItemNames::default() };
+pub(super) fn rewrite_expression(expression: &mut Expr, calendar: &Calendar) -> Result<()> {
+    let mut functions = Functions { calendar, is_changed: false, names: ItemNames::default() };
     match VisitMut::visit(expression, &mut functions) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
@@ -190,7 +193,7 @@ pub(super) fn rewrite_expression(expression: &mut Expr, zone: &str) -> Result<()
 }
 
 struct Functions<'r> {
-    zone: &'r str,
+    calendar: &'r Calendar,
     is_changed: bool,
     names: ItemNames,
 }
@@ -220,16 +223,20 @@ impl VisitorMut for Functions<'_> {
     }
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
-        let Expr::Function(function) = expression else { return ControlFlow::Continue(()) };
-        match self.written(function) {
+        let written = match expression {
+            Expr::Function(function) => self.written(function),
+            _ => Ok(None),
+        };
+        match written {
             Ok(Some(written)) => {
                 self.is_changed = true;
                 *expression = written;
-                ControlFlow::Continue(())
             }
-            Ok(None) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
+            Ok(None) if local_time::is_utc(&self.calendar.zone) => {}
+            Ok(None) => as_instant(expression),
+            Err(error) => return ControlFlow::Break(error),
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -255,12 +262,12 @@ impl Functions<'_> {
         let usual = || is_quantile(name).then(|| vec![MEDIAN]);
         let template = match sent.or_else(usual) {
             Some(parameters) => parametric(name, &parameters, &arguments)?,
-            None => match template(name, &arguments)? {
+            None => match template(name, &arguments, self.calendar)? {
                 Some(template) => template,
                 None => return Ok(None),
             },
         };
-        let parts = Parts { arguments, zone: self.zone };
+        let parts = Parts { arguments, zone: &self.calendar.zone };
         let mut written = parts.filled(&template)?;
         let has_more = !list.clauses.is_empty()
             || call.null_treatment.is_some()
@@ -384,7 +391,7 @@ fn check_levels(name: &str, levels: &[f64], most: usize) -> Result<()> {
 }
 
 /// The template of a function; `None` if there is none.
-fn template(name: &str, arguments: &[Expr]) -> Result<Option<String>> {
+fn template(name: &str, arguments: &[Expr], calendar: &Calendar) -> Result<Option<String>> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     let count = arguments.len();
     if INTEGERS.iter().any(|own| is(own)) && count == 1 {
@@ -400,6 +407,10 @@ fn template(name: &str, arguments: &[Expr]) -> Result<Option<String>> {
         if is(own) {
             return added(own, sign, arguments).map(Some);
         }
+    }
+    if is("toStartOfWeek") {
+        let template = start_of_week(arguments, calendar.is_monday_first)?;
+        return Ok(Some(template.to_owned()));
     }
     if is("toStartOfInterval") {
         return start_of_interval(arguments).map(Some);

@@ -19,6 +19,7 @@ use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
+use crate::query::calendar::Calendar;
 use crate::query::clickhouse;
 use crate::query::complexity;
 use crate::query::composed::Composed;
@@ -143,7 +144,7 @@ impl Expression {
     /// [`QueryError::Invalid`]: a function has other arguments than it takes.
     pub fn is_aggregate(&self, view: &View) -> Result<bool, QueryError> {
         let mut tree = Expr::clone(&self.tree);
-        clickhouse::rewrite_expression(&mut tree, "UTC")?;
+        clickhouse::rewrite_expression(&mut tree, &Calendar::default())?;
         let found = visit_expressions(&tree, |part| match part {
             Expr::Function(call) if call.over.is_none() && is_aggregate(call, view) => {
                 ControlFlow::Break(())

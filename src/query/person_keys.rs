@@ -75,6 +75,9 @@ fn keys(plan: &LogicalPlan) -> Result<Option<BTreeSet<String>>> {
         is_whole |=
             is_named_as_events(node) || takes_rows(node) && node.inputs().into_iter().any(has_text);
         node.apply_expressions(|expression| {
+            if is_text(expression) && is_handed_on(node) {
+                return Ok(TreeNodeRecursion::Continue);
+            }
             expression.apply(|part| {
                 if let Some((key, arguments)) = access(part) {
                     keys.insert(key.to_owned());
@@ -94,6 +97,13 @@ fn keys(plan: &LogicalPlan) -> Result<Option<BTreeSet<String>>> {
 /// Whether a query gives the name of the table below that of events to something else.
 fn is_named_as_events(node: &LogicalPlan) -> bool {
     matches!(node, LogicalPlan::SubqueryAlias(named) if named.alias.table() == OWN_EVENTS)
+}
+
+/// Whether a node gives columns of a table on beside others, under their names: it is not the value of a subquery, and who
+/// takes one of them names it.
+fn is_handed_on(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::Projection(shown)
+        if shown.expr.len() > 1 && matches!(&*shown.input, LogicalPlan::TableScan(_)))
 }
 
 /// Whether a node takes all columns of its inputs without naming them.
@@ -159,7 +169,7 @@ mod tests {
             let schema = Schema::new(vec![field("uuid"), field("properties")]);
             context.register_table(table, Arc::new(EmptyTable::new(Arc::new(schema)))).unwrap();
         }
-        let some: [(&str, &[&str]); 6] = [
+        let some: [(&str, &[&str]); 7] = [
             ("SELECT count(*) FROM persons", &[]),
             ("SELECT uuid FROM persons WHERE json_as_text(properties, 'plan') = 'pro'", &["plan"]),
             (
@@ -172,6 +182,10 @@ mod tests {
             ),
             (
                 "SELECT p.e FROM (SELECT json_as_text(properties, 'e') AS e FROM persons) AS p",
+                &["e"],
+            ),
+            (
+                "SELECT a, json_as_text(properties, 'e') FROM (SELECT uuid || '!' AS a, properties FROM persons) AS p",
                 &["e"],
             ),
             (
@@ -195,6 +209,8 @@ mod tests {
             "SELECT count(*) FROM (SELECT uuid, properties FROM persons UNION SELECT uuid, properties FROM persons)",
             "SELECT count(*) FROM (SELECT properties FROM persons INTERSECT SELECT properties FROM own_events)",
             "SELECT properties FROM persons",
+            "SELECT a, p.b FROM (SELECT uuid AS a, properties AS b FROM persons) AS p",
+            "SELECT max(p.properties) FROM (SELECT uuid AS a, properties FROM persons) AS p",
             "SELECT properties AS p FROM persons WHERE json_as_text(properties, 'plan') = 'pro'",
             "SELECT count(*) FROM persons WHERE properties LIKE '%x%'",
             "SELECT json_object_keys(properties) FROM persons",

@@ -16,6 +16,7 @@ use crate::query::error::QueryError;
 use crate::query::events;
 use crate::query::guard;
 use crate::query::guard::Pools;
+use crate::query::local_time::LocalTimes;
 use crate::query::person_keys::NarrowPersons;
 use crate::query::property_access::PropertyPlanner;
 use crate::query::quantile;
@@ -56,7 +57,9 @@ pub(super) fn session(
         // Before those of the default features: the first that plans an access does.
         .with_expr_planners(vec![Arc::new(PropertyPlanner { exact: ExactColumns::default() })])
         .with_default_features();
-    let builder = builder.with_optimizer_rule(Arc::new(NarrowPersons));
+    let builder = builder
+        .with_analyzer_rule(Arc::new(LocalTimes))
+        .with_optimizer_rule(Arc::new(NarrowPersons));
     let mut base = guard::with_limits(builder, pools).build();
     datafusion_functions_json::register_all(&mut base)?;
     base.register_udf(Arc::new(quantile::function()))?;

@@ -1,5 +1,6 @@
 //! What one reader sees: the tables of one project as of one moment, and the planner over them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
@@ -35,6 +36,7 @@ use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::identity::view::View as IdentityView;
 use crate::query::arrow_precedence;
+use crate::query::calendar::Calendar;
 use crate::query::cast_names;
 use crate::query::clickhouse;
 use crate::query::complexity;
@@ -47,6 +49,7 @@ use crate::query::events::EventTables;
 use crate::query::explained;
 use crate::query::filtered;
 use crate::query::guard;
+use crate::query::local_time;
 use crate::query::person_access;
 use crate::query::person_numbers::PersonNumbers;
 use crate::query::persons;
@@ -94,8 +97,10 @@ pub struct View {
     events: Snapshot,
     numbered_events: Arc<dyn TableProvider>,
     persons: Arc<PersonNumbers>,
-    /// The name of the time zone of the project.
-    zone: String,
+    /// The tables as they are stored, with times in UTC.
+    tables: BTreeMap<String, Arc<dyn TableProvider>>,
+    /// That of the project.
+    calendar: Calendar,
     /// Whether there are events that `{filters}` stands for.
     is_filtered: bool,
 }
@@ -133,14 +138,18 @@ impl View {
             Arc::new(SessionsTable { events: Arc::clone(&events), exact });
         let named = [("events", events), ("sessions", sessions)].into_iter();
         let named = named.chain(definitions).chain(tables_of_persons);
-        for (name, table) in named {
-            schema.register_table(name.to_owned(), table)?;
+        let tables: BTreeMap<_, _> = named.map(|(name, table)| (name.to_owned(), table)).collect();
+        let calendar = Calendar::of(metadata, project);
+        for (name, table) in &tables {
+            let table = local_time::table(name, Arc::clone(table), &calendar.zone)?;
+            schema.register_table(name.clone(), table)?;
         }
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema("public", schema)?;
         let catalogs = MemoryCatalogProviderList::new();
         catalogs.register_catalog("weir".to_owned(), Arc::new(catalog));
-        let config = base.config().clone().with_extension(Arc::clone(&persons));
+        let mut config = base.config().clone().with_extension(Arc::clone(&persons));
+        config.options_mut().execution.time_zone = Some(calendar.zone.clone());
         // The first of the planners knows which columns are exact; the others stay.
         let planners = base.expr_planners().iter().skip(1).cloned();
         let planners = std::iter::once(Arc::new(PropertyPlanner { exact }) as Arc<dyn ExprPlanner>)
@@ -151,9 +160,6 @@ impl View {
             .with_config(config)
             .with_catalog_list(Arc::new(catalogs))
             .build();
-        let known = metadata.snapshot();
-        let zone =
-            known.project(project).map_or_else(|| "UTC".to_owned(), |own| own.timezone.clone());
         let context = SessionContext::new_with_state(state);
         Ok(Self {
             context,
@@ -161,7 +167,8 @@ impl View {
             events: snapshot,
             numbered_events,
             persons,
-            zone,
+            tables,
+            calendar,
             is_filtered: false,
         })
     }
@@ -194,6 +201,7 @@ impl View {
     /// DataFusion refuses them: a bug.
     pub fn name_rows(&self, table: &str, rows: DataFrame) -> Result<(), QueryError> {
         let schema = MemorySchemaProvider::new();
+        let rows = local_time::rows(rows, &self.calendar.zone)?;
         schema.register_table(table.to_owned(), rows.into_view())?;
         self.register(filtered::SCHEMA, Arc::new(schema))
     }
@@ -306,7 +314,7 @@ impl View {
         let state = self.context.state();
         session_names::rewrite(&mut statement);
         filtered::rewrite(&mut statement, self.is_filtered)?;
-        clickhouse::rewrite(&mut statement, &self.zone)?;
+        clickhouse::rewrite(&mut statement, &self.calendar)?;
         guard::check(&statement, &state)?;
         arrow_precedence::rewrite(&mut statement);
         property_ranges::rewrite(&mut statement);
@@ -321,6 +329,7 @@ impl View {
             planned => planned?,
         };
         read_only.verify_plan(&plan)?;
+        let plan = local_time::answer(plan, &self.calendar.zone)?;
         self.context.execute_logical_plan(plan).await
     }
 
@@ -358,13 +367,16 @@ impl View {
         self.persons.uuid_of(number)
     }
 
-    /// All of one table, to be narrowed down.
+    /// All of one table as it is stored, to be narrowed down.
     ///
     /// # Errors
     ///
     /// There is no such table.
     pub async fn table(&self, name: &str) -> Result<DataFrame, QueryError> {
-        Ok(self.context.table(name).await?)
+        let Some(table) = self.tables.get(name) else { return Ok(self.context.table(name).await?) };
+        let source = provider_as_source(Arc::clone(table));
+        let plan = LogicalPlanBuilder::scan(name, source, None)?.build()?;
+        Ok(DataFrame::new(self.context.state(), plan))
     }
 }
 

@@ -109,6 +109,7 @@ mod starts;
 mod stickiness;
 mod support;
 mod table_damage;
+mod time_zones;
 mod trends;
 mod validations;
 mod wire;

@@ -6,6 +6,7 @@ use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Value;
 
+use crate::query::calendar::Calendar;
 use crate::query::clickhouse::Parts;
 use crate::query::clickhouse::TEMPLATES;
 use crate::query::clickhouse::rewrite;
@@ -14,7 +15,8 @@ use crate::query::clickhouse::times::date_diff;
 
 fn rewritten(sql: &str) -> Result<String, String> {
     let mut statement = DFParser::parse_sql(sql).expect("it parses").pop_front().expect("one");
-    rewrite(&mut statement, "Europe/Berlin").map_err(|error| error.to_string())?;
+    let calendar = Calendar { zone: "Europe/Berlin".to_owned(), is_monday_first: false };
+    rewrite(&mut statement, &calendar).map_err(|error| error.to_string())?;
     Ok(statement.to_string())
 }
 

@@ -1,14 +1,99 @@
-//! Templates of ClickHouse's functions of times and intervals.
+//! Templates of ClickHouse's functions of times and intervals, and what times of SQL's own are in a zone: [`as_instant`].
 
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
+use datafusion::sql::sqlparser::ast::CastKind;
+use datafusion::sql::sqlparser::ast::DataType;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Interval;
+use datafusion::sql::sqlparser::ast::TimezoneInfo;
 use datafusion::sql::sqlparser::ast::Value;
+
+use crate::query::asked::take;
 
 /// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
 /// `toIntervalDay` are there for each.
 pub(super) const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
+
+/// Functions of SQL that give instants in nanoseconds, or in a unit of their own.
+const INSTANTS: [&str; 7] = [
+    "now",
+    "current_timestamp",
+    "to_timestamp",
+    "to_timestamp_seconds",
+    "to_timestamp_millis",
+    "to_timestamp_micros",
+    "to_timestamp_nanos",
+];
+
+/// Microseconds, as columns have them.
+const MICROSECONDS: Option<u64> = Some(6);
+
+/// Turns a time of SQL's own into an instant as columns have them, in microseconds and with the zone of the project:
+/// `now()`, `TIMESTAMP '...'`, and what is cast to a timestamp. There are no others here, with a clock of their own.
+pub(super) fn as_instant(expression: &mut Expr) {
+    let is_instant = match expression {
+        Expr::Function(call) => match call.name.0.as_slice() {
+            [name] => name.as_ident().is_some_and(|name| {
+                INSTANTS.iter().any(|own| own.eq_ignore_ascii_case(&name.value))
+            }),
+            _ => false,
+        },
+        Expr::Cast { data_type, .. } => in_zone(data_type),
+        Expr::TypedString(text) => in_zone(&mut text.data_type),
+        _ => false,
+    };
+    if is_instant {
+        let expr = Box::new(take(expression));
+        let data_type = DataType::Timestamp(MICROSECONDS, TimezoneInfo::WithTimeZone);
+        let kind = CastKind::Cast;
+        *expression = Expr::Cast { kind, expr, data_type, array: false, format: None };
+    }
+}
+
+/// Makes a timestamp with a zone of one without; says whether it is one whose digits nobody asked for.
+fn in_zone(data_type: &mut DataType) -> bool {
+    let digits = match data_type {
+        DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => *digits,
+        DataType::Datetime(digits) => *digits,
+        DataType::Timestamp(digits, _) => return digits.is_none(),
+        _ => return false,
+    };
+    *data_type = DataType::Timestamp(digits, TimezoneInfo::WithTimeZone);
+    digits.is_none()
+}
+
+/// The template of the start of a week; a mode says on which day it begins, as in ClickHouse.
+pub(super) fn start_of_week(arguments: &[Expr], is_monday_first: bool) -> Result<&'static str> {
+    let is_monday_first = match arguments {
+        [_] => is_monday_first,
+        [_, mode] => match digit(mode) {
+            Some(mode) => mode % 2 == 1,
+            None => {
+                let why = "toStartOfWeek takes a time and a mode from 0 to 9: of an odd one weeks begin on Monday";
+                return Err(DataFusionError::Plan(why.to_owned()));
+            }
+        },
+        _ => {
+            let why = format!("toStartOfWeek takes 1 or 2 arguments, and has {}", arguments.len());
+            return Err(DataFusionError::Plan(why));
+        }
+    };
+    Ok(match is_monday_first {
+        true => "date_trunc('week', $1 AT TIME ZONE $zone)",
+        false => {
+            "(date_trunc('week', ($1 AT TIME ZONE $zone) + INTERVAL '1 day') - INTERVAL '1 day')"
+        }
+    })
+}
+
+/// A number of one digit.
+fn digit(expression: &Expr) -> Option<u32> {
+    let Expr::Value(value) = expression else { return None };
+    let Value::Number(number, _) = &value.value else { return None };
+    let mut digits = number.chars();
+    digits.next()?.to_digit(10).filter(|_| digits.next().is_none())
+}
 
 /// The text of an interval of so many units.
 fn interval(argument: &str, unit: &str) -> String {
@@ -108,9 +193,10 @@ pub(super) fn date_diff(unit: &str) -> String {
             "month" => format!("date_part('epoch', date_trunc('month', {at})) / 2629746"),
             "week" => format!("floor((date_part('epoch', CAST({at} AS DATE)) / 86400 + 3) / 7)"),
             "day" => format!("date_part('epoch', CAST({at} AS DATE)) / 86400"),
-            "hour" => format!("floor(date_part('epoch', {argument}) / 3600)"),
-            "minute" => format!("floor(date_part('epoch', {argument}) / 60)"),
-            _ => format!("floor(date_part('epoch', {argument}))"),
+            // Where clocks are off by half an hour, so are its hours.
+            "hour" => format!("date_part('epoch', date_trunc('hour', {at})) / 3600"),
+            "minute" => format!("floor(date_part('epoch', {at}) / 60)"),
+            _ => format!("floor(date_part('epoch', {at}))"),
         }
     };
     format!("CAST(round({} - {}) AS BIGINT)", place("$3"), place("$2"))

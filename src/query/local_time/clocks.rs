@@ -1,0 +1,378 @@
+//! What clocks of a zone do to times, as functions that planning puts in the place of casts and sums ([`Work`]). A time that
+//! clocks skip is an hour later, and of one that they show twice the first is meant, unless it comes of the second.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::PrimitiveArray;
+use arrow::array::timezone::Tz;
+use arrow::compute::cast;
+use arrow::compute::kernels::cast_utils::string_to_datetime;
+use arrow::datatypes::ArrowTimestampType;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::FieldRef;
+use arrow::datatypes::IntervalMonthDayNano;
+use arrow::datatypes::IntervalMonthDayNanoType;
+use arrow::datatypes::IntervalUnit;
+use arrow::datatypes::TimeUnit;
+use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::TimestampMillisecondType;
+use arrow::datatypes::TimestampNanosecondType;
+use arrow::datatypes::TimestampSecondType;
+use arrow::temporal_conversions::as_datetime;
+use chrono::Days;
+use chrono::FixedOffset;
+use chrono::MappedLocalTime;
+use chrono::Months;
+use chrono::NaiveDate;
+use chrono::NaiveDateTime;
+use chrono::NaiveTime;
+use chrono::Offset;
+use chrono::TimeDelta;
+use chrono::TimeZone;
+use datafusion::common::ScalarValue;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::ReturnFieldArgs;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::Signature;
+use datafusion::logical_expr::Volatility;
+
+/// Seconds by which a time that clocks skip is later.
+const SKIPPED_SECONDS: i32 = 3600;
+
+/// What is done to times.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Work {
+    /// Texts become instants: local ones, unless they have an offset.
+    Read {
+        /// Whether what is no time is null.
+        is_lenient: bool,
+    },
+    /// Days, and times without a zone, become the instants at which clocks show them.
+    Set {
+        /// Whether what is beyond the calendar is null.
+        is_lenient: bool,
+    },
+    /// Instants become what clocks show.
+    Shown,
+    /// Instants are moved by intervals: by days and months of clocks, and by hours that pass.
+    Moved {
+        /// Whether to the past.
+        is_back: bool,
+    },
+    /// Starts of the intervals of the second argument's instants, as this function finds them of what clocks show.
+    Binned(Arc<ScalarUDF>),
+}
+
+impl Work {
+    /// The same, with null for what cannot be converted.
+    pub(super) fn lenient(self) -> Self {
+        match self {
+            Self::Read { .. } => Self::Read { is_lenient: true },
+            Self::Set { .. } => Self::Set { is_lenient: true },
+            other => other,
+        }
+    }
+
+    /// The work as a call, which gives times of this type.
+    pub(super) fn call(self, gives: &DataType, arguments: Vec<Expr>) -> Expr {
+        let signature = Signature::any(arguments.len(), Volatility::Immutable);
+        let function = LocalTime { work: self, gives: gives.clone(), signature };
+        ScalarUDF::new_from_impl(function).call(arguments)
+    }
+}
+
+/// A function that clocks have a say in.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct LocalTime {
+    work: Work,
+    gives: DataType,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for LocalTime {
+    fn name(&self) -> &'static str {
+        match self.work {
+            Work::Read { .. } => "local_time_read",
+            Work::Set { .. } => "local_time_set",
+            Work::Shown => "local_time_shown",
+            Work::Moved { .. } => "local_time_moved",
+            Work::Binned(_) => "local_time_binned",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.gives.clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let is_lenient =
+            matches!(self.work, Work::Read { is_lenient: true } | Work::Set { is_lenient: true });
+        let is_nullable = is_lenient || args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.gives.clone(), is_nullable)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_scalar = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
+        let is_constant = args.args.iter().all(is_scalar);
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let given = match (&self.work, arrays.as_slice()) {
+            (Work::Read { is_lenient }, [texts]) => self.read(texts, *is_lenient)?,
+            (Work::Set { is_lenient }, [times]) => self.set(times, *is_lenient)?,
+            (Work::Shown, [times]) => shown(times, &self.gives)?,
+            (Work::Moved { is_back }, [times, by]) => self.moved(times, by, *is_back)?,
+            (Work::Binned(bin), [_, times]) => self.binned(bin, times, &args)?,
+            _ => return Err(DataFusionError::Internal(format!("arguments of {}", self.name()))),
+        };
+        if is_constant && given.len() == 1 {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&given, 0)?));
+        }
+        Ok(ColumnarValue::Array(given))
+    }
+}
+
+impl LocalTime {
+    fn read(&self, texts: &ArrayRef, is_lenient: bool) -> Result<ArrayRef> {
+        let (unit, zone) = zone_of(&self.gives)?;
+        let clocks = Clocks::Zone(zone);
+        let texts = cast(texts, &DataType::Utf8View)?;
+        let texts = texts.as_string_view();
+        let instant = |text: &str| match string_to_datetime(&clocks, text) {
+            Ok(time) => Ok(Some(time.naive_utc())),
+            Err(_) if is_lenient => Ok(None),
+            Err(error) => Err(DataFusionError::from(error)),
+        };
+        let instants = texts.iter().map(|text| text.map_or(Ok(None), instant));
+        let times = written(unit, instants, is_lenient)?;
+        self.typed(times)
+    }
+
+    fn set(&self, times: &ArrayRef, is_lenient: bool) -> Result<ArrayRef> {
+        let (unit, zone) = zone_of(&self.gives)?;
+        let shown = cast(times, &DataType::Timestamp(unit, None))?;
+        let instants = naive(unit, &shown).into_iter().map(|shown| {
+            let Some(shown) = shown else { return Ok(None) };
+            match shown.checked_sub_offset(offset(&zone, shown, None)) {
+                None if !is_lenient => Err(beyond()),
+                instant => Ok(instant),
+            }
+        });
+        let times = written(unit, instants, is_lenient)?;
+        self.typed(times)
+    }
+
+    fn moved(&self, times: &ArrayRef, by: &ArrayRef, is_back: bool) -> Result<ArrayRef> {
+        let (unit, zone) = zone_of(&self.gives)?;
+        let by = cast(by, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+        let by = by.as_primitive::<IntervalMonthDayNanoType>();
+        let times = naive(unit, times);
+        let instants = times.into_iter().zip(by.iter()).map(|(time, by)| match (time, by) {
+            (Some(time), Some(by)) => moved(&zone, time, by, is_back).map(Some).ok_or_else(beyond),
+            _ => Ok(None),
+        });
+        let times = written(unit, instants, false)?;
+        self.typed(times)
+    }
+
+    fn binned(
+        &self,
+        bin: &Arc<ScalarUDF>,
+        times: &ArrayRef,
+        args: &ScalarFunctionArgs,
+    ) -> Result<ArrayRef> {
+        let (unit, zone) = zone_of(&self.gives)?;
+        let local = DataType::Timestamp(unit, None);
+        let clocks = shown(times, &local)?;
+        let field = |name: &str, own: &DataType| Arc::new(Field::new(name, own.clone(), true));
+        let (Some(step), Some(step_field)) = (args.args.first(), args.arg_fields.first()) else {
+            return Err(DataFusionError::Internal("an interval is missing".to_owned()));
+        };
+        let rows = times.len();
+        let starts = bin.invoke_with_args(ScalarFunctionArgs {
+            args: vec![step.clone(), ColumnarValue::Array(clocks)],
+            arg_fields: vec![Arc::clone(step_field), field("time", &local)],
+            number_rows: rows,
+            return_field: field("start", &local),
+            config_options: Arc::clone(&args.config_options),
+        })?;
+        let starts = naive(unit, &starts.into_array(rows)?);
+        let instants = starts.into_iter().zip(naive(unit, times)).map(|(start, time)| {
+            let Some((start, time)) = start.zip(time) else { return Ok(None) };
+            let own = zone.offset_from_utc_datetime(&time).fix();
+            let instant = start.checked_sub_offset(offset(&zone, start, Some(own)));
+            instant.map(Some).ok_or_else(beyond)
+        });
+        let times = written(unit, instants, false)?;
+        self.typed(times)
+    }
+
+    /// Times in UTC with the zone that the function gives them.
+    fn typed(&self, times: ArrayRef) -> Result<ArrayRef> {
+        // Between zones a cast changes the type alone.
+        Ok(cast(&times, &self.gives)?)
+    }
+}
+
+/// What clocks show at instants.
+fn shown(times: &ArrayRef, gives: &DataType) -> Result<ArrayRef> {
+    let (unit, zone) = zone_of(times.data_type())?;
+    let clocks = naive(unit, times).into_iter().map(|time| {
+        let Some(time) = time else { return Ok(None) };
+        let offset = zone.offset_from_utc_datetime(&time).fix();
+        time.checked_add_offset(offset).map(Some).ok_or_else(beyond)
+    });
+    let clocks = written(unit, clocks, false)?;
+    Ok(cast(&cast(&clocks, &DataType::Timestamp(unit, None))?, gives)?)
+}
+
+/// An instant moved by months and days of clocks, and then by what passes.
+fn moved(
+    zone: &Tz,
+    time: NaiveDateTime,
+    by: IntervalMonthDayNano,
+    is_back: bool,
+) -> Option<NaiveDateTime> {
+    let is_negative = |count: i32| (count < 0) != is_back;
+    let mut time = time;
+    if by.months != 0 || by.days != 0 {
+        let own = zone.offset_from_utc_datetime(&time).fix();
+        let clocks = time.checked_add_offset(own)?;
+        let months = Months::new(by.months.unsigned_abs());
+        let clocks = match is_negative(by.months) {
+            true => clocks.checked_sub_months(months)?,
+            false => clocks.checked_add_months(months)?,
+        };
+        let days = Days::new(u64::from(by.days.unsigned_abs()));
+        let clocks = match is_negative(by.days) {
+            true => clocks.checked_sub_days(days)?,
+            false => clocks.checked_add_days(days)?,
+        };
+        time = clocks.checked_sub_offset(offset(zone, clocks, Some(own)))?;
+    }
+    let passing = TimeDelta::nanoseconds(by.nanoseconds);
+    if is_back { time.checked_sub_signed(passing) } else { time.checked_add_signed(passing) }
+}
+
+/// The offset of clocks that show a time. Where they show it twice it is `own`, if that is one of both, or that of the first.
+fn offset(zone: &Tz, shown: NaiveDateTime, own: Option<FixedOffset>) -> FixedOffset {
+    match zone.offset_from_local_datetime(&shown) {
+        MappedLocalTime::Single(offset) => offset.fix(),
+        MappedLocalTime::Ambiguous(_, second) if own == Some(second.fix()) => second.fix(),
+        MappedLocalTime::Ambiguous(first, _) => first.fix(),
+        MappedLocalTime::None => {
+            let skipped = TimeDelta::seconds(i64::from(SKIPPED_SECONDS));
+            let later = shown.checked_add_signed(skipped).unwrap_or(shown);
+            let after = zone.offset_from_local_datetime(&later).earliest();
+            let seconds = after.map(|after| after.fix().local_minus_utc() - SKIPPED_SECONDS);
+            // Where they skip more than an hour, the offset before.
+            let before = || zone.offset_from_utc_datetime(&shown).fix();
+            seconds.and_then(FixedOffset::east_opt).unwrap_or_else(before)
+        }
+    }
+}
+
+/// The unit and the zone of a type of times.
+fn zone_of(data_type: &DataType) -> Result<(TimeUnit, Tz)> {
+    match data_type {
+        DataType::Timestamp(unit, Some(zone)) => Ok((*unit, zone.parse()?)),
+        other => Err(DataFusionError::Internal(format!("{other} has no zone"))),
+    }
+}
+
+fn beyond() -> DataFusionError {
+    DataFusionError::Execution("a time is beyond the calendar".to_owned())
+}
+
+/// The times of an array, as those of a calendar.
+fn naive(unit: TimeUnit, times: &ArrayRef) -> Vec<Option<NaiveDateTime>> {
+    fn of<T: ArrowTimestampType>(times: &ArrayRef) -> Vec<Option<NaiveDateTime>> {
+        times.as_primitive::<T>().iter().map(|time| as_datetime::<T>(time?)).collect()
+    }
+    match unit {
+        TimeUnit::Second => of::<TimestampSecondType>(times),
+        TimeUnit::Millisecond => of::<TimestampMillisecondType>(times),
+        TimeUnit::Microsecond => of::<TimestampMicrosecondType>(times),
+        TimeUnit::Nanosecond => of::<TimestampNanosecondType>(times),
+    }
+}
+
+/// An array of such times, in UTC.
+///
+/// # Errors
+///
+/// One is beyond what the unit reaches, unless such are null.
+fn written(
+    unit: TimeUnit,
+    times: impl Iterator<Item = Result<Option<NaiveDateTime>>>,
+    is_lenient: bool,
+) -> Result<ArrayRef> {
+    fn of<T: ArrowTimestampType>(
+        times: impl Iterator<Item = Result<Option<NaiveDateTime>>>,
+        is_lenient: bool,
+    ) -> Result<ArrayRef> {
+        let value = |time: Result<Option<NaiveDateTime>>| {
+            let Some(time) = time? else { return Ok(None) };
+            match T::from_naive_datetime(time, None) {
+                None if !is_lenient => Err(beyond()),
+                value => Ok(value),
+            }
+        };
+        let values = times.map(value).collect::<Result<Vec<Option<i64>>>>()?;
+        Ok(Arc::new(values.into_iter().collect::<PrimitiveArray<T>>().with_timezone("UTC")))
+    }
+    match unit {
+        TimeUnit::Second => of::<TimestampSecondType>(times, is_lenient),
+        TimeUnit::Millisecond => of::<TimestampMillisecondType>(times, is_lenient),
+        TimeUnit::Microsecond => of::<TimestampMicrosecondType>(times, is_lenient),
+        TimeUnit::Nanosecond => of::<TimestampNanosecondType>(times, is_lenient),
+    }
+}
+
+/// A zone in which each local time is one instant, for a parser that asks for just one.
+#[derive(Clone, Debug)]
+enum Clocks {
+    Zone(Tz),
+    Fixed(FixedOffset),
+}
+
+impl TimeZone for Clocks {
+    type Offset = FixedOffset;
+
+    fn from_offset(offset: &FixedOffset) -> Self {
+        Self::Fixed(*offset)
+    }
+
+    fn offset_from_local_date(&self, local: &NaiveDate) -> MappedLocalTime<FixedOffset> {
+        self.offset_from_local_datetime(&local.and_time(NaiveTime::MIN))
+    }
+
+    fn offset_from_local_datetime(&self, local: &NaiveDateTime) -> MappedLocalTime<FixedOffset> {
+        MappedLocalTime::Single(match self {
+            Self::Zone(zone) => offset(zone, *local, None),
+            Self::Fixed(own) => *own,
+        })
+    }
+
+    fn offset_from_utc_date(&self, utc: &NaiveDate) -> FixedOffset {
+        self.offset_from_utc_datetime(&utc.and_time(NaiveTime::MIN))
+    }
+
+    fn offset_from_utc_datetime(&self, utc: &NaiveDateTime) -> FixedOffset {
+        match self {
+            Self::Zone(zone) => zone.offset_from_utc_datetime(utc).fix(),
+            Self::Fixed(own) => *own,
+        }
+    }
+}
