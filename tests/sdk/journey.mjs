@@ -22,7 +22,7 @@ const url = new URL(link).origin
 const DEADLINE_MILLIS = 60_000
 // The SDK sends what happened every few seconds.
 const LIVE_MILLIS = 15_000
-const NETWORK = 'https://cdn.jsdelivr.net/npm/posthog-js@1/dist/module.js'
+const NETWORK = 'https://cdn.jsdelivr.net/npm/posthog-js@1/dist/array.js'
 // The SDK sends nothing for a browser that says that it is driven.
 const PERSON = 'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36'
 
@@ -66,8 +66,8 @@ step('waiting')
 // ---- the snippet goes into a page of another origin, which somebody visits
 
 // Whoever signs in is a person, not a visitor.
-const said = "posthog.capture('hello')"
-const snippet = (await page.textContent('#html')).replace(said, `${said}\n  posthog.identify('ada')`)
+const pasted = await page.textContent('#html')
+const snippet = pasted.replace(/<\/script>\s*$/, "  posthog.identify('ada')\n</script>")
 const shop = `<!doctype html><html><head><meta charset="utf-8"><title>Shop</title>
 ${snippet}
 </head><body><h1>Shop</h1><button id="buy">Buy</button></body></html>`
@@ -83,7 +83,7 @@ await visiting.route(NETWORK, (route) =>
   route.fulfill({
     contentType: 'application/javascript',
     headers: { 'access-control-allow-origin': '*' },
-    body: readFileSync(join(modules, 'posthog-js/dist/module.js')),
+    body: readFileSync(join(modules, 'posthog-js/dist/array.js')),
   })
 )
 const visit = await watched(visiting)

@@ -13,6 +13,7 @@ mod journey;
 mod openfeature;
 mod opentelemetry;
 mod pages;
+mod snippet;
 mod stored;
 
 pub(crate) use drivers::source;

@@ -12,55 +12,60 @@ use crate::web::parts::page;
 /// The element that says whether an event has come.
 pub const ARRIVAL: &str = "arrival";
 
-/// Loads the SDK from this server.
-const OWN_SDK: &str = "<script src=\"SERVER/array/TOKEN/array.js\"></script>\n<script>\n  posthog.init('TOKEN', { api_host: 'SERVER' })\n  posthog.capture('hello')\n</script>";
+/// Queues calls in a page until the SDK has come from `SCRIPT`, whenever that is.
+const PAGE: &str = include_str!("onboarding/snippet.html");
 
-/// Loads the SDK from a public place.
-const PUBLIC_SDK: &str = "<script type=\"module\">\n  import posthog from 'https://cdn.jsdelivr.net/npm/posthog-js@1/dist/module.js'\n  posthog.init('TOKEN', { api_host: 'SERVER' })\n  posthog.capture('hello')\n</script>";
+/// The SDK with the settings of the project, from this server.
+const OWN_SDK: &str = "SERVER/array/TOKEN/array.js";
+
+/// The SDK from a public place.
+const PUBLIC_SDK: &str = "https://cdn.jsdelivr.net/npm/posthog-js@1/dist/array.js";
 
 /// Snippets: the id of the element, a title, and a text with `SERVER` and `TOKEN`.
 const SNIPPETS: &[(&str, &str, &str)] = &[
     (
         "curl",
         "Any language",
-        "curl SERVER/capture/ -H 'Content-Type: application/json' \\\n  -d '{\"api_key\": \"TOKEN\", \"event\": \"hello\", \"distinct_id\": \"me\"}'",
+        "curl SERVER/capture/ -H 'Content-Type: application/json' \\\n  -d '{\"api_key\": \"TOKEN\", \"event\": \"test event\", \"distinct_id\": \"me\"}'",
     ),
     (
         "browser",
         "Browser, with a bundler",
-        "npm install posthog-js\n\nimport posthog from 'posthog-js'\nposthog.init('TOKEN', { api_host: 'SERVER' })\nposthog.capture('hello')",
+        "npm install posthog-js\n\nimport posthog from 'posthog-js'\nposthog.init('TOKEN', { api_host: 'SERVER' })",
     ),
     (
         "python",
         "Python",
-        "pip install posthog\n\nfrom posthog import Posthog\nposthog = Posthog('TOKEN', host='SERVER')\nposthog.capture('hello', distinct_id='me')\nposthog.shutdown()",
+        "pip install posthog\n\nfrom posthog import Posthog\nposthog = Posthog('TOKEN', host='SERVER')\nposthog.capture('test event', distinct_id='me')\nposthog.shutdown()",
     ),
     (
         "node",
         "Node",
-        "npm install posthog-node\n\nimport { PostHog } from 'posthog-node'\nconst client = new PostHog('TOKEN', { host: 'SERVER' })\nclient.capture({ distinctId: 'me', event: 'hello' })\nawait client.shutdown()",
+        "npm install posthog-node\n\nimport { PostHog } from 'posthog-node'\nconst client = new PostHog('TOKEN', { host: 'SERVER' })\nclient.capture({ distinctId: 'me', event: 'test event' })\nawait client.shutdown()",
     ),
     (
         "rust",
         "Rust",
-        "cargo add posthog-rs\n\nlet mut options = posthog_rs::ClientOptionsBuilder::default();\noptions.api_key(\"TOKEN\".into()).host(\"SERVER\");\nlet client = posthog_rs::client(options.build()?).await;\nclient.capture(posthog_rs::Event::new(\"hello\", \"me\"));\nclient.shutdown().await;",
+        "cargo add posthog-rs\n\nlet mut options = posthog_rs::ClientOptionsBuilder::default();\noptions.api_key(\"TOKEN\".into()).host(\"SERVER\");\nlet client = posthog_rs::client(options.build()?).await;\nclient.capture(posthog_rs::Event::new(\"test event\", \"me\"));\nclient.shutdown().await;",
     ),
     (
         "go",
         "Go",
-        "go get github.com/posthog/posthog-go\n\nclient, _ := posthog.NewWithConfig(\"TOKEN\", posthog.Config{Endpoint: \"SERVER\"})\ndefer client.Close()\nclient.Enqueue(posthog.Capture{DistinctId: \"me\", Event: \"hello\"})",
+        "go get github.com/posthog/posthog-go\n\nclient, _ := posthog.NewWithConfig(\"TOKEN\", posthog.Config{Endpoint: \"SERVER\"})\ndefer client.Close()\nclient.Enqueue(posthog.Capture{DistinctId: \"me\", Event: \"test event\"})",
     ),
 ];
 
 /// The snippets. `has_sdk` says whether this server has the browser SDK.
 pub fn snippets(server: &str, token: &str, has_sdk: bool) -> Markup {
     let filled = |text: &str| text.replace("SERVER", server).replace("TOKEN", token);
+    let page = PAGE.trim_end().replace("SCRIPT", if has_sdk { OWN_SDK } else { PUBLIC_SDK });
     html! {
         p { "Weir takes events from the PostHog SDKs and from anything that speaks HTTP. The token is public; it can only send." }
         div class="card" {
             h2 { "A page in a browser" }
-            p { "Paste this into the " code { "<head>" } " of a page and open it. Views of pages and clicks are sent by themselves." }
-            (parts::code("html", &filled(if has_sdk { OWN_SDK } else { PUBLIC_SDK })))
+            p { "Paste this into the " code { "<head>" } " of a page and open it. Views of pages and clicks are sent by themselves. "
+                "The page never waits for it: calls are queued until the script is there, also while this server is away." }
+            (parts::code("html", &filled(&page)))
             @if !has_sdk {
                 p class="quiet" { "The script comes from a public network. With " code { "weir serve --static-dir DIRECTORY" }
                     ", where the directory is the folder " code { "dist" } " of the npm package posthog-js, it comes from this server." }
