@@ -320,6 +320,25 @@ fn keys_and_refused_requests_are_told() {
 }
 
 #[test]
+fn what_is_shown_once_is_at_the_top() {
+    let server = TestServer::start();
+    for (path, fields, id) in [
+        ("settings/keys", vec![("label", "mine"), ("scopes", "*")], "new-key"),
+        (
+            "settings/members",
+            vec![("do", "add"), ("first_name", "Ada"), ("email", "ada@x.example"), ("level", "1")],
+            "member-key",
+        ),
+    ] {
+        let answer = post(&server, path, &fields);
+        assert_eq!(answer.status, 200, "{path}: {answer}");
+        let shown = text(&answer);
+        let at = |what: &str| shown.find(what).unwrap_or_else(|| panic!("{what}: {shown}"));
+        assert!(at(&format!("id=\"{id}\"")) < at("class=\"card\""), "{path}: {shown}");
+    }
+}
+
+#[test]
 fn forms_of_another_project_change_nothing() {
     let server = TestServer::start();
     persons(&server);

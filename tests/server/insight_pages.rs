@@ -380,3 +380,94 @@ fn exclusions_of_a_funnel_are_asked_by_the_form() {
         assert!(shown.contains("class=\"problem\""), "{query}");
     }
 }
+
+/// Sends a form of a page of the first project.
+fn sent(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> Answer {
+    crate::support::forms::post(server, path, fields)
+}
+
+fn only_insight(server: &TestServer) -> Value {
+    let saved = server.get("/api/projects/1/insights/").json();
+    assert_eq!(saved["results"].as_array().map(Vec::len), Some(1), "{saved}");
+    saved["results"][0].clone()
+}
+
+#[test]
+fn a_saved_insight_is_edited_in_place() {
+    let server = TestServer::start();
+    world(&server);
+    let fields = [("kind", "trends"), ("question", "a=view"), ("name", "Views"), ("dashboard", "")];
+    assert_eq!(sent(&server, "insights", &fields).status, 303);
+    let before = only_insight(&server);
+    let path = format!("insights/{}", before["short_id"].as_str().expect("a short id"));
+    let own = text(&page(&server, &path));
+    // The form stays on this page, which offers to place it, not to save it again.
+    assert!(own.contains(&format!("action=\"/project/1/{path}\" data-swap")), "{own}");
+    assert!(own.contains("value=\"place\"") && !own.contains("value=\"ask\""), "{own}");
+    let changed = page(&server, &format!("{path}?a=buy&from=-30d"));
+    assert_eq!(changed.status, 200, "{changed}");
+    let changed = text(&changed);
+    assert!(changed.contains("<h1>Views</h1>") || changed.contains(">Views<"), "{changed}");
+    assert!(changed.contains("value=\"ask\"") && !changed.contains("value=\"place\""), "{changed}");
+    assert_eq!(only_insight(&server)["query"], before["query"], "nothing is saved by looking");
+    let wrong = page(&server, &format!("{path}?zz=1"));
+    assert_eq!(wrong.status, 400, "{wrong}");
+    let saved = sent(&server, &path, &[("do", "ask"), ("question", "a=buy&from=-30d")]);
+    assert_eq!(saved.header("location"), Some(&*format!("/project/1/{path}")), "{saved}");
+    let after = only_insight(&server);
+    assert_eq!((&after["id"], &after["name"]), (&before["id"], &before["name"]));
+    assert_eq!(after["query"]["source"]["series"][0]["event"], "buy", "{after}");
+    assert_eq!(after["query"]["source"]["dateRange"]["date_from"], "-30d", "{after}");
+    assert_eq!(after["query"]["kind"], "InsightVizNode");
+    let refused = sent(&server, &path, &[("do", "ask"), ("question", "zz=1")]);
+    assert_eq!(refused.status, 400, "{refused}");
+    // Onto a new dashboard, and onto one that is there.
+    let placed = sent(&server, &path, &[("do", "place"), ("dashboard", "new")]);
+    assert_eq!(placed.header("location"), Some("/project/1/dashboard/1"), "{placed}");
+    assert_eq!(sent(&server, "dashboard", &[("name", "Other")]).status, 303);
+    let placed = sent(&server, &path, &[("do", "place"), ("dashboard", "2")]);
+    assert_eq!(placed.status, 303, "{placed}");
+    assert_eq!(only_insight(&server)["dashboards"], json!([1, 2]));
+    let own = text(&page(&server, &path));
+    assert!(!own.contains("<option value=\"1\">") && own.contains("a new dashboard"), "{own}");
+    let nothing = sent(&server, &path, &[("do", "place"), ("dashboard", "")]);
+    assert_eq!(nothing.status, 400, "{nothing}");
+}
+
+#[test]
+fn saved_sql_is_edited_in_place() {
+    let server = TestServer::start();
+    let node = json!({"kind": "DataTableNode", "source": {
+        "kind": "HogQLQuery", "query": "SELECT 1 AS one", "values": {"n": 1}}});
+    let made = server.post("/api/projects/1/insights/", &json!({"name": "One", "query": node}));
+    let path = format!("insights/{}", made.created()["short_id"].as_str().expect("a short id"));
+    let own = text(&page(&server, &path));
+    assert!(own.contains("<textarea id=\"q\"") && !own.contains("value=\"ask\""), "{own}");
+    let changed = text(&page(&server, &format!("{path}?q=SELECT+2+AS+two&chart=bars")));
+    assert!(changed.contains(">two<") && changed.contains("value=\"ask\""), "{changed}");
+    let saved =
+        sent(&server, &path, &[("do", "ask"), ("question", "SELECT 2 AS two"), ("chart", "bars")]);
+    assert_eq!(saved.status, 303, "{saved}");
+    let query = &only_insight(&server)["query"];
+    assert_eq!(query["source"]["query"], "SELECT 2 AS two", "{query}");
+    assert_eq!(query["source"]["values"], json!({"n": 1}), "{query}");
+}
+
+#[test]
+fn a_time_that_is_not_over_is_dashed() {
+    let server = TestServer::start();
+    world(&server);
+    for (query, is_open) in [
+        ("a=view", true),
+        ("a=view&show=area", true),
+        ("a=view&show=bars", true),
+        ("a=view&interval=hour&from=-2d", true),
+        ("a=view&from=-9d&to=-3d", false),
+        ("a=view&show=bars&from=-9d&to=-3d", false),
+        ("a=view&show=number", false),
+    ] {
+        let shown = text(&page(&server, &format!("insights/trends?{query}")));
+        assert_eq!(shown.contains(" unfinished "), is_open, "{query}: {shown}");
+        assert_eq!(shown.contains("(not over yet)"), is_open, "{query}");
+    }
+}

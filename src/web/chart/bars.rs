@@ -48,7 +48,7 @@ pub fn bars(series: &[Series], frame: &Frame, is_stacked: bool) -> Markup {
         html! {
             @for bar in of(place) {
                 @if let Some(own) = series.get(bar.series) {
-                    (mark(own, bar, (place, places, side_by_side), &scale))
+                    (mark(own, bar, (place, side_by_side), (frame, &scale)))
                 }
             }
         }
@@ -59,15 +59,18 @@ pub fn bars(series: &[Series], frame: &Frame, is_stacked: bool) -> Markup {
 fn mark(
     series: &Series,
     bar: Bar,
-    (place, places, side_by_side): (usize, usize, usize),
-    scale: &Scale,
+    (place, side_by_side): (usize, usize),
+    (frame, scale): (&Frame, &Scale),
 ) -> Markup {
+    let places = frame.labels.len();
     let width = FILLED / side_by_side as f64;
     let at = if side_by_side > 1 { bar.series as f64 } else { 0.0 };
     let x = place as f64 + (1.0 - FILLED) / 2.0 + at * width;
     let (one, other) = (scale.y(bar.from), scale.y(bar.to));
+    let is_open = frame.is_open(place) && !series.is_previous;
+    let class = if is_open { "bar unfinished " } else { "bar " };
     let rect = html! {
-        rect class={ "bar " (series.class()) } x=(percent(x, places as f64)) width=(percent(width, places as f64))
+        rect class={ (class) (series.class()) } x=(percent(x, places as f64)) width=(percent(width, places as f64))
             y=(digits(one.min(other) + TOP_PX)) height=(digits((one - other).abs())) {}
     };
     match series.points.get(place).and_then(|point| point.link.as_ref()) {

@@ -1,5 +1,7 @@
 //! Lines, and areas below them: [`lines`].
 
+use std::ops::Range;
+
 use maud::Markup;
 use maud::html;
 
@@ -30,8 +32,13 @@ pub fn lines(series: &[Series], frame: &Frame, is_area: bool) -> Markup {
             aria-hidden="true" {
             // The first series is the most important one, so it is on top.
             @for own in series.iter().rev() {
-                @if is_area { path class={ "area " (own.class()) } d=(path(own, places, &scale, true)) {} }
-                path class={ "line " (own.class()) } d=(path(own, places, &scale, false)) {}
+                @if is_area { path class={ "area " (own.class()) } d=(path(own, 0..places, &scale, true)) {} }
+                @let last = open_part(own, frame);
+                path class={ "line " (own.class()) }
+                    d=(path(own, 0..last.as_ref().map_or(places, |last| last.start + 1), &scale, false)) {}
+                @if let Some(last) = last {
+                    path class={ "line unfinished " (own.class()) } d=(path(own, last, &scale, false)) {}
+                }
             }
         }
         @if has_marks { (columns(frame, &scale, series, |place| dots(series, (place, places), &scale))) }
@@ -57,8 +64,16 @@ fn dots(series: &[Series], (place, places): (usize, usize), scale: &Scale) -> Ma
     }
 }
 
+/// The places between which the line leads to a time that is not over yet, if there is one. The period before is over.
+fn open_part(series: &Series, frame: &Frame) -> Option<Range<usize>> {
+    let last = frame.labels.len().checked_sub(1).filter(|place| frame.is_open(*place))?;
+    let before = last.checked_sub(1)?;
+    let is_line = series.at(before).is_some() && series.at(last).is_some();
+    (is_line && !series.is_previous).then_some(before..last + 1)
+}
+
 /// A line through the numbers; for an area also along the zero below it.
-fn path(series: &Series, places: usize, scale: &Scale, is_area: bool) -> String {
+fn path(series: &Series, places: Range<usize>, scale: &Scale, is_area: bool) -> String {
     let zero = digits(scale.y(0.0));
     let mut path = String::new();
     // Where the numbers before the current one began and ended.
@@ -72,7 +87,7 @@ fn path(series: &Series, places: usize, scale: &Scale, is_area: bool) -> String 
             path.push_str("h0");
         }
     };
-    for place in 0..places {
+    for place in places {
         let Some(value) = series.at(place) else {
             close(&mut path, part.take());
             continue;

@@ -126,6 +126,9 @@ pub(super) fn columns(
 /// The numbers of a place, a line for each series.
 fn told(frame: &Frame, series: &[Series], place: usize) -> String {
     let mut text = frame.label(place).to_owned();
+    if frame.is_open(place) {
+        text.push_str(" (not over yet)");
+    }
     for own in series.iter().take(TOLD_MAX) {
         let number =
             own.at(place).map_or("–".to_owned(), |value| figure::text(value, frame.unit));

@@ -74,12 +74,25 @@ pub struct Frame {
     pub height_px: u16,
     /// What the numbers are.
     pub unit: Unit,
+    /// Whether the last place is a time that is not over yet: its numbers still grow.
+    pub is_unfinished: bool,
 }
 
 impl Frame {
     /// A frame of the usual height.
     pub fn new(title: impl Into<String>, labels: Vec<String>) -> Self {
-        Self { title: title.into(), labels, height_px: 260, unit: Unit::Count }
+        Self {
+            title: title.into(),
+            labels,
+            height_px: 260,
+            unit: Unit::Count,
+            is_unfinished: false,
+        }
+    }
+
+    /// Whether a place is a time that is not over yet.
+    pub fn is_open(&self, place: usize) -> bool {
+        self.is_unfinished && place + 1 == self.labels.len()
     }
 
     /// The label of a place.

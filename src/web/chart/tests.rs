@@ -226,6 +226,26 @@ fn few_and_many_points_are_drawn() {
 }
 
 #[test]
+fn the_time_that_is_not_over_is_dashed() {
+    let open = |places| Frame { is_unfinished: true, ..frame(places) };
+    let values = [Some(1.0), Some(2.0), Some(3.0)];
+    let now = series(&values);
+    let before = Series { is_previous: true, ..now.clone() };
+    let line = lines(&[now.clone(), before.clone()], &open(3), true).0;
+    // The area, the line up to the second place and the dashed rest; the period before is over.
+    assert_eq!(line.matches("<path").count(), 5, "{line}");
+    assert_eq!(line.matches("line unfinished s0").count(), 1, "{line}");
+    assert_eq!(line.matches("(not over yet)").count(), 1, "{line}");
+    let bar = bars(&[now.clone(), before], &open(3), false).0;
+    assert_eq!(bar.matches("bar unfinished s0").count(), 1, "{bar}");
+    for (values, places) in [(vec![Some(1.0)], 1), (vec![None, Some(1.0)], 2), (vec![], 0)] {
+        let line = lines(&[series(&values)], &open(places), false).0;
+        assert!(!line.contains("unfinished"), "there is no line to it: {line}");
+    }
+    assert!(!lines(&[now], &frame(3), false).0.contains("unfinished"));
+}
+
+#[test]
 fn links_are_attributes_and_texts_are_texts() {
     let markup = lines(&[series(&[Some(1.0)])], &frame(1), false).0;
     assert!(markup.contains("href=\"/p?a=1&amp;b=2\""), "{markup}");

@@ -23,9 +23,14 @@ use crate::web::state::series::Series;
 
 /// The fields of a question.
 pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {
+    form_at(&links::kind(project, question.kind()), question, known)
+}
+
+/// The same, where the answer is at this address.
+pub fn form_at(address: &str, question: &Question, known: &Suggestions) -> Markup {
     let kind = question.kind();
     html! {
-        form class="question" method="get" action=(links::kind(project, kind)) data-swap="result" {
+        form class="question" method="get" action=(address) data-swap="result" {
             @if kind.series_max() > 0 { (all_series(question, known)) }
             (options::fields(question, known))
             div class="row" {
@@ -48,7 +53,7 @@ pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {
             (property_names(known))
             div class="row" {
                 button class="main" { "Show" }
-                a class="quiet" href=(links::kind(project, kind)) { "Start over" }
+                a class="quiet" href=(address) { "Start over" }
             }
         }
     }

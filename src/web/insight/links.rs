@@ -49,6 +49,8 @@ pub struct Links<'q> {
     persons: String,
     /// The address that has the answer as a file, with its query or a `?` at its end.
     files: Option<String>,
+    /// As of when the answer is, in the time zone of the project, as times of intervals are written.
+    pub at: String,
 }
 
 impl<'q> Links<'q> {
@@ -58,18 +60,25 @@ impl<'q> Links<'q> {
         let own = self::question(project, question);
         let separator = if own.ends_with('?') { "" } else { "&" };
         let files = Some(format!("{own}{separator}"));
-        Self { project, question, query: None, persons, files }
+        Self { project, question, query: None, persons, files, at: String::new() }
     }
 
     /// None, since no address can say the query, or whoever reads the answer may see nothing else.
     pub fn without(project: i64, question: &'q Question, query: &'q Value) -> Self {
-        Self { project, question, query: Some(query), persons: String::new(), files: None }
+        let (persons, at) = (String::new(), String::new());
+        Self { project, question, query: Some(query), persons, files: None, at }
     }
 
     /// The same, where the saved insight with this id has the answer as a file.
     #[must_use]
     pub fn with_files_of(self, short_id: &str) -> Self {
         Self { files: Some(format!("{}?", saved(self.project, short_id))), ..self }
+    }
+
+    /// The same, where it is known as of when the answer is.
+    #[must_use]
+    pub fn as_of(&self, at: &str) -> Self {
+        Self { at: at.to_owned(), ..self.clone() }
     }
 
     /// Whether there are files.

@@ -53,7 +53,7 @@ pub fn shown(results: &Value, links: &Links<'_>) -> Shown {
 
 /// All of an answer: chart, table, where it comes from and how to get it elsewhere.
 pub fn whole(results: &Value, links: &Links<'_>, made: &Made) -> Markup {
-    let shown = shown(results, links);
+    let shown = shown(results, &links.as_of(&made.at));
     html! {
         @if shown.is_empty {
             div class="empty" {

@@ -173,6 +173,62 @@ pub fn sql_form(project: i64, sql: &SavedSql, dashboards: &[Saved], can_make: bo
     )
 }
 
+/// A saved insight, and what its own page can do with it.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// The id in addresses.
+    pub short_id: String,
+    /// The dashboards that it is on.
+    pub boards: Vec<i64>,
+    /// Whether the page shows another question than was saved.
+    pub is_changed: bool,
+    /// Whether it may be changed.
+    pub can_change: bool,
+    /// Whether it may be put on a dashboard.
+    pub can_place: bool,
+}
+
+/// What the form of a saved insight sends to have it ask what the page shows.
+pub const ASK: &str = "ask";
+
+/// What it sends to be put on a dashboard.
+pub const PLACE: &str = "place";
+
+/// The form that saves what the page shows under the name of the saved insight; `asked` are its hidden fields.
+pub fn changing(project: i64, kept: &Kept, asked: &[(&str, &str)]) -> Markup {
+    let address = links::saved(project, &kept.short_id);
+    html! {
+        @if kept.is_changed && kept.can_change {
+            form class="save" method="post" action=(address) {
+                @for (name, value) in asked { input type="hidden" name=(name) value=(value); }
+                span class="quiet" { "This is not what was saved. " }
+                button class="main" name="do" value=(ASK) { "Save changes" }
+                a class="button" href=(address) { "Discard them" }
+            }
+        }
+    }
+}
+
+/// The form that puts a saved insight on one of the dashboards on which it is not, or on a new one.
+pub fn placing(project: i64, kept: &Kept, dashboards: &[Saved]) -> Markup {
+    html! {
+        @if kept.can_place {
+            form class="save" method="post" action=(links::saved(project, &kept.short_id)) {
+                label {
+                    "Dashboard "
+                    select name="dashboard" {
+                        @for own in dashboards.iter().filter(|own| !kept.boards.contains(&own.id)) {
+                            option value=(own.id) { (own.title()) }
+                        }
+                        option value=(NEW_DASHBOARD) { "a new dashboard" }
+                    }
+                }
+                button name="do" value=(PLACE) { "Add to it" }
+            }
+        }
+    }
+}
+
 fn saving(project: i64, asked: &[(&str, &str)], dashboards: &[Saved], can_make: bool) -> Markup {
     html! {
         form class="save" method="post" action=(links::insights(project)) {

@@ -132,7 +132,9 @@ fn answer(insight: &Value, is_alone: bool) -> Markup {
     let Some(sketch) = stored::sketch(&query) else {
         return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
     };
-    let shown = result::shown(results, &Links::without(0, &sketch, &query));
+    let zone = text(insight, "timezone").parse().unwrap_or(Tz::UTC);
+    let at = parts::local(text(insight, "last_refresh"), zone);
+    let shown = result::shown(results, &Links::without(0, &sketch, &query).as_of(&at));
     html! {
         @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else {
             (shown.chart)

@@ -1,7 +1,10 @@
 //! Series of numbers: those of trends, lifecycles and stickiness, and of trends of funnels.
 
+use chrono::Days;
+use chrono::Months;
 use chrono::NaiveDate;
 use chrono::NaiveDateTime;
+use chrono::TimeDelta;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
@@ -86,10 +89,33 @@ fn frame(answers: &[Value], links: &Links<'_>, days: &[String]) -> Frame {
         _ => days.iter().map(|day| label(day, links.question.interval)).collect(),
     };
     let mut frame = Frame::new(links.question.kind().title(), labels);
+    let is_by_time = !matches!(&links.question.options, Options::Stickiness { .. });
+    frame.is_unfinished = is_by_time
+        && days.last().is_some_and(|day| is_unfinished(day, links.question.interval, &links.at));
     if matches!(links.question.options, Options::Funnel { .. }) {
         frame.unit = Unit::Percent;
     }
     frame
+}
+
+/// Whether the interval that begins at `day` was not over at a time.
+fn is_unfinished(day: &str, interval: Option<&str>, at: &str) -> bool {
+    const TIME: &str = "%Y-%m-%d %H:%M:%S";
+    let time = |text: &str| {
+        let date = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0);
+        NaiveDateTime::parse_from_str(text, TIME).ok().or_else(date)
+    };
+    let end = |begin: NaiveDateTime| match interval.unwrap_or("day") {
+        "minute" => begin.checked_add_signed(TimeDelta::minutes(1)),
+        "hour" => begin.checked_add_signed(TimeDelta::hours(1)),
+        "week" => begin.checked_add_days(Days::new(7)),
+        "month" => begin.checked_add_months(Months::new(1)),
+        _ => begin.checked_add_days(Days::new(1)),
+    };
+    match (time(day), time(at)) {
+        (Some(begin), Some(at)) => begin <= at && end(begin).is_some_and(|end| at < end),
+        _ => false,
+    }
 }
 
 /// An interval in a few characters.

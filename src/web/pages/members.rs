@@ -36,23 +36,22 @@ pub struct Added {
     pub server: String,
 }
 
+/// The key of a member who was just added. It stands at the top of the page: it is not shown again.
+pub fn added(added: &Added) -> Markup {
+    html! {
+        div class="note" role="status" {
+            p { "Send this key to " b { (clipped(&added.email, NAME_MAX_CHARS)) } " now: it is not shown again. It signs in at "
+                code { (added.server) "/login" } "." }
+            (parts::code("member-key", &added.key))
+        }
+    }
+}
+
 /// Members of the organization.
-pub fn members(
-    (project, zone): (i64, Tz),
-    members: &[Value],
-    added: Option<&Added>,
-    can_write: bool,
-) -> Markup {
+pub fn members((project, zone): (i64, Tz), members: &[Value], can_write: bool) -> Markup {
     html! {
         div class="card" id="members" {
             h2 { "Members" }
-            @if let Some(added) = added {
-                div class="note" role="status" {
-                    p { "Send this key to " b { (clipped(&added.email, NAME_MAX_CHARS)) } " now: it is not shown again. It signs in at "
-                        code { (added.server) "/login" } "." }
-                    (parts::code("member-key", &added.key))
-                }
-            }
             div class="scroll" tabindex="0" role="region" aria-label="Members" {
                 table {
                     thead { tr { th scope="col" { "Member" } th scope="col" { "Level" } th scope="col" { "Joined" } @if can_write { th scope="col" { "Remove" } } } }
@@ -216,7 +215,7 @@ mod tests {
         let role = json!({"id": "r", "name": "Dev<i>", "feature_flags_access_level": 21,
             "members": [{"id": "k", "user": {"uuid": "u1", "email": "p1@x.example"}}], "associated_flags": []});
         for can_write in [false, true] {
-            let shown = members((1, Tz::UTC), &people(), None, can_write).0
+            let shown = members((1, Tz::UTC), &people(), can_write).0
                 + &roles(1, std::slice::from_ref(&role), (&[], &people()), can_write).0;
             assert_eq!(shown.contains("<form"), shown.contains("<button"), "{shown}");
             assert_eq!(shown.contains("<button"), can_write, "{shown}");

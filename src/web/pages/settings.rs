@@ -82,14 +82,18 @@ pub fn files(project: i64, table: &str) -> Markup {
     }
 }
 
-/// Personal API keys; `made` is the value of one that was just made.
-pub fn keys(project: i64, zone: Tz, keys: &[Value], made: Option<&str>, can_write: bool) -> Markup {
+/// The value of a key that was just made. It stands at the top of the page: it is not shown again.
+pub fn new_key(value: &str) -> Markup {
+    html! {
+        div class="note" role="status" { p { "Copy the new key now: it is not shown again." } (parts::code("new-key", value)) }
+    }
+}
+
+/// Personal API keys.
+pub fn keys(project: i64, zone: Tz, keys: &[Value], can_write: bool) -> Markup {
     html! {
         div class="card" id="keys" {
             h2 { "Personal API keys" }
-            @if let Some(value) = made {
-                div class="note" role="status" { p { "Copy the new key now: it is not shown again." } (parts::code("new-key", value)) }
-            }
             div class="scroll" tabindex="0" role="region" aria-label="Keys" {
                 table {
                     thead { tr { th scope="col" { "Label" } th scope="col" { "Key" } th scope="col" { "Scopes" } th scope="col" { "Last used" } th scope="col" { "" } } }

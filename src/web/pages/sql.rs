@@ -22,6 +22,9 @@ use crate::web::state::sql::OF_SQL;
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;
 
+/// What the form of a saved query sends for rows without a chart.
+const ROWS: &str = "table";
+
 /// Questions to begin with: a title and SQL.
 const EXAMPLES: &[(&str, &str)] = &[
     (
@@ -200,12 +203,28 @@ pub fn saved(answer: &Value, query: &Value, is_alone: bool) -> Markup {
     chart.and_then(|chart| sql_chart::chart(answer, chart)).unwrap_or_else(|| grid(answer))
 }
 
-/// What a saved query asks: its text, and the way to the page of SQL.
-pub fn asked(project: i64, saved: &SavedSql) -> Markup {
+/// What a saved query asks, to be changed at the address `at` of the insight, and the way to the page of SQL.
+pub fn asked(project: i64, (saved, is_changed): (&SavedSql, bool), at: Option<&str>) -> Markup {
     html! {
-        details class="source" {
+        details class="source" open[is_changed] {
             summary { "What it asks" }
-            pre tabindex="0" { code { (saved.sql) } }
+            @match at {
+                None => pre tabindex="0" { code { (saved.sql) } },
+                Some(address) => form class="stack" method="get" action=(address) {
+                    label for="q" { "SQL" }
+                    textarea id="q" name="q" rows="9" spellcheck="false" autocomplete="off" maxlength="100000" { (saved.sql) }
+                    div class="actions" {
+                        label {
+                            "Shown as "
+                            select name="chart" {
+                                option value=(ROWS) selected[saved.chart.is_none()] { "Table" }
+                                @for own in &CHARTS { option value=(own.name) selected[saved.chart == Some(own)] { (own.title) } }
+                            }
+                        }
+                        button { "Run" }
+                    }
+                },
+            }
             @if saved.is_whole {
                 div class="actions" {
                     a class="button small" href=(address(project, &saved.sql, saved.chart)) { "Open on the page of SQL" }

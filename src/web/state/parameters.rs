@@ -133,6 +133,11 @@ impl Parameters {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
     }
 
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// That nothing is left.
     ///
     /// # Errors

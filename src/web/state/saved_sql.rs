@@ -61,6 +61,27 @@ impl SavedSql {
         Some(Self { sql: source.get("query")?.as_str()?.to_owned(), chart, is_whole })
     }
 
+    /// A saved query of SQL with this text and chart instead of its own; what else it has stays.
+    pub fn over(&self, query: &Value) -> Value {
+        let before = Self::of(query);
+        let is_bare = query.get("kind").is_some_and(|kind| kind == SQL);
+        let mut source = if is_bare { Some(query) } else { query.get("source") }.cloned();
+        if let Some(Value::Object(fields)) = &mut source {
+            fields.insert("query".to_owned(), Value::from(self.sql.as_str()));
+        }
+        let own = self.node();
+        let mut changed = if is_bare { own.clone() } else { query.clone() };
+        if let Value::Object(fields) = &mut changed {
+            fields.insert("source".to_owned(), source.unwrap_or_default());
+            if before.is_none_or(|before| before.chart != self.chart) {
+                for name in ["kind", "display"] {
+                    fields.insert(name.to_owned(), own.get(name).cloned().unwrap_or_default());
+                }
+            }
+        }
+        changed
+    }
+
     /// The query as clients save it.
     pub fn node(&self) -> Value {
         let display = self.chart.map_or("ActionsTable", |chart| chart.display);
@@ -80,7 +101,18 @@ mod tests {
         let charts = CHARTS.iter().map(Some).chain([None]);
         for chart in charts {
             let saved = SavedSql { sql: "SELECT 'a\n\"'".to_owned(), chart, is_whole: true };
-            assert_eq!(SavedSql::of(&saved.node()), Some(saved));
+            assert_eq!(SavedSql::of(&saved.node()).as_ref(), Some(&saved));
+            let before = json!({"kind": "DataTableNode", "full": true, "source": {
+                "kind": "HogQLQuery", "query": "SELECT 1", "values": {"n": 1},
+            }});
+            for before in [before.clone(), before["source"].clone()] {
+                let changed = saved.over(&before);
+                assert_eq!(
+                    SavedSql::of(&changed),
+                    Some(SavedSql { is_whole: false, ..saved.clone() })
+                );
+                assert_eq!(changed["source"]["values"], json!({"n": 1}));
+            }
         }
     }
 

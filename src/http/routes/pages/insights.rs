@@ -50,6 +50,7 @@ use crate::web::insight::links::Links;
 use crate::web::insight::result;
 use crate::web::insight::result::Made;
 use crate::web::insight::saved as shown;
+use crate::web::insight::saved::Kept;
 use crate::web::parts::FILES;
 use crate::web::parts::failed;
 use crate::web::state::insight::Kind;
@@ -123,7 +124,7 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
     if is_part(request) {
         // What is asked now is kept by the links to other kinds, too.
         let kinds = shown::kinds(asker.project.id.0, Some(kind), Some(&question));
-        let answer = answered(app, asker, question, server, true).await;
+        let answer = answered(app, asker, question, server, None).await;
         return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
     }
     let known = suggestions(app, asker).await?;
@@ -133,7 +134,7 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
         (form(project, &question, &known))
     };
     let mut page = Page::new(kind.title(), now);
-    page.later.push(answered(app, asker, question, server, true));
+    page.later.push(answered(app, asker, question, server, None));
     Ok(Sent::Page(page))
 }
 
@@ -165,13 +166,14 @@ async fn refused(app: &App, asker: &Principal, kind: Kind, error: &Wrong) -> Res
     Ok(Page { status: StatusCode::BAD_REQUEST, ..Page::new(kind.title(), now) })
 }
 
-/// The answer to a question, computed when it is its turn. One that can be saved has the form for it.
+/// The answer to a question, computed when it is its turn, with the form that saves it. On the page of a saved insight
+/// that is what can be done with this one.
 fn answered(
     app: &App,
     asker: &Principal,
     question: Question,
     server: String,
-    can_be_saved: bool,
+    kept: Option<Kept>,
 ) -> Later {
     let (app, asker) = (app.clone(), asker.clone());
     Box::pin(async move {
@@ -191,14 +193,19 @@ fn answered(
             }
             Err(problem) => return section(&failed(problem.detail())),
         };
-        let saving = match can_be_saved {
-            true => saved_of(&app, &asker, documents::Kind::Dashboard).await.ok(),
-            false => None,
-        };
+        let dashboards = saved_of(&app, project.id, documents::Kind::Dashboard).await;
+        let dashboards = dashboards.unwrap_or_default();
+        let can_make = auth::grants(&asker.key, "dashboard:write");
         section(&html! {
             (inner)
-            @if let Some(dashboards) = saving {
-                (shown::form(project.id.0, &question, &dashboards, auth::grants(&asker.key, "dashboard:write")))
+            @match &kept {
+                None => (shown::form(project.id.0, &question, &dashboards, can_make)),
+                Some(kept) if kept.is_changed => {
+                    (shown::changing(project.id.0, kept, &[("question", &question.print())]))
+                    details { summary { "Save it as another insight" }
+                        (shown::form(project.id.0, &question, &dashboards, can_make)) }
+                },
+                Some(kept) => (shown::placing(project.id.0, kept, &dashboards)),
             }
         })
     })

@@ -81,17 +81,19 @@ pub(super) async fn whole(
         value.as_array().cloned().unwrap_or_else(|| items(value, "results").to_vec())
     };
     let content = html! {
+        @if let Some(key) = &made.key { (shown::new_key(key)) }
+        @if let Some(added) = &made.member { (people::added(added)) }
         (shown::project(id, &project, &zones, asking.may("project:write")))
         (shown::files(id, &asking.app.tables.name("events")))
         (shown::kept(id))
         @if let Some(members) = &members {
-            (people::members((id, zone), members, made.member.as_ref(), may("organization_member:write")))
+            (people::members((id, zone), members, may("organization_member:write")))
         }
         @if let Some(roles) = &roles {
             @let defaults = defaults.as_ref().map(|own| items(own, "results")).unwrap_or_default();
             (people::roles(id, items(roles, "results"), (defaults, members.as_deref().unwrap_or_default()), may("organization:write")))
         }
-        @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), made.key.as_deref(), asking.may("personal_api_key:write"))) }
+        @if let Some(keys) = &keys { (shown::keys(id, zone, &rows(keys), asking.may("personal_api_key:write"))) }
         (shown::sessions(id, zone, &sessions))
         @if may("project:write") { (shown::another_project(id)) }
     };

@@ -14,6 +14,8 @@ use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
 use crate::http::routes::pages::insights::saved::document_of;
+use crate::http::routes::pages::insights::saved::new_board;
+use crate::http::routes::pages::insights::saved::query_over;
 use crate::http::routes::pages::visit::Asking;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
@@ -30,6 +32,9 @@ use crate::web::insight::dashboard::HALF;
 use crate::web::insight::dashboard::HEIGHT;
 use crate::web::insight::dashboard::Tile;
 use crate::web::insight::links;
+use crate::web::insight::saved::ASK;
+use crate::web::insight::saved::NEW_DASHBOARD;
+use crate::web::insight::saved::PLACE;
 use crate::web::parts;
 use crate::web::state::filters;
 use crate::web::state::node::properties;
@@ -177,8 +182,15 @@ pub(in crate::http::routes::pages) async fn change_insight(
     let document = document_of(&visit).await?;
     let mut form = form(visit.take_request()?).await?;
     let asking = &visit.asking;
-    let what = form.choice("do", &["save", "delete"]).map_err(|error| wrong(&error))?;
+    let whats = ["save", "delete", ASK, PLACE];
+    let what = form.choice("do", &whats).map_err(|error| wrong(&error))?;
     let (body, next) = match what {
+        Some(PLACE) => return place(asking, &document, &mut form).await,
+        Some(ASK) => {
+            let own = saved(&document, &asking.app.metadata.snapshot());
+            let query = query_over(&own, &mut form).map_err(|error| wrong(&error))?;
+            (json!({"query": query}), links::saved(asking.project(), document.text("short_id")))
+        }
         Some("delete") => (json!({"deleted": true}), links::insights(asking.project())),
         _ => {
             let body = json!({
@@ -190,6 +202,26 @@ pub(in crate::http::routes::pages) async fn change_insight(
     };
     asking.send(Method::PATCH, &format!("insights/{}/", document.id), &body).await?;
     Ok(Sent::Other(see_other(&next)?))
+}
+
+/// Puts an insight on a dashboard, which may have to be made.
+async fn place(
+    asking: &Asking,
+    document: &Document,
+    form: &mut Parameters,
+) -> Result<Sent, Problem> {
+    let board = match form.get("dashboard") == NEW_DASHBOARD {
+        true => {
+            let own = saved(document, &asking.app.metadata.snapshot());
+            Some(new_board(asking, &own.title()).await?)
+        }
+        false => form.number("dashboard").map_err(|error| wrong(&error))?,
+    };
+    let missing = || wrong(&Wrong::new("dashboard", "Choose a dashboard."));
+    let board: i64 = board.ok_or_else(missing)?;
+    let body = json!({"tiles": [{"insight": document.id}]});
+    asking.send(Method::PATCH, &format!("dashboards/{board}/"), &body).await?;
+    Ok(Sent::Other(see_other(&links::dashboard(asking.project(), board))?))
 }
 
 /// `POST dashboard/:id/share`.

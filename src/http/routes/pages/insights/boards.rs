@@ -239,7 +239,7 @@ pub(in crate::http::routes::pages) async fn insight(
             return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
         }
     };
-    let shown = result::shown(&results, &links);
+    let shown = result::shown(&results, &links.as_of(&made.at));
     html! {
         p class="quiet" { (links.question.range_text()) }
         @if shown.is_empty { p class="quiet" { "Nothing happened in this time." } } @else { (shown.chart) }

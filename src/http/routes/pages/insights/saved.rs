@@ -1,12 +1,14 @@
 //! Saved insights: their list, one of them, and saving one; changing one is in `arrange`.
 
 use hyper::Method;
+use hyper::StatusCode;
 use maud::Markup;
 use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
@@ -19,12 +21,17 @@ use crate::http::routes::pages::insights::answered;
 use crate::http::routes::pages::insights::arrange::link_of;
 use crate::http::routes::pages::insights::boards::rows;
 use crate::http::routes::pages::insights::computed;
+use crate::http::routes::pages::insights::download;
 use crate::http::routes::pages::insights::downloaded;
+use crate::http::routes::pages::insights::is_part;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::load::suggestions;
+use crate::http::routes::pages::insights::part;
+use crate::http::routes::pages::insights::refusal;
 use crate::http::routes::pages::insights::with_usual;
 use crate::http::routes::pages::visit::Asking;
+use crate::http::routes::pages::visit::Later;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
@@ -36,14 +43,16 @@ use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind as Stored;
 use crate::web::insight::arrange::insight as settings;
-use crate::web::insight::form::form;
+use crate::web::insight::form::form_at;
 use crate::web::insight::links;
 use crate::web::insight::links::Links;
 use crate::web::insight::result;
 use crate::web::insight::saved as shown;
+use crate::web::insight::saved::Kept;
 use crate::web::insight::saved::Saved;
 use crate::web::pages::sql;
 use crate::web::parts;
+use crate::web::parts::FILES;
 use crate::web::parts::failed;
 use crate::web::parts::integer;
 use crate::web::state::insight::Kind;
@@ -54,6 +63,9 @@ use crate::web::state::parameters::Wrong;
 use crate::web::state::saved_sql;
 use crate::web::state::saved_sql::SavedSql;
 use crate::web::state::stored;
+
+/// The scope of those who may ask any SQL.
+const ASKING: &str = "query:read";
 
 /// A list of insights without their results, which would all have to be computed.
 const BASIC: [(&str, &str); 1] = [("basic", "true")];
@@ -86,54 +98,177 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     found.ok_or_else(|| Problem::not_found("There is no such insight."))
 }
 
-/// `GET insights/:short_id`.
+/// `GET insights/:short_id`. Parameters ask something else than was saved, of the same kind, which can be saved in its
+/// place.
 pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
-    let (app, asker) = (&asking.app, &asking.asker);
-    let (project, document) = (&asker.project, document_of(visit).await?);
+    let (app, project, document) = (&asking.app, &asking.asker.project, document_of(visit).await?);
     let own = saved(&document, &app.metadata.snapshot());
-    let asked = question_of(&document.fields, &Frame::default())?;
+    let asked = question_of(&document.fields, &Frame::default());
     let question = match &asked {
-        Some(Asked::Insight(node)) => stored::question(node).map(with_usual),
+        Ok(Some(Asked::Insight(node))) => stored::question(node).map(with_usual),
         _ => None,
     };
-    let kind = question.as_ref().map(Question::kind);
-    if let Some(format) = files::wanted(visit)? {
-        return as_file(app, project, asked, (&own, format)).await;
-    }
-    let share = link_of(asking, &document).await?;
-    let settings = match asking.may("insight:write") {
-        true => settings(project.id.0, &own, share.as_ref()),
-        false => html! { @if let Some(share) = share { (share) } },
-    };
-    let mut now = html! {
-        (shown::kinds(project.id.0, kind.or_else(|| own.kind()), question.as_ref()))
-        @if !own.description.is_empty() { p { (own.description) } }
-    };
     if let Some(question) = question {
-        let known = suggestions(app, asker).await?;
-        now = html! { (now) (form(project.id.0, &question, &known)) };
-        let mut page = Page::new(own.title(), now);
-        page.later.push(answered(app, asker, question, asking.server.clone(), false));
-        page.end = settings;
-        return Ok(Sent::Page(page));
+        let kept = kept(asking, &document);
+        return by_form(visit, (&document, &own), (question, kept)).await;
     }
-    let mut page = Page::new(own.title(), now);
-    let asking = asking.clone();
-    page.later.push(Box::pin(async move {
-        html! {
-            (unsaid(&asking, asked, &own).await)
-            @match SavedSql::of(&own.query) {
-                Some(saved) => (sql::asked(asking.project(), &saved)),
-                None => details class="source" {
-                    summary { "What it asks" }
-                    pre tabindex="0" { code { (serde_json::to_string_pretty(&own.query).unwrap_or_default()) } }
-                },
-            }
+    if let Some(format) = files::wanted(visit)? {
+        return as_file(app, project, asked?, (&own, format)).await;
+    }
+    let mut page = Page::new(own.title(), head(asking, &own, None));
+    page.end = settings_of(asking, (&document, &own)).await?;
+    page.later.push(match SavedSql::of(&own.query) {
+        Some(sql) => by_sql(visit, (&document, &own), &sql)?,
+        None => {
+            let asking = asking.clone();
+            Box::pin(async move {
+                html! {
+                    (unsaid(&asking, asked, (&own, true)).await)
+                    details class="source" {
+                        summary { "What it asks" }
+                        pre tabindex="0" { code { (serde_json::to_string_pretty(&own.query).unwrap_or_default()) } }
+                    }
+                }
+            })
         }
-    }));
-    page.end = settings;
+    });
     Ok(Sent::Page(page))
+}
+
+/// What stands above the answer.
+fn head(asking: &Asking, own: &Saved, question: Option<&Question>) -> Markup {
+    let kind = question.map(Question::kind).or_else(|| own.kind());
+    html! {
+        (shown::kinds(asking.project(), kind, question))
+        @if !own.description.is_empty() { p { (own.description) } }
+    }
+}
+
+/// The forms that change the insight besides what it asks.
+async fn settings_of(
+    asking: &Asking,
+    (document, own): (&Document, &Saved),
+) -> Result<Markup, Problem> {
+    let share = link_of(asking, document).await?;
+    Ok(match asking.may("insight:write") {
+        true => settings(asking.project(), own, share.as_ref()),
+        false => html! { @if let Some(share) = share { (share) } },
+    })
+}
+
+/// What can be done with an insight that asks what was saved.
+fn kept(asking: &Asking, document: &Document) -> Kept {
+    let boards = document.fields.get("dashboards").and_then(Value::as_array);
+    Kept {
+        short_id: document.text("short_id").to_owned(),
+        boards: boards.into_iter().flatten().filter_map(Value::as_i64).collect(),
+        is_changed: false,
+        can_change: asking.may("insight:write"),
+        can_place: asking.may("dashboard:write"),
+    }
+}
+
+/// The page of an insight whose question is a form.
+async fn by_form(
+    visit: &Visit,
+    (document, own): (&Document, &Saved),
+    (stored, kept): (Question, Kept),
+) -> Result<Sent, Problem> {
+    let asking = &visit.asking;
+    let (app, asker, server) = (&asking.app, &asking.asker, asking.server.clone());
+    let (project, query) = (asking.project(), visit.request.query_string());
+    let address = links::saved(project, &kept.short_id);
+    let read = changed(&stored, query);
+    let (question, file) = match read {
+        Ok(read) => read,
+        Err(error) if is_part(&visit.request) => {
+            return Ok(part(StatusCode::BAD_REQUEST, &refusal(&error)));
+        }
+        Err(error) => {
+            let known = suggestions(app, &asker.project).await?;
+            let content = html! {
+                (head(asking, own, None)) (form_at(&address, &stored, &known)) (refusal(&error))
+            };
+            let page = Page::new(own.title(), content);
+            return Ok(Sent::Page(Page { status: StatusCode::BAD_REQUEST, ..page }));
+        }
+    };
+    if let Some(format) = file {
+        return download(app, &asker.project, &question, format).await;
+    }
+    let short = question.print();
+    if !short.is_empty() && !query.is_empty() && short != query {
+        return Ok(Sent::Other(see_other(&format!("{address}?{short}"))?));
+    }
+    let kept = Kept { is_changed: question != stored, ..kept };
+    if is_part(&visit.request) {
+        let kinds = shown::kinds(project, Some(question.kind()), Some(&question));
+        let answer = answered(app, asker, question, server, Some(kept)).await;
+        return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
+    }
+    let known = suggestions(app, &asker.project).await?;
+    let now = html! {
+        (head(asking, own, Some(&question)))
+        (form_at(&address, &question, &known))
+    };
+    let mut page = Page::new(own.title(), now);
+    page.later.push(answered(app, asker, question, server, Some(kept)));
+    page.end = settings_of(asking, (document, own)).await?;
+    Ok(Sent::Page(page))
+}
+
+/// What an address asks instead of what was saved, and as which file the answer is wanted.
+fn changed(stored: &Question, query: &str) -> Result<(Question, Option<&'static str>), Wrong> {
+    let mut parameters = Parameters::parse(query)?;
+    let file = parameters.choice("format", &FILES.map(|(format, _)| format))?;
+    if parameters.is_empty() {
+        return Ok((stored.clone(), file));
+    }
+    let question = Question::take(stored.kind(), &mut parameters)?;
+    parameters.finish()?;
+    Ok((with_usual(question), file))
+}
+
+/// The rows of an insight of SQL, or of the SQL that stands in the address, which can be saved in its place.
+fn by_sql(
+    visit: &Visit,
+    (document, own): (&Document, &Saved),
+    stored: &SavedSql,
+) -> Result<Later, Problem> {
+    let mut parameters =
+        Parameters::parse(visit.request.query_string()).map_err(|error| wrong(&error))?;
+    let mut shown = stored.clone();
+    if let Some(sql) = parameters.take("q").map_err(|error| wrong(&error))? {
+        // What was saved may be read by whoever reads insights; other SQL may not.
+        auth::require(&visit.asking.asker.key, ASKING)?;
+        shown.sql = sql;
+    }
+    if !parameters.get("chart").is_empty() {
+        shown.chart = saved_sql::chart(parameters.get("chart"));
+    }
+    let asking = visit.asking.clone();
+    let is_changed = shown != *stored;
+    let kept = kept(&asking, document);
+    let can_change = kept.can_change && asking.may(ASKING);
+    let kept = Kept { is_changed, can_change, ..kept };
+    let query = if is_changed { shown.over(&own.query) } else { own.query.clone() };
+    let own = Saved { query: query.clone(), ..own.clone() };
+    Ok(Box::pin(async move {
+        let (app, project) = (&asking.app, asking.project());
+        let fields = serde_json::Map::from_iter([("query".to_owned(), query)]);
+        let asked = question_of(&fields, &Frame::default());
+        let dashboards = saved_of(app, asking.asker.project.id, Stored::Dashboard).await;
+        let chart = shown.chart.map_or("", |chart| chart.name);
+        let hidden = [("question", shown.sql.as_str()), ("chart", chart)];
+        let address = links::saved(project, &kept.short_id);
+        html! {
+            (unsaid(&asking, asked, (&own, !is_changed)).await)
+            (shown::changing(project, &kept, &hidden))
+            (sql::asked(project, (&shown, kept.is_changed), kept.can_change.then_some(address.as_str())))
+            @if !kept.is_changed { (shown::placing(project, &kept, &dashboards.unwrap_or_default())) }
+        }
+    }))
 }
 
 /// The answer to a saved insight as a file.
@@ -159,9 +294,17 @@ async fn as_file(
     }
 }
 
-/// The answer to what no address can say.
-async fn unsaid(asking: &Asking, asked: Option<Asked>, own: &Saved) -> Markup {
+/// The answer to what no address can say; files are there of what was saved.
+async fn unsaid(
+    asking: &Asking,
+    asked: Result<Option<Asked>, Problem>,
+    (own, has_files): (&Saved, bool),
+) -> Markup {
     let (app, project, short_id) = (&asking.app, &asking.asker.project, &own.short_id);
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(problem) => return failed(problem.detail()),
+    };
     match asked {
         None => html! { div class="empty" { h2 { "This insight asks nothing" } } },
         Some(Asked::Rows(node)) => match rows(app, project, &node).await {
@@ -171,7 +314,7 @@ async fn unsaid(asking: &Asking, asked: Option<Asked>, own: &Saved) -> Markup {
                 };
                 html! {
                     (sql::saved(&answer, &own.query, true))
-                    p class="source" { (parts::files(link)) }
+                    @if has_files { p class="source" { (parts::files(link)) } }
                 }
             }
             Err(problem) => failed(problem.detail()),
@@ -242,8 +385,24 @@ fn query_of(form: &mut Parameters) -> Result<Value, Wrong> {
     Ok(json!({"kind": "InsightVizNode", "source": node(&question)}))
 }
 
+/// The query of a saved insight, asking what a form says instead.
+pub(super) fn query_over(own: &Saved, form: &mut Parameters) -> Result<Value, Wrong> {
+    let text = form.take("question")?.unwrap_or_default();
+    if SavedSql::of(&own.query).is_some() {
+        if text.trim().is_empty() {
+            return Err(Wrong::new("question", "There is no SQL to save."));
+        }
+        let chart = saved_sql::chart(form.get("chart"));
+        return Ok(SavedSql { sql: text, chart, is_whole: true }.over(&own.query));
+    }
+    let kind =
+        own.kind().ok_or_else(|| Wrong::new("question", "A form cannot say what it asks."))?;
+    let question = with_usual(Question::parse(kind, &text)?);
+    Ok(stored::asking(&own.query, node(&question)))
+}
+
 /// Makes a dashboard for an insight, and calls it so; its id.
-async fn new_board(asking: &Asking, name: &str) -> Result<i64, Problem> {
+pub(super) async fn new_board(asking: &Asking, name: &str) -> Result<i64, Problem> {
     let made = asking.send(Method::POST, "dashboards/", &json!({"name": name})).await?;
     integer(&made, "id").ok_or_else(|| Problem::not_found("There is no such dashboard."))
 }
