@@ -13,6 +13,7 @@
 
 pub mod auth;
 pub mod body;
+pub mod body_fields;
 pub mod call;
 pub mod conditional;
 pub mod cookies;

@@ -64,6 +64,7 @@ use crate::ingest::decoding::Decoding;
 use crate::ingest::decoding::Ready;
 use crate::ingest::dedup::Window;
 use crate::ingest::disk_room::DiskRoom;
+use crate::ingest::drops::Drops;
 use crate::ingest::error::IngestError;
 use crate::ingest::feedback::Feedback;
 use crate::ingest::health::Health;
@@ -139,6 +140,8 @@ pub struct Receipt {
     pub accepted: usize,
     /// Events that were dropped.
     pub dropped: u64,
+    /// Why they were.
+    pub drops: Drops,
     /// Outcome of each event, in order; only for capture v1.
     pub outcomes: Vec<(Uuid, EventOutcome)>,
 }
@@ -339,13 +342,14 @@ impl Pipeline {
         }
         shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
+        let drops = ready.prepared.drops.clone();
         let outcomes = std::mem::take(&mut ready.prepared.outcomes);
         if accepted == 0 {
-            return Ok(Receipt { sequence: None, accepted, dropped, outcomes });
+            return Ok(Receipt { sequence: None, accepted, dropped, drops, outcomes });
         }
         let sequence = self.log(ready, permit).await?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
-        Ok(Receipt { sequence: Some(sequence), accepted, dropped, outcomes })
+        Ok(Receipt { sequence: Some(sequence), accepted, dropped, drops, outcomes })
     }
 
     /// The project that `body` belongs to, found by the token in it. Nothing is stored.

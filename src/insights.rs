@@ -25,6 +25,7 @@ pub mod groups;
 pub mod insight;
 pub mod interval;
 pub mod jobs;
+pub mod known;
 pub mod legacy;
 pub mod lifecycle;
 pub mod node;

@@ -144,7 +144,8 @@ pub(super) fn answer<H: Handler>(
         }
     };
     let client_ip = reply.record.client_ip;
-    let request = Request { method, headers, client_ip, request_id, body, uri: head.uri };
+    let (uri, body_fields) = (head.uri, None);
+    let request = Request { method, headers, client_ip, request_id, body, uri, body_fields };
     Either::Right(Box::pin(async move {
         let is_safe = request.method == Method::GET;
         let response = match request.method {

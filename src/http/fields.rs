@@ -40,26 +40,36 @@ const FALSE: [&str; 13] =
 /// Texts that a nullable boolean accepts as null.
 const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 
-/// The fields of one body. Fields that no caller takes are ignored.
+/// The fields of one body. A field that no caller takes was sent back with what clients got: others are refused, if the
+/// request says which there are.
 #[derive(Debug)]
 pub struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Reads the body of `request`.
+    /// Reads the body of `request`, which has no other fields than the endpoint knows.
     pub async fn read(request: Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
+        let known = request.body_fields.clone();
         let body = request.body.read(BODY_MAX_BYTES).await?;
-        Self::parse(&content_type, &body)
+        let fields = Self::parse(&content_type, &body)?;
+        known.map_or(Ok(()), |known| known.check(&fields.0))?;
+        Ok(fields)
     }
 
     /// Reads the body of `request`, a list of objects; a single object counts as a list of one.
     pub async fn read_many(request: Request) -> Result<Vec<Self>, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
+        let known = request.body_fields.clone();
         let body = request.body.read(BODY_MAX_BYTES).await?;
-        match document(&content_type, &body)? {
-            Some(Value::Array(items)) => items.into_iter().map(Self::of).collect(),
-            one => Ok(vec![one.map_or_else(|| Ok(Self(Map::new())), Self::of)?]),
-        }
+        let all: Vec<Self> = match document(&content_type, &body)? {
+            Some(Value::Array(items)) => {
+                items.into_iter().map(Self::of).collect::<Result<_, _>>()?
+            }
+            one => vec![one.map_or_else(|| Ok(Self(Map::new())), Self::of)?],
+        };
+        let check = |fields: &Self| known.as_ref().map_or(Ok(()), |known| known.check(&fields.0));
+        all.iter().try_for_each(check)?;
+        Ok(all)
     }
 
     /// The text in the field `name` of the body of `request`, if it is a JSON object that has one. The

@@ -2,6 +2,7 @@
 //! route function. Its schemas come from the types that the function reads and writes; `document` puts the whole
 //! together.
 
+pub mod bodies;
 pub mod by_hand;
 pub mod document;
 

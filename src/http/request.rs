@@ -29,6 +29,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::error::Kind;
+use crate::http::body_fields::BodyFields;
 use crate::http::budget::Budget;
 use crate::http::budget::Busy;
 use crate::http::budget::Reservation;
@@ -64,6 +65,8 @@ pub struct Request {
     /// The body, not yet read.
     pub body: RequestBody,
     pub(super) uri: Uri,
+    /// Which fields its body may have; any without this.
+    pub(super) body_fields: Option<Arc<BodyFields>>,
 }
 
 impl Request {
@@ -87,7 +90,7 @@ impl Request {
             tally: Arc::default(),
         };
         let (client_ip, request_id) = (self.client_ip, self.request_id.clone());
-        Some(Self { method, headers, client_ip, request_id, body, uri })
+        Some(Self { method, headers, client_ip, request_id, body, uri, body_fields: None })
     }
 
     /// The path as sent, still percent-encoded, without the query.

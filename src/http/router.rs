@@ -18,6 +18,7 @@ use crate::http::gzip::compressed;
 use crate::http::handler::Handler;
 use crate::http::handler::Matched;
 use crate::http::lasting;
+use crate::http::openapi::bodies::Bodies;
 use crate::http::public;
 use crate::http::public::Public;
 use crate::http::request::Request;
@@ -65,6 +66,8 @@ pub struct Router {
     app: App,
     definitions: local_evaluation::Cache,
     links: shared::Links,
+    /// The fields of bodies.
+    bodies: Bodies,
     throttle: Arc<Throttle>,
     subscribers: flag_events::Subscribers,
     /// State of the pages.
@@ -158,7 +161,9 @@ impl Router {
         };
         let definitions = local_evaluation::Cache::default();
         let (links, desk) = (shared::Links::new(&app.clock), Arc::new(desk));
-        Self { app, definitions, links, throttle, subscribers, desk, ending, secret }
+        // A test reads the description; without it bodies may have any fields.
+        let bodies = Bodies::described().unwrap_or_default();
+        Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret }
     }
 
     /// Answers at once if the endpoint waits for nothing; else returns its future.
@@ -229,6 +234,7 @@ impl Router {
     /// the project, checks the permissions of the key, chooses the format of the response.
     async fn manage(&self, managed: Managed, mut request: Request) -> Result<Response, Problem> {
         let Managed { endpoint, owner, parameters, suffix } = managed;
+        request.body_fields = self.bodies.of(endpoint.path, request.method.as_str());
         let in_body = auth::key_in_body(&mut request).await;
         let snapshot = self.app.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;

@@ -46,6 +46,24 @@ impl Drop {
         Self::InvalidOptions,
     ];
 
+    /// What a sender is told of it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::NotAnObject => "an event is a JSON object",
+            Self::MissingEvent => "an event needs a name, in `event`",
+            Self::MissingDistinctId => "an event needs a `distinct_id`",
+            Self::TooLarge => "it is larger than an event may be",
+            Self::PersonlessMerge => "it identifies a person, and disables persons",
+            Self::NeverStored => "events of this name are not stored",
+            Self::Unreadable => "it is no JSON, or nested too deeply",
+            Self::NameTooLong => "its name is too long",
+            Self::DistinctIdTooLong => "its distinct id is too long",
+            Self::InvalidTimestamp => "its timestamp is no time of RFC 3339",
+            Self::InvalidProperties => "its properties are no object",
+            Self::InvalidOptions => "an option has a value that it cannot have",
+        }
+    }
+
     /// Name for metrics and warnings.
     pub fn name(self) -> &'static str {
         match self {

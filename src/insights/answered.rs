@@ -56,6 +56,17 @@ pub struct Timing {
     pub t: f64,
 }
 
+/// What the asker of a question should hear of beside the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// What kind of thing it is.
+    pub code: &'static str,
+    /// The name that it is about.
+    pub name: String,
+    /// What it is.
+    pub detail: String,
+}
+
 impl Timing {
     /// The phases of a query.
     pub fn of(took: Took) -> Vec<Self> {
@@ -79,6 +90,19 @@ impl Answered {
             is_lasting: true,
             events: Vec::new(),
         })
+    }
+
+    /// Adds what the asker should hear of, if there is anything.
+    ///
+    /// # Errors
+    ///
+    /// It has no form in JSON.
+    pub fn warned(mut self, warnings: &[Warning]) -> Result<Self, NodeError> {
+        if !warnings.is_empty() {
+            let warnings = serde_json::to_string(warnings).map_err(|error| failed(&error))?;
+            self.fields.push_str(&format!(",\"warnings\":{warnings}"));
+        }
+        Ok(self)
     }
 
     /// Rows.

@@ -199,6 +199,11 @@ impl EventsQuery {
         })
     }
 
+    /// The names of the events that it is about.
+    pub fn names(&self) -> &[String] {
+        &self.events
+    }
+
     /// The rows.
     ///
     /// # Errors

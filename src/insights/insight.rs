@@ -9,9 +9,10 @@ use crate::insights::ProjectSettings;
 use crate::insights::answered::Answered;
 use crate::insights::correlation::Correlation;
 use crate::insights::correlation::actors::Asked as CorrelatedAsked;
-use crate::insights::entity::note_named;
+use crate::insights::entity::names_of;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::actors::Position;
+use crate::insights::known;
 use crate::insights::lifecycle::Lifecycle;
 use crate::insights::lifecycle::actors::Stage;
 use crate::insights::node::Node;
@@ -86,9 +87,10 @@ impl Insight {
     ///
     /// # Errors
     ///
-    /// It is of another kind, or a field is malformed or asks for something that is not available.
+    /// It is of another kind, or a field is unknown, malformed or asks for something that is not available.
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
+        known::check(query)?;
         match node.text("kind")? {
             Some("FunnelCorrelationQuery") => Ok(Self::Correlation(Correlation::parse(query)?)),
             Some("LifecycleQuery") => Ok(Self::Lifecycle(Lifecycle::parse(query)?)),
@@ -165,22 +167,37 @@ impl Insight {
         Ok(Answered::of(&results, engine.monotonic().saturating_sub(began))?)
     }
 
+    /// The names of the events that it is about, those of actions included.
+    ///
+    /// # Errors
+    ///
+    /// There is no such action any more.
+    pub fn names(
+        &self,
+        engine: &Engine,
+        owner: &ProjectSettings,
+    ) -> Result<Vec<String>, NodeError> {
+        let project = owner.project;
+        match self {
+            Self::Correlation(correlation) => names_of(engine, project, correlation.entities()),
+            Self::Funnels(funnels) => names_of(engine, project, funnels.entities()),
+            Self::Lifecycle(lifecycle) => names_of(engine, project, lifecycle.entities()),
+            Self::Paths(paths) => names_of(engine, project, paths.entities()),
+            Self::Retention(retention) => names_of(engine, project, retention.entities()),
+            Self::Stickiness(stickiness) => names_of(engine, project, stickiness.entities()),
+            Self::Trends(trends) => names_of(engine, project, trends.entities()),
+        }
+    }
+
     /// Counts a view of the events that it names, as every new answer does by itself.
     ///
     /// # Errors
     ///
     /// There is no such action any more.
     pub fn note(&self, engine: &Engine, owner: &ProjectSettings) -> Result<(), NodeError> {
-        let project = owner.project;
-        match self {
-            Self::Correlation(correlation) => note_named(engine, project, correlation.entities()),
-            Self::Funnels(funnels) => note_named(engine, project, funnels.entities()),
-            Self::Lifecycle(lifecycle) => note_named(engine, project, lifecycle.entities()),
-            Self::Paths(paths) => note_named(engine, project, paths.entities()),
-            Self::Retention(retention) => note_named(engine, project, retention.entities()),
-            Self::Stickiness(stickiness) => note_named(engine, project, stickiness.entities()),
-            Self::Trends(trends) => note_named(engine, project, trends.entities()),
-        }
+        let names = self.names(engine, owner)?;
+        engine.note_events_named(owner.project, names.iter().map(String::as_str));
+        Ok(())
     }
 
     /// Which of its actors the node `asked` asks for.

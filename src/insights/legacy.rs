@@ -85,6 +85,7 @@ pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
         "breakdown_group_type_index": parsed(filter, "breakdown_group_type_index")?,
         "breakdown_normalize_url": truth(filter, "breakdown_normalize_url"),
         "breakdown_histogram_bin_count": parsed(filter, "breakdown_histogram_bin_count")?,
+        "breakdown_hide_other_aggregation": truth(filter, "breakdown_hide_other_aggregation"),
     }))
 }
 

@@ -45,6 +45,24 @@ pub fn unwrapped(mut query: &Value) -> &Value {
     query
 }
 
+/// A saved query that asks something else, shown as it was.
+pub fn with_question(query: &Value, node: Value) -> Value {
+    let mut whole = query.clone();
+    ask(&mut whole, node, WRAPPERS_MAX);
+    whole
+}
+
+fn ask(place: &mut Value, node: Value, wrappers_max: usize) {
+    let kind = place.get("kind").and_then(Value::as_str);
+    if kind.is_some_and(|kind| WRAPPERS.contains(&kind))
+        && let Some(left) = wrappers_max.checked_sub(1)
+        && let Some(source) = place.get_mut("source")
+    {
+        return ask(source, node, left);
+    }
+    *place = node;
+}
+
 /// The query of a saved insight with these fields; `None` if it has none.
 ///
 /// # Errors

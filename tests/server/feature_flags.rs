@@ -200,7 +200,7 @@ fn an_update_changes_what_it_names_and_nothing_else() {
         ),
         (
             json!({"id": 4711, "is_simple_flag": false, "rollout_percentage": 1, "can_edit": false,
-                   "usage_dashboard": 3, "experiment_set": [1], "unknown": true}),
+                   "usage_dashboard": 3, "experiment_set": [1]}),
             json!({}),
         ),
     ];

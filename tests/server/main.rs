@@ -111,5 +111,6 @@ mod support;
 mod table_damage;
 mod time_zones;
 mod trends;
+mod unknown_fields;
 mod validations;
 mod wire;

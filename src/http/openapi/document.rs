@@ -87,7 +87,12 @@ fn write_value(text: &mut String, value: &Value, depth: usize) {
     let _ = write!(text, "\n{:indent$}}}", "", indent = 2 * depth);
 }
 
-fn document() -> Result<Value, serde_json::Error> {
+/// The description.
+///
+/// # Errors
+///
+/// What is written by hand is no JSON.
+pub(super) fn document() -> Result<Value, serde_json::Error> {
     let mut document: Map<String, Value> = match json::read(BY_HAND.as_bytes())? {
         Value::Object(document) => document,
         _ => Map::new(),

@@ -2,11 +2,15 @@
 //! detached from the connection. The receipt becomes `{"status": 1}`.
 
 use hyper::StatusCode;
+use serde_json::Value;
+use serde_json::json;
 
 use crate::app::App;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::ingest::drops::Drop;
+use crate::ingest::drops::Drops;
 use crate::ingest::error::IngestError;
 use crate::ingest::prepare::error::PrepareError;
 use crate::ingest::request::CaptureRequest;
@@ -57,12 +61,21 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
     let pipeline = app.pipeline.clone();
     let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
     let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
-    accepted.map_err(problem)?;
+    let receipt = accepted.map_err(problem)?;
     // Only for beacons: posthog-js treats any success other than 200 as a failure.
     if is_beacon {
         return Ok(Response::empty(StatusCode::NO_CONTENT));
     }
-    Ok(Response::json_bytes(StatusCode::OK, ACCEPTED))
+    Ok(match receipt.dropped {
+        0 => Response::json_bytes(StatusCode::OK, ACCEPTED),
+        _ => Response::json(StatusCode::OK, &warned(&receipt.drops)),
+    })
+}
+
+/// The body of a success, where events were dropped. SDKs look at the status alone.
+fn warned(drops: &Drops) -> Value {
+    let warning = |(reason, events): (Drop, u64)| json!({"reason": reason.name(), "events": events, "detail": format!("Dropped: {}.", reason.text())});
+    json!({"status": 1, "warnings": drops.iter().map(warning).collect::<Vec<_>>()})
 }
 
 /// Some SDKs send counters or seconds in `_`; PostHog treats it as a time only from 2021 on.

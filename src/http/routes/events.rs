@@ -38,6 +38,7 @@ use crate::insights::events::EventRow;
 use crate::insights::events::EventsQuestion;
 use crate::insights::events::ValuesQuestion;
 use crate::insights::filters::Filters;
+use crate::insights::known::check_filters;
 
 /// How far back values of properties are searched (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
@@ -286,7 +287,9 @@ pub(super) fn properties(text: &str) -> Result<Filters, Problem> {
     let sent: Value = json::read(text.as_bytes())
         .map_err(|_| wrong("properties", "Properties are unparsable!"))?;
     let mut filters = Filters::default();
-    filters.add(&sent, "properties").map_err(|error| wrong("properties", error.detail))?;
+    let known = check_filters(&sent, "properties");
+    let added = known.and_then(|()| filters.add(&sent, "properties"));
+    added.map_err(|error| wrong("properties", error.detail))?;
     if filters.ask_beside_events() {
         let detail =
             "Lists of events have no filters of the types session and hogql; an EventsQuery has.";

@@ -48,6 +48,7 @@ use crate::insights::cache::Key;
 use crate::insights::insight::ActorsOf;
 use crate::insights::insight::Insight;
 use crate::insights::jobs::ID_MAX_BYTES;
+use crate::insights::known;
 use crate::insights::legacy;
 use crate::insights::legacy::Filter;
 use crate::insights::lifecycle::legacy::lifecycle_query;
@@ -375,6 +376,7 @@ pub(super) async fn filter(request: Request) -> Result<Filter, Problem> {
     if request.method == Method::POST {
         filter.extend(Fields::read(request).await?.into_values());
     }
+    known::legacy::check(&filter).map_err(|error| invalid(&error))?;
     Ok(filter)
 }
 

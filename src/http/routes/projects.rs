@@ -25,6 +25,7 @@ use crate::http::response::Response;
 use crate::http::routes::organizations;
 use crate::http::routes::store;
 use crate::insights::filters::Filters;
+use crate::insights::known::check_filters;
 use crate::metadata::accounts::Project;
 use crate::metadata::accounts::ProjectPatch;
 use crate::metadata::members::Level;
@@ -189,6 +190,9 @@ fn patch(mut fields: Fields) -> Result<ProjectPatch, Problem> {
     };
     let filters = fields.value("test_account_filters")?;
     if let Some(filters) = &filters {
+        check_filters(filters, "test_account_filters").map_err(|error| {
+            refused(error.field.replace('.', "__"), "invalid_input", error.detail)
+        })?;
         let read = Filters::default().add(filters, "test_account_filters");
         if !filters.is_array() || read.is_err() {
             let detail = "Expected a list of property filters.";

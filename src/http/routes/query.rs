@@ -6,6 +6,7 @@ pub(in crate::http::routes) mod insight;
 pub(in crate::http::routes) mod question;
 pub(in crate::http::routes) mod refresh;
 pub mod status;
+mod unknown;
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
@@ -22,6 +23,8 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::refresh::client_query_id;
+use crate::insights::known;
+use crate::insights::node::NodeError;
 use crate::insights::saved;
 use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
@@ -64,7 +67,9 @@ impl Overrides {
             Some(sent @ Value::Object(_)) => Ok(sent),
             Some(_) => Err(refused(name, "invalid_input", "Expected an object.")),
         };
-        Ok(Self { filters: object("filters_override")?, variables: object("variables_override")? })
+        let (filters, variables) = (object("filters_override")?, object("variables_override")?);
+        known::check_frame(&filters, "filters_override").map_err(|error| of_field(&error))?;
+        Ok(Self { filters, variables })
     }
 
     /// Whether they change nothing.
@@ -77,11 +82,14 @@ impl Overrides {
         let (_, node) = insight::unwrapped(node);
         let mut node = node.clone();
         let changed = saved::with_frame(&mut node, (&self.filters, &self.variables));
-        changed.map_err(|error| {
-            refused(error.field.replace('.', "__"), "invalid_input", error.detail)
-        })?;
+        changed.map_err(|error| of_field(&error))?;
         Ok(node)
     }
+}
+
+/// The refusal of a field of the body.
+fn of_field(error: &NodeError) -> Problem {
+    refused(error.field.replace('.', "__"), "invalid_input", error.detail.clone())
 }
 
 /// What a query asks.
@@ -145,6 +153,7 @@ async fn read(request: Request) -> Result<Question, Problem> {
     let overrides = Overrides::read(&mut fields)?;
     if let Some(Value::Object(_)) = fields.peek("query") {
         let node = fields.value("query")?.unwrap_or_default();
+        known::check(&node).map_err(|error| insight::invalid(&error))?;
         let node = if overrides.is_empty() { node } else { overrides.over(&node)? };
         let format = format(&mut fields)?;
         if format != Format::Json {

@@ -94,35 +94,6 @@ fn remove_filters(query: &mut Value) {
     }
 }
 
-/// The query without what only says how it is shown.
-pub fn unwrapped(mut query: &Value) -> &Value {
-    for _ in 0..WRAPPERS_MAX {
-        match (query.get("kind").and_then(Value::as_str), query.get("source")) {
-            (Some("InsightVizNode" | "DataTableNode"), Some(source)) => query = source,
-            _ => break,
-        }
-    }
-    query
-}
-
-/// A saved query that asks something else, shown as it was.
-pub fn asking(query: &Value, node: Value) -> Value {
-    let mut whole = query.clone();
-    ask(&mut whole, node, WRAPPERS_MAX);
-    whole
-}
-
-fn ask(place: &mut Value, node: Value, wrappers_max: usize) {
-    let kind = place.get("kind").and_then(Value::as_str);
-    if let (Some("InsightVizNode" | "DataTableNode"), Some(left)) =
-        (kind, wrappers_max.checked_sub(1))
-        && let Some(source) = place.get_mut("source")
-    {
-        return ask(source, node, left);
-    }
-    *place = node;
-}
-
 /// The query with filters and breakdowns as lists, where these mean the same.
 fn in_lists(mut query: Value) -> Value {
     if let Some(properties) = query.get_mut("properties")

@@ -8,6 +8,8 @@ use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::insights::action::Action;
+use crate::insights::known;
+use crate::insights::node::NodeError;
 use crate::insights::saved::check_filters;
 use crate::metadata::documents::Kind;
 
@@ -31,8 +33,6 @@ enum Form {
     Time,
     /// A JSON object; an empty one.
     Object,
-    /// A JSON object; null.
-    NullableObject,
     /// One of these texts; the first one.
     Choice(&'static [&'static str]),
     /// The id of a document of this kind; null.
@@ -47,6 +47,10 @@ enum Form {
     Number(&'static [i64]),
     /// What a dashboard changes about its insights; an empty object.
     Filters,
+    /// A node that can be asked, or one of a kind that is not known; null.
+    Query,
+    /// The filters of older clients; an empty object.
+    OldFilters,
     /// Any value; null.
     Any,
 }
@@ -65,8 +69,8 @@ const INSIGHT: &[Field] = &[
     ("name", Form::NullableText(400)),
     ("derived_name", Form::NullableText(400)),
     ("description", Form::NullableText(400)),
-    ("query", Form::NullableObject),
-    ("filters", Form::Object),
+    ("query", Form::Query),
+    ("filters", Form::OldFilters),
     ("order", Form::Integer),
     ("dashboards", Form::Many(Kind::Dashboard)),
     ("favorited", Form::Truth),
@@ -188,14 +192,14 @@ impl Form {
             Self::Text(_) => json!(""),
             Self::Truth => json!(false),
             Self::Tags | Self::Many(_) | Self::Steps | Self::Tiles => json!([]),
-            Self::Object | Self::Filters => json!({}),
+            Self::Object | Self::Filters | Self::OldFilters => json!({}),
             Self::Number(numbers) => numbers.first().copied().into(),
             Self::Choice(choices) => choices.first().copied().into(),
             Self::NullableText(_)
             | Self::Any
             | Self::Integer
             | Self::Time
-            | Self::NullableObject
+            | Self::Query
             | Self::One(_) => Value::Null,
         }
     }
@@ -220,10 +224,23 @@ impl Form {
                 _ => sent.time(name)?.map(|time| Value::from(time.to_rfc3339())),
             },
             Self::Object => sent.object(name)?.map(Value::Object),
-            Self::NullableObject => match sent.peek(name) {
+            Self::Query => match sent.peek(name) {
                 Some(Value::Null) => sent.nullable_value(name).map(|_| Value::Null),
-                _ => sent.object(name)?.map(Value::Object),
+                _ => {
+                    let query = sent.object(name)?.map(Value::Object);
+                    if let Some(query) = &query {
+                        known::check(query).map_err(|error| within(name, error))?;
+                    }
+                    query
+                }
             },
+            Self::OldFilters => {
+                let filters = sent.object(name)?;
+                if let Some(filters) = &filters {
+                    known::legacy::check(filters).map_err(|error| within(name, error))?;
+                }
+                filters.map(Value::Object)
+            }
             Self::Choice(choices) => match sent.nullable_choice(name, choices)? {
                 None => None,
                 Some(Some(choice)) => Some(Value::from(choice)),
@@ -243,9 +260,8 @@ impl Form {
             Self::Filters => {
                 let filters = sent.object(name)?.map(Value::Object);
                 if let Some(filters) = &filters {
-                    check_filters(filters).map_err(|error| {
-                        refused(error.field.replace('.', "__"), "invalid_input", error.detail)
-                    })?;
+                    let known = known::check_frame(filters, name);
+                    known.and_then(|()| check_filters(filters)).map_err(of_field)?;
                 }
                 filters
             }
@@ -255,6 +271,16 @@ impl Form {
             }
         })
     }
+}
+
+/// The refusal of a field.
+fn of_field(error: NodeError) -> Problem {
+    refused(error.field.replace('.', "__"), "invalid_input", error.detail)
+}
+
+/// The refusal of a field of the object in the field `name`.
+fn within(name: &str, error: NodeError) -> Problem {
+    of_field(NodeError { field: format!("{name}.{}", error.field), ..error })
 }
 
 fn short(name: &'static str, text: String, chars_max: usize) -> Result<Value, Problem> {
@@ -267,8 +293,8 @@ fn short(name: &'static str, text: String, chars_max: usize) -> Result<Value, Pr
 
 /// The steps of an action, if they can be matched.
 fn checked_steps(name: &'static str, steps: &Value) -> Result<Value, Problem> {
-    Action::parse(steps, name)
-        .map_err(|error| refused(error.field.replace('.', "__"), "invalid_input", error.detail))?;
+    let known = known::check_steps(steps, name);
+    known.and_then(|()| Action::parse(steps, name).map(drop)).map_err(of_field)?;
     let whole = |step: &Value| {
         let part = |name: &str| (name.to_owned(), step.get(name).cloned().unwrap_or_default());
         Value::Object(STEP.into_iter().map(part).collect())
@@ -359,14 +385,14 @@ mod tests {
             assert_eq!(changed.len(), 0);
         }
         let sent = json!({
-            "name": " a ", "steps": [{"event": "x", "odd": 1}], "pinned_at": "2026-01-02T03:04:05Z",
+            "name": " a ", "steps": [{"event": "x", "id": "1"}], "pinned_at": "2026-01-02T03:04:05Z",
         });
         let read = read(&mut fields(&sent), Kind::Action, false).unwrap();
         assert_eq!((read.len(), &read["name"]), (3, &json!("a")));
         assert_eq!(read["pinned_at"], "2026-01-02T03:04:05.000000Z");
         assert_eq!(read["steps"][0]["event"], "x");
         assert_eq!(
-            (read["steps"][0].get("url"), read["steps"][0].get("odd")),
+            (read["steps"][0].get("url"), read["steps"][0].get("id")),
             (Some(&Value::Null), None)
         );
     }
@@ -384,7 +410,15 @@ mod tests {
                 "steps__0__url",
             ),
             (Kind::Action, json!({"pinned_at": "soon"}), "pinned_at"),
+            (Kind::Action, json!({"steps": [{"event": "x", "odd": 1}]}), "steps__0__odd"),
             (Kind::Insight, json!({"query": []}), "query"),
+            (
+                Kind::Insight,
+                json!({"query": {"kind": "PathsQuery", "pathsFilter": {"stripQueryString": true}}}),
+                "query__pathsFilter__stripQueryString",
+            ),
+            (Kind::Insight, json!({"filters": {"propertys": []}}), "filters__propertys"),
+            (Kind::Dashboard, json!({"filters": {"date_form": "-7d"}}), "filters__date_form"),
             (Kind::Insight, json!({"filters": null}), "filters"),
             (Kind::Insight, json!({"dashboards": ["x"]}), "dashboards"),
             (Kind::Insight, json!({"saved": "perhaps"}), "saved"),

@@ -25,6 +25,7 @@ use crate::insights::ProjectSettings;
 use crate::insights::cache::Answer;
 use crate::insights::cache::Key;
 use crate::insights::insight::KINDS;
+use crate::insights::known;
 use crate::insights::node::NodeError;
 use crate::insights::saved;
 use crate::metadata::accounts::KeyId;
@@ -129,6 +130,8 @@ impl Asked {
         };
         let refresh = Refresh::of(request)?;
         let (filters, variables) = (object("filters_override")?, object("variables_override")?);
+        let sent = Value::Object(filters.clone());
+        known::check_frame(&sent, "filters_override").map_err(of_frame)?;
         let frame = Frame::chosen(filters, variables, key);
         if frame.is_without_rows {
             auth::require(key, "insight:read")?;
@@ -351,6 +354,11 @@ pub(in crate::http::routes) fn question_of(
         let name = format!("filters__{}", error.field.replace('.', "__"));
         refused(name, "invalid_input", error.detail)
     };
+    if let (None | Some(Value::Null), Some(Value::Object(filter))) =
+        (fields.get("query"), fields.get("filters"))
+    {
+        known::legacy::check(filter).map_err(of_filters)?;
+    }
     let query = saved::query_of(fields).map_err(of_filters)?;
     let Some(query) = query else { return Ok(None) };
     let (kind, node) = insight::unwrapped(&query);

@@ -193,7 +193,7 @@ fn answered(
             }
             Err(problem) => return section(&failed(problem.detail())),
         };
-        let dashboards = saved_of(&app, project.id, documents::Kind::Dashboard).await;
+        let dashboards = saved_of(&app, &asker, documents::Kind::Dashboard).await;
         let dashboards = dashboards.unwrap_or_default();
         let can_make = auth::grants(&asker.key, "dashboard:write");
         section(&html! {

@@ -19,6 +19,7 @@ use crate::http::fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::definition_parameters::boolean;
+use crate::insights::known::check_filters;
 use crate::query::people::PersonsQuestion;
 
 /// Parses the filters. An empty one counts as absent.
@@ -80,6 +81,7 @@ fn properties<'t>(sent: impl Iterator<Item = Cow<'t, str>>) -> Result<Option<Tre
         1 => lists.swap_remove(0),
         _ => Value::Array(lists),
     };
+    check_filters(&sent, "properties").map_err(|error| wrong("properties", error.detail))?;
     let tree = Tree::parse(&sent, "person", Matching::Legacy).map_err(|error| refused(&error))?;
     for filter in tree.filters() {
         match filter {

@@ -13,6 +13,7 @@ use crate::http::routes::query::actors::ActorsQuestion;
 use crate::http::routes::query::actors::SOURCES;
 use crate::http::routes::query::insight::invalid;
 use crate::http::routes::query::insight::problem;
+use crate::http::routes::query::unknown;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::actor_list;
@@ -23,6 +24,7 @@ use crate::insights::event_list;
 use crate::insights::event_list::EventsQuery;
 use crate::insights::insight;
 use crate::insights::insight::Insight;
+use crate::insights::known;
 use crate::insights::saved::SQL;
 use crate::insights::sql::SqlQuery;
 
@@ -50,11 +52,12 @@ impl Question {
     ///
     /// # Errors
     ///
-    /// 400: its kind is unknown, or a field is malformed or asks for something that is not available.
+    /// 400: its kind or a field is unknown, or a field is malformed or asks for something that is not available.
     pub(in crate::http::routes) fn parse(
         kind: Option<&str>,
         node: &Value,
     ) -> Result<Self, Problem> {
+        known::check(node).map_err(|error| invalid(&error))?;
         match kind {
             Some(kind) if insight::KINDS.contains(&kind) => {
                 let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
@@ -125,12 +128,19 @@ impl Question {
     }
 
     async fn answer(&self, app: &App, owner: &ProjectSettings) -> Result<Answered, InsightError> {
+        let answered = match self {
+            Self::Insight(insight) => insight.answered(&app.engine, owner).await?,
+            Self::Actors(actors) => actors.answer(app, owner).await?,
+            Self::Events(events) => events.answer(&app.engine, owner).await?,
+            Self::Sql(sql) => sql.answer(&app.engine, owner).await?,
+        };
+        let mut names = answered.events.clone();
         match self {
-            Self::Insight(insight) => insight.answered(&app.engine, owner).await,
-            Self::Actors(actors) => actors.answer(app, owner).await,
-            Self::Events(events) => events.answer(&app.engine, owner).await,
-            Self::Sql(sql) => sql.answer(&app.engine, owner).await,
+            Self::Insight(insight) => names.extend(insight.names(&app.engine, owner)?),
+            Self::Events(events) => names.extend_from_slice(events.names()),
+            Self::Actors(_) | Self::Sql(_) => {}
         }
+        Ok(answered.warned(&unknown::events(app, owner.project, names).await)?)
     }
 }
 

@@ -37,6 +37,7 @@ use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::http::routes::pages::visit::form as read_form;
 use crate::http::routes::pages::visit::see_other;
+use crate::insights::saved::with_question;
 use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::store::problem;
 use crate::metadata::accounts::Project;
@@ -186,7 +187,7 @@ async fn by_form(
             return Ok(part(StatusCode::BAD_REQUEST, &refusal(&error)));
         }
         Err(error) => {
-            let known = suggestions(app, &asker.project).await?;
+            let known = suggestions(app, asker).await?;
             let content = html! {
                 (head(asking, own, None)) (form_at(&address, &stored, &known)) (refusal(&error))
             };
@@ -207,7 +208,7 @@ async fn by_form(
         let answer = answered(app, asker, question, server, Some(kept)).await;
         return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
     }
-    let known = suggestions(app, &asker.project).await?;
+    let known = suggestions(app, asker).await?;
     let now = html! {
         (head(asking, own, Some(&question)))
         (form_at(&address, &question, &known))
@@ -258,7 +259,7 @@ fn by_sql(
         let (app, project) = (&asking.app, asking.project());
         let fields = serde_json::Map::from_iter([("query".to_owned(), query)]);
         let asked = question_of(&fields, &Frame::default());
-        let dashboards = saved_of(app, asking.asker.project.id, Stored::Dashboard).await;
+        let dashboards = saved_of(app, &asking.asker, Stored::Dashboard).await;
         let chart = shown.chart.map_or("", |chart| chart.name);
         let hidden = [("question", shown.sql.as_str()), ("chart", chart)];
         let address = links::saved(project, &kept.short_id);
@@ -398,7 +399,7 @@ pub(super) fn query_over(own: &Saved, form: &mut Parameters) -> Result<Value, Wr
     let kind =
         own.kind().ok_or_else(|| Wrong::new("question", "A form cannot say what it asks."))?;
     let question = with_usual(Question::parse(kind, &text)?);
-    Ok(stored::asking(&own.query, node(&question)))
+    Ok(with_question(&own.query, node(&question)))
 }
 
 /// Makes a dashboard for an insight, and calls it so; its id.

@@ -1,0 +1,49 @@
+//! Warnings about events that nobody has sent: an answer of zeros may be that of a misspelt name.
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::insights::answered::Warning;
+use crate::insights::known::nearest::nearest;
+use crate::metadata::error::MetadataError;
+
+/// Most names that are looked up.
+const NAMES_MAX: usize = 26;
+
+/// Most names of events that are compared with one that is not known.
+const COMPARED_MAX: u32 = 1000;
+
+/// A warning for each of the names of events that no definition has. While the definitions cannot be read, there is none.
+pub(super) async fn events(app: &App, project: ProjectId, names: Vec<String>) -> Vec<Warning> {
+    let unknown = missing(app, project, names).await;
+    // Definitions of events that were just acknowledged may still be on their way.
+    if unknown.is_empty() || app.engine.wait().await.is_err() {
+        return Vec::new();
+    }
+    let unknown = missing(app, project, unknown).await;
+    if unknown.is_empty() {
+        return Vec::new();
+    }
+    let known = app.metadata.definitions(project, "", COMPARED_MAX).await.unwrap_or_default();
+    let known: Vec<String> = known.into_iter().map(|definition| definition.name).collect();
+    let warning = |name: String| {
+        let hint = nearest(&name, &known).map(|near| format!(" Did you mean \"{near}\"?"));
+        let shown: String = name.chars().take(200).collect();
+        let detail = format!("No event is called \"{shown}\" so far.{}", hint.unwrap_or_default());
+        Warning { code: "unknown_event", name: shown, detail }
+    };
+    unknown.into_iter().map(warning).collect()
+}
+
+/// The different names that no definition has.
+async fn missing(app: &App, project: ProjectId, mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names.dedup();
+    let mut missing = Vec::new();
+    for name in names.into_iter().take(NAMES_MAX) {
+        let found = app.metadata.definition_by_name(project, &name).await;
+        if matches!(found, Err(MetadataError::NotFound(_))) {
+            missing.push(name);
+        }
+    }
+    missing
+}
