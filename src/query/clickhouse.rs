@@ -1,9 +1,15 @@
 //! Functions of ClickHouse that HogQL has, in SQL that DataFusion plans: [`rewrite`]. Each is a template, in which a
-//! placeholder stands for an argument. An argument stands in a template once, so that no nesting multiplies it.
+//! placeholder stands for an argument. What is copied because an argument stands in a template twice is counted, so that no
+//! nesting multiplies it.
 
+mod aggregates;
+mod built;
+mod dates;
+mod parts;
 #[cfg(test)]
 mod tests;
 mod times;
+mod values;
 
 use std::ops::ControlFlow;
 
@@ -16,16 +22,19 @@ use datafusion::sql::sqlparser::ast::Function;
 use datafusion::sql::sqlparser::ast::FunctionArg;
 use datafusion::sql::sqlparser::ast::FunctionArgExpr;
 use datafusion::sql::sqlparser::ast::FunctionArguments;
+use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
+
+pub(super) use crate::query::clickhouse::built::call;
+pub(super) use crate::query::clickhouse::built::step;
 
 use crate::query::asked::asked;
-use crate::query::asked::take;
 use crate::query::calendar::Calendar;
+use crate::query::clickhouse::parts::Parts;
 use crate::query::clickhouse::times::added;
 use crate::query::clickhouse::times::as_instant;
 use crate::query::clickhouse::times::diff;
@@ -40,30 +49,7 @@ use crate::query::quantile;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.
-const TEMPLATES: [(&str, usize, &str); 80] = [
-    // Aggregates.
-    ("countIf", 1, "count(*) FILTER (WHERE $1)"),
-    ("countIf", 2, "count($1) FILTER (WHERE $2)"),
-    ("sumIf", 2, "sum($1) FILTER (WHERE $2)"),
-    ("avgIf", 2, "avg($1) FILTER (WHERE $2)"),
-    ("minIf", 2, "min($1) FILTER (WHERE $2)"),
-    ("maxIf", 2, "max($1) FILTER (WHERE $2)"),
-    ("uniq", 1, "count(DISTINCT $1)"),
-    ("uniqExact", 1, "count(DISTINCT $1)"),
-    ("countDistinct", 1, "count(DISTINCT $1)"),
-    ("uniqIf", 2, "count(DISTINCT $1) FILTER (WHERE $2)"),
-    ("countDistinctIf", 2, "count(DISTINCT $1) FILTER (WHERE $2)"),
-    ("argMin", 2, "first_value($1 ORDER BY $2 ASC NULLS LAST)"),
-    ("argMax", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
-    ("groupArray", 1, "array_agg($1)"),
-    ("groupUniqArray", 1, "array_agg(DISTINCT $1)"),
-    ("any", 1, "first_value($1) IGNORE NULLS"),
-    ("anyIf", 2, "first_value($1) FILTER (WHERE $2) IGNORE NULLS"),
-    ("anyLast", 1, "last_value($1) IGNORE NULLS"),
-    ("stddevPop", 1, "stddev_pop($1)"),
-    ("stddevSamp", 1, "stddev_samp($1)"),
-    ("varPop", 1, "var_pop($1)"),
-    ("varSamp", 1, "var_samp($1)"),
+const TEMPLATES: &[(&str, usize, &str)] = &[
     // Times.
     ("toStartOfSecond", 1, "date_trunc('second', $1)"),
     ("toStartOfMinute", 1, "date_trunc('minute', $1)"),
@@ -107,47 +93,16 @@ const TEMPLATES: [(&str, usize, &str); 80] = [
     ("lessOrEquals", 2, "($1 <= $2)"),
     ("greater", 2, "($1 > $2)"),
     ("greaterOrEquals", 2, "($1 >= $2)"),
-    // Texts.
-    ("empty", 1, "($1 = '')"),
-    ("notEmpty", 1, "($1 <> '')"),
-    ("lengthUTF8", 1, "char_length($1)"),
-    ("lowerUTF8", 1, "lower($1)"),
-    ("upperUTF8", 1, "upper($1)"),
-    ("replaceAll", 3, "replace($1, $2, $3)"),
-    ("replaceRegexpAll", 3, "regexp_replace($1, $2, $3, 'g')"),
-    ("replaceRegexpOne", 3, "regexp_replace($1, $2, $3)"),
-    ("splitByChar", 2, "string_to_array($2, $1)"),
-    ("splitByString", 2, "string_to_array($2, $1)"),
-    ("match", 2, "regexp_like($1, $2)"),
-    ("startsWith", 2, "starts_with($1, $2)"),
-    ("endsWith", 2, "ends_with($1, $2)"),
-    ("JSONExtractString", 2, "json_as_text($1, $2)"),
-    ("JSONExtractInt", 2, "json_get_int($1, $2)"),
-    ("JSONExtractFloat", 2, "json_get_float($1, $2)"),
-    ("JSONExtractBool", 2, "json_get_bool($1, $2)"),
-    ("JSONHas", 2, "json_contains($1, $2)"),
-    // Numbers. The quotient is cut off at its point, as of numbers with a fraction too.
-    ("intDiv", 2, "CAST(trunc(try_cast($1 AS DOUBLE) / try_cast($2 AS DOUBLE)) AS BIGINT)"),
     // Conversions.
     ("toString", 1, "CAST($1 AS VARCHAR)"),
-    ("arrayJoin", 1, "unnest($1)"),
-    ("has", 2, "array_has($1, $2)"),
 ];
 
 /// Conversions to numbers, which are null where a text is none.
 const INTEGERS: [&str; 10] = [
-    "toInt",
-    "toInt8",
-    "toInt16",
-    "toInt32",
-    "toInt64",
-    "toUInt8",
-    "toUInt16",
-    "toUInt32",
-    "toUInt64",
-    "toIntOrNull",
+    "toInt", "toInt8", "toInt16", "toInt32", "toInt64", "toUInt8", "toUInt16", "toUInt32",
+    "toUInt64", "toUInt",
 ];
-const FLOATS: [&str; 5] = ["toFloat", "toFloat32", "toFloat64", "toFloatOrNull", "toDecimal"];
+const FLOATS: [&str; 4] = ["toFloat", "toFloat32", "toFloat64", "toDecimal"];
 
 /// Functions that give the value at one level, the median unless it is sent, and the number of their arguments.
 const QUANTILE: [(&str, usize); 4] =
@@ -156,11 +111,21 @@ const QUANTILE: [(&str, usize); 4] =
 /// The same that give a list of the values at several levels.
 const QUANTILES: [(&str, usize); 2] = [("quantiles", 1), ("quantilesIf", 2)];
 
+/// Functions that take a number in parentheses of their own and are nothing without it.
+const PARAMETRIC: [&str; 4] = ["topK", "topKIf", "uniqUpTo", "windowFunnel"];
+
 /// The level of the median.
 const MEDIAN: f64 = 0.5;
 
+/// Most steps of `windowFunnel`.
+const STEPS_MAX: usize = 32;
+
 /// Most levels of `quantiles`.
 const LEVELS_MAX: usize = 100;
+
+/// Functions of what an aggregate gives, in templates.
+const AROUND: [&str; 6] =
+    ["array_slice", "least", quantile::NAME, "list_or_empty", "most_frequent", "window_funnel"];
 
 /// Writes the functions of ClickHouse in a statement as those that there are.
 ///
@@ -169,7 +134,8 @@ const LEVELS_MAX: usize = 100;
 /// One has other arguments than it takes, or the statement becomes too long.
 pub(super) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<()> {
     let Some(query) = asked(statement) else { return Ok(()) };
-    let mut functions = Functions { calendar, is_changed: false, names: ItemNames::default() };
+    let names = ItemNames::default();
+    let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };
     if let ControlFlow::Break(error) = VisitMut::visit(query, &mut functions) {
         return Err(error);
     }
@@ -185,17 +151,34 @@ pub(super) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<
 ///
 /// See [`rewrite`].
 pub(super) fn rewrite_expression(expression: &mut Expr, calendar: &Calendar) -> Result<()> {
-    let mut functions = Functions { calendar, is_changed: false, names: ItemNames::default() };
+    let names = ItemNames::default();
+    let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };
     match VisitMut::visit(expression, &mut functions) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
+/// All templates by where they stand.
+fn tables() -> [&'static [(&'static str, usize, &'static str)]; 4] {
+    [TEMPLATES, aggregates::TEMPLATES, dates::TEMPLATES, values::TEMPLATES]
+}
+
+/// Names of functions of ClickHouse that are understood.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let of_templates = tables().into_iter().flatten().map(|(name, ..)| *name);
+    let others = ["age", "dateAdd", "dateDiff", "dateSub", "multiIf", "toStartOfInterval"];
+    let of_levels = QUANTILE.into_iter().chain(QUANTILES).map(|(name, _)| name);
+    let of_numbers = INTEGERS.into_iter().chain(FLOATS).chain(PARAMETRIC).chain(others);
+    of_templates.chain(of_levels).chain(of_numbers).chain(built::names()).chain(values::names())
+}
+
 struct Functions<'r> {
     calendar: &'r Calendar,
     is_changed: bool,
     names: ItemNames,
+    /// Parts of arguments that stand in templates more than once.
+    copied: usize,
 }
 
 impl VisitorMut for Functions<'_> {
@@ -242,33 +225,36 @@ impl VisitorMut for Functions<'_> {
 
 impl Functions<'_> {
     /// What a call is; `None` if it is no function of ClickHouse alone.
-    fn written(&self, call: &Function) -> Result<Option<Expr>> {
+    fn written(&mut self, call: &mut Function) -> Result<Option<Expr>> {
         let [name] = call.name.0.as_slice() else { return Ok(None) };
         let Some(name) = name.as_ident().map(|name| name.value.as_str()) else { return Ok(None) };
+        let name = match values::renamed(name) {
+            Some(renamed) => {
+                values::check_frame(name, call.over.as_ref())?;
+                self.is_changed = true;
+                call.name = ObjectName::from(vec![Ident::new(renamed)]);
+                renamed.to_owned()
+            }
+            None => name.to_owned(),
+        };
         let FunctionArguments::List(list) = &call.args else { return Ok(None) };
         let plain = |argument: &FunctionArg| match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) => Some(argument.clone()),
             _ => None,
         };
         let arguments: Option<Vec<Expr>> = list.args.iter().map(plain).collect();
-        let sent = parameters(name, &call.parameters)?;
-        let Some(arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
+        let sent = parameters(&name, &call.parameters)?;
+        let Some(mut arguments) = arguments.filter(|_| list.duplicate_treatment.is_none()) else {
             // Whatever function it is, its parameters would be left out.
             return match sent {
                 None => Ok(None),
-                Some(_) => Err(not_here(name)),
+                Some(_) => Err(not_here(&name)),
             };
         };
-        let usual = || is_quantile(name).then(|| vec![MEDIAN]);
-        let template = match sent.or_else(usual) {
-            Some(parameters) => parametric(name, &parameters, &arguments)?,
-            None => match template(name, &arguments, self.calendar)? {
-                Some(template) => template,
-                None => return Ok(None),
-            },
+        let mut written = match self.filled(&name, sent, &mut arguments)? {
+            Some(written) => written,
+            None => return Ok(None),
         };
-        let parts = Parts { arguments, zone: &self.calendar.zone };
-        let mut written = parts.filled(&template)?;
         let has_more = !list.clauses.is_empty()
             || call.null_treatment.is_some()
             || !call.within_group.is_empty();
@@ -276,30 +262,95 @@ impl Functions<'_> {
             let why = format!("{name} takes no ORDER BY, WITHIN GROUP or NULLS");
             return Err(DataFusionError::Plan(why));
         }
-        match (&mut written, &call.filter) {
-            (_, None) => {}
-            (Expr::Function(inner), Some(filter))
-                if !is_around(inner) && inner.filter.is_none() =>
-            {
-                inner.filter = Some(filter.clone());
-            }
-            _ => return Err(DataFusionError::Plan(format!("{name} takes no FILTER"))),
+        if let Some(filter) = &call.filter {
+            let inner = aggregate_of(&mut written);
+            let inner = inner.ok_or_else(|| takes_no(&name, "FILTER"))?;
+            inner.filter = Some(match inner.filter.take() {
+                Some(own) => Box::new(both(*own, (**filter).clone())),
+                None => filter.clone(),
+            });
         }
         match (&mut written, &call.over) {
             (_, None) => {}
-            (Expr::Function(inner), Some(over)) if !is_around(inner) => {
+            (Expr::Function(inner), Some(over)) if takes_over(inner) => {
                 inner.over = Some(over.clone());
             }
-            _ => return Err(DataFusionError::Plan(format!("{name} takes no OVER"))),
+            _ => return Err(takes_no(&name, "OVER")),
         }
         Ok(Some(written))
+    }
+
+    /// What is there in the place of a function with these arguments.
+    fn filled(
+        &mut self,
+        name: &str,
+        parameters: Option<Vec<f64>>,
+        arguments: &mut Vec<Expr>,
+    ) -> Result<Option<Expr>> {
+        let usual = || is_quantile(name).then(|| vec![MEDIAN]);
+        let template = match parameters.or_else(usual) {
+            Some(parameters) => Some(parametric(name, &parameters, arguments)?),
+            None => match built::built(name, arguments)? {
+                Some(built) => return Ok(Some(built)),
+                None => template(name, arguments, self.calendar)?,
+            },
+        };
+        let Some(template) = template else { return Ok(None) };
+        let parsed = Parts::parsed(&template)?;
+        let zone = match arguments.len() == Parts::width(&parsed) + 1 {
+            // Behind the others, functions of times take the time zone that they are asked for.
+            true => arguments.pop().as_ref().and_then(text),
+            false => None,
+        };
+        let arguments = std::mem::take(arguments);
+        let parts = Parts::of(&parsed, arguments, zone.as_deref().unwrap_or(&self.calendar.zone));
+        self.copied = self.copied.saturating_add(parts.copied());
+        if self.copied > complexity::WORDS_MAX {
+            let why = format!("the arguments of {name} are too long");
+            return Err(DataFusionError::Plan(why));
+        }
+        parts.filled(parsed).map(Some)
+    }
+}
+
+fn takes_no(name: &str, what: &str) -> DataFusionError {
+    DataFusionError::Plan(format!("{name} takes no {what}"))
+}
+
+/// Both conditions.
+fn both(left: Expr, right: Expr) -> Expr {
+    let nested = |part: Expr| Box::new(Expr::Nested(Box::new(part)));
+    Expr::BinaryOp { left: nested(left), op: BinaryOperator::And, right: nested(right) }
+}
+
+/// The aggregate that an expression is, or is a function of.
+fn aggregate_of(expression: &mut Expr) -> Option<&mut Function> {
+    match expression {
+        Expr::CompoundFieldAccess { root, .. } => aggregate_of(root),
+        Expr::Function(function) if !is_around(function) => Some(function),
+        Expr::Function(function) => {
+            let FunctionArguments::List(list) = &mut function.args else { return None };
+            match list.args.first_mut()? {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(first)) => aggregate_of(first),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 
 /// Whether a function is one of what an aggregate gives.
 fn is_around(function: &Function) -> bool {
     let name = function.name.to_string();
-    ["array_slice", "least", quantile::NAME].contains(&name.as_str())
+    AROUND.contains(&name.as_str())
+}
+
+/// Whether a window can have all of a function: those of the first and the last row have neither FILTER nor ORDER BY there.
+fn takes_over(function: &Function) -> bool {
+    let has_order =
+        matches!(&function.args, FunctionArguments::List(list) if !list.clauses.is_empty());
+    let is_of_rows = ["first_value", "last_value"].contains(&function.name.to_string().as_str());
+    !is_around(function) && !(is_of_rows && (has_order || function.filter.is_some()))
 }
 
 /// The first of two lists of arguments: numbers; `None` if there is but one list.
@@ -332,19 +383,18 @@ fn parametric(name: &str, parameters: &[f64], arguments: &[Expr]) -> Result<Stri
             return Ok(if is_one { format!("{lists}[1]") } else { lists });
         }
     }
-    let most = match parameters {
-        [most] if most.fract() == 0.0 && (1.0..=1e9).contains(most) => Some(*most),
+    let whole = match parameters {
+        [number] if number.fract() == 0.0 => format!("{number}").parse::<u32>().ok(),
         _ => None,
     };
-    let template = match most {
-        Some(most) if is("groupArray") => format!("array_slice(array_agg($1), 1, {most})"),
-        Some(most) if is("groupUniqArray") => {
-            format!("array_slice(array_agg(DISTINCT $1), 1, {most})")
-        }
-        Some(most) if is("uniqUpTo") => format!("least(count(DISTINCT $1), {})", most + 1.0),
-        _ => return Err(not_here(name)),
+    let Some(whole) = whole.filter(|number| (1..=1_000_000_000).contains(number)) else {
+        return Err(not_here(name));
     };
-    check_width(name, arguments, 1)?;
+    if is("windowFunnel") && (2..=STEPS_MAX + 1).contains(&arguments.len()) {
+        return Ok(aggregates::window_funnel(whole, arguments.len()));
+    }
+    let (width, template) = aggregates::of_most(name, whole).ok_or_else(|| not_here(name))?;
+    check_width(name, arguments, width)?;
     Ok(template)
 }
 
@@ -394,11 +444,8 @@ fn check_levels(name: &str, levels: &[f64], most: usize) -> Result<()> {
 fn template(name: &str, arguments: &[Expr], calendar: &Calendar) -> Result<Option<String>> {
     let is = |own: &str| own.eq_ignore_ascii_case(name);
     let count = arguments.len();
-    if INTEGERS.iter().any(|own| is(own)) && count == 1 {
-        return Ok(Some("try_cast($1 AS BIGINT)".to_owned()));
-    }
-    if FLOATS.iter().any(|own| is(own)) && count >= 1 {
-        return Ok(Some("try_cast($1 AS DOUBLE)".to_owned()));
+    if let Some(template) = number(name, count) {
+        return Ok(Some(template));
     }
     if let Some(template) = of_unit(name, count) {
         return Ok(Some(template));
@@ -419,15 +466,29 @@ fn template(name: &str, arguments: &[Expr], calendar: &Calendar) -> Result<Optio
         let cases = (1..count).step_by(2).map(|at| format!("WHEN ${at} THEN ${} ", at + 1));
         return Ok(Some(format!("CASE {}ELSE ${count} END", cases.collect::<String>())));
     }
+    if is("age") && count == 3 {
+        return dates::age(arguments).map(Some);
+    }
+    if PARAMETRIC.iter().any(|own| is(own)) {
+        return Err(DataFusionError::Plan(format!(
+            "{name} takes a whole number in parentheses before those of its arguments"
+        )));
+    }
     if is("dateDiff") && count == 3 {
         return diff(arguments).map(Some);
     }
-    let mut counts = TEMPLATES.iter().filter(|(own, ..)| is(own)).peekable();
-    if counts.peek().is_none() {
+    let all = tables().into_iter().flatten();
+    let counts: Vec<_> = all.filter(|(own, ..)| is(own)).collect();
+    if counts.is_empty() {
         return Ok(None);
     }
-    let counts: Vec<_> = counts.collect();
     if let Some((.., template)) = counts.iter().find(|(_, own, _)| *own == count) {
+        return Ok(Some((*template).to_owned()));
+    }
+    let is_zoned = |(_, own, template): &&&(&str, usize, &str)| {
+        *own + 1 == count && template.contains("$zone") && arguments.last().and_then(text).is_some()
+    };
+    if let Some((.., template)) = counts.iter().find(is_zoned) {
         return Ok(Some((*template).to_owned()));
     }
     let wanted: Vec<String> = counts.iter().map(|(_, count, _)| count.to_string()).collect();
@@ -435,44 +496,46 @@ fn template(name: &str, arguments: &[Expr], calendar: &Calendar) -> Result<Optio
     Err(DataFusionError::Plan(format!("{name} takes {wanted} arguments, and has {count}")))
 }
 
-/// What placeholders stand for.
-struct Parts<'r> {
-    arguments: Vec<Expr>,
-    zone: &'r str,
+/// The template of a conversion to a number: of what is none it is null, or what its name says.
+fn number(name: &str, count: usize) -> Option<String> {
+    let ends = |end: &str| {
+        let at = name.len().checked_sub(end.len())?;
+        let (base, own) = (name.get(..at)?, name.get(at..)?);
+        own.eq_ignore_ascii_case(end).then_some(base)
+    };
+    let (base, otherwise) = match (ends("OrZero"), ends("OrDefault"), ends("OrNull")) {
+        (Some(base), ..) => (base, Some("0")),
+        (_, Some(base), _) => (base, Some(if count == 1 { "0" } else { "$2" })),
+        (.., Some(base)) => (base, None),
+        _ => (name, None),
+    };
+    let is = |own: &&str| own.eq_ignore_ascii_case(base);
+    let has_default = otherwise == Some("$2");
+    let converted = match () {
+        () if INTEGERS.iter().any(|own| is(&own)) && (count == 1 || has_default && count == 2) => {
+            "try_cast($1 AS BIGINT)"
+        }
+        () if FLOATS.iter().any(|own| is(&own)) && (1..=2).contains(&count) => {
+            "try_cast($1 AS DOUBLE)"
+        }
+        () => return None,
+    };
+    Some(match otherwise {
+        Some(otherwise) => {
+            format!("CASE WHEN $1 IS NOT NULL THEN coalesce({converted}, {otherwise}) END")
+        }
+        None => converted.to_owned(),
+    })
 }
 
-impl Parts<'_> {
-    fn filled(mut self, template: &str) -> Result<Expr> {
-        let parsed = Parser::new(&GenericDialect {}).try_with_sql(template);
-        let parsed = parsed.and_then(|mut parser| parser.parse_expr());
-        let internal = |error: &dyn std::fmt::Display| DataFusionError::Internal(error.to_string());
-        let mut expression = parsed.map_err(|error| internal(&error))?;
-        match VisitMut::visit(&mut expression, &mut self) {
-            ControlFlow::Break(missing) => Err(internal(&format!("{template} has {missing}"))),
-            ControlFlow::Continue(()) => Ok(expression),
-        }
-    }
-}
-
-impl VisitorMut for Parts<'_> {
-    type Break = String;
-
-    // After its parts, so that placeholders in arguments stay what they are.
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<String> {
-        let Expr::Value(value) = expression else { return ControlFlow::Continue(()) };
-        let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
-        if name == "$zone" {
-            *expression = Expr::Value(Value::SingleQuotedString(self.zone.to_owned()).into());
-            return ControlFlow::Continue(());
-        }
-        let at = name.strip_prefix('$').and_then(|at| at.parse::<usize>().ok()?.checked_sub(1));
-        match at.and_then(|at| self.arguments.get_mut(at)) {
-            Some(argument) => {
-                let argument = take(argument);
-                *expression = Expr::Nested(Box::new(argument));
-                ControlFlow::Continue(())
-            }
-            None => ControlFlow::Break(name.clone()),
-        }
+/// The text that an expression is.
+fn text(expression: &Expr) -> Option<String> {
+    match expression {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => Some(text.clone()),
+            _ => None,
+        },
+        Expr::Nested(inner) => text(inner),
+        _ => None,
     }
 }

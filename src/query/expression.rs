@@ -11,7 +11,6 @@ use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::ast::visit_relations;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -24,6 +23,7 @@ use crate::query::clickhouse;
 use crate::query::complexity;
 use crate::query::composed::Composed;
 use crate::query::composed::Places;
+use crate::query::dialect::Hogql;
 use crate::query::error::QueryError;
 use crate::query::filtered;
 use crate::query::offsets::Offsets;
@@ -283,7 +283,7 @@ impl Reader {
         if text.len() > TEXT_MAX_BYTES {
             return Err(too_long());
         }
-        let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize_with_location();
+        let tokens = Tokenizer::new(&Hogql, text).tokenize_with_location();
         let mut tokens = tokens.map_err(|error| invalid(&error))?;
         let counted: Vec<usize> = complexity::counted(&tokens).collect();
         if counted.last().is_some_and(|words| *words > WORDS_MAX) {
@@ -292,7 +292,7 @@ impl Reader {
         let mut offsets = Offsets::of(text);
         let texts =
             as_read(&mut tokens, |token| text.get(offsets.range(token.span)).unwrap_or_default());
-        let parser = Parser::new(&GenericDialect {}).with_tokens_with_locations(tokens);
+        let parser = Parser::new(&Hogql).with_tokens_with_locations(tokens);
         Ok(Self { parser, texts, counted })
     }
 

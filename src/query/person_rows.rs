@@ -7,13 +7,12 @@ use arrow::array::BooleanBuilder;
 use arrow::array::Int64Builder;
 use arrow::array::StringViewBuilder;
 use arrow::array::TimestampMicrosecondBuilder;
-use arrow::datatypes::Schema;
 use serde_json::Value;
 
 use crate::event::id::ProjectId;
 use crate::identity::row::Row;
 
-/// Rows of persons with the columns of a schema, which are those of the persons table or some of them.
+/// Rows of persons with columns by their names, which are those of the files of the persons table or some of them.
 pub(super) struct PersonRows {
     rows: usize,
     bytes: usize,
@@ -49,9 +48,8 @@ impl Column {
 
 impl PersonRows {
     /// No rows yet.
-    pub(super) fn new(schema: &Schema) -> Self {
-        let columns = schema.fields().iter().map(|field| Column::named(field.name()));
-        Self { rows: 0, bytes: 0, columns: columns.collect() }
+    pub(super) fn new<'n>(columns: impl Iterator<Item = &'n str>) -> Self {
+        Self { rows: 0, bytes: 0, columns: columns.map(Column::named).collect() }
     }
 
     /// Adds a person with its distinct ids, which are not looked at without a column for them.

@@ -128,7 +128,8 @@ impl PartitionStream for Scan {
         let schema = Arc::clone(&self.reading.schema);
         let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&schema), 2);
         let (reading, works) = (Arc::clone(&self.reading), self.works.clone());
-        let mut out = Out { rows: PersonRows::new(&schema), schema, sender: builder.tx() };
+        let rows = PersonRows::new(schema.fields().iter().map(|field| stored(field.name())));
+        let mut out = Out { rows, schema, sender: builder.tx() };
         builder.spawn_blocking(move || {
             for work in works {
                 if reading.read(&work, &mut out)?.is_break() {
@@ -175,7 +176,8 @@ impl Reading {
         out: &mut Out,
     ) -> Result<Option<Flow>> {
         let (project, numbers) = (self.table.project, &work.numbers);
-        let names = self.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let names =
+            self.schema.fields().iter().map(|field| stored(field.name()).to_owned()).collect();
         let columns = (names, self.table.keys.as_deref());
         let part = (project, numbers.clone());
         let Some((mut rows, mut next)) = table.scan(store, file, part, columns) else {
@@ -211,6 +213,15 @@ impl Reading {
         let is_same = |id: &i64| Some(!self.changed.contains((project, *id)));
         let same: BooleanArray = ids.values().iter().map(is_same).collect();
         Ok(filter_record_batch(&rows, &same)?)
+    }
+}
+
+/// What the files and the rows of the store call a column of `persons`.
+fn stored(name: &str) -> &str {
+    match name {
+        "id" => "uuid",
+        "number" => "id",
+        name => name,
     }
 }
 

@@ -56,13 +56,16 @@ pub(super) fn tables(
     tables
 }
 
+/// The columns of `persons`. As in HogQL `id` is the uuid, which events and distinct ids have as `person_id`; `uuid` is the
+/// same, and `number` the integer that lists of persons call `id`.
 pub(super) fn persons_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
-        number("id"),
+        text("id"),
         text("uuid"),
         created_at(),
         Field::new("is_identified", DataType::Boolean, false),
         text("properties"),
+        number("number"),
     ]))
 }
 

@@ -14,6 +14,7 @@ use datafusion::prelude::SessionConfig;
 use crate::config::query::QueryConfig;
 use crate::query::error::QueryError;
 use crate::query::events;
+use crate::query::functions;
 use crate::query::guard;
 use crate::query::guard::Pools;
 use crate::query::local_time::LocalTimes;
@@ -63,6 +64,7 @@ pub(super) fn session(
     let mut base = guard::with_limits(builder, pools).build();
     datafusion_functions_json::register_all(&mut base)?;
     base.register_udf(Arc::new(quantile::function()))?;
+    functions::register(&mut base)?;
     Ok(guard::without_absent(base)?)
 }
 

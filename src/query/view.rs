@@ -35,6 +35,7 @@ use crate::event::schema::column;
 use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::identity::view::View as IdentityView;
+use crate::query::aliases::Aliases;
 use crate::query::arrow_precedence;
 use crate::query::calendar::Calendar;
 use crate::query::cast_names;
@@ -42,6 +43,7 @@ use crate::query::clickhouse;
 use crate::query::complexity;
 use crate::query::composed::Composed;
 use crate::query::definitions;
+use crate::query::dialect;
 use crate::query::error::QueryError;
 use crate::query::event_sessions::SessionsTable;
 use crate::query::events;
@@ -59,8 +61,10 @@ use crate::query::property_access::PropertyPlanner;
 use crate::query::property_access::TypedColumns;
 use crate::query::property_numbers;
 use crate::query::property_ranges;
+use crate::query::property_values;
 use crate::query::session_names;
 use crate::query::sources::Sources;
+use crate::query::with_constants;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
 use crate::storage::exact::ExactColumns;
@@ -268,8 +272,8 @@ impl View {
     pub async fn sql(&self, sql: &str) -> Result<DataFrame, QueryError> {
         complexity::check(sql)?;
         let state = self.context.state();
-        let dialect = &state.config_options().sql_parser.dialect;
-        match state.sql_to_statement(sql, dialect) {
+        let recursion_max = state.config_options().sql_parser.recursion_limit.get();
+        match dialect::statement(sql, recursion_max) {
             Ok(statement) => self.explained(statement).await,
             Err(error) => Err(explained::explained(error, &self.context)),
         }
@@ -312,21 +316,27 @@ impl View {
             .with_allow_dml(false)
             .with_allow_statements(false);
         let state = self.context.state();
+        with_constants::rewrite(&mut statement)?;
         session_names::rewrite(&mut statement);
         filtered::rewrite(&mut statement, self.is_filtered)?;
         clickhouse::rewrite(&mut statement, &self.calendar)?;
         guard::check(&statement, &state)?;
         arrow_precedence::rewrite(&mut statement);
+        property_values::rewrite(&mut statement)?;
         property_ranges::rewrite(&mut statement);
         property_numbers::rewrite(&mut statement);
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
-        let plan = match state.statement_to_plan(statement.clone()).await {
-            Err(error) if cast_names::is_needed(&error) => {
-                cast_names::rewrite(&mut statement);
-                state.statement_to_plan(statement).await.map_err(|_| error)?
+        let mut aliases = Aliases::default();
+        let plan = loop {
+            match state.statement_to_plan(statement.clone()).await {
+                Err(error) if cast_names::is_needed(&error) => {
+                    cast_names::rewrite(&mut statement);
+                    break state.statement_to_plan(statement).await.map_err(|_| error)?;
+                }
+                Err(error) if aliases.put(&mut statement, &error)? => {}
+                planned => break planned?,
             }
-            planned => planned?,
         };
         read_only.verify_plan(&plan)?;
         let plan = local_time::answer(plan, &self.calendar.zone)?;

@@ -129,6 +129,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "make_date",
             "make_time",
             "now",
+            "whole_months",
             "to_date",
             "to_local_time",
             "to_time",
@@ -164,9 +165,21 @@ const SCALAR: &[(Class, &[&str])] = &[
             "array_product",
             "array_sum",
             "cardinality",
+            "arrayall",
+            "arrayavg",
+            "arraycount",
+            "arrayexists",
+            "arrayfirstindex",
+            "arrayproduct",
+            "arraysum",
+            "arrayuniq",
             "cosine_distance",
+            "countequal",
             "empty",
             "inner_product",
+            "length",
+            "notempty",
+            "window_funnel",
             // Numbers and truth values of JSON.
             "json_contains",
             "json_get_bool",
@@ -182,8 +195,18 @@ const SCALAR: &[(Class, &[&str])] = &[
             "array_element",
             "array_max",
             "array_min",
+            "arraymax",
+            "arraymin",
             "btrim",
             "coalesce",
+            "cutfragment",
+            "cutquerystring",
+            "cutquerystringandfragment",
+            "cutwww",
+            "domain",
+            "domainwithoutwww",
+            "extracturlparameter",
+            "fragment",
             "greatest",
             "least",
             "left",
@@ -192,12 +215,17 @@ const SCALAR: &[(Class, &[&str])] = &[
             "quantiles_of_list",
             "nvl",
             "nvl2",
+            "path",
+            "pathfull",
+            "protocol",
+            "querystring",
             "reverse",
             "right",
             "rtrim",
             "split_part",
             "substr",
             "substr_index",
+            "topleveldomain",
             "union_extract",
         ],
     ),
@@ -220,7 +248,13 @@ const SCALAR: &[(Class, &[&str])] = &[
             "array_slice",
             "array_sort",
             "array_union",
+            "arraycompact",
+            "arraydistinct",
+            "arrayreversesort",
+            "arrayslice",
+            "arraysort",
             "concat",
+            "cuturlparameter",
             "decode",
             "encode",
             "flatten",
@@ -230,19 +264,24 @@ const SCALAR: &[(Class, &[&str])] = &[
             "json_get_json",
             "json_get_str",
             "json_union_to_text",
+            "list_or_empty",
             "make_array",
             "map",
             "map_entries",
             "map_extract",
             "map_keys",
             "map_values",
+            "most_frequent",
             "named_struct",
             "overlay",
             "struct",
         ],
     ),
     // Letters change their length, by at most three times in UTF-8.
-    (guarded(Output::Times(4)), &["initcap", "lower", "translate", "upper"]),
+    (
+        guarded(Output::Times(4)),
+        &["decodeurlcomponent", "encodeurlcomponent", "initcap", "lower", "translate", "upper"],
+    ),
     // Eight bytes for an element of one.
     (
         guarded(Output::Times(8)),
@@ -253,26 +292,40 @@ const SCALAR: &[(Class, &[&str])] = &[
             "array_positions",
             "array_scale",
             "array_subtract",
+            "arraycumsum",
+            "arraydifference",
+            "arrayenumerate",
+            "funnel_steps",
         ],
     ),
     // A view, or an offset, for each character.
-    (guarded(Output::Times(20)), &["json_get_array", "json_object_keys", "string_to_array"]),
+    (
+        guarded(Output::Times(20)),
+        &[
+            "extracturlparameternames",
+            "extracturlparameters",
+            "json_get_array",
+            "json_object_keys",
+            "splitbywhitespace",
+            "string_to_array",
+        ],
+    ),
     (guarded(Output::Joined), &["concat_ws"]),
     (guarded(Output::Repeated), &["array_repeat", "repeat"]),
     (guarded(Output::Padded), &["lpad", "rpad"]),
-    (guarded(Output::Replaced), &["replace"]),
+    (guarded(Output::Replaced), &["replace", "replaceone"]),
     (costly(Output::PatternReplaced, Cost::Pattern), &["regexp_replace"]),
     (costly(Output::Groups, Cost::Pattern), &["regexp_match"]),
     (costly(Output::Narrow, Cost::Pattern), &["regexp_count", "regexp_instr", "regexp_like"]),
-    (guarded(Output::ElementsJoined), &["array_to_string"]),
+    (guarded(Output::ElementsJoined), &["array_to_string", "arraystringconcat"]),
     (guarded(Output::ElementsReplaced), &["array_replace", "array_replace_all", "array_replace_n"]),
     (guarded(Output::Resized), &["array_resize"]),
     (guarded(Output::Series), &["generate_series", "range"]),
     (guarded(Output::Zipped), &["arrays_zip"]),
-    (guarded(Output::Formatted), &["to_char"]),
+    (guarded(Output::Formatted), &["format_time", "to_char"]),
     (
         costly(Output::Narrow, Cost::Product),
-        &["array_has_all", "array_has_any", "levenshtein", "strpos"],
+        &["array_has_all", "array_has_any", "countsubstrings", "levenshtein", "strpos"],
     ),
     (
         Class::Absent,
@@ -361,6 +414,11 @@ const TABLE: &[&str] = &["generate_series", "range"];
 pub(super) const HIGHER_ORDER_ABSENT: &[&str] =
     &["array_any_match", "array_filter", "array_first", "array_transform"];
 
+/// Those of ours, which take some elements at a time.
+#[cfg(test)]
+const HIGHER_ORDER: &[&str] =
+    &["array_reverse_sort_by", "array_sort_by", "arrayfilter", "arraymap"];
+
 /// The class of the scalar function with this name; none of what DataFusion does not have.
 pub(super) fn class(name: &str) -> Option<Class> {
     let mut classes = SCALAR.iter();
@@ -383,6 +441,7 @@ mod tests {
     use datafusion::execution::SessionStateBuilder;
 
     use super::AGGREGATE;
+    use super::HIGHER_ORDER;
     use super::HIGHER_ORDER_ABSENT;
     use super::SCALAR;
     use super::TABLE;
@@ -393,6 +452,7 @@ mod tests {
         let mut state = SessionStateBuilder::new().with_default_features().build();
         datafusion_functions_json::register_all(&mut state).unwrap();
         state.register_udf(Arc::new(quantile::function())).unwrap();
+        crate::query::functions::register(&mut state).unwrap();
         state
     }
 
@@ -423,6 +483,6 @@ mod tests {
         same(WINDOW.iter().copied(), window);
         same(TABLE.iter().copied(), state.table_functions().keys().map(String::as_str));
         let higher_order = state.higher_order_functions().values().map(|function| function.name());
-        same(HIGHER_ORDER_ABSENT.iter().copied(), higher_order);
+        same(HIGHER_ORDER_ABSENT.iter().chain(HIGHER_ORDER).copied(), higher_order);
     }
 }

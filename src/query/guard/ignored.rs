@@ -221,11 +221,14 @@ pub(super) fn of_call(call: &Function, state: &SessionState) -> Option<String> {
     let is_scalar = state.scalar_functions().contains_key(&lower)
         || state.higher_order_functions().contains_key(&lower)
         || ["unnest", "unnest_outer"].contains(&lower.as_str());
+    // Of a window these are functions of its rows, which are aggregates elsewhere.
+    let is_of_rows = ["first_value", "last_value", "nth_value"].contains(&lower.as_str());
     let is_window = call.over.is_some()
         && state.window_functions().contains_key(&lower)
-        && !state.aggregate_functions().contains_key(&lower);
-    let is_left_out =
-        is_scalar || is_window && matches!(part, "DISTINCT" | "FILTER" | "WITHIN GROUP");
+        && (is_of_rows || !state.aggregate_functions().contains_key(&lower));
+    let is_left_out = is_scalar
+        || is_window && matches!(part, "DISTINCT" | "FILTER" | "WITHIN GROUP")
+        || is_window && has_clauses;
     is_left_out.then(|| format!("{name}() takes no {part}"))
 }
 
@@ -343,6 +346,15 @@ mod tests {
             "SELECT row_number() FILTER (WHERE a = 1) OVER () FROM t",
             Some("row_number() takes no FILTER"),
         ),
+        (
+            "SELECT first_value(a) FILTER (WHERE a = 1) OVER () FROM t",
+            Some("first_value() takes no FILTER"),
+        ),
+        (
+            "SELECT last_value(a ORDER BY a) OVER () FROM t",
+            Some("last_value() takes no ORDER BY or NULLS"),
+        ),
+        ("SELECT first_value(a) IGNORE NULLS OVER (ORDER BY a) FROM t", None),
         ("SELECT sum(a) FILTER (WHERE a = 1) OVER () FROM t", None),
         ("SELECT count(DISTINCT a) FILTER (WHERE a = 1), array_agg(a ORDER BY a) FROM t", None),
         ("SELECT sum(a) OVER w FROM t WINDOW w AS (ORDER BY a)", None),

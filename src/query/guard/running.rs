@@ -32,7 +32,7 @@ impl Running {
     }
 
     /// The state of the query that has these settings; a new one if it has none.
-    pub(super) fn of(options: &ConfigOptions) -> Self {
+    pub(in crate::query) fn of(options: &ConfigOptions) -> Self {
         options.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
@@ -43,7 +43,7 @@ impl Running {
     /// # Errors
     ///
     /// The query was stopped.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(in crate::query) fn check(&self) -> Result<()> {
         if self.is_stopped.load(Ordering::Relaxed) {
             return Err(DataFusionError::Execution("the query was stopped".to_owned()));
         }

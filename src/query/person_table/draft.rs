@@ -43,7 +43,11 @@ pub(super) struct Draft {
 impl Draft {
     /// Nobody yet; with the columns of a table.
     pub(super) fn new(schema: &Schema) -> Self {
-        Self { rows: PersonRows::new(schema), places: BTreeMap::new(), columns: Vec::new() }
+        Self {
+            rows: PersonRows::new(schema.fields().iter().map(|field| field.name().as_str())),
+            places: BTreeMap::new(),
+            columns: Vec::new(),
+        }
     }
 
     /// Adds a person behind all others.

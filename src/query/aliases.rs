@@ -1,0 +1,149 @@
+//! Names that a SELECT gives its columns, where it uses them itself: `SELECT toDate(timestamp) AS day FROM events WHERE day >
+//! today() - 7`. A column of a table has its name first; so they are looked at once planning has found no column
+//! ([`Aliases::put`]). `created_at` of events is `received_at`, unless something has that name.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::Select;
+use datafusion::sql::sqlparser::ast::SelectItem;
+use datafusion::sql::sqlparser::ast::VisitMut;
+use datafusion::sql::sqlparser::ast::VisitorMut;
+
+use crate::query::asked::asked;
+use crate::query::substitution::Substitution;
+use crate::query::substitution::is_same;
+
+/// Names of one statement that are looked at.
+const NAMES_MAX: usize = 32;
+
+/// A column that HogQL has of events, and what it is here.
+const CREATED_AT: (&str, &str) = ("created_at", "received_at");
+
+/// What was put into a statement so far.
+#[derive(Debug, Default)]
+pub(super) struct Aliases {
+    names: Vec<Ident>,
+    copied: usize,
+}
+
+impl Aliases {
+    /// Puts what a SELECT names so in the place of the column that planning did not find. Says whether it did.
+    ///
+    /// # Errors
+    ///
+    /// It is too long for that.
+    pub(super) fn put(
+        &mut self,
+        statement: &mut Statement,
+        error: &DataFusionError,
+    ) -> Result<bool> {
+        let DataFusionError::SchemaError(error, _) = error.find_root() else { return Ok(false) };
+        let SchemaError::FieldNotFound { field, .. } = &**error else { return Ok(false) };
+        let name = Ident::with_quote('"', field.name.clone());
+        if self.names.contains(&name) || self.names.len() == NAMES_MAX {
+            return Ok(false);
+        }
+        self.names.push(name.clone());
+        let Some(query) = asked(statement) else { return Ok(false) };
+        let mut selects = Selects { name, copied: self.copied, is_changed: false };
+        let visited = match field.relation {
+            None => VisitMut::visit(query, &mut selects),
+            Some(_) => ControlFlow::Continue(()),
+        };
+        self.copied = selects.copied;
+        match visited {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) if selects.is_changed => Ok(true),
+            ControlFlow::Continue(()) if field.name == CREATED_AT.0 => {
+                let mut renamed = Renamed { is_changed: false };
+                let _ = VisitMut::visit(query, &mut renamed);
+                Ok(renamed.is_changed)
+            }
+            ControlFlow::Continue(()) => Ok(false),
+        }
+    }
+}
+
+/// Puts one name of a SELECT into it.
+struct Selects {
+    name: Ident,
+    copied: usize,
+    is_changed: bool,
+}
+
+impl VisitorMut for Selects {
+    type Break = DataFusionError;
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        let named = select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if is_lower_same(alias, &self.name) => {
+                Some(expr.clone())
+            }
+            _ => None,
+        });
+        let Some(expression) = named else { return ControlFlow::Continue(()) };
+        let before = self.copied;
+        let mut substitution = Substitution::new(before);
+        // As DataFusion has it, in lower case unless it is in quotes.
+        substitution.add(Ident::new(self.name.value.clone()), expression);
+        let mut put = || -> Result<()> {
+            for item in &mut select.projection {
+                match item {
+                    SelectItem::ExprWithAlias { alias, .. } if is_lower_same(alias, &self.name) => {
+                    }
+                    item => substitution.put(item)?,
+                }
+            }
+            substitution.put(&mut select.selection)?;
+            substitution.put(&mut select.having)?;
+            substitution.put(&mut select.qualify)?;
+            substitution.put(&mut select.group_by)
+        };
+        if let Err(error) = put() {
+            return ControlFlow::Break(error);
+        }
+        self.copied = substitution.copied();
+        self.is_changed |= self.copied > before;
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an alias is the column that DataFusion looked for.
+fn is_lower_same(alias: &Ident, name: &Ident) -> bool {
+    match alias.quote_style {
+        Some(_) => alias.value == name.value,
+        None => is_same(alias, &Ident::new(name.value.clone())),
+    }
+}
+
+/// Gives `created_at` its name here.
+struct Renamed {
+    is_changed: bool,
+}
+
+impl VisitorMut for Renamed {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        let (before, name) = match expression {
+            Expr::Identifier(name) => (None, name),
+            Expr::CompoundIdentifier(names) => match names.as_mut_slice() {
+                [table, name] => (Some(&*table), name),
+                _ => return ControlFlow::Continue(()),
+            },
+            _ => return ControlFlow::Continue(()),
+        };
+        let (own, here) = CREATED_AT;
+        if is_same(name, &Ident::new(own)) && before.is_none_or(|table| table.value != "person") {
+            *name = Ident::new(here);
+            self.is_changed = true;
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Templates of ClickHouse's functions of dates: numbers and texts of them, and times that have gone by.
+
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::sql::sqlparser::ast::Expr;
+
+use crate::query::clickhouse::text;
+
+/// See [`super::TEMPLATES`].
+pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
+    (
+        "toYYYYMM",
+        1,
+        "CAST(date_part('year', $1 AT TIME ZONE $zone) * 100 + date_part('month', $1 AT TIME ZONE $zone) AS BIGINT)",
+    ),
+    (
+        "toYYYYMMDD",
+        1,
+        "CAST(date_part('year', $1 AT TIME ZONE $zone) * 10000 + date_part('month', $1 AT TIME ZONE $zone) * 100 \
+         + date_part('day', $1 AT TIME ZONE $zone) AS BIGINT)",
+    ),
+    ("toYYYYMMDDhhmmss", 1, "CAST(format_time($1 AT TIME ZONE $zone, '%Y%m%d%H%i%S') AS BIGINT)"),
+    // Weeks begin on Sundays, and the first one has the first Sunday.
+    (
+        "toWeek",
+        1,
+        "CAST((date_part('doy', $1 AT TIME ZONE $zone) + 6 - date_part('dow', $1 AT TIME ZONE $zone)) / 7 AS BIGINT)",
+    ),
+    ("toISOWeek", 1, "date_part('week', $1 AT TIME ZONE $zone)"),
+    ("formatDateTime", 2, "format_time($1 AT TIME ZONE $zone, $2)"),
+    ("toTimeZone", 1, "($1 AT TIME ZONE $zone)"),
+    ("toUnixTimestamp64Milli", 1, "CAST(round(date_part('epoch', $1) * 1000) AS BIGINT)"),
+    ("fromUnixTimestamp64Milli", 1, "to_timestamp_millis($1)"),
+    (
+        "toLastDayOfMonth",
+        1,
+        "CAST(date_trunc('month', $1 AT TIME ZONE $zone) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
+    ),
+    ("parseDateTimeBestEffortOrNull", 1, "try_cast($1 AS TIMESTAMP WITH TIME ZONE)"),
+    ("parseDateTime64BestEffortOrNull", 1, "try_cast($1 AS TIMESTAMP WITH TIME ZONE)"),
+    ("toDateTimeOrNull", 1, "try_cast($1 AS TIMESTAMP WITH TIME ZONE)"),
+];
+
+/// Units whose number of seconds is always the same.
+const SECONDS: [(&str, u32); 5] =
+    [("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", 604_800)];
+
+/// Units of whole months.
+const MONTHS: [(&str, u32); 3] = [("month", 1), ("quarter", 3), ("year", 12)];
+
+/// The template of `age`: how many whole units have gone by.
+pub(super) fn age(arguments: &[Expr]) -> Result<String> {
+    let unit = arguments.first().and_then(text).unwrap_or_default().to_lowercase();
+    let of =
+        |units: &[(&str, u32)]| units.iter().find(|(own, _)| *own == unit).map(|(_, count)| *count);
+    if let Some(seconds) = of(&SECONDS) {
+        return Ok(format!(
+            "CAST(trunc((date_part('epoch', $3) - date_part('epoch', $2)) / {seconds}) AS BIGINT)"
+        ));
+    }
+    let months = of(&MONTHS).ok_or_else(|| {
+        let units = SECONDS.iter().chain(&MONTHS).map(|(unit, _)| *unit).collect::<Vec<_>>();
+        DataFusionError::Plan(format!("age counts one of {}, as a text", units.join(", ")))
+    })?;
+    Ok(format!("(whole_months($2 AT TIME ZONE $zone, $3 AT TIME ZONE $zone) / {months})"))
+}

@@ -1,0 +1,50 @@
+//! Functions of ClickHouse that are no template of others (see `clickhouse`): [`register`].
+//!
+//! Their names are those in SQL without case; `guard/functions.rs` has how much each may take. As in ClickHouse, a null
+//! argument gives null unless the function says otherwise, arrays are lists, and places in them count from 1.
+
+mod arrays;
+mod lambdas;
+mod overloads;
+mod own;
+mod steps;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod times;
+mod urls;
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::execution::FunctionRegistry;
+
+use crate::query::functions::overloads::overloads;
+use crate::query::functions::own::Own;
+
+/// Names of functions that take a lambda first, as ClickHouse has them; others with a lambda are made of these.
+pub(super) use crate::query::functions::lambdas::NAMES as OF_LAMBDAS;
+
+/// Adds all of them to a session.
+///
+/// # Errors
+///
+/// The session does not take them: a bug.
+pub(super) fn register(session: &mut dyn FunctionRegistry) -> Result<()> {
+    let all = [arrays::ALL, steps::ALL, texts::ALL, times::ALL, urls::ALL];
+    for own in all.into_iter().flatten().cloned().map(Own::function).chain(overloads()) {
+        session.register_udf(Arc::new(own))?;
+    }
+    for function in lambdas::all() {
+        session.register_higher_order_function(Arc::new(function))?;
+    }
+    Ok(())
+}
+
+/// Their names, as ClickHouse has them.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let all = [arrays::ALL, steps::ALL, texts::ALL, times::ALL, urls::ALL];
+    let of_sql = |name: &&str| !name.contains('_');
+    let scalar = all.into_iter().flatten().map(|own| own.name).filter(of_sql);
+    scalar.chain(OF_LAMBDAS).chain(["concat", "reverse"])
+}

@@ -1,0 +1,314 @@
+//! A scalar function of ours: [`Own`], by what it takes, what it gives, and how.
+
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::ListArray;
+use arrow::array::StringViewArray;
+use arrow::array::StringViewBuilder;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Field;
+use arrow::datatypes::TimeUnit;
+use datafusion::common::ScalarValue;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::logical_expr::ScalarFunctionArgs;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::ScalarUDFImpl;
+use datafusion::logical_expr::Signature;
+use datafusion::logical_expr::Volatility;
+
+/// What an argument is taken as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// A text, or what has one, but no list.
+    Text,
+    /// A whole number.
+    Whole,
+    /// True or false.
+    Truth,
+    /// A time in any time zone.
+    Time,
+    /// A list of anything.
+    List,
+    /// A list of texts, or of what has one.
+    Texts,
+    /// A list of numbers.
+    Numbers,
+    /// A list of truth values.
+    Truths,
+    /// A list, or a text.
+    ListOrText,
+}
+
+/// The type that a function gives, by those of its arguments.
+pub(super) type Gives = fn(&[DataType]) -> Result<DataType>;
+
+/// What it gives for the rows of its arguments.
+pub(super) type Call = fn(&[ArrayRef]) -> Result<ArrayRef>;
+
+/// See the head of this file.
+#[derive(Clone)]
+pub(super) struct Own {
+    /// The name as ClickHouse has it.
+    pub(super) name: &'static str,
+    /// The arguments that it has to have.
+    pub(super) takes: &'static [Takes],
+    /// Those that may be there behind them.
+    pub(super) may_take: &'static [Takes],
+    /// What as many as are sent behind all these are.
+    pub(super) more: Option<Takes>,
+    pub(super) gives: Gives,
+    pub(super) call: Call,
+}
+
+impl Own {
+    /// A function with as many arguments as it takes.
+    pub(super) const fn new(
+        name: &'static str,
+        takes: &'static [Takes],
+        gives: Gives,
+        call: Call,
+    ) -> Self {
+        Self { name, takes, may_take: &[], more: None, gives, call }
+    }
+
+    /// The same, which may have further arguments.
+    pub(super) const fn or(self, may_take: &'static [Takes]) -> Self {
+        Self { may_take, ..self }
+    }
+
+    /// The same, which may have any number of further arguments.
+    pub(super) const fn and_more(self, more: Takes) -> Self {
+        Self { more: Some(more), ..self }
+    }
+
+    /// The function for a session. Names in SQL have no case.
+    pub(super) fn function(self) -> ScalarUDF {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        ScalarUDF::new_from_impl(Function { lower: self.name.to_lowercase(), own: self, signature })
+    }
+}
+
+/// A function as DataFusion has it.
+struct Function {
+    own: Own,
+    lower: String,
+    signature: Signature,
+}
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Function").field("name", &self.lower).finish_non_exhaustive()
+    }
+}
+
+/// There is one of each name.
+impl PartialEq for Function {
+    fn eq(&self, other: &Self) -> bool {
+        self.lower == other.lower
+    }
+}
+
+impl Eq for Function {}
+
+impl Hash for Function {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.lower.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Function {
+    fn name(&self) -> &str {
+        &self.lower
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        (self.own.gives)(arguments)
+    }
+
+    fn coerce_types(&self, sent: &[DataType]) -> Result<Vec<DataType>> {
+        let Own { name, takes, may_take, more, .. } = self.own;
+        let most = takes.len() + may_take.len();
+        if sent.len() < takes.len() || more.is_none() && sent.len() > most {
+            let wanted = match (more, takes.len() == most) {
+                (Some(_), _) => format!("{} or more", takes.len()),
+                (None, true) => most.to_string(),
+                (None, false) => format!("{} to {most}", takes.len()),
+            };
+            let count = sent.len();
+            let why = format!("{name} takes {wanted} arguments, and has {count}");
+            return Err(DataFusionError::Plan(why));
+        }
+        let known = takes.iter().chain(may_take).copied().map(Some);
+        let kinds = known.chain(std::iter::repeat(more));
+        let coerced = sent.iter().zip(kinds).map(|(sent, kind)| {
+            let coerced = kind.and_then(|kind| coerced(kind, sent));
+            coerced.ok_or_else(|| {
+                let kind = kind.map_or("nothing", told);
+                DataFusionError::Plan(format!("{name} takes {kind} where {sent} is sent"))
+            })
+        });
+        coerced.collect()
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant =
+            arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
+        let rows = if is_constant { 1 } else { arguments.number_rows };
+        let arrays = arguments.args.into_iter().map(|value| value.into_array(rows));
+        let given = (self.own.call)(&arrays.collect::<Result<Vec<_>>>()?)?;
+        Ok(match is_constant {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&given, 0)?),
+            false => ColumnarValue::Array(given),
+        })
+    }
+}
+
+fn told(kind: Takes) -> &'static str {
+    match kind {
+        Takes::Text => "a text",
+        Takes::Whole => "a whole number",
+        Takes::Truth => "a condition",
+        Takes::Time => "a time",
+        Takes::List => "an array",
+        Takes::Texts => "an array of texts",
+        Takes::Numbers => "an array of numbers",
+        Takes::Truths => "an array of conditions",
+        Takes::ListOrText => "a text or an array",
+    }
+}
+
+/// The type of the elements of a list.
+pub(super) fn element(data_type: &DataType) -> Option<&DataType> {
+    match data_type {
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            Some(field.data_type())
+        }
+        _ => None,
+    }
+}
+
+/// A list of elements, each of which may be null.
+pub(super) fn list_of(element: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(element, true)))
+}
+
+/// The type that an argument of a type is taken as; `None` if it is not taken.
+fn coerced(kind: Takes, sent: &DataType) -> Option<DataType> {
+    let has_text = |data_type: &DataType| {
+        !data_type.is_nested() && !matches!(data_type, DataType::Binary | DataType::BinaryView)
+    };
+    let list = || match sent {
+        DataType::Null => Some(list_of(DataType::Null)),
+        _ => element(sent).map(|element| list_of(element.clone())),
+    };
+    // Elements that are all null take as much room as others.
+    let sized = || match list()? {
+        DataType::List(field) if field.data_type().is_null() => Some(list_of(DataType::Int64)),
+        own => Some(own),
+    };
+    match kind {
+        Takes::Text => has_text(sent).then_some(DataType::Utf8View),
+        Takes::Whole => (sent.is_integer() || sent.is_null()).then_some(DataType::Int64),
+        Takes::Truth => {
+            matches!(sent, DataType::Boolean | DataType::Null).then_some(DataType::Boolean)
+        }
+        Takes::Time => match sent {
+            DataType::Timestamp(_, zone) => {
+                let zone = zone.clone().or_else(|| Some("UTC".into()));
+                Some(DataType::Timestamp(TimeUnit::Microsecond, zone))
+            }
+            DataType::Date32 | DataType::Date64 | DataType::Null => {
+                Some(DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())))
+            }
+            _ => None,
+        },
+        Takes::List => sized(),
+        Takes::Texts => match list()? {
+            DataType::List(field) if has_text(field.data_type()) => {
+                Some(list_of(DataType::Utf8View))
+            }
+            _ => None,
+        },
+        Takes::Numbers => match list()? {
+            DataType::List(field) if field.data_type().is_integer() => {
+                Some(list_of(DataType::Int64))
+            }
+            DataType::List(field)
+                if field.data_type().is_numeric() || field.data_type().is_null() =>
+            {
+                Some(list_of(DataType::Float64))
+            }
+            _ => None,
+        },
+        Takes::Truths => match list()? {
+            DataType::List(field)
+                if matches!(field.data_type(), DataType::Boolean | DataType::Null) =>
+            {
+                Some(list_of(DataType::Boolean))
+            }
+            _ => None,
+        },
+        Takes::ListOrText => sized()
+            .filter(|_| !sent.is_null())
+            .or_else(|| has_text(sent).then_some(DataType::Utf8View)),
+    }
+}
+
+/// An argument.
+pub(super) fn argument(arguments: &[ArrayRef], at: usize) -> Result<&ArrayRef> {
+    arguments.get(at).ok_or_else(|| internal("an argument"))
+}
+
+/// An argument that is taken as text.
+pub(super) fn texts(arguments: &[ArrayRef], at: usize) -> Result<&StringViewArray> {
+    argument(arguments, at)?.as_string_view_opt().ok_or_else(|| internal("a text"))
+}
+
+/// An argument that is taken as a list.
+pub(super) fn lists(arguments: &[ArrayRef], at: usize) -> Result<&ListArray> {
+    argument(arguments, at)?.as_list_opt().ok_or_else(|| internal("a list"))
+}
+
+/// What was coerced is of the type that it was coerced to.
+pub(super) fn internal(what: &str) -> DataFusionError {
+    DataFusionError::Internal(format!("an argument was to be {what}"))
+}
+
+/// Texts that a function of one text gives, and null for null.
+pub(super) fn of_text<'t, T: AsRef<str>>(
+    texts: &'t StringViewArray,
+    function: impl Fn(&'t str) -> Option<T>,
+) -> ArrayRef {
+    let mut given = StringViewBuilder::with_capacity(texts.len());
+    for text in texts {
+        given.append_option(text.and_then(&function));
+    }
+    Arc::new(given.finish())
+}
+
+pub(super) fn text(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Utf8View)
+}
+
+pub(super) fn whole(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Int64)
+}
+
+pub(super) fn truth(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::Boolean)
+}
+
+/// That of the first argument.
+pub(super) fn same(arguments: &[DataType]) -> Result<DataType> {
+    arguments.first().cloned().ok_or_else(|| internal("the first"))
+}

@@ -1,0 +1,141 @@
+//! What is told of functions of ClickHouse, with an example of each: the page `schemas/functions.md` is made of this table,
+//! and every example is answered as it says. Expected values are those of ClickHouse's documentation, or by hand.
+
+mod lists;
+mod values;
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::util::display::ArrayFormatter;
+use arrow::util::display::FormatOptions;
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::SessionContext;
+
+use crate::query::clickhouse;
+use crate::query::dialect;
+use crate::query::functions;
+use crate::query::functions::tests::lists::AGGREGATES;
+use crate::query::functions::tests::lists::ARRAYS;
+use crate::query::functions::tests::lists::JSON;
+use crate::query::functions::tests::values::CONDITIONS;
+use crate::query::functions::tests::values::NUMBERS;
+use crate::query::functions::tests::values::TEXTS;
+use crate::query::functions::tests::values::TIMES;
+use crate::query::functions::tests::values::URLS;
+use crate::query::property_values;
+use crate::query::quantile;
+use crate::query::with_constants;
+
+/// How it is called, what it is, and examples with their values.
+pub(super) type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// The rows that aggregates are of, in the page and in the tests.
+const ROWS: &str =
+    "(VALUES (1, 'free'), (2, NULL), (3, 'pro'), (4, NULL), (5, 'team'), (6, NULL)) AS t (n, plan)";
+
+/// All parts of the page.
+const PARTS: [(&str, &[Row]); 8] = [
+    ("Aggregates", AGGREGATES),
+    ("Arrays", ARRAYS),
+    ("JSON", JSON),
+    ("Texts", TEXTS),
+    ("URLs", URLS),
+    ("Numbers", NUMBERS),
+    ("Conditions", CONDITIONS),
+    ("Times", TIMES),
+];
+
+fn state() -> SessionState {
+    let mut state = SessionStateBuilder::new().with_default_features().build();
+    datafusion_functions_json::register_all(&mut state).unwrap();
+    let registry: &mut dyn datafusion::execution::FunctionRegistry = &mut state;
+    registry.register_udf(Arc::new(quantile::function())).unwrap();
+    functions::register(registry).unwrap();
+    state
+}
+
+async fn answer(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
+    let mut statement = dialect::statement(sql, 50)?;
+    with_constants::rewrite(&mut statement)?;
+    clickhouse::rewrite(&mut statement, "UTC")?;
+    property_values::rewrite(&mut statement)?;
+    let plan = context.state().statement_to_plan(statement).await?;
+    context.execute_logical_plan(plan).await?.collect().await
+}
+
+/// The values of the first column.
+fn shown(batches: &[RecordBatch]) -> String {
+    let options = FormatOptions::new().with_null("NULL");
+    let mut values = Vec::new();
+    for batch in batches {
+        let shown = ArrayFormatter::try_new(batch.column(0), &options).unwrap();
+        values.extend((0..batch.num_rows()).map(|row| shown.value(row).to_string()));
+    }
+    values.join(", ")
+}
+
+/// Goal: every function is what is told of it. Method: each example.
+#[tokio::test]
+async fn examples_have_the_values_that_are_told() {
+    let context = SessionContext::new_with_state(state());
+    let mut wrong = Vec::new();
+    for (part, rows) in PARTS {
+        for (example, expected) in rows.iter().flat_map(|(.., examples)| *examples) {
+            let from = if part == "Aggregates" { format!(" FROM {ROWS}") } else { String::new() };
+            let sql = format!("SELECT {example}{from}");
+            let found = match answer(&context, &sql).await {
+                Ok(batches) => shown(&batches),
+                Err(error) => error.to_string(),
+            };
+            if found != *expected {
+                wrong.push(format!("{example}: {found}, not {expected}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Goal: the page tells of all functions. Method: their names.
+#[test]
+fn each_function_is_told_of() {
+    let told: String = PARTS.iter().flat_map(|(_, rows)| *rows).map(|(form, ..)| *form).collect();
+    let told = told.to_lowercase();
+    let mut names: Vec<&str> = clickhouse::names().chain(functions::names()).collect();
+    names.retain(|name| !told.contains(&format!("{}(", name.to_lowercase())));
+    assert!(names.is_empty(), "not told of: {}", names.join(", "));
+}
+
+/// Goal: the page is that of the table. Where it differs, the test prints what it is to be.
+#[test]
+fn the_page_is_of_this_table() {
+    let mut page = String::from(
+        "# Functions of ClickHouse in SQL\n\n\
+         Beside those of DataFusion, SQL has these functions of HogQL; names have no case. A null argument gives null, \
+         unless something else is said; aggregates leave out rows where an argument is null. Places count from 1, and \
+         texts are counted in characters. `c` is a condition. Functions with `zone` may have the name of a time zone \
+         behind their other arguments, as all functions of parts of times may; without it they are of the time zone of \
+         the project. Examples of aggregates are of the rows\n\n```sql\n",
+    );
+    page.push_str(&format!("SELECT ... FROM {ROWS}\n```\n"));
+    for (part, rows) in PARTS {
+        page.push_str(&format!("\n## {part}\n\n| function | is | examples |\n|---|---|---|\n"));
+        for (form, says, examples) in rows {
+            let shown = |(example, value): &(&str, &str)| {
+                let value = if value.is_empty() {
+                    "an empty text".to_owned()
+                } else {
+                    format!("`{value}`")
+                };
+                format!("`{}`: {value}", example.replace('|', "\\|"))
+            };
+            let examples: Vec<String> = examples.iter().map(shown).collect();
+            page.push_str(&format!("| {form} | {says} | {} |\n", examples.join("<br>")));
+        }
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/functions.md");
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(kept == page, "put this into schemas/functions.md:\n{page}");
+}
