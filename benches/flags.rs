@@ -35,8 +35,9 @@ const MEMBERS: u128 = 100_000;
 
 /// Flags whose filters are `filters` of their ids.
 fn set(filters: impl Fn(i64) -> Value) -> FlagSet {
-    let entry =
-        |id: i64| Arc::new(Entry::read(&Stored::new(id, &format!("flag-{id}"), &filters(id))));
+    let entry = |id: i64| {
+        Arc::new(Entry::read(&Stored::new(id, &format!("flag-{id}"), &filters(id)), usize::MAX))
+    };
     FlagSet::new((1..=FLAGS).map(entry))
 }
 

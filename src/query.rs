@@ -8,6 +8,7 @@
 pub mod admission;
 mod aliases;
 mod arrow_precedence;
+mod aside;
 mod asked;
 mod calendar;
 mod cast_names;
@@ -86,4 +87,5 @@ mod substitution;
 pub mod usage;
 pub mod value_rows;
 pub mod view;
+pub mod watched;
 mod with_constants;

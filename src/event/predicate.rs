@@ -1,6 +1,6 @@
 //! Property filters: a predicate of key, operator and value.
 //!
-//! A [`Predicate`] is parsed once from JSON into a checked form (regular expressions compiled,
+//! A [`Predicate`] is parsed once from JSON into a checked form (regular expressions within limits,
 //! numbers, dates and versions parsed) and then evaluated many times. Flags, cohorts and insights use
 //! the same form, so its parts are public: a query can express over columns what
 //! [`Predicate::matches`] decides here. The object that a filter applies to is in [`filter`]. No I/O,
@@ -8,25 +8,28 @@
 //!
 //! # Undecidable values and absent properties
 //!
-//! A value that the operator cannot read (text for `gt`, a pattern that does not compile) matches
+//! A value that the operator cannot read (text for `gt`, a pattern that is not valid or too large) matches
 //! neither the operator nor its negation. An absent property is different: it matches the
 //! negated operators (`is_not`, `not_icontains`, ...) and no other.
 
 pub mod filter;
 pub mod moment;
 pub mod operator;
+pub mod patterns;
 pub mod tree;
 pub mod version;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use fancy_regex::Regex;
 use semver::Version;
 use semver::VersionReq;
 use serde_json::Map;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::event::pattern::Pattern;
+use crate::event::pattern::PatternError;
 use crate::event::predicate::moment::Moment;
 use crate::event::predicate::moment::Now;
 use crate::event::predicate::operator::Operator;
@@ -69,7 +72,7 @@ pub enum Condition {
     /// The text ends with this one, ASCII case-insensitive. Stored in lower case.
     EndsWith(Box<str>),
     /// The pattern matches somewhere in the text, case-sensitive.
-    Regex(Box<Regex>),
+    Regex(Arc<Pattern>),
     /// The value, read as a number, stands in this relation to the bound.
     Number(Relation, f64),
     /// The value, read as a number, lies between the bounds, both included.
@@ -121,8 +124,8 @@ pub enum Relation {
 /// filters can reject it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
-    /// The regular expression does not compile.
-    Regex,
+    /// The regular expression is not valid, or beyond a limit.
+    Regex(PatternError),
     /// The bound is not a number.
     Number,
     /// The range is not a pair of numbers in order.
@@ -217,6 +220,26 @@ impl Predicate {
         }
     }
 
+    /// Its pattern, if it has one.
+    pub fn pattern(&self) -> Option<&Arc<Pattern>> {
+        match &self.test {
+            Test::Is(Condition::Regex(pattern)) | Test::IsNot(Condition::Regex(pattern)) => {
+                Some(pattern)
+            }
+            _ => None,
+        }
+    }
+
+    /// The property and why its pattern is refused, if that is one beyond a limit.
+    pub fn large_pattern(&self) -> Option<(&str, PatternError)> {
+        match self.invalid() {
+            Some(Invalid::Regex(error)) if error != PatternError::Invalid => {
+                Some((&self.key, error))
+            }
+            _ => None,
+        }
+    }
+
     /// Why the filter's value is invalid, if it is.
     pub fn invalid(&self) -> Option<Invalid> {
         match &self.test {
@@ -238,7 +261,7 @@ impl Condition {
             }
             Self::StartsWith(start) => Some(ascii_lower(actual).starts_with(&**start)),
             Self::EndsWith(end) => Some(ascii_lower(actual).ends_with(&**end)),
-            Self::Regex(regex) => regex.is_match(&*text_of(actual)).ok(),
+            Self::Regex(pattern) => pattern.is_match(&text_of(actual)),
             Self::Number(relation, bound) => relation.holds(&number_of(actual)?, bound),
             Self::Between { low, high } => {
                 let actual = number_of(actual).filter(|number| !number.is_nan())?;

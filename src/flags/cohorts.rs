@@ -12,10 +12,12 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::event::pattern::PatternError;
 use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::patterns;
 use crate::flags::evaluate::Cohorts;
 use crate::flags::evaluate::UnknownCohort;
 use crate::flags::subject::Subject;
@@ -23,8 +25,8 @@ use crate::flags::subject::Subject;
 /// Most levels of cohorts inside cohorts; bounds the stack depth of a membership test.
 pub const DEPTH_MAX: usize = 100;
 
-/// A cohort that is not deleted.
-#[derive(Debug)]
+/// A cohort that is not deleted. Clones share their patterns.
+#[derive(Clone, Debug)]
 pub struct Cohort {
     /// Unique in the project.
     pub id: i64,
@@ -33,7 +35,7 @@ pub struct Cohort {
 }
 
 /// The members of a cohort.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Members {
     /// These persons, in ascending order, by the uuid that they had when they were added.
     Listed(Arc<[Uuid]>),
@@ -44,13 +46,13 @@ pub enum Members {
 }
 
 /// A rule on persons: a tree of AND and OR over filters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rule {
     all: bool,
     terms: Box<[Term]>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Term {
     Nested(Rule),
     Filter { filter: Filter, negated: bool },
@@ -63,6 +65,8 @@ pub enum RuleError {
     Malformed,
     /// It needs events, which are not part of a person.
     Behavioral,
+    /// Its patterns are too large together.
+    Patterns(PatternError),
 }
 
 /// The cohorts of a project.
@@ -82,6 +86,11 @@ impl Rule {
     ///
     /// [`RuleError`]; a behavioral filter is reported only if the rest is valid.
     pub fn parse(json: &Value, matching: Matching) -> Result<Self, RuleError> {
+        patterns::check(json).map_err(RuleError::Patterns)?;
+        Self::read(json, matching)
+    }
+
+    fn read(json: &Value, matching: Matching) -> Result<Self, RuleError> {
         let group = json.as_object().ok_or(RuleError::Malformed)?;
         let all = match group.get("type").and_then(Value::as_str) {
             Some("AND") => true,
@@ -161,7 +170,7 @@ impl Term {
     fn parse(json: &Value, matching: Matching) -> Result<Self, RuleError> {
         let object = json.as_object().ok_or(RuleError::Malformed)?;
         if object.contains_key("values") {
-            return Rule::parse(json, matching).map(Self::Nested);
+            return Rule::read(json, matching).map(Self::Nested);
         }
         if matches!(object.get("type").and_then(Value::as_str), Some("behavioral" | "event")) {
             return Err(RuleError::Behavioral);

@@ -10,10 +10,12 @@ use serde_json::Map;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::event::pattern::PatternError;
 use crate::event::predicate::Matching;
 use crate::event::predicate::PredicateError;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::group_type;
+use crate::event::predicate::patterns;
 
 /// A flag as stored.
 #[derive(Clone, Copy, Debug)]
@@ -175,6 +177,12 @@ pub enum DefinitionError {
     /// The index of a group type cannot be read.
     #[error("the aggregation cannot be read")]
     Aggregation(#[source] PredicateError),
+    /// The patterns in its conditions are too large together.
+    #[error(transparent)]
+    Patterns(PatternError),
+    /// Those of all flags of the project are, with its own.
+    #[error("the patterns of all flags of the project are too large together")]
+    PatternsOfProject,
 }
 
 impl Definition {
@@ -189,6 +197,7 @@ impl Definition {
             Value::Object(filters) => filters,
             _ => return Err(DefinitionError::WrongType("filters")),
         };
+        patterns::check(stored.filters).map_err(DefinitionError::Patterns)?;
         let variants = variants(filters)?;
         let aggregation = aggregation(filters.get("aggregation_group_type_index"))?;
         let conditions =
@@ -229,6 +238,16 @@ impl Definition {
         filters.filter_map(|filter| match filter {
             Filter::Flag { id, .. } => Some(*id),
             _ => None,
+        })
+    }
+
+    /// Patterns in its conditions that are beyond a limit: their filters match nobody. Those that are no regular
+    /// expressions are not among them.
+    pub fn large_patterns(&self) -> impl Iterator<Item = (&str, PatternError)> {
+        let filters = self.conditions.iter().flat_map(|condition| &condition.filters);
+        filters.filter_map(|filter| match filter {
+            Filter::Property { predicate, .. } => predicate.large_pattern(),
+            Filter::Cohort { .. } | Filter::Flag { .. } => None,
         })
     }
 

@@ -3,8 +3,7 @@
 //! measured at about 120 us; the estimate is 130 us. The figures for patterns and cohorts are upper
 //! ones from `benches/flags.rs`.
 
-use crate::event::predicate::Condition;
-use crate::event::predicate::Test;
+use crate::event::pattern::Pattern;
 use crate::event::predicate::filter::Filter;
 use crate::flags::definition::Definition;
 
@@ -20,6 +19,12 @@ const FILTER_NANOS: u64 = 100;
 /// A regular expression on an address: measured 400 ns for one without backtracking, 3,000 ns for
 /// one with a look-ahead.
 const PATTERN_NANOS: u64 = 3_000;
+
+/// States of a large pattern. Its first use compiles it, up to 1,000 ns for a state, and it may take long on each text.
+const LARGE_PATTERN_STATES: usize = 2_000;
+
+/// A large pattern: enough to be away from the async threads.
+const LARGE_PATTERN_NANOS: u64 = 1_000_000;
 
 /// The first use of a cohort: measured 400 ns for a rule of three filters, 300 ns for a list of
 /// 100,000. Rules may be longer, and for the first list the ids of the person are looked up.
@@ -37,6 +42,11 @@ pub struct Effort {
     filters: u64,
 }
 
+fn pattern_nanos(pattern: &Pattern) -> u64 {
+    let is_large = pattern.size().states > LARGE_PATTERN_STATES;
+    if is_large { LARGE_PATTERN_NANOS } else { PATTERN_NANOS }
+}
+
 impl Effort {
     /// The estimate for one flag in which only the last condition matches.
     pub fn of(flag: &Definition) -> Self {
@@ -49,11 +59,9 @@ impl Effort {
                 match filter {
                     Filter::Property { predicate, .. } => {
                         effort.filters += 1;
-                        effort.nanos += match &predicate.test {
-                            Test::Is(Condition::Regex(_)) | Test::IsNot(Condition::Regex(_)) => {
-                                PATTERN_NANOS
-                            }
-                            _ => FILTER_NANOS,
+                        effort.nanos += match predicate.pattern() {
+                            Some(pattern) => pattern_nanos(pattern),
+                            None => FILTER_NANOS,
                         };
                     }
                     Filter::Cohort { .. } => effort.nanos += COHORT_NANOS,
@@ -115,6 +123,15 @@ mod tests {
         }
         let hashed = json!({"groups": [{"properties": [], "rollout_percentage": 50}]});
         assert!(effort(&hashed).nanos(0) > effort(&groups(json!([]))).nanos(0));
+    }
+
+    #[test]
+    fn large_patterns_are_for_the_pool() {
+        for (value, expected) in [(r"^\w+@corp\.com$", false), (r"^\w{20}$", true)] {
+            let filter = json!({"key": "k", "operator": "regex", "value": value});
+            let nanos = effort(&json!({"groups": [{"properties": [filter]}]})).nanos(0);
+            assert_eq!(nanos > super::LARGE_PATTERN_NANOS, expected, "{value}: {nanos}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::event::predicate::patterns;
 use crate::flags::definition::Definition;
 use crate::flags::definition::DefinitionError;
 use crate::flags::definition::Runtime;
@@ -41,6 +42,8 @@ pub struct Entry {
     pub active: bool,
     /// The parsed flag, or its error.
     pub definition: Result<Definition, DefinitionError>,
+    /// States of the patterns in its conditions.
+    pub pattern_states: usize,
 }
 
 /// The flags of a project.
@@ -113,14 +116,22 @@ impl<'s> Answers<'s> {
 }
 
 impl Entry {
-    /// Reads a stored flag.
-    pub fn read(stored: &Stored<'_>) -> Self {
+    /// Reads a stored flag, whose patterns may have so many states.
+    pub fn read(stored: &Stored<'_>, pattern_states_max: usize) -> Self {
+        let pattern_states = patterns::states_in(stored.filters);
+        let definition = match pattern_states {
+            states if states > pattern_states_max => Err(DefinitionError::PatternsOfProject),
+            _ => Definition::parse(stored),
+        };
+        // What is refused is not compiled.
+        let pattern_states = if definition.is_ok() { pattern_states } else { 0 };
         Self {
             id: stored.id,
             key: stored.key.into(),
             version: stored.version,
             active: stored.active,
-            definition: Definition::parse(stored),
+            definition,
+            pattern_states,
         }
     }
 

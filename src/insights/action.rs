@@ -5,13 +5,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::Array;
 use arrow::array::AsArray;
 use arrow::array::BooleanArray;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::col;
 use datafusion::prelude::lit;
-use fancy_regex::Regex;
 use serde_json::Value;
 use serde_json::json;
 
@@ -19,13 +19,17 @@ use crate::event::elements::Element;
 use crate::event::elements::elements;
 use crate::event::elements::selector::Selector;
 use crate::event::id::ProjectId;
-use crate::event::predicate::operator;
+use crate::event::pattern::Pattern;
+use crate::event::pattern::Size;
+use crate::event::pattern::check_together;
 use crate::insights::filters::Filters;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::condition;
+use crate::query::condition::Pace;
 use crate::query::engine::Engine;
 use crate::query::view::View;
+use crate::query::watched::Watched;
 
 /// Most steps of an action. Each one is a condition on every event.
 pub const STEPS_MAX: usize = 50;
@@ -58,8 +62,8 @@ struct Step {
 struct Parts {
     tag: Option<String>,
     selector: Option<Selector>,
-    text: Option<Regex>,
-    href: Option<Regex>,
+    text: Option<Arc<Pattern>>,
+    href: Option<Arc<Pattern>>,
 }
 
 impl Action {
@@ -78,7 +82,12 @@ impl Action {
         }
         let numbered = list.iter().enumerate();
         let steps = numbered.map(|(number, step)| Step::parse(step, &format!("{path}.{number}")));
-        Ok(Self { steps: steps.collect::<Result<_, _>>()? })
+        let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
+        let states = steps.iter().map(Step::pattern_states);
+        match check_together(states) {
+            Ok(()) => Ok(Self { steps }),
+            Err(error) => refused(error.to_string()),
+        }
     }
 
     /// The name of the action of the project with this id, which stands in the request at `field`; `None` if it has none.
@@ -167,6 +176,11 @@ impl Step {
         Ok(Self { event, filters, parts: Arc::new(parts) })
     }
 
+    fn pattern_states(&self) -> usize {
+        let parts = self.parts.patterns().map(|pattern| pattern.size().states);
+        parts.fold(self.filters.pattern_states(), usize::saturating_add)
+    }
+
     fn condition(&self, engine: &Engine, (view, project): (&View, ProjectId)) -> Expr {
         let named = self.event.as_deref().map(|event| col("event").eq(lit(event)));
         let of_elements = (!self.parts.is_empty()).then(|| of_elements(Arc::clone(&self.parts)));
@@ -182,10 +196,14 @@ impl Parts {
         tag.is_none() && selector.is_none() && text.is_none() && href.is_none()
     }
 
+    fn patterns(&self) -> impl Iterator<Item = &Arc<Pattern>> {
+        self.text.iter().chain(&self.href)
+    }
+
     /// Whether the elements of an event have all of them. Not all on one element: the text is often that of a child of
     /// the link.
     fn are_in(&self, elements: &[Element<'_>]) -> bool {
-        let has = |name: &str, pattern: &Regex| {
+        let has = |name: &str, pattern: &Pattern| {
             let mut values = elements.iter().flat_map(|element| element.values(name));
             values.any(|value| pattern.is_match(value).unwrap_or(false))
         };
@@ -200,26 +218,30 @@ impl Parts {
 
 /// The condition that the elements of an event have these parts.
 fn of_elements(parts: Arc<Parts>) -> Expr {
-    condition::condition("matches_elements", &[(ELEMENTS, DataType::Utf8View)], move |columns| {
+    let pace = Pace::Slow(Watched::new(parts.patterns().cloned().collect()));
+    let columns = [(ELEMENTS, DataType::Utf8View)];
+    condition::condition("matches_elements", &columns, pace, move |columns, call| {
         let chains = columns.first().and_then(|column| column.as_string_view_opt());
         let Some(chains) = chains else { return Ok(BooleanArray::new_null(0)) };
         // The rows of a batch have few different chains.
         let mut known: HashMap<&str, bool> = HashMap::new();
         let is_in = |chain: &'_ str| parts.are_in(&elements(chain));
-        let answers: Vec<bool> = chains
-            .iter()
-            .map(|chain| {
-                chain.is_some_and(|chain| *known.entry(chain).or_insert_with(|| is_in(chain)))
-            })
-            .collect();
+        let mut answers = Vec::with_capacity(chains.len());
+        for chain in chains {
+            call.check()?;
+            answers.push(
+                chain.is_some_and(|chain| *known.entry(chain).or_insert_with(|| is_in(chain))),
+            );
+        }
         Ok(BooleanArray::from(answers))
     })
 }
 
-/// The regular expression of a text of a step, compiled. Parts of texts are found in any case.
-fn compiled(node: &Node<'_>, name: &str) -> Result<Option<Regex>, NodeError> {
+/// The regular expression of a text of a step. Parts of texts are found in any case.
+fn compiled(node: &Node<'_>, name: &str) -> Result<Option<Arc<Pattern>>, NodeError> {
     let pattern = pattern(node, name, "exact", true)?;
-    Ok(pattern.and_then(|pattern| operator::compiled(&pattern)))
+    let pattern = pattern.map(|pattern| Pattern::new(&pattern)).transpose();
+    pattern.map_err(|error| node.refuse(name, error.to_string()))
 }
 
 /// The regular expression of a text, which the field NAME_matching says how to compare, or `default`.
@@ -241,9 +263,7 @@ fn pattern(
         "contains" => like(text, is_any_case),
         _ => text.to_owned(),
     };
-    if operator::compiled(&pattern).is_none() {
-        return Err(node.refuse(name, "This is not a valid regular expression."));
-    }
+    Size::of(&pattern).map_err(|error| node.refuse(name, error.to_string()))?;
     Ok(Some(pattern))
 }
 
@@ -280,7 +300,7 @@ mod tests {
     use super::TEXT_MAX_CHARS;
     use super::like;
     use crate::event::elements::elements;
-    use crate::event::predicate::operator;
+    use crate::event::pattern::Pattern;
 
     #[test]
     fn parts_are_those_of_the_elements() {
@@ -325,6 +345,9 @@ mod tests {
             (json!([{"url": "a", "url_matching": "near"}]), "steps.0.url_matching"),
             (json!([{"url": "(", "url_matching": "regex"}]), "steps.0.url"),
             (json!([{"text": "[", "text_matching": "regex"}]), "steps.0.text"),
+            (json!([{"text": "\\w{500}", "text_matching": "regex"}]), "steps.0.text"),
+            (json!([{"url": "\\w{500}", "url_matching": "regex"}]), "steps.0.url"),
+            (json!(vec![json!({"href": "\\w{50}", "href_matching": "regex"}); 6]), "steps"),
             (json!([{"href": "a".repeat(TEXT_MAX_CHARS + 1)}]), "steps.0.href"),
             (json!([{"selector": "a:hover"}]), "steps.0.selector"),
             (json!([{"tag_name": []}]), "steps.0.tag_name"),
@@ -351,7 +374,7 @@ mod tests {
             ("a.b", "axb", false),
             ("a%b", "a\nb", true),
         ] {
-            let found = operator::compiled(&like(text, false)).unwrap().is_match(actual).unwrap();
+            let found = Pattern::new(&like(text, false)).unwrap().is_match(actual).unwrap();
             assert_eq!(found, expected, "{text} {actual}");
         }
     }

@@ -37,9 +37,12 @@ use crate::identity::person::Group;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
+use crate::query::condition::Call;
+use crate::query::condition::Pace;
 use crate::query::condition::condition;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::watched::Watched;
 
 /// Columns of a group that a rule may look at.
 fn of_group() -> [(&'static str, DataType); 3] {
@@ -99,13 +102,15 @@ pub async fn count_groups(
 ) -> Result<Audience, QueryError> {
     let rows = engine.view(project).await?.table("groups").await?;
     let rows = rows.filter(col("group_type_index").eq(lit(i64::from(type_index))))?;
-    let test = move |columns: &[ArrayRef]| {
+    let test = move |columns: &[ArrayRef], call: Call<'_>| {
+        call.check()?;
         each(columns, |row| {
             let (key, group) = group(columns, row)?;
             Some(test(key, &group))
         })
     };
-    count_rows(engine, rows, condition("holds_for_group", &of_group(), test)).await
+    let pace = Pace::Slow(Watched::default());
+    count_rows(engine, rows, condition("holds_for_group", &of_group(), pace, test)).await
 }
 
 /// Shows the persons of a project in the order of their rows, as of every acknowledged event.

@@ -1,5 +1,5 @@
-//! The filters of a list of events or an insight as one condition on events: [`Filters`]. Each list of filters is kept as it was
-//! sent, since every plan needs its own parsed form.
+//! The filters of a list of events or an insight as one condition on events: [`Filters`]. Every plan gets its own copy of
+//! them, which shares their patterns: each is compiled once for a request.
 
 use std::sync::Arc;
 
@@ -8,10 +8,13 @@ use serde_json::Value;
 
 use crate::evaluation::membership::memberships;
 use crate::event::id::ProjectId;
+use crate::event::pattern::check_together;
 use crate::event::predicate::Matching;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
+use crate::event::predicate::tree::FILTERS_MAX;
 use crate::event::predicate::tree::Tree;
+use crate::event::predicate::tree::TreeError;
 use crate::insights::node::NodeError;
 use crate::query::complexity;
 use crate::query::complexity::WORDS_MAX;
@@ -26,7 +29,7 @@ use crate::storage::exact::ExactColumns;
 
 /// Filters that all must hold.
 #[derive(Clone, Debug, Default)]
-pub struct Filters(Vec<Value>);
+pub struct Filters(Vec<Tree>);
 
 impl Filters {
     /// Adds a list of filters, or a group of them, that stands in the request at `path`.
@@ -43,9 +46,22 @@ impl Filters {
         if is_empty {
             return Ok(());
         }
-        self.0.push(filters.clone());
-        // Together, so that the limits hold for all of them.
-        self.parse().map(drop).map_err(|detail| NodeError { field: path.to_owned(), detail })
+        let refused = |detail| NodeError { field: path.to_owned(), detail };
+        self.0.push(parsed(filters).map_err(refused)?);
+        // The limits are of all of them together.
+        let all = self.0.iter().map(|tree| tree.filters().len()).sum::<usize>();
+        if all > FILTERS_MAX {
+            return Err(refused(TreeError::TooLarge.to_string()));
+        }
+        check_words(self.0.iter().flat_map(Tree::filters)).map_err(refused)?;
+        let states = self.0.iter().flat_map(Tree::patterns).map(|pattern| pattern.size().states);
+        check_together(states).map_err(|error| refused(error.to_string()))
+    }
+
+    /// States of their patterns.
+    pub(super) fn pattern_states(&self) -> usize {
+        let patterns = self.0.iter().flat_map(Tree::patterns);
+        patterns.map(|pattern| pattern.size().states).fold(0, usize::saturating_add)
     }
 
     /// Whether they ask of sessions or have expressions, for which events need columns beside their own.
@@ -53,48 +69,7 @@ impl Filters {
         let is_beside = |filter: &&Filter| {
             matches!(filter, Filter::Property { scope: Scope::Session | Scope::Expression, .. })
         };
-        self.parse().is_ok_and(|tree| tree.filters().iter().any(is_beside))
-    }
-
-    fn parse(&self) -> Result<Tree, String> {
-        let tree = match self.0.as_slice() {
-            [one] => Tree::parse(one, "event", Matching::Legacy),
-            several => Tree::parse(&Value::Array(several.to_vec()), "event", Matching::Legacy),
-        };
-        let tree = tree.map_err(|error| error.to_string())?;
-        let mut words = 0_usize;
-        for filter in tree.filters() {
-            if let Filter::Property { scope: Scope::Expression, predicate } = filter {
-                words = words.saturating_add(complexity::words(&predicate.key));
-                if words > WORDS_MAX {
-                    return Err(format!(
-                        "The expressions of filters have at most {WORDS_MAX} words and operators together."
-                    ));
-                }
-                Expression::parse(&predicate.key).map_err(|error| error.to_string())?;
-                continue;
-            }
-            return Err(match filter {
-                Filter::Property { scope: Scope::Group(None), .. } => {
-                    "A filter of the type group needs a group_type_index.".to_owned()
-                }
-                Filter::Property { scope: Scope::EventMetadata, predicate }
-                    if matches::metadata_column(&predicate.key).is_none() =>
-                {
-                    format!("Events have no \"{}\" besides their properties.", predicate.key)
-                }
-                Filter::Property { scope: Scope::Session, predicate }
-                    if event_sessions::kind(&predicate.key).is_none() =>
-                {
-                    format!("Sessions have no \"{}\" here.", predicate.key)
-                }
-                Filter::Flag { .. } => {
-                    "Events cannot be filtered by the values of flags.".to_owned()
-                }
-                Filter::Property { .. } | Filter::Cohort { .. } => continue,
-            });
-        }
-        Ok(tree)
+        self.0.iter().any(|tree| tree.filters().iter().any(is_beside))
     }
 
     /// The condition that all hold for an event, and its person and groups as of now; `None` without filters. It is
@@ -125,11 +100,11 @@ impl Filters {
         project: ProjectId,
         exact: ExactColumns,
     ) -> Option<(Tree, Subjects)> {
-        if self.0.is_empty() {
-            return None;
-        }
-        // They were parsed when they were added.
-        let tree = self.parse().ok()?;
+        let tree = match self.0.as_slice() {
+            [] => return None,
+            [one] => one.clone(),
+            several => Tree::All(several.to_vec()),
+        };
         let now = engine.present(project);
         let cohorts = engine.metadata().snapshot().cohort_set(project).cloned().unwrap_or_default();
         let in_cohort = memberships(Arc::clone(&cohorts), project, now);
@@ -143,6 +118,54 @@ impl Filters {
         };
         Some((tree, subjects))
     }
+}
+
+/// Refuses expressions that are too long together.
+fn check_words<'f>(filters: impl IntoIterator<Item = &'f Filter>) -> Result<(), String> {
+    let words = filters.into_iter().map(|filter| match filter {
+        Filter::Property { scope: Scope::Expression, predicate } => {
+            complexity::words(&predicate.key)
+        }
+        _ => 0,
+    });
+    match words.fold(0, usize::saturating_add) > WORDS_MAX {
+        true => Err(format!(
+            "The expressions of filters have at most {WORDS_MAX} words and operators together."
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Filters that are of events.
+fn parsed(filters: &Value) -> Result<Tree, String> {
+    let tree = Tree::parse(filters, "event", Matching::Legacy);
+    let tree = tree.map_err(|error| error.to_string())?;
+    // Before any of them is parsed.
+    check_words(tree.filters())?;
+    for filter in tree.filters() {
+        if let Filter::Property { scope: Scope::Expression, predicate } = filter {
+            Expression::parse(&predicate.key).map_err(|error| error.to_string())?;
+            continue;
+        }
+        return Err(match filter {
+            Filter::Property { scope: Scope::Group(None), .. } => {
+                "A filter of the type group needs a group_type_index.".to_owned()
+            }
+            Filter::Property { scope: Scope::EventMetadata, predicate }
+                if matches::metadata_column(&predicate.key).is_none() =>
+            {
+                format!("Events have no \"{}\" besides their properties.", predicate.key)
+            }
+            Filter::Property { scope: Scope::Session, predicate }
+                if event_sessions::kind(&predicate.key).is_none() =>
+            {
+                format!("Sessions have no \"{}\" here.", predicate.key)
+            }
+            Filter::Flag { .. } => "Events cannot be filtered by the values of flags.".to_owned(),
+            Filter::Property { .. } | Filter::Cohort { .. } => continue,
+        });
+    }
+    Ok(tree)
 }
 
 #[cfg(test)]
@@ -159,7 +182,7 @@ mod tests {
         let mut filters = Filters::default();
         filters.add(&many(600), "properties").unwrap();
         filters.add(&json!([]), "properties").unwrap();
-        assert_eq!(filters.parse().unwrap().filters().len(), 600);
+        assert_eq!(filters.0[0].filters().len(), 600);
         let error = filters.add(&many(401), "series.0.properties").unwrap_err();
         assert_eq!(error.field, "series.0.properties");
         for wrong in [
@@ -175,5 +198,19 @@ mod tests {
             let error = Filters::default().add(&wrong, "properties").unwrap_err();
             assert_eq!(error.field, "properties", "{wrong}");
         }
+    }
+
+    #[test]
+    fn patterns_of_all_lists_are_counted_together() {
+        let pattern = |value: &str| json!([{"key": "a", "operator": "regex", "value": value}]);
+        let error = Filters::default().add(&pattern(r"\w{1000}"), "properties").unwrap_err();
+        assert!(error.detail.contains("of at most 100000"), "{error}");
+        let mut filters = Filters::default();
+        for _ in 0..5 {
+            filters.add(&pattern(r"\w{50}"), "properties").unwrap();
+        }
+        let error = filters.add(&pattern(r"\w{50}"), "series.0.properties").unwrap_err();
+        assert!(error.detail.contains("of at most 200000"), "{error}");
+        assert_eq!(error.field, "series.0.properties");
     }
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::event::id::ProjectId;
+use crate::event::predicate::patterns;
 use crate::insights::Actor;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
@@ -91,6 +92,8 @@ impl Insight {
     pub fn parse(query: &Value) -> Result<Self, NodeError> {
         let node = Node::new(Some(query), "")?;
         known::check(query)?;
+        // Those of all series and filters together.
+        patterns::check(query).map_err(|error| node.refuse("query", error.to_string()))?;
         match node.text("kind")? {
             Some("FunnelCorrelationQuery") => Ok(Self::Correlation(Correlation::parse(query)?)),
             Some("LifecycleQuery") => Ok(Self::Lifecycle(Lifecycle::parse(query)?)),

@@ -18,6 +18,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::event::predicate::patterns;
 use crate::flags::definition::has_enrollment;
 pub(super) use crate::metadata::flag_rules::canonical::canonical;
 pub use crate::metadata::flag_rules::cohorts::cohort_id;
@@ -162,6 +163,8 @@ pub fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation
         return Err(Violation::coded("reserved_config_version", detail));
     }
     let conditions = conditions(filters)?;
+    let patterns = filters.get("groups").map_or(Ok(()), patterns::check);
+    patterns.map_err(|error| Violation::coded("invalid_value", error.to_string()))?;
     for condition in &conditions {
         properties::check_kinds(condition)?;
     }

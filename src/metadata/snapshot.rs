@@ -8,6 +8,7 @@ mod parts;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono_tz::Tz;
@@ -15,9 +16,14 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::pattern::PROJECT_MAX_STATES;
 use crate::event::predicate::Matching;
 use crate::event::predicate::moment::Now;
+use crate::event::predicate::patterns;
+use crate::flags::cohorts::Cohort;
 use crate::flags::cohorts::CohortSet;
+use crate::flags::cohorts::Members;
+use crate::flags::definition::DefinitionError;
 use crate::flags::definition::Stored;
 use crate::flags::set::Entry;
 use crate::flags::set::FlagSet;
@@ -206,7 +212,7 @@ impl Snapshot {
         let own = self.flag_set(project).map(|set| set.entries()).unwrap_or_default();
         let others = own.iter().filter(|entry| entry.id != other.id).cloned();
         let other = Stored { matching: self.matching(project), ..*other };
-        FlagSet::new(others.chain([Arc::new(Entry::read(&other))]))
+        FlagSet::new(others.chain([Arc::new(Entry::read(&other, PROJECT_MAX_STATES))]))
     }
 
     pub(super) fn key(&self, hash: KeyHash) -> Option<&Arc<PersonalKey>> {
@@ -329,7 +335,25 @@ impl Snapshot {
             return;
         }
         let matching = self.matching(project);
-        let set = CohortSet::new(cohorts.iter().map(|cohort| cohort.evaluable(matching)));
+        let before = self.cohort_sets.get(&project).cloned().unwrap_or_default();
+        let same = same(self.cohorts(project));
+        let mut states_left = PROJECT_MAX_STATES;
+        let set = CohortSet::new(cohorts.iter().map(|cohort| {
+            let states = patterns::states_in(cohort.rule());
+            let Some(left) = states_left.checked_sub(states) else {
+                let (project, cohort) = (project.0, cohort.id.0);
+                tracing::warn!(
+                    project,
+                    cohort,
+                    "patterns of cohorts are too large together; it has nobody"
+                );
+                return Cohort { id: cohort, members: Members::Nobody };
+            };
+            states_left = left;
+            let is_same = same.contains(&Arc::as_ptr(cohort));
+            let known = before.get(cohort.id.0).filter(|_| is_same).cloned();
+            known.unwrap_or_else(|| read(cohort, matching))
+        }));
         self.cohort_sets.insert(project, Arc::new(set));
         self.cohorts.insert(project, cohorts.into());
     }
@@ -338,6 +362,9 @@ impl Snapshot {
     pub(super) fn put_flag_settings(&mut self, settings: FlagSettings) {
         let project = settings.project;
         self.flag_settings.insert(project, Arc::new(settings));
+        // What was read with other settings.
+        self.flag_sets.remove(&project);
+        self.cohort_sets.remove(&project);
         self.put_cohorts(project, self.cohorts(project).to_vec());
         self.put_flags(project, self.flags(project).to_vec());
     }
@@ -350,15 +377,47 @@ impl Snapshot {
             return;
         }
         let matching = self.matching(project);
-        let entries = flags.iter().map(|flag| Arc::new(entry(flag, matching)));
+        let before = self.flag_sets.get(&project).cloned().unwrap_or_default();
+        let same = same(self.flags(project));
+        let mut states_left = PROJECT_MAX_STATES;
+        // A flag that is as it was keeps its patterns, which are compiled.
+        let entries: Vec<Arc<Entry>> = flags
+            .iter()
+            .map(|flag| {
+                let is_same = same.contains(&Arc::as_ptr(flag));
+                let known = before.by_key(&flag.key).filter(|known| {
+                    is_same && known.definition.is_ok() && known.pattern_states <= states_left
+                });
+                let known = known.cloned();
+                let entry = known.unwrap_or_else(|| Arc::new(entry(flag, matching, states_left)));
+                states_left = states_left.saturating_sub(entry.pattern_states);
+                entry
+            })
+            .collect();
         self.flag_sets.insert(project, Arc::new(FlagSet::new(entries)));
         self.flags.insert(project, flags.into());
     }
 }
 
-/// The flag as its evaluation reads it.
-fn entry(flag: &StoredFlag, matching: Matching) -> Entry {
-    Entry::read(&Stored {
+/// The places of what is stored. A write leaves what it does not change where it is.
+fn same<T>(stored: &[Arc<T>]) -> HashSet<*const T> {
+    stored.iter().map(Arc::as_ptr).collect()
+}
+
+/// The cohort as flag evaluation reads it.
+fn read(cohort: &StoredCohort, matching: Matching) -> Cohort {
+    let rule = cohort.rule();
+    let large = patterns::large_in(rule).or_else(|| patterns::check(rule).err());
+    if let Some(error) = large {
+        let (project, cohort) = (cohort.project.0, cohort.id.0);
+        tracing::warn!(project, cohort, %error, "a filter of a cohort matches nobody");
+    }
+    cohort.evaluable(matching)
+}
+
+/// The flag as its evaluation reads it, if its patterns have no more states than are left.
+fn entry(flag: &StoredFlag, matching: Matching, states_left: usize) -> Entry {
+    let stored = Stored {
         id: flag.id.0,
         key: &flag.key,
         version: flag.version,
@@ -369,7 +428,21 @@ fn entry(flag: &StoredFlag, matching: Matching) -> Entry {
         contexts: &flag.plain.evaluation_contexts,
         filters: &flag.filters,
         matching,
-    })
+    };
+    let entry = Entry::read(&stored, states_left);
+    let (project, key) = (flag.project.0, &flag.key);
+    match &entry.definition {
+        Ok(definition) => {
+            for (property, error) in definition.large_patterns() {
+                tracing::warn!(project, key, property, %error, "a condition of a flag matches nobody");
+            }
+        }
+        Err(error @ (DefinitionError::Patterns(_) | DefinitionError::PatternsOfProject)) => {
+            tracing::warn!(project, key, %error, "a flag cannot be evaluated");
+        }
+        Err(_) => {}
+    }
+    entry
 }
 
 /// An object that lists of a project contain, newest first.

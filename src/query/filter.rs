@@ -26,6 +26,7 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::TEXT_OF_SCALARS;
 use crate::event::schema::promoted_column_name;
 use crate::query::condition;
+use crate::query::condition::Pace;
 use crate::query::expression_columns;
 use crate::query::matches;
 use crate::query::matches::Subjects;
@@ -185,13 +186,9 @@ fn of_column(
         PropertyType::Double => DataType::Float64,
         PropertyType::Boolean => DataType::Boolean,
     };
-    // A pattern may take long on a text.
-    let is_quick = !matches!(
-        &predicate.test,
-        Test::Is(Condition::Regex(_)) | Test::IsNot(Condition::Regex(_))
-    );
-    condition::of_column("matches_column", (name, data_type), is_quick, move |column| {
+    let pace = Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Quick);
+    condition::of_column("matches_column", (name, data_type), pace, move |column, call| {
         let holds = |value: Value| predicate.matches_value(Some(&value), now);
-        condition::hold(column, without, holds)
+        condition::hold(column, call, without, holds)
     })
 }

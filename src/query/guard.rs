@@ -12,7 +12,8 @@
 //!   Calls of aggregate and window functions that no operator limits are refused (`aggregates`).
 //! - `batches`: the batches that go from one operator to the next are bounded in bytes.
 //! - [`batch_rows`]: a plan with large constants runs in batches of fewer rows.
-//! - [`Running`]: a function stops once nobody waits for its query.
+//! - [`Running`]: a function stops once nobody waits for its query, or its time is over. What takes long in one call
+//!   does not keep a thread of queries ([`aside`](crate::query::aside::aside)).
 
 mod aggregates;
 mod batches;
@@ -52,7 +53,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
-pub(super) use crate::query::guard::running::Running;
+pub use crate::query::guard::running::Running;
+pub(super) use crate::query::guard::running::StopFunctions;
 pub(super) use crate::query::guard::statement::check;
 
 use crate::query::guard::batches::BATCH_BYTES;

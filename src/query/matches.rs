@@ -38,10 +38,13 @@ use crate::identity::row::Key;
 use crate::identity::view::Flow;
 use crate::identity::view::View;
 use crate::query::condition;
+use crate::query::condition::Call;
+use crate::query::condition::Pace;
 use crate::query::people::InCohort;
 use crate::query::people::search::place_value;
 use crate::query::person_answers::InARow;
 use crate::query::person_answers::PersonAnswers;
+use crate::query::watched::Watched;
 use crate::storage::exact::ExactColumns;
 
 /// What filters of the type `event_metadata` ask of an event's row, and the column that has it.
@@ -106,8 +109,14 @@ pub(super) fn condition(tree: Tree, subjects: Arc<Subjects>) -> Expr {
         _ => DataType::Utf8View,
     };
     let columns: Vec<_> = matches.columns.iter().map(|name| (*name, data_type(name))).collect();
-    condition::condition("matches_filters", &columns, move |columns| {
-        matches.keep(columns).map_err(|error| DataFusionError::External(Box::new(error)))
+    let asks_for_cohorts = |filter: &Filter| matches!(filter, Filter::Cohort { .. });
+    // Their rules are not at hand, and may have patterns.
+    let pace = match matches.tree.filters().into_iter().any(asks_for_cohorts) {
+        true => Pace::Slow(Watched::new(matches.tree.patterns())),
+        false => Pace::with(matches.tree.patterns(), Pace::Steady),
+    };
+    condition::condition("matches_filters", &columns, pace, move |columns, call| {
+        matches.keep(columns, call)
     })
 }
 
@@ -269,6 +278,10 @@ struct Row<'r> {
     known: &'r Known,
 }
 
+fn failed(error: IdentityError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
 impl Matches {
     fn new(tree: Tree, subjects: Arc<Subjects>) -> Self {
         Self {
@@ -283,10 +296,10 @@ impl Matches {
         }
     }
 
-    fn keep(&self, columns: &[ArrayRef]) -> Result<BooleanArray, IdentityError> {
+    fn keep(&self, columns: &[ArrayRef], call: Call<'_>) -> Result<BooleanArray, DataFusionError> {
         match &self.answers {
-            Some(answers) => self.keep_persons(columns, answers),
-            None => self.keep_rows(columns),
+            Some(answers) => self.keep_persons(columns, call, answers),
+            None => self.keep_rows(columns, call),
         }
     }
 
@@ -294,8 +307,9 @@ impl Matches {
     fn keep_persons(
         &self,
         columns: &[ArrayRef],
+        call: Call<'_>,
         answers: &PersonAnswers,
-    ) -> Result<BooleanArray, IdentityError> {
+    ) -> Result<BooleanArray, DataFusionError> {
         let ids = self.texts(columns, PERSON);
         let ids: Vec<Uuid> =
             ids.map(|id| id.and_then(|id| Uuid::try_parse(id).ok()).unwrap_or_default()).collect();
@@ -305,12 +319,13 @@ impl Matches {
             if found.contains_key(id) {
                 continue;
             }
-            found.insert(*id, self.holds_for(self.person(*id)?.as_ref()));
+            call.check()?;
+            found.insert(*id, self.holds_for(self.person(*id).map_err(failed)?.as_ref()));
         }
         let kept =
             ids.iter().zip(known).map(|(id, answer)| answer.or_else(|| found.get(id).copied()));
         let kept: Vec<bool> = kept.map(|answer| answer.unwrap_or(false)).collect();
-        answers.add_looked_up(found.into_iter(), |first, max| self.read(first, max))?;
+        answers.add_looked_up(found.into_iter(), |first, max| self.read(first, max, call))?;
         Ok(BooleanArray::from(kept))
     }
 
@@ -323,14 +338,24 @@ impl Matches {
 
     /// The same for the persons with numbers from `first` on, at most so many, and the number behind them, if there are
     /// more.
-    fn read(&self, first: i64, persons_max: usize) -> Result<InARow, IdentityError> {
+    fn read(
+        &self,
+        first: i64,
+        persons_max: usize,
+        call: Call<'_>,
+    ) -> Result<InARow, DataFusionError> {
         let Subjects { view, project, .. } = &*self.subjects;
         let mut read = InARow::default();
         if self.asks_for_ids {
             // They are looked up for each person anyway.
             return Ok(read);
         }
-        view.scan_rows(*project, first..i64::MAX, |row| {
+        let mut ended = Ok(());
+        let scanned = view.scan_rows(*project, first..i64::MAX, |row| {
+            ended = call.check();
+            if ended.is_err() {
+                return Ok(Flow::Break(()));
+            }
             if read.answers.len() >= persons_max {
                 read.next = Some(row.number);
                 return Ok(Flow::Break(()));
@@ -338,8 +363,9 @@ impl Matches {
             let subject = Subject { person: self.person_of(row)?, ids: Vec::new() };
             read.answers.push((row.uuid, self.holds_for(Some(&subject))));
             Ok(Flow::Continue(()))
-        })?;
-        Ok(read)
+        });
+        scanned.map_err(failed)?;
+        ended.map(|()| read)
     }
 
     /// The person of a row, with the properties that filters look at.
@@ -362,7 +388,11 @@ impl Matches {
         })
     }
 
-    fn keep_rows(&self, columns: &[ArrayRef]) -> Result<BooleanArray, IdentityError> {
+    fn keep_rows(
+        &self,
+        columns: &[ArrayRef],
+        call: Call<'_>,
+    ) -> Result<BooleanArray, DataFusionError> {
         let mut known = Known::default();
         let filters = self.tree.filters();
         let is_of_persons = filters.iter().copied().any(asks_for_person);
@@ -374,6 +404,7 @@ impl Matches {
         let rows = columns.first().map_or(0, |column| column.len());
         let mut kept = Vec::with_capacity(rows);
         for at in 0..rows {
+            call.check()?;
             let text = self.text(columns, at, PROPERTIES).unwrap_or("{}");
             if !self.needles.iter().all(|needle| needle.may_be_in(text.as_bytes())) {
                 kept.push(false);
@@ -381,11 +412,13 @@ impl Matches {
             }
             let person = self.text(columns, at, PERSON).unwrap_or_default();
             if is_of_persons && !known.persons.contains_key(person) {
-                let found = Uuid::try_parse(person).ok().map(|id| self.person(id)).transpose()?;
+                let found = Uuid::try_parse(person).ok().map(|id| self.person(id)).transpose();
+                let found = found.map_err(failed)?;
                 known.add_person(person, found.flatten());
             }
             for index in &groups {
-                self.look_up_group(&mut known, *index, self.group_key(columns, at, *index))?;
+                let key = self.group_key(columns, at, *index);
+                self.look_up_group(&mut known, *index, key).map_err(failed)?;
             }
             let event = self.properties.read(text);
             let person = known.persons.get(person).and_then(Option::as_ref);

@@ -18,6 +18,7 @@ use crate::event::predicate::moment::Now;
 use crate::event::predicate::tree::Tree;
 use crate::identity::row;
 use crate::query::condition;
+use crate::query::condition::Pace;
 use crate::query::filter::all;
 use crate::query::filter::any;
 use crate::query::matches;
@@ -86,11 +87,16 @@ fn column(key: &str) -> Option<(&'static str, DataType)> {
     }
 }
 
+fn pace(predicate: &Predicate) -> Pace {
+    Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Steady)
+}
+
 fn of_row(predicate: Predicate, now: Now) -> Expr {
     let without = predicate.matches_value(None, now);
     let Some(column) = column(&predicate.key) else { return lit(without) };
-    condition::of_column("matches_person", column, false, move |column| {
-        condition::hold(column, without, |value| predicate.matches_value(Some(&value), now))
+    let pace = pace(&predicate);
+    condition::of_column("matches_person", column, pace, move |column, call| {
+        condition::hold(column, call, without, |value| predicate.matches_value(Some(&value), now))
     })
 }
 
@@ -99,8 +105,9 @@ fn of_property(predicate: Predicate, now: Now) -> Expr {
     let json = datafusion_functions_json::udfs::json_get_json_udf().call(properties);
     let json = (cast(json, DataType::Utf8View), DataType::Utf8View);
     let without = predicate.matches_value(None, now);
-    condition::of_value("matches_property", json, false, move |column| {
-        condition::hold(column, without, |json| {
+    let pace = pace(&predicate);
+    condition::of_value("matches_property", json, pace, move |column, call| {
+        condition::hold(column, call, without, |json| {
             let value = json.as_str().and_then(|json| row::value(json).ok()).unwrap_or_default();
             predicate.matches_value(Some(&value), now)
         })

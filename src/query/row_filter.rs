@@ -72,6 +72,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::Array;
+    use arrow::array::ArrayRef;
     use arrow::array::BooleanArray;
     use arrow::datatypes::DataType;
     use datafusion::common::DFSchema;
@@ -85,6 +86,8 @@ mod tests {
     use super::pays;
     use crate::event::schema::events_schema;
     use crate::query::condition;
+    use crate::query::condition::Call;
+    use crate::query::condition::Pace;
 
     /// Goal: nothing goes into a scan that may fail on a row, call a function, or read a wide column twice.
     /// Method: conditions as planning has left them.
@@ -144,16 +147,18 @@ mod tests {
     fn conditions_of_ours_are_row_filters_if_they_are_quick() {
         let schema = events_schema();
         let context = SessionContext::new();
-        for (column, is_quick, expected) in
-            [("event", true, true), ("event", false, false), ("properties", true, false)]
-        {
+        for (column, pace, expected) in [
+            ("event", Pace::Quick, true),
+            ("event", Pace::Steady, false),
+            ("properties", Pace::Quick, false),
+        ] {
+            let name = format!("{column} {pace:?}");
+            let test = |column: &ArrayRef, _: Call<'_>| Ok(BooleanArray::new_null(column.len()));
             let of_column =
-                condition::of_column("matches", (column, DataType::Utf8View), is_quick, |column| {
-                    BooleanArray::new_null(column.len())
-                });
+                condition::of_column("matches", (column, DataType::Utf8View), pace, test);
             let schema = DFSchema::try_from(Arc::clone(&schema)).unwrap();
             let physical = context.create_physical_expr(of_column, &schema).unwrap();
-            assert_eq!(is_row_filter(&physical), expected, "{column} {is_quick}");
+            assert_eq!(is_row_filter(&physical), expected, "{name}");
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::query::engine::Shared;
 use crate::query::error::QueryError;
 use crate::query::guard;
 use crate::query::guard::Running;
+use crate::query::guard::StopFunctions;
 use crate::query::planners::broken_down;
 use crate::query::sparing::sparing;
 use crate::telemetry::metrics::OutcomeLabels;
@@ -108,9 +109,13 @@ impl Engine {
     pub(super) fn begin(&self, query: DataFrame, permit: Option<Permit>) -> Answer {
         let schema = Arc::clone(query.schema().inner());
         let (sender, batches) = mpsc::channel(ANSWER_QUEUE);
-        let task = run(query, sender, Arc::clone(&self.shared), permit);
-        let task = Some(self.shared.runtime.spawn(task));
-        Answer { schema, batches, task: AbortOnDrop(task) }
+        let shared = Arc::clone(&self.shared);
+        let running = Running::within(&shared.clock, shared.settings.query_timeout);
+        // A task that is inside of a call is not dropped before the call ends.
+        let stop = running.stopped_on_drop();
+        let task =
+            Some(shared.runtime.clone().spawn(run(query, sender, shared, (permit, running))));
+        Answer { schema, batches, task: AbortOnDrop(task), _stop: stop }
     }
 }
 
@@ -118,11 +123,15 @@ async fn run(
     query: DataFrame,
     sender: mpsc::Sender<Result<RecordBatch, QueryError>>,
     shared: Arc<Shared>,
-    permit: Option<Permit>,
+    (permit, running): (Option<Permit>, Running),
 ) {
     let began = shared.clock.monotonic();
     let limit = shared.settings.query_timeout;
-    let outcome = match timeout(limit, answer(query, &sender, &shared)).await {
+    let _stop = running.stopped_on_drop();
+    let outcome = match timeout(limit, answer(query, &sender, &shared, &running)).await {
+        Ok(Err(_)) if shared.clock.monotonic().saturating_sub(began) >= limit => {
+            Err(QueryError::Timeout(limit))
+        }
         Ok(outcome) => outcome,
         Err(_) => Err(QueryError::Timeout(limit)),
     };
@@ -145,27 +154,29 @@ async fn answer(
     query: DataFrame,
     sender: &mpsc::Sender<Result<RecordBatch, QueryError>>,
     shared: &Shared,
+    running: &Running,
 ) -> Result<(), QueryError> {
     let (state, plan) = query.into_parts();
     let mut is_sent = false;
-    let fast = attempt((state.clone(), plan.clone()), Effort::Fast, shared, (sender, &mut is_sent));
+    let first = (state.clone(), plan.clone(), running.attempt());
+    let fast = attempt(first, Effort::Fast, shared, (sender, &mut is_sent));
     match fast.await {
         Err(QueryError::Memory(error)) if !is_sent => {
             tracing::debug!(error, "a query is planned again for little memory");
             shared.metrics.queries_replanned.inc();
-            attempt((state, plan), Effort::Sparing, shared, (sender, &mut is_sent)).await
+            let second = (state, plan, running.attempt());
+            attempt(second, Effort::Sparing, shared, (sender, &mut is_sent)).await
         }
         outcome => outcome,
     }
 }
 
 async fn attempt(
-    (mut state, plan): (SessionState, LogicalPlan),
+    (mut state, plan, running): (SessionState, LogicalPlan, Running),
     effort: Effort,
     shared: &Shared,
     (sender, is_sent): (&mpsc::Sender<Result<RecordBatch, QueryError>>, &mut bool),
 ) -> Result<(), QueryError> {
-    let running = Running::default();
     let _stop = running.stopped_on_drop();
     let options = state.config_mut().options_mut();
     options.extensions.insert(running.clone());
@@ -213,6 +224,7 @@ pub struct Answer {
     pub schema: SchemaRef,
     batches: mpsc::Receiver<Result<RecordBatch, QueryError>>,
     task: AbortOnDrop,
+    _stop: StopFunctions,
 }
 
 impl Answer {

@@ -17,6 +17,7 @@ use crate::clock::UnixMicros;
 use crate::event::predicate::Predicate;
 use crate::event::predicate::moment::Now;
 use crate::query::condition;
+use crate::query::condition::Pace;
 use crate::query::error::QueryError;
 use crate::query::event_sessions;
 use crate::query::event_sessions::Kind;
@@ -97,7 +98,8 @@ pub(super) fn condition(predicate: Predicate, now: Now) -> Expr {
     let column = column(&predicate.key);
     let data_type = event_sessions::data_type(kind);
     let without = predicate.matches_value(None, now);
-    condition::of_column("matches_session", (&column, data_type), false, move |column| {
-        condition::hold(column, without, |value| predicate.matches_value(Some(&value), now))
+    let pace = Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Steady);
+    condition::of_column("matches_session", (&column, data_type), pace, move |column, call| {
+        condition::hold(column, call, without, |value| predicate.matches_value(Some(&value), now))
     })
 }

@@ -12,7 +12,7 @@ use crate::event::predicate::PredicateError;
 use crate::event::predicate::operator::Operator;
 
 /// A filter of a flag, a cohort or an insight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Filter {
     /// A predicate on a property.
     Property {

@@ -1,10 +1,9 @@
 //! Filter operators by their wire names, and how each parses the value of a filter.
 
-use fancy_regex::Regex;
-use fancy_regex::RegexBuilder;
 use semver::VersionReq;
 use serde_json::Value;
 
+use crate::event::pattern::Pattern;
 use crate::event::predicate::Condition;
 use crate::event::predicate::Equality;
 use crate::event::predicate::Invalid;
@@ -18,10 +17,6 @@ use crate::event::predicate::moment::Moment;
 use crate::event::predicate::number_of;
 use crate::event::predicate::text_of;
 use crate::event::predicate::version;
-
-/// Backtracking limit of a regular expression, so that no pattern of a project can block a thread. The
-/// figure is PostHog's (about 1 ms at worst).
-const REGEX_BACKTRACK_LIMIT: usize = 10_000;
 
 /// The operators of the filter language, under their wire names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,15 +183,10 @@ fn contains_any(value: &Value) -> Condition {
 }
 
 fn regex(value: &Value) -> Condition {
-    match compiled(&text_of(value)) {
-        Some(regex) => Condition::Regex(Box::new(regex)),
-        None => Condition::Invalid(Invalid::Regex),
+    match Pattern::new(&text_of(value)) {
+        Ok(pattern) => Condition::Regex(pattern),
+        Err(error) => Condition::Invalid(Invalid::Regex(error)),
     }
-}
-
-/// A regular expression with bounded backtracking; `None` if the pattern is invalid.
-pub fn compiled(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(pattern).backtrack_limit(REGEX_BACKTRACK_LIMIT).build().ok()
 }
 
 fn number(relation: Relation, value: &Value) -> Condition {

@@ -15,6 +15,7 @@ use super::filter::Filter;
 use super::filter::Membership;
 use super::filter::Scope;
 use crate::clock::UnixMicros;
+use crate::event::pattern::PatternError;
 use crate::event::predicate::moment::Now;
 
 /// 2026-03-31T12:00:00Z: the end of a month, so that calendar arithmetic has to cut the day.
@@ -171,7 +172,7 @@ fn regular_expressions_are_searched_for() {
     }
     assert_eq!(
         predicate("not_regex", &json!("?*"), Matching::Legacy).invalid(),
-        Some(Invalid::Regex)
+        Some(Invalid::Regex(PatternError::Invalid))
     );
 }
 

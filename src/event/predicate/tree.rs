@@ -4,11 +4,15 @@
 //! `{"type": "AND" | "OR", "values": [...]}`, whose values are filters or groups; and the oldest form,
 //! an object of `key` or `key__operator` to value. The caller evaluates the single filters.
 
+use std::sync::Arc;
+
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 use thiserror::Error;
 
+use crate::event::pattern::Pattern;
+use crate::event::pattern::PatternError;
 use crate::event::predicate::Condition;
 use crate::event::predicate::Equality;
 use crate::event::predicate::Invalid;
@@ -19,15 +23,16 @@ use crate::event::predicate::Test;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Scope;
 use crate::event::predicate::operator::Operator;
+use crate::event::predicate::patterns;
 
 /// Limit of nested groups.
 const DEPTH_MAX: usize = 20;
 
 /// Limit of filters in one tree.
-const FILTERS_MAX: usize = 1000;
+pub const FILTERS_MAX: usize = 1000;
 
-/// A filter, or several joined by AND or OR.
-#[derive(Debug)]
+/// A filter, or several joined by AND or OR. Clones share their patterns.
+#[derive(Clone, Debug)]
 pub enum Tree {
     /// All hold; an empty list holds.
     All(Vec<Self>),
@@ -51,9 +56,12 @@ pub enum TreeError {
     /// Too many filters, or groups too deep.
     #[error("Properties are too many or nested too deeply.")]
     TooLarge,
-    /// A pattern does not compile.
-    #[error("Invalid regular expression for the property '{0}'.")]
-    Regex(String),
+    /// A pattern is not valid, or beyond a limit.
+    #[error("Invalid regular expression for the property '{0}'. {1}")]
+    Regex(String, PatternError),
+    /// All patterns together are beyond a limit.
+    #[error(transparent)]
+    Patterns(PatternError),
     /// The operator needs a value, and the filter has none.
     #[error("Value must be set for the property '{0}' and its operator.")]
     MissingValue(String),
@@ -69,7 +77,17 @@ impl Tree {
     ///
     /// [`TreeError`].
     pub fn parse(json: &Value, scope: &str, matching: Matching) -> Result<Self, TreeError> {
+        patterns::check(json).map_err(TreeError::Patterns)?;
         Reader { scope, matching, left: FILTERS_MAX }.tree(json, DEPTH_MAX)
+    }
+
+    /// The patterns of its filters.
+    pub fn patterns(&self) -> Vec<Arc<Pattern>> {
+        let pattern = |filter: &Filter| match filter {
+            Filter::Property { predicate, .. } => predicate.pattern().cloned(),
+            Filter::Cohort { .. } | Filter::Flag { .. } => None,
+        };
+        self.filters().into_iter().filter_map(pattern).collect()
     }
 
     /// Whether the tree holds, where `holds` evaluates a filter. Evaluates no more filters than needed.
@@ -205,11 +223,10 @@ impl Reader<'_> {
             }
         }?;
         if let Filter::Property { predicate, .. } = &filter {
+            if let Some(Invalid::Regex(error)) = predicate.invalid() {
+                return Err(TreeError::Regex(predicate.key.to_string(), error));
+            }
             match &predicate.test {
-                Test::Is(Condition::Invalid(Invalid::Regex))
-                | Test::IsNot(Condition::Invalid(Invalid::Regex)) => {
-                    return Err(TreeError::Regex(predicate.key.to_string()));
-                }
                 Test::Set | Test::NotSet => {}
                 _ if has_value => {}
                 _ => return Err(TreeError::MissingValue(predicate.key.to_string())),
@@ -255,6 +272,7 @@ mod tests {
     use super::Tree;
     use super::TreeError;
     use crate::clock::UnixMicros;
+    use crate::event::pattern::PatternError;
     use crate::event::predicate::Matching;
     use crate::event::predicate::filter::Filter;
     use crate::event::predicate::filter::Scope;
@@ -322,7 +340,11 @@ mod tests {
             (json!({"type": "OR", "values": 1}), TreeError::Malformed),
             (
                 json!([{"key": "a", "operator": "regex", "value": "("}]),
-                TreeError::Regex("a".into()),
+                TreeError::Regex("a".into(), PatternError::Invalid),
+            ),
+            (
+                json!([{"key": "a", "operator": "not_regex", "value": r"\w{1000}"}]),
+                TreeError::Regex("a".into(), PatternError::TooLarge(713_030)),
             ),
             (json!([{"key": "a"}]), TreeError::MissingValue("a".into())),
             (json!({"a__gt": null}), TreeError::MissingValue("a".into())),

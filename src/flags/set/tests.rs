@@ -31,7 +31,7 @@ fn stored<'a>(id: i64, key: &'a str, active: bool, filters: &'a Value) -> Stored
 
 fn set(flags: &[(i64, &str, bool, Value)]) -> FlagSet {
     let entries = flags.iter().map(|(id, key, active, filters)| {
-        Arc::new(Entry::read(&stored(*id, key, *active, filters)))
+        Arc::new(Entry::read(&stored(*id, key, *active, filters), usize::MAX))
     });
     FlagSet::new(entries)
 }
@@ -219,7 +219,7 @@ fn the_python_sdk_evaluates_alike() {
         let matching = if line.matching == 1 { Matching::Legacy } else { Matching::Explicit };
         let read = |flag: &SdkFlag| {
             let stored = stored(flag.id, &flag.key, flag.active, &flag.filters);
-            Arc::new(Entry::read(&Stored { matching, ..stored }))
+            Arc::new(Entry::read(&Stored { matching, ..stored }, usize::MAX))
         };
         let set = FlagSet::new(line.flags.iter().map(read));
         for sdk in &line.subjects {
@@ -326,7 +326,7 @@ fn runtime_contexts_and_surveys_select_flags() {
     let needy_filters = on_if(&[(2, json!(false))]);
     let needy = stored(7, "needy", true, &needy_filters);
     let flags = [server, client, anywhere, app, page, survey, needy];
-    let set = FlagSet::new(flags.iter().map(|flag| Arc::new(Entry::read(flag))));
+    let set = FlagSet::new(flags.iter().map(|flag| Arc::new(Entry::read(flag, usize::MAX))));
     let all = Selection::default();
     let native = ["app".to_owned()];
     let other = ["other".to_owned()];

@@ -24,6 +24,7 @@ use serde_json::Map;
 use serde_json::Value;
 
 use crate::event::json;
+use crate::query::condition::Pace;
 use crate::query::condition::condition;
 
 /// Longest key, and longest value. Properties that are longer have no row: such values are texts of their own.
@@ -179,7 +180,8 @@ impl Exact {
         if self.is_empty() {
             return None;
         }
-        Some(condition("has_values", &[(PROPERTIES, DataType::Utf8View)], move |columns| {
+        let columns = [(PROPERTIES, DataType::Utf8View)];
+        Some(condition("has_values", &columns, Pace::Steady, move |columns, _| {
             let mut holds = Vec::new();
             each_row(columns, |properties| holds.push(self.hold(&properties)))?;
             Ok(BooleanArray::from(holds))

@@ -16,6 +16,9 @@ use regex::RegexSet;
 use regex::RegexSetBuilder;
 use serde_json::Value;
 
+use crate::event::pattern::PatternError;
+use crate::event::pattern::Size;
+use crate::event::pattern::check_together;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::query::error::QueryError;
@@ -36,6 +39,9 @@ const PATTERN_MAX_BYTES: usize = 400;
 
 /// Memory that one pattern, or all groups together, may take.
 const PATTERN_MEMORY_MAX_BYTES: usize = 1 << 20;
+
+/// What a pattern counts for whose states are not known.
+const UNKNOWN_STATES: usize = 10_000;
 
 /// The bit of a row whose text is an address.
 pub(super) const PAGE: u32 = 1;
@@ -114,7 +120,7 @@ fn cleanings(node: &Node<'_>) -> Result<Vec<(Regex, String)>, NodeError> {
     if list.len() > RULES_MAX {
         return Err(node.refuse(NAME, format!("Expected at most {RULES_MAX} filters.")));
     }
-    let mut cleanings = Vec::new();
+    let (mut cleanings, mut states) = (Vec::new(), 0_usize);
     for (filter, at) in list.iter().zip(0..) {
         let path = format!("pathsFilter.{NAME}.{at}");
         let node = Node::new(Some(filter), &path)?;
@@ -126,6 +132,13 @@ fn cleanings(node: &Node<'_>) -> Result<Vec<(Regex, String)>, NodeError> {
                 return Err(node.refuse(name, detail));
             }
         }
+        states = states.saturating_add(match Size::of(pattern) {
+            Ok(size) => size.states,
+            // What the other syntax has besides.
+            Err(PatternError::Invalid) => UNKNOWN_STATES,
+            Err(error) => return Err(node.refuse("regex", error.to_string())),
+        });
+        check_together([states]).map_err(|error| node.refuse("regex", error.to_string()))?;
         let built = RegexBuilder::new(pattern).size_limit(PATTERN_MEMORY_MAX_BYTES).build();
         let built = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => node.refuse("regex", "The pattern is too large."),
@@ -359,6 +372,10 @@ mod tests {
             (
                 json!({"localPathCleaningFilters": [{}, {"regex": "((a{1000}){1000}){1000}"}]}),
                 "localPathCleaningFilters.1.regex",
+            ),
+            (
+                json!({"localPathCleaningFilters": vec![json!({"regex": r"\w{100}"}); 3]}),
+                "localPathCleaningFilters.2.regex",
             ),
             (
                 json!({"localPathCleaningFilters": [{"regex": "a", "alias": "x".repeat(401)}]}),

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
+use crate::event::predicate::patterns;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Rule;
 use crate::flags::cohorts::RuleError;
@@ -318,8 +319,14 @@ fn check_filters(
     })?;
     let rule = object.get("properties");
     let rule = rule.ok_or_else(|| Violation::filters("Must contain a 'properties' key."))?;
+    if let Some(error) = patterns::large_in(rule) {
+        return Err(Violation::coded("invalid_value", error.to_string()));
+    }
     let rule = match Rule::parse(rule, Matching::Legacy) {
         Ok(rule) => rule,
+        Err(RuleError::Patterns(error)) => {
+            return Err(Violation::coded("invalid_value", error.to_string()));
+        }
         Err(RuleError::Behavioral) => return Ok(()),
         Err(RuleError::Malformed) => {
             let detail = "properties must be a group of AND or OR over property filters";

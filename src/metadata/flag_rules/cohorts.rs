@@ -58,7 +58,7 @@ pub(in crate::metadata) fn check_users(
     let needed: Vec<&StoredCohort> = match &rule {
         Some(Ok(rule)) => rule.cohorts().into_iter().filter_map(|id| find(live, id)).collect(),
         Some(Err(RuleError::Behavioral)) => Vec::new(),
-        Some(Err(RuleError::Malformed)) | None => return Ok(()),
+        Some(Err(RuleError::Malformed | RuleError::Patterns(_))) | None => return Ok(()),
     };
     let is_behavioral = rule.is_some_and(|rule| rule.is_err());
     if needed.is_empty() && !is_behavioral {
@@ -118,7 +118,7 @@ fn behavioral<'c>(
                 let needed = rule.cohorts().into_iter().filter_map(|id| find(live, id));
                 waiting.extend(needed.filter(|cohort| seen.insert(cohort.id.0)));
             }
-            Some(Err(RuleError::Malformed)) | None => {}
+            Some(Err(RuleError::Malformed | RuleError::Patterns(_))) | None => {}
         }
     }
     None

@@ -4,6 +4,8 @@
 use serde_json::Map;
 use serde_json::Value;
 
+use crate::event::pattern::Pattern;
+use crate::event::pattern::PatternError;
 use crate::event::predicate::moment::Moment;
 use crate::metadata::flag_rules::Aggregation;
 use crate::metadata::flag_rules::Condition;
@@ -119,9 +121,16 @@ pub(super) fn check_value(property: &Map<String, Value>) -> Result<(), Violation
         }
         Some(Wants::Anything | Wants::Cohort | Wants::Date) => true,
         Some(Wants::Text) => value.is_string(),
-        Some(Wants::Pattern) => {
-            value.as_str().is_some_and(|pattern| fancy_regex::Regex::new(pattern).is_ok())
-        }
+        Some(Wants::Pattern) => match value.as_str().map(Pattern::new) {
+            Some(Ok(_)) => true,
+            None | Some(Err(PatternError::Invalid)) => false,
+            Some(Err(error)) => {
+                return Err(Violation::coded(
+                    "invalid_value",
+                    format!("properties: {key}: {error}"),
+                ));
+            }
+        },
         Some(Wants::List) => value.is_array(),
         Some(Wants::Bounds) => {
             value.as_array().is_some_and(|bounds| bounds.len() == 2 && bounds.iter().all(is_number))

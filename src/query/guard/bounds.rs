@@ -12,9 +12,12 @@ use arrow::datatypes::IntervalMonthDayNanoType;
 use arrow::datatypes::IntervalUnit;
 use arrow::datatypes::IntervalYearMonthType;
 use arrow::datatypes::TimeUnit;
+use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 
+use crate::event::pattern::PatternError;
+use crate::event::pattern::Size;
 use crate::query::guard::functions::Cost;
 use crate::query::guard::functions::Output;
 use crate::query::guard::functions::Rule;
@@ -24,12 +27,15 @@ use crate::query::guard::sizes::Views;
 /// Bytes for a row beside its values: offsets, views, validity.
 const ROW_BYTES: usize = 24;
 
-/// Steps for a byte of a text that is matched with a pattern, at worst: the states of the pattern, which has
-/// at least as many as bytes.
+/// Steps for a byte of a text that is matched with a pattern, at least.
 const STEPS_PER_BYTE: usize = 500;
 
-/// Steps to compile a byte of a pattern that differs from row to row.
-const STEPS_PER_PATTERN_BYTE: usize = 2000;
+/// States of a pattern that is valid for DataFusion alone.
+const UNKNOWN_STATES: usize = 10_000;
+
+/// Steps to compile a state of a pattern that differs from row to row. It takes some memory as well, as long as the call
+/// does.
+const STEPS_PER_STATE: usize = 5000;
 
 /// Characters that one character of a format can become.
 const FORMATTED_CHARACTERS: usize = 40;
@@ -80,6 +86,17 @@ pub(super) struct Bounds {
     null: usize,
     /// Bytes of constants, which functions repeat for each row.
     constants: usize,
+    /// What the pattern takes, where there is one.
+    pattern: Figures<Work>,
+}
+
+/// What a pattern takes of a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    /// Steps to compile it.
+    compiled: usize,
+    /// Steps for a byte of the text that it is looked for in.
+    per_byte: usize,
 }
 
 impl Bounds {
@@ -110,7 +127,16 @@ impl Bounds {
             Figures::Same(bytes) => sum.saturating_add(*bytes),
             Figures::Each(_) => sum,
         });
-        Ok(Self { rule, bytes, count, null, constants })
+        let pattern = match (rule.cost, arguments) {
+            (Cost::Pattern, [_, pattern, ..]) => Figures::of(pattern, works)?,
+            _ => Figures::Same(Work::default()),
+        };
+        // One that is the same for all rows is compiled once for many.
+        let pattern = match pattern {
+            Figures::Same(work) => Figures::Same(Work { compiled: 0, ..work }),
+            each @ Figures::Each(_) => each,
+        };
+        Ok(Self { rule, bytes, count, null, constants, pattern })
     }
 
     fn argument(&self, index: usize, row: usize) -> usize {
@@ -179,18 +205,39 @@ impl Bounds {
     pub(super) fn steps(&self, row: usize) -> usize {
         match self.rule.cost {
             Cost::Linear => 0,
+            Cost::Wildcards => {
+                self.argument(0, row).saturating_mul(self.argument(1, row).max(STEPS_PER_BYTE))
+            }
             Cost::Product => self.argument(0, row).saturating_mul(self.argument(1, row)),
             Cost::Pattern => {
-                let compiled = match self.bytes.get(1) {
-                    Some(Figures::Each(_)) => self.argument(1, row),
-                    _ => 0,
-                };
-                let states = self.argument(1, row).max(STEPS_PER_BYTE);
-                let matched = self.argument(0, row).saturating_mul(states);
-                matched.saturating_add(compiled.saturating_mul(STEPS_PER_PATTERN_BYTE))
+                let Work { compiled, per_byte } = self.pattern.at(row);
+                let states = self.argument(1, row).max(per_byte);
+                self.argument(0, row).saturating_mul(states).saturating_add(compiled)
             }
         }
     }
+}
+
+/// What each of these patterns takes.
+///
+/// # Errors
+///
+/// One is beyond the limits of those of users.
+fn works(patterns: &ArrayRef) -> Result<Vec<Work>> {
+    let patterns = cast(patterns, &DataType::Utf8View)?;
+    let patterns = patterns.as_string_view().iter();
+    patterns.map(|pattern| work(pattern.unwrap_or_default())).collect()
+}
+
+fn work(pattern: &str) -> Result<Work> {
+    let (states, per_byte) = match Size::of(pattern) {
+        Ok(size) => (size.states, size.steps_per_byte()),
+        Err(PatternError::Invalid) if pattern.contains('{') => (UNKNOWN_STATES, UNKNOWN_STATES),
+        Err(PatternError::Invalid) => (pattern.len(), STEPS_PER_BYTE),
+        Err(error) => return Err(DataFusionError::Plan(error.to_string())),
+    };
+    let compiled = states.saturating_mul(STEPS_PER_STATE);
+    Ok(Work { compiled, per_byte: per_byte.max(STEPS_PER_BYTE) })
 }
 
 /// Bytes of the values alone, without offsets and views.

@@ -38,6 +38,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::sort_properties::ExprProperties;
 use datafusion::logical_expr::sort_properties::SortProperties;
 
+use crate::query::aside::aside;
 use crate::query::date_trunc;
 use crate::query::guard;
 use crate::query::guard::bounds::Bounds;
@@ -56,6 +57,9 @@ const PIECE_BYTES: usize = 8 << 20;
 
 /// Steps of one piece of a call: about half a second.
 const PIECE_STEPS: usize = 500_000_000;
+
+/// Steps of a call that keeps a thread of queries from others: some milliseconds.
+const ASIDE_STEPS: usize = 5_000_000;
 
 /// Steps of one row at most: a second or two.
 const ROW_STEPS_MAX: usize = 1_000_000_000;
@@ -200,6 +204,19 @@ impl Guarded {
     fn invoke(&self, arguments: ScalarFunctionArgs, running: &Running) -> Result<ColumnarValue> {
         let bounds = Bounds::new(self.rule, &arguments.args)?;
         let pieces = self.pieces(&bounds, arguments.number_rows)?;
+        let steps = (0..arguments.number_rows).map(|row| bounds.steps(row));
+        match steps.fold(0, usize::saturating_add) >= ASIDE_STEPS {
+            true => aside(|| self.invoke_pieces(arguments, pieces, running)),
+            false => self.invoke_pieces(arguments, pieces, running),
+        }
+    }
+
+    fn invoke_pieces(
+        &self,
+        arguments: ScalarFunctionArgs,
+        pieces: Vec<(Range<usize>, usize)>,
+        running: &Running,
+    ) -> Result<ColumnarValue> {
         if let [(_, bytes)] = pieces.as_slice() {
             return Ok(ColumnarValue::Array(self.invoke_piece(arguments, *bytes)?));
         }
@@ -265,7 +282,7 @@ impl ScalarUDFImpl for Guarded {
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         // Of a match it would make an operator, which has no limits.
-        if self.rule.cost == Cost::Pattern {
+        if matches!(self.rule.cost, Cost::Pattern | Cost::Wildcards) {
             return Ok(ExprSimplifyResult::Original(args));
         }
         Ok(match self.inner.simplify(args, info)? {

@@ -61,8 +61,10 @@ pub(super) enum Cost {
     Linear,
     /// The product of the lengths of the first two arguments.
     Product,
-    /// The length of the first argument times that of a pattern as it is run.
+    /// The length of the first argument times the states of a pattern that can be active at once.
     Pattern,
+    /// The same of a pattern of LIKE, whose states are its characters.
+    Wildcards,
 }
 
 const fn guarded(output: Output) -> Class {

@@ -35,6 +35,8 @@ use datafusion::physical_expr::expressions;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::prelude::lit;
 
+use crate::event::pattern::PatternError;
+use crate::event::pattern::Size;
 use crate::query::guard::functions::Class;
 use crate::query::guard::functions::Cost;
 use crate::query::guard::functions::Output;
@@ -49,6 +51,13 @@ const WIDTH_BYTES_MAX: usize = 1024;
 
 /// Bytes of a pattern without counted repetitions that is matched without limits.
 const PLAIN_PATTERN_BYTES: usize = 256;
+
+/// States of it that can be active at once, and wildcards of a pattern of LIKE: a batch of texts of a kilobyte takes
+/// less than a second.
+const PLAIN_COPIES_MAX: usize = 16;
+
+/// States of it. It is compiled for each batch.
+const PLAIN_STATES_MAX: usize = 5_000;
 
 /// The expression with an operator of it replaced by a function, if it needs limits. Its types are those of
 /// the expressions in `schema`.
@@ -78,8 +87,8 @@ pub(super) fn bounded(
             Some(Operation::Like { negated: like.negated, case_insensitive: like.case_insensitive })
         }
         Expr::SimilarTo(Like { pattern, .. }) if !is_plain(pattern) => {
-            let error = "SIMILAR TO takes a pattern of up to 256 bytes without counted repetitions; \
-                         use regexp_like()";
+            let error = "SIMILAR TO takes a pattern of up to 256 bytes with few classes and no counted \
+                         repetitions; use regexp_like()";
             return Err(DataFusionError::Plan(error.to_owned()));
         }
         Expr::SimilarTo(like) if !stored.has(&like.expr) => {
@@ -101,7 +110,7 @@ pub(super) fn bounded(
 pub(super) fn rule(function: &ScalarUDF) -> Option<Class> {
     let operated = function.inner().downcast_ref::<Operated>()?;
     Some(Class::Guarded(match operated.operation {
-        Operation::Like { .. } => Rule { output: Output::Narrow, cost: Cost::Pattern },
+        Operation::Like { .. } => Rule { output: Output::Narrow, cost: Cost::Wildcards },
         Operation::Concat | Operation::Cast(..) => {
             Rule { output: Output::Times(2), cost: Cost::Linear }
         }
@@ -172,7 +181,7 @@ fn is_cheap(like: &Like, stored: &Stored) -> bool {
     // The planner refuses other escapes.
     like.escape_char.unwrap_or('\\') != '\\'
         || is_search(&like.pattern)
-        || (is_plain(&like.pattern) && stored.has(&like.expr))
+        || (has_few_wildcards(&like.pattern) && stored.has(&like.expr))
 }
 
 /// Whether a pattern of LIKE is a text, with nothing but `%` before or behind it.
@@ -204,15 +213,36 @@ fn as_match(expression: Expr) -> Expr {
 
 /// Whether a pattern is known to be cheap.
 fn is_plain(pattern: &Expr) -> bool {
-    let value = match pattern {
-        Expr::Literal(value, _) => value,
+    is_constant(pattern, |text| {
+        let is_small =
+            |size: Size| size.copies <= PLAIN_COPIES_MAX && size.states <= PLAIN_STATES_MAX;
+        // What only DataFusion understands is limited by its length.
+        let is_cheap = match Size::of(text) {
+            Ok(size) => is_small(size),
+            Err(error) => error == PatternError::Invalid,
+        };
+        text.len() <= PLAIN_PATTERN_BYTES && !text.contains('{') && is_cheap
+    })
+}
+
+/// The same of a pattern of LIKE.
+fn has_few_wildcards(pattern: &Expr) -> bool {
+    is_constant(pattern, |text| {
+        let wildcards = text.bytes().filter(|byte| matches!(byte, b'%' | b'_')).count();
+        text.len() <= PLAIN_PATTERN_BYTES && wildcards <= PLAIN_COPIES_MAX
+    })
+}
+
+/// Whether a pattern is the same for all rows and passes a test, or is no text.
+fn is_constant(pattern: &Expr, is_good: impl FnOnce(&str) -> bool) -> bool {
+    match pattern {
+        Expr::Literal(value, _) => match value.try_as_str() {
+            Some(Some(text)) => is_good(text),
+            _ => true,
+        },
         // A literal has the type of texts, and columns that of views.
-        Expr::Cast(Cast { expr, .. }) => return is_plain(expr),
-        _ => return false,
-    };
-    match value.try_as_str() {
-        Some(Some(text)) => text.len() <= PLAIN_PATTERN_BYTES && !text.contains('{'),
-        _ => true,
+        Expr::Cast(Cast { expr, .. }) => is_constant(expr, is_good),
+        _ => false,
     }
 }
 

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use datafusion::common::config::ConfigEntry;
 use datafusion::common::config::ConfigExtension;
@@ -13,14 +14,34 @@ use datafusion::common::config::ExtensionOptions;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 
-/// Whether a query is being planned, and whether anybody waits for it. Clones share it.
+use crate::clock::Clock;
+
+/// Whether a query is being planned, whether anybody waits for it, and how long it may take. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(in crate::query) struct Running {
+pub struct Running {
     is_planning: Arc<AtomicBool>,
     is_stopped: Arc<AtomicBool>,
+    /// That of the query, of which this may be one attempt of several.
+    is_query_stopped: Arc<AtomicBool>,
+    ends: Option<(Clock, Duration)>,
 }
 
 impl Running {
+    /// A query that begins now, and may take so long.
+    pub(in crate::query) fn within(clock: &Clock, limit: Duration) -> Self {
+        let ends = Some((clock.clone(), clock.monotonic().saturating_add(limit)));
+        Self { ends, ..Self::default() }
+    }
+
+    /// One attempt to run this query: it may stop before the query does, and stops with it.
+    pub(in crate::query) fn attempt(&self) -> Self {
+        Self {
+            is_query_stopped: Arc::clone(&self.is_stopped),
+            ends: self.ends.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Notes that planning begins or ends. Constants are folded while it goes on.
     pub(in crate::query) fn set_planning(&self, is_planning: bool) {
         self.is_planning.store(is_planning, Ordering::Relaxed);
@@ -40,11 +61,17 @@ impl Running {
         self.is_planning.load(Ordering::Relaxed)
     }
 
+    /// What takes long on a row asks this at each row, everything else at each batch.
+    ///
     /// # Errors
     ///
-    /// The query was stopped.
+    /// The query was stopped, or has taken as long as it may.
     pub(in crate::query) fn check(&self) -> Result<()> {
-        if self.is_stopped.load(Ordering::Relaxed) {
+        let is_stopped = [&self.is_stopped, &self.is_query_stopped];
+        let is_over = |(clock, ends): &(Clock, Duration)| clock.monotonic() >= *ends;
+        if is_stopped.into_iter().any(|stopped| stopped.load(Ordering::Relaxed))
+            || self.ends.as_ref().is_some_and(is_over)
+        {
             return Err(DataFusionError::Execution("the query was stopped".to_owned()));
         }
         Ok(())

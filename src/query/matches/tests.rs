@@ -26,6 +26,9 @@ use crate::identity::change::Update;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::identity::view::View;
+use crate::query::condition::Call;
+use crate::query::condition::Pace;
+use crate::query::guard::Running;
 use crate::storage::exact::ExactColumns;
 
 const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
@@ -92,7 +95,9 @@ fn persons_who_were_read_ahead_have_the_same_answers() {
         let tree = || Tree::parse(&filters, "event", Matching::Legacy).unwrap();
         let ask = |matches: &Matches, ids: &[String]| {
             let ids: ArrayRef = Arc::new(StringViewArray::from_iter_values(ids));
-            let kept = matches.keep(&vec![ids; matches.columns.len()]).unwrap();
+            let (pace, running) = (Pace::Steady, Running::default());
+            let call = Call::new(&pace, &running);
+            let kept = matches.keep(&vec![ids; matches.columns.len()], call).unwrap();
             kept.values().iter().collect::<Vec<bool>>()
         };
         let expected: Vec<bool> =

@@ -1,14 +1,15 @@
 //! Filters and order of a list of flags: the parameters of `GET feature_flags/`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use fancy_regex::Regex;
 use serde_json::Map;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::error::Kind;
 use crate::event::json;
+use crate::event::pattern::Pattern;
 use crate::http::auth::Principal;
 use crate::http::fields::refused;
 use crate::http::request::Request;
@@ -48,7 +49,7 @@ pub(super) struct Wanted {
     stale: Option<Calls>,
     archived: bool,
     created_by: Vec<i64>,
-    search: Option<Regex>,
+    search: Option<Arc<Pattern>>,
     key: Option<String>,
     kind: Option<String>,
     runtime: Option<String>,
@@ -236,10 +237,10 @@ fn readable(name: &str, value: &Value) -> Option<String> {
 
 /// The pattern of a search: case-insensitive, where a space matches any separators between words, or
 /// nothing.
-fn searched(search: &str) -> Option<Regex> {
+fn searched(search: &str) -> Option<Arc<Pattern>> {
     let words: Vec<_> = search.split(' ').map(fancy_regex::escape).collect();
     let pattern = format!("(?i){}", words.join(r"[\s\-_]*"));
-    Regex::new(&pattern).ok()
+    Pattern::new(&pattern).ok()
 }
 
 /// A list in the query: JSON, or texts separated by commas.

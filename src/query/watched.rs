@@ -1,0 +1,77 @@
+//! What rules with patterns do at each row, because one row may take a second: [`Watched`].
+
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+
+use crate::event::pattern::Pattern;
+use crate::query::guard::Running;
+
+/// Texts of one query on which its patterns are given up, at most. Each has taken all the steps that one text may.
+const GIVEN_UP_MAX: usize = 1000;
+
+/// The patterns of a rule, which may be those of the rules that it asks.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    patterns: Vec<Arc<Pattern>>,
+}
+
+impl Watched {
+    /// A rule with these patterns, and those of shared rules that are counted nowhere.
+    pub fn new(patterns: Vec<Arc<Pattern>>) -> Self {
+        Self { patterns }
+    }
+
+    /// Asked at each row: whether the query may go on.
+    ///
+    /// # Errors
+    ///
+    /// It was stopped, has taken as long as it may, or its patterns were given up too often.
+    pub fn check(&self, running: &Running) -> Result<()> {
+        let given_up = self.patterns.iter().map(|pattern| pattern.given_up());
+        if given_up.fold(0, usize::saturating_add) > GIVEN_UP_MAX {
+            return Err(DataFusionError::Plan(format!(
+                "regular expressions take too many steps on more than {GIVEN_UP_MAX} texts: use simpler ones, without \
+                 nested repetitions before a reference to a group"
+            )));
+        }
+        running.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GIVEN_UP_MAX;
+    use super::Watched;
+    use crate::event::pattern::Pattern;
+    use crate::query::guard::Running;
+
+    /// Goal: steps back are bounded for a query, not only for a row. Method: a pattern that is given up on each text, on
+    /// one text after another.
+    #[test]
+    fn steps_of_a_query_are_bounded() {
+        let hostile = Pattern::new(r"^(a|a)*\1$").unwrap();
+        let text = format!("{}b", "a".repeat(40));
+        let (watched, running) = (Watched::new(vec![hostile.clone()]), Running::default());
+        let mut texts = 0;
+        while watched.check(&running).is_ok() {
+            assert_eq!(hostile.is_match(&text), None);
+            texts += 1;
+            assert!(texts <= GIVEN_UP_MAX + 1, "they go on");
+        }
+        assert_eq!(texts, GIVEN_UP_MAX + 1);
+        // Another query has its own.
+        let other = Pattern::new(r"^(a|a)*\1$").unwrap();
+        assert!(Watched::new(vec![other]).check(&running).is_ok());
+    }
+
+    #[test]
+    fn a_stopped_query_ends_at_the_next_row() {
+        let running = Running::default();
+        let watched = Watched::new(vec![Pattern::new("a").unwrap()]);
+        assert!(watched.check(&running).is_ok());
+        drop(running.stopped_on_drop());
+        assert!(watched.check(&running).is_err());
+    }
+}
