@@ -11,7 +11,8 @@ pub mod selector;
 pub struct Element<'c> {
     /// The name of its tag.
     pub tag: &'c str,
-    /// Its classes.
+    /// The parts between the dots after its tag: its classes, unless these have dots themselves; see
+    /// [`Element::class_list`].
     pub classes: Vec<&'c str>,
     /// Its attributes, as the chain names them: `text`, `href`, `nth-child`, `nth-of-type`, `attr_id`, and all
     /// others with `attr__` before their name.
@@ -26,6 +27,29 @@ impl<'c> Element<'c> {
             None => own == name || (own == "attr_id" && name == "id"),
         };
         self.attributes.iter().filter(move |(own, _)| is_it(own)).map(|(_, value)| value.as_ref())
+    }
+
+    /// Its classes. The chain has them between dots, so those with dots of their own (`py-2.5`) are in pieces there; where
+    /// the chain also has the attribute, this has them whole.
+    pub fn class_list(&self) -> Vec<&str> {
+        match self.whole_classes() {
+            Some(whole) => whole.split_ascii_whitespace().collect(),
+            None => self.classes.clone(),
+        }
+    }
+
+    /// Whether it has a class.
+    pub fn has_class(&self, class: &str) -> bool {
+        if let Some(whole) = self.whole_classes() {
+            return whole.split_ascii_whitespace().any(|own| own == class);
+        }
+        let pieces: Vec<&str> = class.split('.').collect();
+        self.classes.windows(pieces.len()).any(|own| own == pieces)
+    }
+
+    fn whole_classes(&self) -> Option<&str> {
+        let (_, value) = self.attributes.iter().find(|(name, _)| *name == "attr__class")?;
+        Some(value.as_ref()).filter(|value| !value.trim_ascii().is_empty())
     }
 
     /// Reads an element from the start of `chain`, and the `;` after it; returns it with the rest.
@@ -119,6 +143,40 @@ mod tests {
         assert_eq!(values(1, "id"), ["go"]);
         assert_eq!(values(3, "text"), [""]);
         assert_eq!(values(1, "class"), [""; 0]);
+    }
+
+    #[test]
+    fn classes_may_have_dots() {
+        let whole = concat!(
+            r#"div.5.5rem].border-[1.5px].foo.gap-1.m.md:w-1/2.py-2.text-[1.x:"#,
+            r#"attr__class="py-2.5 gap-1.5 text-[1.5rem] border-[1.5px] m.x md:w-1/2 foo"nth-child="1""#,
+        );
+        let pieces = r#"div.py-2.5.m:attr__class=" "nth-child="1""#;
+        let quoted = r#"div.a"b:attr__class="content-[\"x\"] p-0.5""#;
+        for (chain, class, expected) in [
+            (whole, "py-2.5", true),
+            (whole, "gap-1.5", true),
+            (whole, "text-[1.5rem]", true),
+            (whole, "border-[1.5px]", true),
+            (whole, "m.x", true),
+            (whole, "foo", true),
+            (whole, "md:w-1/2", true),
+            (whole, "py-2", false),
+            (whole, "5", false),
+            (whole, "m", false),
+            // Without the attribute nobody knows which dots are whose.
+            (pieces, "py-2.5", true),
+            (pieces, "py-2", true),
+            (pieces, "2.5", false),
+            (pieces, "m.py-2", false),
+            (quoted, "content-[\"x\"]", true),
+            (quoted, "p-0.5", true),
+            (quoted, "p-0", false),
+        ] {
+            assert_eq!(elements(chain)[0].has_class(class), expected, "{class} {chain}");
+        }
+        assert_eq!(elements(pieces)[0].class_list(), ["py-2", "5", "m"]);
+        assert_eq!(elements(quoted)[0].class_list(), ["content-[\"x\"]", "p-0.5"]);
     }
 
     #[test]

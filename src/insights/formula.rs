@@ -3,8 +3,10 @@
 /// Longest formula.
 const CHARS_MAX: usize = 1000;
 
-/// Deepest nesting of parentheses and signs.
+/// Deepest nesting of parentheses, signs and exponents.
 const DEPTH_MAX: usize = 50;
+
+const TOO_DEEP: &str = "The formula is nested too deeply.";
 
 /// A parsed formula.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +30,8 @@ enum Operator {
     Subtract,
     Multiply,
     Divide,
+    Remainder,
+    Power,
 }
 
 impl Formula {
@@ -58,7 +62,8 @@ impl Formula {
         self.name.clone().unwrap_or_else(|| format!("Formula ({})", self.text))
     }
 
-    /// Its value, where `value` gives that of a series. Division by zero gives 0, as in PostHog.
+    /// Its value, where `value` gives that of a series. What has no finite value gives 0, as in PostHog: division by zero
+    /// and its remainder, a power that is infinite or not real.
     pub fn evaluate(&self, value: &impl Fn(usize) -> f64) -> f64 {
         self.root.evaluate(value)
     }
@@ -72,13 +77,16 @@ impl Term {
             Self::Negative(term) => -term.evaluate(value),
             Self::Pair(operator, pair) => {
                 let (left, right) = (pair.0.evaluate(value), pair.1.evaluate(value));
-                match operator {
+                let result = match operator {
                     Operator::Add => left + right,
                     Operator::Subtract => left - right,
                     Operator::Multiply => left * right,
-                    Operator::Divide if right == 0.0 => 0.0,
                     Operator::Divide => left / right,
-                }
+                    // With the sign of the divisor, as in Python.
+                    Operator::Remainder => left - right * (left / right).floor(),
+                    Operator::Power => left.powf(right),
+                };
+                if result.is_finite() { result } else { 0.0 }
             }
         }
     }
@@ -116,24 +124,43 @@ impl Reader<'_> {
     }
 
     fn product(&mut self, depth: usize) -> Result<Term, String> {
-        let signs = [('*', Operator::Multiply), ('/', Operator::Divide)];
-        let mut left = self.term(depth)?;
+        let signs =
+            [('*', Operator::Multiply), ('/', Operator::Divide), ('%', Operator::Remainder)];
+        let mut left = self.signed(depth)?;
         while let Some(operator) = self.operator(&signs) {
-            left = Term::Pair(operator, Box::new((left, self.term(depth)?)));
+            left = Term::Pair(operator, Box::new((left, self.signed(depth)?)));
         }
         Ok(left)
     }
 
+    /// A power with signs before it: these bind less, as in `-A ** 2`.
+    fn signed(&mut self, depth: usize) -> Result<Term, String> {
+        let depth = depth.checked_sub(1).ok_or(TOO_DEEP)?;
+        self.skip();
+        match self.rest.strip_prefix('-') {
+            Some(after) => {
+                self.rest = after;
+                Ok(Term::Negative(Box::new(self.signed(depth)?)))
+            }
+            None => self.power(depth),
+        }
+    }
+
+    /// From right to left: `A ** B ** C` is `A ** (B ** C)`.
+    fn power(&mut self, depth: usize) -> Result<Term, String> {
+        let base = self.term(depth)?;
+        self.skip();
+        let Some(after) = self.rest.strip_prefix("**") else { return Ok(base) };
+        self.rest = after;
+        let exponent = self.signed(depth)?;
+        Ok(Term::Pair(Operator::Power, Box::new((base, exponent))))
+    }
+
     fn term(&mut self, depth: usize) -> Result<Term, String> {
-        let depth = depth.checked_sub(1).ok_or("The formula is nested too deeply.")?;
         self.skip();
         let next = self.rest.chars().next().ok_or("The formula ends too early.")?;
         let after = self.rest.get(next.len_utf8()..).unwrap_or_default();
         match next {
-            '-' => {
-                self.rest = after;
-                Ok(Term::Negative(Box::new(self.term(depth)?)))
-            }
             '(' => {
                 self.rest = after;
                 let inner = self.sum(depth)?;
@@ -186,6 +213,25 @@ mod tests {
             ("-A + -(B - 0.5)", -8.5),
             ("A / C", 0.0),
             (" 100*A/(A+B) ", 600.0 / 9.0),
+            ("A**2", 36.0),
+            ("A ** B ** 2", 6.0_f64.powi(9)),
+            ("2 * B ** 2 + 1", 19.0),
+            ("-B ** 2", -9.0),
+            ("(-B) ** 2", 9.0),
+            ("B ** -1 * 3", 1.0),
+            ("A ** 0.5 ** 2", 6.0_f64.powf(0.25)),
+            ("C ** 0", 1.0),
+            // Infinite, or no real number.
+            ("C ** -1", 0.0),
+            ("(C - 1) ** 0.5", 0.0),
+            ("10 ** 999", 0.0),
+            ("A % 4", 2.0),
+            ("7 % B * 2", 2.0),
+            ("-7 % B", 2.0),
+            ("7 % -B", -2.0),
+            ("A % C", 0.0),
+            ("5.5 % 2", 1.5),
+            ("A % 4 ** 2", 6.0),
         ] {
             assert_eq!(value(text), Ok(expected), "{text}");
         }
@@ -194,10 +240,12 @@ mod tests {
     #[test]
     fn what_is_no_formula_is_refused() {
         let deep = format!("{}A{}", "(".repeat(60), ")".repeat(60));
+        let (signs, powers) = (format!("{}A", "-".repeat(60)), format!("A{}", "**A".repeat(60)));
         let long = format!("A{}", " + A".repeat(400));
-        for text in
-            ["", "D", "A +", "(A", "A B", "A ^ 2", "1.2.3", "é", deep.as_str(), long.as_str()]
-        {
+        for text in [
+            "", "D", "A +", "(A", "A B", "A ^ 2", "1.2.3", "é", "A **", "** A", "A ***B", "A * *B",
+            "A %", "% A", "A %% B", &deep, &signs, &powers, &long,
+        ] {
             assert!(value(text).is_err(), "{text}");
         }
         assert_eq!(Formula::parse("A/B", 2).unwrap().label(), "Formula (A/B)");

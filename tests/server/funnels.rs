@@ -1,5 +1,6 @@
-//! Funnels beside a search through all attempts: random histories with merged persons and equal times, random
-//! queries over all options, before and after events are in files, and the persons behind every step.
+//! Funnels beside a model of PostHog's engine: random histories with merged persons and equal times, random queries over
+//! all options, before and after events are in files, and the persons behind every step; and cases that are published or
+//! computed by hand.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -88,14 +89,22 @@ pub(crate) struct Asked {
     pub(crate) to: i64,
 }
 
-/// The places of the rows of an attempt, with their steps.
-type Attempt = Vec<(usize, usize)>;
-
 /// The time of each step up to the furthest, unless it was skipped.
 pub(crate) type Way = Vec<Option<i64>>;
 
 /// Time, mask and value of the breakdown.
 type Row = (i64, u32, Option<&'static str>);
+
+/// Time, mask, and whether it has the value that is asked for.
+type Valued = (i64, u32, bool);
+
+/// What came of the attempts of a person.
+enum Came {
+    Nowhere,
+    /// Spoiled by somebody's leaving, and perhaps on at the next step all the same.
+    Spoiled(bool),
+    To(Way),
+}
 
 impl Asked {
     pub(crate) fn random(rng: &mut StdRng, viz: &'static str) -> Self {
@@ -212,36 +221,51 @@ impl Asked {
                 rows.entry(world.persons[event.id]).or_default().push((event.at, mask, value));
             }
         }
-        rows.values_mut().for_each(|rows| rows.sort());
+        // Those without a value are the last of one time.
+        let order = |row: &Row| (row.0, row.1, row.2.is_none(), row.2);
+        rows.values_mut().for_each(|rows| rows.sort_by_key(order));
         rows
     }
 
+    /// The rows without those that lie between two of the same step and value; trends have all.
+    fn thinned(&self, rows: &[Row]) -> Vec<Row> {
+        let is_plain = |row: &Row| row.1.count_ones() == 1 && row.1 != EXCLUDED;
+        let is_same = |a: &Row, b: &Row| (a.1, a.2) == (b.1, b.2) && a.0 < b.0;
+        let is_between = |at: &usize| {
+            let around = (1..rows.len().saturating_sub(1)).contains(at);
+            around && is_same(&rows[at - 1], &rows[*at]) && is_same(&rows[*at], &rows[at + 1])
+        };
+        let keeps = |at: &usize| self.viz == "trends" || !is_plain(&rows[*at]) || !is_between(at);
+        (0..rows.len()).filter(keeps).map(|at| rows[at]).collect()
+    }
+
     /// The rows that count for each value.
-    fn by_value(&self, rows: &[Row]) -> Vec<(String, Vec<Row>)> {
+    fn by_value(&self, all: &[Row]) -> Vec<(String, Vec<Valued>)> {
+        let rows = self.thinned(all);
         let text = |value: &Option<&'static str>| value.unwrap_or_default().to_owned();
-        let mut values = rows.iter().filter_map(|row| row.2);
+        let every = || rows.iter().map(|row| (row.0, row.1, true)).collect();
+        let mut values = all.iter().filter_map(|row| row.2);
         match self.split.filter(|_| self.viz != "time_to_convert") {
-            None => vec![(String::new(), rows.to_vec())],
-            Some("first_touch") => vec![(text(&values.next()), rows.to_vec())],
-            Some("last_touch") => vec![(text(&values.next_back()), rows.to_vec())],
+            None => vec![(String::new(), every())],
+            Some("first_touch") => vec![(text(&values.next()), every())],
+            Some("last_touch") => vec![(text(&values.next_back()), every())],
             Some("all_events") => {
                 let values: BTreeSet<_> = rows.iter().map(|row| row.2).collect();
-                let own = |value: &_| rows.iter().filter(|row| row.2 == *value).copied().collect();
+                let own = |value: &_| {
+                    let own = rows.iter().filter(|row| row.2 == *value);
+                    own.map(|row| (row.0, row.1, true)).collect()
+                };
                 values.iter().map(|value| (text(value), own(value))).collect()
             }
             Some(_) => {
-                let bit = 1 << self.attribution_step;
-                let of_step = rows.iter().filter(|row| row.1 & bit != 0);
-                let values: BTreeSet<_> = of_step.map(|row| row.2).collect();
-                let own = |value: &Option<&str>| {
-                    let row = |(at, mask, own): &Row| match own == value {
-                        true => (*at, *mask, *own),
-                        false => (*at, mask & !bit, *own),
-                    };
-                    let mut own: Vec<Row> = rows.iter().map(row).collect();
-                    own.sort_by_key(|row| (row.0, row.1));
-                    own
+                let bits = match self.order {
+                    "unordered" => (1 << self.steps.len()) - 1,
+                    _ => 1 << self.attribution_step,
                 };
+                let values: BTreeSet<_> =
+                    all.iter().filter(|row| row.1 & bits != 0).map(|row| row.2).collect();
+                let own =
+                    |value: &_| rows.iter().map(|row| (row.0, row.1, row.2 == *value)).collect();
                 values.iter().map(|value| (text(value), own(value))).collect()
             }
         }
@@ -252,92 +276,158 @@ impl Asked {
         self.optional >> step & 1 == 1
     }
 
-    /// All attempts that begin within bounds, of any length, by the places of their rows and the steps of these.
-    fn attempts(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Vec<Attempt> {
+    /// What is attributed to one value.
+    fn attributed(&self) -> Option<usize> {
+        let is_split = self.split == Some("step") && self.viz != "time_to_convert";
+        is_split.then_some(self.attribution_step)
+    }
+
+    /// Where the attempts lead that begin within bounds.
+    fn walk(&self, rows: &[Valued], starts: &RangeInclusive<i64>) -> Came {
+        if self.order == "unordered" { self.gathered(rows, starts) } else { self.led(rows, starts) }
+    }
+
+    /// Steps in any order. What is open goes from its oldest row on: when all steps are there, when the window is over.
+    fn gathered(&self, rows: &[Valued], starts: &RangeInclusive<i64>) -> Came {
         let (count, window) = (self.steps.len(), self.window_hours * HOUR);
-        let may_follow = |attempt: &Attempt, step: usize| match (self.order, attempt.last()) {
-            ("unordered", _) => attempt.iter().all(|(_, own)| *own != step),
-            (_, None) => step == 0,
-            (_, Some((_, last))) => {
-                step > *last && (last + 1..step).all(|step| self.is_optional(step))
+        let mut open: Vec<(i64, usize)> = Vec::new();
+        let mut best: Way = Vec::new();
+        for now in rows.iter().map(Some).chain([None]) {
+            while let Some(oldest) = open.iter().min().copied() {
+                let first = |step| open.iter().filter(|own| own.1 == step).map(|own| own.0).min();
+                let mut way: Way = (0..count).map(first).filter(Option::is_some).collect();
+                way.sort();
+                if way.len() < count && now.is_some_and(|now| now.0 - oldest.0 <= window) {
+                    break;
+                }
+                if starts.contains(&oldest.0) && way.len() > best.len() {
+                    best = way;
+                }
+                let place = open.iter().position(|own| *own == oldest).expect("the oldest");
+                open.remove(place);
             }
-        };
-        let mut all: Vec<Attempt> = Vec::new();
-        let mut open: Vec<Attempt> = vec![Vec::new()];
-        while let Some(attempt) = open.pop() {
-            for (place, row) in rows.iter().enumerate() {
-                let is_new = attempt.iter().all(|(own, _)| *own != place);
-                let is_next = match attempt.last() {
-                    None => starts.contains(&row.0),
-                    Some((last, _)) if self.order == "strict" => place == last + 1,
-                    Some((last, _)) => is_new && row.0 >= rows[*last].0,
+            let Some((at, mask, is_own)) = now else { break };
+            let steps: Vec<usize> = (0..count).filter(|step| mask >> step & 1 == 1).collect();
+            if steps.is_empty() {
+                open.clear();
+            } else if self.attributed().is_none() || *is_own || !open.is_empty() {
+                let last = |step: &usize| {
+                    (open.iter().filter(|own| own.1 == *step).map(|own| own.0).max(), *step)
                 };
-                let first = attempt.first().map(|(first, _)| rows[*first].0);
-                if !is_next || first.is_some_and(|first| row.0 - first > window) {
-                    continue;
-                }
-                for step in (0..count).filter(|step| row.1 >> step & 1 == 1) {
-                    if may_follow(&attempt, step) {
-                        let longer = [attempt.as_slice(), &[(place, step)]].concat();
-                        all.push(longer.clone());
-                        open.push(longer);
-                    }
-                }
+                open.push((*at, steps.into_iter().min_by_key(last).expect("a step")));
             }
         }
-        all
+        if best.is_empty() { Came::Nowhere } else { Came::To(best) }
     }
 
-    /// Whether somebody left in between; for attempts that go on also until the end of their window.
-    fn is_spoiled(&self, rows: &[Row], way: &[Option<i64>], is_over: bool) -> bool {
-        let Some((from, to)) = self.exclusion.filter(|(from, _)| way.len() > *from) else {
-            return false;
+    /// One step after another. `stands` has for each step the way that came there last, and whether it is spoiled.
+    fn led(&self, rows: &[Valued], starts: &RangeInclusive<i64>) -> Came {
+        let is_trend = self.viz == "trends";
+        let count = if is_trend { self.between.1 + 1 } else { self.steps.len() };
+        let window = self.window_hours * HOUR;
+        let is_of = |row: &Valued, step: usize| {
+            row.1 >> step & 1 == 1 && (row.2 || self.attributed() != Some(step))
         };
-        let after = way[..=from].iter().copied().flatten().next_back().expect("the first step");
-        let before = way.iter().skip(to).copied().flatten().next();
-        let end = way[0].expect("the first step") + self.window_hours * HOUR;
-        let mut leaves = rows.iter().filter(|row| row.1 & EXCLUDED != 0).map(|row| row.0);
-        leaves.any(|at| match before {
-            Some(before) => at > after && at < before,
-            None => is_over && at > after && at <= end,
-        })
-    }
-
-    /// The times of the steps of the attempt that counts.
-    fn walk(&self, rows: &[Row], starts: &RangeInclusive<i64>) -> Option<Way> {
-        let all = self.attempts(rows, starts);
-        let is_unordered = self.order == "unordered";
-        let length = |attempt: &Attempt| match attempt.last() {
-            Some((_, step)) if !is_unordered => step + 1,
-            _ => attempt.len(),
-        };
-        let furthest = all.iter().map(length).max()?;
-        let way = |attempt: &Attempt| -> Way {
-            let mut way = vec![None; furthest];
-            for (at, (place, step)) in attempt.iter().enumerate() {
-                way[if is_unordered { at } else { *step }] = Some(rows[*place].0);
-            }
-            way
-        };
-        let longest = || all.iter().filter(|attempt| length(attempt) == furthest);
-        let done = |way: &Way| -> Vec<bool> { way.iter().rev().map(Option::is_some).collect() };
-        let mut best: BTreeMap<(Option<i64>, Vec<bool>), Way> = BTreeMap::new();
-        let candidates: Vec<Way> = match self.order {
-            "ordered" => {
-                for own in longest().map(way).filter(|own| !self.is_spoiled(rows, own, false)) {
-                    let latest = best.entry((own[furthest - 1], done(&own))).or_default();
-                    *latest = own.max(std::mem::take(latest));
+        let mut stands: BTreeMap<usize, (Way, bool)> = BTreeMap::new();
+        let mut best: Option<(Way, Option<bool>)> = None;
+        let from = |stands: &BTreeMap<usize, (Way, bool)>, step: usize, at: i64| {
+            let mut before = step;
+            while before > 0 {
+                before -= 1;
+                if let Some((way, _)) = stands.get(&before)
+                    && at - way[0].expect("a start") <= window
+                {
+                    let is_there = stands.get(&step).is_some_and(|(own, _)| own[0] == way[0]);
+                    return (!is_there).then_some(before);
                 }
-                best.into_values().collect()
+                if !self.is_optional(before) {
+                    return None;
+                }
             }
-            "strict" => longest().map(way).collect(),
-            _ => {
-                let of = |first: usize| longest().filter(move |own| own[0].0 == first).map(way);
-                (0..rows.len()).filter_map(|first| of(first).min()).collect()
-            }
+            None
         };
-        let clean = candidates.into_iter().filter(|own| !self.is_spoiled(rows, own, true));
-        clean.min_by_key(|own| (own[furthest - 1], Reverse(done(own)), Reverse(own.clone())))
+        for group in rows.chunk_by(|a, b| a.0 == b.0) {
+            let at = group[0].0;
+            let are_alike = group.iter().all(|row| row.1 == group[0].1);
+            let moves: Vec<(usize, bool, bool)> = if are_alike {
+                let of = |row: &Valued| {
+                    let spoils = |step: &usize| {
+                        let within = self.exclusion.filter(|_| row.1 & EXCLUDED != 0);
+                        within.is_some_and(|(from, to)| from < *step && *step <= to)
+                    };
+                    let spoiled = (1..count).rev().filter(spoils).map(|step| (step, true, false));
+                    let own = (0..count).rev().filter(|step| is_of(row, *step));
+                    let own = own.map(|step| (step, false, false));
+                    spoiled.chain(own).chain([(0, false, true)]).collect::<Vec<_>>()
+                };
+                group.iter().flat_map(of).collect()
+            } else {
+                let own = (0..count).filter(|step| group.iter().any(|row| is_of(row, *step)));
+                own.map(|step| (step, false, false)).collect()
+            };
+            for (step, is_leave, is_end) in moves {
+                if is_end {
+                    if self.order == "strict" {
+                        stands.retain(|step, _| group[0].1 >> step & 1 == 1);
+                    }
+                    continue;
+                }
+                let before = from(&stands, step, at);
+                if is_leave {
+                    let Some(before) = before else { continue };
+                    let (_, is_spoiled) = stands.get_mut(&before).expect("the step before");
+                    if !*is_spoiled
+                        && let Some((way, spoiled)) = &mut best
+                        && way.len() == before + 1
+                    {
+                        let since = if is_trend { way[before] } else { way[0] };
+                        if at - since.expect("it is done") <= window {
+                            *spoiled = Some(false);
+                        }
+                    }
+                    *is_spoiled = true;
+                    continue;
+                }
+                let is_new = step == 0
+                    && starts.contains(&at)
+                    && stands.get(&0).is_none_or(|(way, _)| way[0] != Some(at));
+                if before.is_none() && !is_new {
+                    continue;
+                }
+                let (mut way, is_spoiled) =
+                    before.map_or_else(Default::default, |before| stands[&before].clone());
+                let mut tied: Vec<usize> =
+                    (0..way.len()).filter(|own| way[*own] == Some(at)).collect();
+                tied.push(step);
+                if !are_alike && !fits(&tied, group, &is_of) {
+                    continue;
+                }
+                way.resize(step, None);
+                way.push(Some(at));
+                if !is_spoiled {
+                    stands.insert(step, (way.clone(), false));
+                }
+                let is_better = best.as_ref().is_none_or(|(best, spoiled)| {
+                    let is_worth = match spoiled {
+                        None => false,
+                        Some(true) if is_trend => !is_spoiled && step + 1 == count,
+                        Some(_) => true,
+                    };
+                    way.len() > best.len() || way.len() == best.len() && is_worth
+                });
+                if is_better {
+                    best = Some((way, is_spoiled.then_some(true)));
+                }
+            }
+            if stands.contains_key(&(count - 1)) {
+                break;
+            }
+        }
+        match best {
+            None => Came::Nowhere,
+            Some((_, Some(is_passed))) => Came::Spoiled(is_passed),
+            Some((way, None)) => Came::To(way),
+        }
     }
 
     /// The attempts that count of each person: person, value, times of steps.
@@ -349,7 +439,15 @@ impl Asked {
         let mut found = Vec::new();
         for (person, rows) in self.rows(world) {
             for (value, rows) in self.by_value(&rows) {
-                found.extend(self.walk(&rows, starts).map(|way| (person, value, way)));
+                let Came::To(way) = self.walk(&rows, starts) else { continue };
+                // Who went on after leaving counts on no day that does not convert.
+                let is_open = self.viz == "trends" && way.len() <= self.between.1;
+                let mut days = self.from..=self.to;
+                let is_passed =
+                    |day| matches!(self.walk(&rows, &Self::day(day)), Came::Spoiled(true));
+                if !is_open || self.order == "unordered" || !days.any(is_passed) {
+                    found.push((person, value, way));
+                }
             }
         }
         found
@@ -494,6 +592,15 @@ impl Asked {
     }
 }
 
+/// Whether each of these steps has a row of its own.
+fn fits(steps: &[usize], rows: &[Valued], is_of: &impl Fn(&Valued, usize) -> bool) -> bool {
+    let Some((step, others)) = steps.split_first() else { return true };
+    (0..rows.len()).filter(|at| is_of(&rows[*at], *step)).any(|at| {
+        let left = [&rows[..at], &rows[at + 1..]].concat();
+        fits(others, &left, is_of)
+    })
+}
+
 /// Equal, but for the rounding of numbers.
 fn is_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
@@ -513,7 +620,7 @@ fn is_equal(a: &Value, b: &Value) -> bool {
 }
 
 #[test]
-fn funnels_equal_a_search_through_all_attempts() {
+fn funnels_equal_a_model_of_their_rules() {
     let mut rng = StdRng::seed_from_u64(51);
     let (mut server, world) = start(&mut rng);
     let asked: Vec<(Asked, Value)> = (0..180)

@@ -46,6 +46,7 @@ mod flag_rights;
 mod flag_states;
 mod flags;
 mod full_disk;
+mod funnel_cases;
 mod funnels;
 mod fuzz;
 mod geoip;

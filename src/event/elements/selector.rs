@@ -1,10 +1,15 @@
 //! Finds elements as style sheets do: [`Selector`]. Understands what a chain of elements can answer: tags, classes, ids,
 //! attributes, `:nth-child(2)`, `:nth-of-type(2)`, descendants and children, and lists of these.
 
+use std::str::Chars;
+
 use crate::event::elements::Element;
 
 /// Longest selector, in characters.
 const CHARS_MAX: usize = 1000;
+
+/// Most hexadecimal digits of a character, as in style sheets.
+const HEX_DIGITS_MAX: usize = 6;
 
 /// A parsed selector.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +104,7 @@ fn is_in(path: &Path, elements: &[Element<'_>]) -> bool {
 impl Compound {
     fn matches(&self, element: &Element<'_>) -> bool {
         self.tag.as_ref().is_none_or(|tag| tag.eq_ignore_ascii_case(element.tag))
-            && self.classes.iter().all(|class| element.classes.contains(&class.as_str()))
+            && self.classes.iter().all(|class| element.has_class(class))
             && self.attributes.iter().all(|attribute| {
                 element
                     .values(&attribute.name)
@@ -193,14 +198,14 @@ impl Reader<'_> {
         Ok(compound)
     }
 
-    /// A name; a backslash takes the next character as it is.
+    /// A name; see [`escaped`] for a backslash.
     fn name(&mut self) -> Result<String, SelectorError> {
         let mut name = String::new();
         let mut characters = self.rest.chars();
         loop {
             let here = characters.as_str();
             match characters.next() {
-                Some('\\') => name.extend(characters.next()),
+                Some('\\') => name.extend(escaped(&mut characters)),
                 Some(character) if is_of_name(character) => name.push(character),
                 _ => {
                     self.rest = here;
@@ -249,7 +254,7 @@ impl Reader<'_> {
         characters.next();
         loop {
             match characters.next() {
-                Some('\\') => value.extend(characters.next()),
+                Some('\\') => value.extend(escaped(&mut characters)),
                 Some(character) if character == quote => break,
                 Some(character) => value.push(character),
                 None => return Err(refused("A quote of the selector is not closed.".to_owned())),
@@ -277,6 +282,20 @@ impl Reader<'_> {
         }
         Err(unexpected(self.rest))
     }
+}
+
+/// What a backslash stands for with what follows it: the character that one to six hexadecimal digits are the number of
+/// (`\32 xl` is `2xl`; white space ends them), or else the next character as it is.
+fn escaped(characters: &mut Chars<'_>) -> Option<char> {
+    let rest = characters.as_str();
+    let digits = rest.chars().take(HEX_DIGITS_MAX).take_while(char::is_ascii_hexdigit).count();
+    let (digits, after) = rest.split_at_checked(digits)?;
+    if digits.is_empty() {
+        return characters.next();
+    }
+    *characters = after.strip_prefix([' ', '\t', '\n']).unwrap_or(after).chars();
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    Some(char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER))
 }
 
 fn is_of_name(character: char) -> bool {
@@ -356,6 +375,37 @@ mod tests {
             let parsed =
                 Selector::parse(selector).unwrap_or_else(|error| panic!("{selector}: {error}"));
             assert_eq!(parsed.matches(&elements(CHAIN)), expected, "{selector}");
+        }
+    }
+
+    #[test]
+    fn dots_of_classes_are_escaped() {
+        let chain = concat!(
+            r#"div.5.foo.py-2:attr__class="2xl:p-1.5 py-2.5 gap-1.5 text-[1.5rem] border-[1.5px] m.x md:w-1/2 foo hover:bg-blue-500/75 !mt-0""#,
+            r#"attr__id="sec.1"attr_id="sec.1"nth-child="1""#
+        );
+        for (selector, expected) in [
+            (r".py-2\.5", true),
+            (r".gap-1\.5", true),
+            (r".text-\[1\.5rem\]", true),
+            (r".border-\[1\.5px\]", true),
+            (r".m\.x", true),
+            (r"div.foo.py-2\.5", true),
+            (r".md\:w-1\/2", true),
+            (r".hover\:bg-blue-500\/75", true),
+            (r".\!mt-0", true),
+            (r".\32 xl\:p-1\.5", true),
+            (r".\000032xl\:p-1\.5", true),
+            (r".foo .foo", false),
+            (r"#sec\.1", true),
+            (r#"[class~="py-2.5"]"#, true),
+            (".py-2", false),
+            (".gap-1", false),
+            (".m.x", false),
+            (".py-2.5", false),
+        ] {
+            let found = Selector::parse(selector).map(|own| own.matches(&elements(chain)));
+            assert_eq!(found.unwrap_or(false), expected, "{selector}");
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) fn body(chain: &str) -> Value {
             let known = |name: &str| known.get(name).cloned().unwrap_or_default();
             json!({
                 "event": null, "text": known("text"), "tag_name": element.tag,
-                "attr_class": Some(&element.classes).filter(|classes| !classes.is_empty()),
+                "attr_class": Some(element.class_list()).filter(|classes| !classes.is_empty()),
                 "href": known("href"), "attr_id": known("attr_id"), "nth_child": known("nth_child"),
                 "nth_of_type": known("nth_of_type"), "attributes": others, "order": order,
             })

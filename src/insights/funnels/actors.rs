@@ -227,10 +227,7 @@ impl Funnels {
                 (Reached::Within { bucket, least, below }, Some(buckets))
             }
         };
-        let bounds = match &buckets {
-            Some(buckets) => buckets.bounds(),
-            None => self.bounds(context).await?,
-        };
+        let bounds = self.bounds(context).await?;
         let (value, cohort) = self.value_asked(context, asked.breakdown.as_ref()).await?;
         let splitter = self.splitter(buckets);
         let found = Ranked::new(part, self.selection.unit);

@@ -7,6 +7,7 @@ use crate::insights::entity::Entity;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
 use crate::insights::funnels::split::Attribution;
+use crate::insights::funnels::walk::Counted;
 use crate::insights::funnels::walk::Course;
 use crate::insights::funnels::walk::Exclusion;
 use crate::insights::funnels::walk::Order;
@@ -23,9 +24,6 @@ pub(super) const STEPS_MAX: usize = 20;
 
 /// The field of a step that may be skipped.
 const OPTIONAL: &str = "optionalInFunnel";
-
-/// Most steps that may be skipped: each doubles the number of walks.
-const OPTIONAL_MAX: u32 = 6;
 
 /// Most exclusions: the bits of a mask besides those of steps.
 const EXCLUSIONS_MAX: usize = 12;
@@ -65,6 +63,8 @@ impl Funnels {
             optional: optional(&node, (&steps, order, shown))?,
             window: window(&options)?,
             exclusions: spoilers,
+            attributed: None,
+            counted: Counted::Once,
         };
         if shown != Shown::Steps && steps.len() < 2 {
             return Err(node.refuse("series", "Expected two steps at least."));
@@ -148,10 +148,6 @@ fn optional(
             let detail = "Every event of this optional step is one of the required step after it.";
             return Err(node.refuse(&format!("series.{at}.{OPTIONAL}"), detail));
         }
-    }
-    if optional.count_ones() > OPTIONAL_MAX {
-        let detail = format!("Expected at most {OPTIONAL_MAX} optional steps.");
-        return Err(node.refuse("series", detail));
     }
     Ok(optional)
 }
@@ -439,15 +435,6 @@ mod tests {
             (
                 json!([{"event": "a"}, {"event": "b", "optionalInFunnel": true}, {"event": null}]),
                 "series.1.optionalInFunnel",
-            ),
-            (
-                json!([
-                    {"event": "a"}, {"event": "b", "optionalInFunnel": true}, {"event": "c", "optionalInFunnel": true},
-                    {"event": "d", "optionalInFunnel": true}, {"event": "e", "optionalInFunnel": true},
-                    {"event": "f", "optionalInFunnel": true}, {"event": "g", "optionalInFunnel": true},
-                    {"event": "h", "optionalInFunnel": true}
-                ]),
-                "series",
             ),
         ] {
             let error = Funnels::parse(&json!({"series": series})).unwrap_err();

@@ -103,7 +103,8 @@ impl Passages {
     /// The times of the steps to which the actor comes.
     fn times(&self, rows: &[Row]) -> Option<Way> {
         let own = rows.iter().filter(|row| row.text == NO_TEXT);
-        let events: Vec<Moment> = own.map(|row| Moment { at: row.at, mask: row.mask }).collect();
+        let own: Vec<Row> = own.copied().collect();
+        let events: Vec<Moment> = self.course.thinned(&own).map(Moment::own).collect();
         let Outcome::Reached(times) = self.course.walk(&events, &(i64::MIN..=i64::MAX)) else {
             return None;
         };

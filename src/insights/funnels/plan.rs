@@ -23,6 +23,7 @@ use crate::insights::entity::Entity;
 use crate::insights::filters::Filters;
 use crate::insights::funnels::Funnels;
 use crate::insights::funnels::Shown;
+use crate::insights::funnels::split::Attribution;
 use crate::insights::funnels::split::Splitter;
 use crate::insights::funnels::walk::Order;
 use crate::insights::interval::Buckets;
@@ -58,7 +59,14 @@ impl Funnels {
     pub(super) fn splitter(&self, buckets: Option<Buckets>) -> Splitter {
         let has_values = matches!(self.split(), Breakdown::Properties { .. });
         let attribution = has_values.then_some(self.attribution);
-        Splitter { course: self.course.clone(), attribution, buckets }
+        let mut course = match buckets {
+            Some(_) => self.course.by_interval(self.between.1),
+            None => self.course.clone(),
+        };
+        if let Some(Attribution::Step(step)) = attribution {
+            course.attributed = Some(step);
+        }
+        Splitter { course, attribution, buckets }
     }
 
     /// What it is split by. Times to convert are of all together.

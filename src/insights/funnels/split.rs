@@ -5,6 +5,7 @@ use crate::insights::funnels::walk::Course;
 use crate::insights::funnels::walk::Moment;
 use crate::insights::funnels::walk::Order;
 use crate::insights::funnels::walk::Outcome;
+use crate::insights::funnels::walk::Way;
 use crate::insights::interval::Buckets;
 use crate::query::error::QueryError;
 use crate::query::histories::NO_TEXT;
@@ -23,7 +24,8 @@ pub(super) enum Attribution {
     Last,
     /// Each, by the events with this value alone.
     All,
-    /// Each that events of this step have, of which only those with this value count.
+    /// Each that events of this step have, of which only those with this value count. Of unordered funnels each that any
+    /// events have, of which the first that is done must have it.
     Step(usize),
 }
 
@@ -41,6 +43,7 @@ pub(super) struct Found<'f> {
 /// What is needed to take the rows of an actor apart.
 #[derive(Debug)]
 pub(super) struct Splitter {
+    /// What is attributed to a step says [`Splitter::attribution`].
     pub(super) course: Course,
     /// `None` without a breakdown.
     pub(super) attribution: Option<Attribution>,
@@ -57,8 +60,8 @@ impl Splitter {
         mut found: impl FnMut(Found<'_>) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
         let value = |number: u32| texts.get(number).unwrap_or_default();
-        let moment = |row: &Row| Moment { at: row.at, mask: row.mask };
         let has_text = |row: &&Row| row.text != NO_TEXT;
+        let kept = || self.course.thinned(rows);
         match self.attribution {
             None | Some(Attribution::First | Attribution::Last) => {
                 let of = match self.attribution {
@@ -66,47 +69,51 @@ impl Splitter {
                     Some(Attribution::First) => rows.iter().find(has_text),
                     _ => rows.iter().rev().find(has_text),
                 };
-                let events: Vec<Moment> = rows.iter().map(moment).collect();
+                let events: Vec<Moment> = kept().map(Moment::own).collect();
                 let value = of.map_or("", |row| value(row.text));
                 self.walk(&events, value, &mut found)
             }
             Some(Attribution::All) => {
-                let mut rows = rows.to_vec();
+                let mut rows: Vec<Row> = kept().copied().collect();
                 // Stable: the rows of each value stay in their order.
                 rows.sort_by_key(|row| row.text);
                 for own in rows.chunk_by(|a, b| a.text == b.text) {
                     let Some(first) = own.first() else { continue };
-                    let events: Vec<Moment> = own.iter().map(moment).collect();
+                    let events: Vec<Moment> = own.iter().map(Moment::own).collect();
                     self.walk(&events, value(first.text), &mut found)?;
                 }
                 Ok(())
             }
             Some(Attribution::Step(step)) => {
-                let bit = 1_u32 << step;
-                let own = rows.iter().filter(|row| row.mask & bit != 0);
-                let mut numbers: Vec<u32> = own.map(|row| row.text).collect();
-                numbers.sort_unstable();
-                numbers.dedup();
-                if numbers.len() > VALUES_OF_ACTOR_MAX {
-                    let detail = format!(
-                        "The events of step {step} of one actor have more than {VALUES_OF_ACTOR_MAX} values of the breakdown."
-                    );
-                    return Err(QueryError::Invalid(detail));
-                }
-                for number in numbers {
-                    let moment = |row: &Row| match row.text == number {
-                        true => moment(row),
-                        false => Moment { at: row.at, mask: row.mask & !bit },
-                    };
-                    let mut events: Vec<Moment> = rows.iter().map(moment).collect();
-                    for tied in events.chunk_by_mut(|a, b| a.at == b.at) {
-                        tied.sort_unstable_by_key(|event| event.mask);
-                    }
+                for number in self.values_of(rows, step)? {
+                    let moment =
+                        |row: &Row| Moment { is_own: row.text == number, ..Moment::own(row) };
+                    let events: Vec<Moment> = kept().map(moment).collect();
                     self.walk(&events, value(number), &mut found)?;
                 }
                 Ok(())
             }
         }
+    }
+
+    /// The values under which an actor counts: those of the events of a step; of unordered funnels, whose steps are counted
+    /// as they are done, those of the events of any.
+    fn values_of(&self, rows: &[Row], step: usize) -> Result<Vec<u32>, QueryError> {
+        let bits = match self.course.order {
+            Order::Unordered => self.course.of_steps(),
+            Order::Ordered | Order::Strict => 1 << step,
+        };
+        let own = rows.iter().filter(|row| row.mask & bits != 0);
+        let mut numbers: Vec<u32> = own.map(|row| row.text).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.len() > VALUES_OF_ACTOR_MAX {
+            let detail = format!(
+                "The events of step {step} of one actor have more than {VALUES_OF_ACTOR_MAX} values of the breakdown."
+            );
+            return Err(QueryError::Invalid(detail));
+        }
+        Ok(numbers)
     }
 
     fn walk(
@@ -115,25 +122,35 @@ impl Splitter {
         value: &str,
         found: &mut impl FnMut(Found<'_>) -> Result<(), QueryError>,
     ) -> Result<(), QueryError> {
-        let mut show = |bucket: usize, outcome: Outcome| match outcome {
-            Outcome::Reached(times) => found(Found { value, bucket, times: &times }),
-            Outcome::Nothing | Outcome::Excluded => Ok(()),
-        };
+        let mut show = |bucket: usize, times: &Way| found(Found { value, bucket, times });
         let Some(buckets) = &self.buckets else {
-            return show(0, self.course.walk(events, &(i64::MIN..=i64::MAX)));
+            return match self.course.walk(events, &(i64::MIN..=i64::MAX)) {
+                Outcome::Reached(times) => show(0, &times),
+                Outcome::Nothing | Outcome::Excluded { .. } => Ok(()),
+            };
         };
-        let begins = match self.course.order {
-            Order::Unordered => (1 << self.course.steps) - 1,
-            Order::Ordered | Order::Strict => 1,
-        };
+        if self.course.order == Order::Unordered {
+            let ways = self.course.walk_by(events, |first| buckets.bucket_of(UnixMicros(first)));
+            return ways.iter().try_for_each(|(bucket, way)| show(*bucket, way));
+        }
         let mut last = None;
-        for event in events.iter().filter(|event| event.mask & begins != 0) {
+        let (mut is_passed, mut open) = (false, Vec::new());
+        for event in events.iter().filter(|event| event.mask & 1 != 0) {
             let bucket = buckets.bucket_of(UnixMicros(event.at));
             let Some(bucket) = bucket.filter(|bucket| last != Some(*bucket)) else { continue };
             last = Some(bucket);
             let Some((from, to)) = buckets.bounds_of(bucket) else { continue };
-            show(bucket, self.course.walk(events, &(from.0..=to.0)))?;
+            match self.course.walk(events, &(from.0..=to.0)) {
+                Outcome::Reached(times) if times.len() == self.course.steps => {
+                    show(bucket, &times)?;
+                }
+                Outcome::Reached(times) => open.push((bucket, times)),
+                Outcome::Excluded { is_passed: own } => is_passed |= own,
+                Outcome::Nothing => {}
+            }
         }
-        Ok(())
+        // PostHog's: who went on after an exclusion in one interval counts in none that does not convert.
+        open.retain(|_| !is_passed);
+        open.iter().try_for_each(|(bucket, times)| show(*bucket, times))
     }
 }

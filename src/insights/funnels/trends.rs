@@ -164,7 +164,8 @@ impl Funnels {
         let splitter = self.splitter(Some(buckets.clone()));
         let counting =
             Counting { splitter, between: self.between, values: HashMap::new(), cells: 0 };
-        let bounds = (buckets.bounds(), cohort);
+        // The first interval may begin before the range does: what lies before this does not count.
+        let bounds = (self.bounds(context).await?, cohort);
         Ok(self.fold(context, bounds, counting).await?.values)
     }
 }

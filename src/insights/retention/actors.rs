@@ -1,6 +1,7 @@
 //! The persons or groups of a row of a retention, and in which of its cells each was active.
 
 use std::collections::BTreeSet;
+use std::collections::HashSet;
 
 use serde_json::Value;
 
@@ -125,7 +126,12 @@ impl Retention {
             }
             Breakdown::Properties { limit, .. } if value == OTHER => {
                 let tables = self.counted(context, intervals, None).await?;
-                let shown = tables.largest(*limit).0.into_iter().map(str::to_owned).collect();
+                let shown: HashSet<String> =
+                    tables.largest(*limit).0.into_iter().map(str::to_owned).collect();
+                // A property may have this very text as its value.
+                if shown.contains(OTHER) {
+                    return Ok((OfValue::One(value), None));
+                }
                 Ok((OfValue::Others(shown), None))
             }
             Breakdown::Properties { .. } => Ok((OfValue::One(value), None)),

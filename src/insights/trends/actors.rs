@@ -223,7 +223,9 @@ impl Trends {
         let all = SeriesPlan { shape: self.shape(plan.series), ..plan };
         let limit = limit.saturating_add(*offset);
         let shown = largest(engine, all.values().await?, limit).await?.values;
-        let shown = shown.iter().map(|value| lit(value.as_str())).chain([lit(NULL)]).collect();
+        // Where a property has this very text as its value, it is one line with all others.
+        let shown = shown.iter().map(String::as_str).filter(|value| *value != OTHER);
+        let shown = shown.chain([NULL]).map(lit).collect();
         Ok(events.filter(ident(BREAKDOWN).in_list(shown, true))?)
     }
 }

@@ -232,6 +232,8 @@ impl Trends {
                 let own: HashSet<&str> = shown.iter().map(String::as_str).chain(null).collect();
                 let rows = rows.iter().flat_map(rows_of);
                 let rows = rows.filter(|(value, ..)| !earlier.contains(value.as_str()));
+                let rows =
+                    rows.filter(|(value, ..)| !is_other_hidden || own.contains(value.as_str()));
                 let rows = rows.map(|(value, bucket, number)| {
                     let is_own = own.contains(value.as_str());
                     (if is_own { value } else { OTHER.to_owned() }, bucket, number)

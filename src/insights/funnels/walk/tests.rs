@@ -1,18 +1,18 @@
-//! Histories as they are published with their answers, and random ones beside a search through all attempts.
+//! Histories with the answers of PostHog's engine, and random ones beside a search through all attempts.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use rand::Rng;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use super::Counted;
 use super::Course;
 use super::Exclusion;
 use super::Moment;
 use super::Order;
 use super::Outcome;
+use crate::query::histories::Row;
 
 const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 
@@ -20,7 +20,15 @@ const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 const X: u32 = 1 << 20;
 
 fn course(order: Order, steps: usize, window: i64) -> Course {
-    Course { order, steps, optional: 0, window, exclusions: Vec::new() }
+    Course {
+        order,
+        steps,
+        optional: 0,
+        window,
+        exclusions: Vec::new(),
+        attributed: None,
+        counted: Counted::Once,
+    }
 }
 
 /// An attempt that skips nothing.
@@ -37,7 +45,7 @@ fn moments(text: &str) -> Vec<Moment> {
             '-' => 0,
             step => 1 << (u32::from(step) - u32::from('A')),
         };
-        Moment { at: at.parse().unwrap(), mask: names.chars().map(bit).sum() }
+        Moment { at: at.parse().unwrap(), mask: names.chars().map(bit).sum(), is_own: true }
     };
     let mut moments: Vec<Moment> = text.split_whitespace().map(moment).collect();
     moments.sort_by_key(|moment| (moment.at, moment.mask));
@@ -56,6 +64,8 @@ fn furthest_steps_of_published_examples() {
         (Ordered, "A@0 C@1 B@2", &[0, 2]),
         // A repeated first step: the latest before counts.
         (Ordered, "A@0 A@5 B@6", &[5, 6]),
+        // A repeated middle step: the first after the step before stays.
+        (Ordered, "A@0 B@10 B@30 C@60", &[0, 10, 60]),
         (Ordered, "A@0 B@1 A@2 C@3", &[0, 1, 3]),
         (Ordered, "A@0 B@1 A@2 B@3 C@4", &[2, 3, 4]),
         // The window begins with the first step and includes its end.
@@ -75,12 +85,20 @@ fn furthest_steps_of_published_examples() {
         (Strict, "A@0 B@1 -@2 A@3 B@4 C@5", &[3, 4, 5]),
         (Strict, "A@0 A@1 B@2 C@3", &[1, 2, 3]),
         (Strict, "A@0 B@1 C@102", &[0, 1]),
+        // A step that is done again breaks nothing, nor do events of the same time.
+        (Strict, "A@0 B@1 B@2 C@3", &[0, 1, 3]),
+        (Strict, "A@0 -@1 B@1 C@2", &[0, 1, 2]),
         (Unordered, "C@0 A@1 B@2", &[0, 1, 2]),
         (Unordered, "B@0 A@1 -@2", &[0, 1]),
         (Unordered, "C@0 A@101 B@102", &[101, 102]),
-        (Unordered, "A@0 A@5 B@6", &[5, 6]),
+        // The oldest of each step within the window.
+        (Unordered, "A@0 A@5 B@6", &[0, 6]),
+        (Unordered, "A@0 A@50 B@120", &[50, 120]),
+        (Unordered, "A@0 B@1 B@2 C@200 A@201", &[0, 1]),
         (Unordered, "AB@0", &[0]),
-        (Unordered, "AB@0 A@1 BC@2 B@3", &[0, 1, 2]),
+        // An event of several steps is of the one that was done the longest ago.
+        (Unordered, "AB@0 A@1 BC@2 B@3", &[0, 2]),
+        (Unordered, "AB@0 AB@1 C@2", &[0, 1, 2]),
         (Unordered, "-@1", &[]),
     ] {
         let found = course(order, 3, 100).walk(&moments(history), &ALL);
@@ -93,39 +111,65 @@ fn furthest_steps_of_published_examples() {
 }
 
 #[test]
-fn actors_are_out_where_every_furthest_attempt_is_spoiled() {
-    for (history, (from, to), expected) in [
-        ("A@0 X@1 B@2 C@3", (0, 1), None),
-        ("A@0 B@1 X@2 C@3", (0, 1), Some(&[0, 1, 3][..])),
-        ("A@0 B@1 X@2 C@3", (0, 2), None),
-        ("A@0 B@1 X@2 C@3", (1, 2), None),
-        ("X@0 A@1 B@2 C@3 X@4", (0, 2), Some(&[1, 2, 3])),
+fn attempts_that_are_spoiled_go_on_no_more() {
+    for (order, history, (from, to), expected) in [
+        (Order::Ordered, "A@0 X@1 B@2 C@3", (0, 1), None),
+        (Order::Ordered, "A@0 B@1 X@2 C@3", (0, 1), Some(&[0, 1, 3][..])),
+        (Order::Ordered, "A@0 B@1 X@2 C@3", (0, 2), None),
+        (Order::Ordered, "A@0 B@1 X@2 C@3", (1, 2), None),
+        (Order::Ordered, "X@0 A@1 B@2 C@3 X@4", (0, 2), Some(&[1, 2, 3])),
         // Another attempt that comes as far has none in between.
-        ("A@0 X@1 B@2 A@3 B@4", (0, 1), Some(&[3, 4])),
-        ("A@0 B@1 A@2 X@3 B@4 C@5", (0, 1), Some(&[0, 1, 5])),
-        // The events of one time may be fewer steps than they could be.
-        ("ABC@0 ABC@4 X@5 ABC@7 ABC@7", (0, 1), Some(&[0, 4, 7])),
+        (Order::Ordered, "A@0 X@1 B@2 A@3 B@4", (0, 1), Some(&[3, 4])),
+        (Order::Ordered, "A@0 B@1 A@2 X@3 B@4 C@5", (0, 1), Some(&[0, 1, 5])),
+        (Order::Ordered, "ABC@0 ABC@4 X@5 ABC@7 ABC@7", (0, 1), Some(&[0, 4, 7])),
         // Until the end of the window where the later step is not reached.
-        ("A@0 X@1", (0, 1), None),
-        ("A@0 X@100", (0, 1), None),
-        ("A@0 X@101", (0, 1), Some(&[0])),
-        ("A@0 X@1 A@2", (0, 1), Some(&[2])),
-        ("A@0 B@1 X@2", (1, 2), None),
-        ("A@0 X@1", (1, 2), Some(&[0])),
+        (Order::Ordered, "A@0 X@1", (0, 1), None),
+        (Order::Ordered, "A@0 X@100", (0, 1), None),
+        (Order::Ordered, "A@0 X@101", (0, 1), Some(&[0])),
+        (Order::Ordered, "A@0 X@1 A@2", (0, 1), Some(&[2])),
+        (Order::Ordered, "A@0 B@1 X@2", (1, 2), None),
+        (Order::Ordered, "A@0 X@1", (1, 2), Some(&[0])),
         // At the time of either step it is not in between.
-        ("A@0 X@0 B@1 X@1 C@2", (0, 1), Some(&[0, 1, 2])),
+        (Order::Ordered, "A@0 X@0 B@1 X@1 C@2", (0, 1), Some(&[0, 1, 2])),
+        // There is one attempt for each first event: a step before it that is done again is no other one.
+        (Order::Ordered, "A@0 B@10 X@20 B@30", (1, 2), None),
+        (Order::Ordered, "A@0 B@10 X@20 A@25 B@30", (1, 2), Some(&[25, 30])),
+        // What breaks a strict attempt ends it: an exclusion after that meets none.
+        (Order::Strict, "A@0 -@5 X@10", (0, 1), Some(&[0])),
+        (Order::Strict, "A@0 X@10", (0, 1), None),
+        (Order::Strict, "A@0 X@10 B@11", (0, 1), None),
+        (Order::Strict, "A@0 X@10 A@11 B@12", (0, 1), Some(&[11, 12])),
     ] {
-        let mut course = course(Order::Ordered, 3, 100);
+        let mut course = course(order, 3, 100);
         course.exclusions.push(Exclusion { mask: X, from, to });
         let found = course.walk(&moments(history), &ALL);
-        let expected = expected.map_or(Outcome::Excluded, reached);
-        assert_eq!(found, expected, "{history} {from} {to}");
+        match expected {
+            Some(times) => assert_eq!(found, reached(times), "{history} {from} {to}"),
+            None => assert!(matches!(found, Outcome::Excluded { .. }), "{history} {from} {to}"),
+        }
     }
-    let mut course = course(Order::Unordered, 2, 100);
-    course.exclusions.push(Exclusion { mask: X, from: 0, to: 1 });
-    assert_eq!(course.walk(&moments("B@0 X@1 A@2"), &ALL), Outcome::Excluded);
-    let clean = course.walk(&moments("B@0 X@1 A@2 B@3"), &ALL);
-    assert_eq!(clean, reached(&[2, 3]));
+}
+
+/// An exclusion clears what was done before; what was not counted yet is not counted any more.
+#[test]
+fn exclusions_make_unordered_funnels_begin_anew() {
+    for (history, expected) in [
+        ("B@0 X@1 A@2", &[2][..]),
+        ("B@0 X@1 A@2 B@3", &[2, 3]),
+        ("A@0 B@1", &[0, 1]),
+        ("A@0 X@1", &[]),
+        // Out of the window, or complete: it was counted before.
+        ("A@0 X@101", &[0]),
+        ("A@0 B@1 X@2", &[0, 1]),
+    ] {
+        let mut course = course(Order::Unordered, 2, 100);
+        course.exclusions.push(Exclusion { mask: X, from: 0, to: 1 });
+        let expected = match expected {
+            [] => Outcome::Nothing,
+            times => reached(times),
+        };
+        assert_eq!(course.walk(&moments(history), &ALL), expected, "{history}");
+    }
 }
 
 /// Of the steps A to D, B and C may be skipped, or those that are named.
@@ -145,12 +189,12 @@ fn optional_steps_are_skipped_where_they_do_not_come() {
         // The steps that were done count, not the latest beginning; unless the window is over.
         (Ordered, "BC", "A@0 B@1 A@50 D@60", &[Some(0), Some(1), None, Some(60)]),
         (Ordered, "BC", "A@0 B@1 A@50 D@101", &[Some(50), None, None, Some(101)]),
-        (Ordered, "B", "A@0 B@10 A@50 C@80 D@140", &[Some(50), None, Some(80), Some(140)]),
+        (Ordered, "B", "A@0 B@10 A@50 C@80 D@140", &[Some(0), Some(10), Some(80)]),
         (Ordered, "BC", "A@0 B@1 A@2 C@3 D@4", &[Some(0), Some(1), Some(3), Some(4)]),
         // One event fills one step.
         (Ordered, "BC", "A@0 BD@1", &[Some(0), None, None, Some(1)]),
         (Ordered, "BC", "A@0 BD@1 BD@2", &[Some(0), None, None, Some(1)]),
-        (Ordered, "BC", "A@0 BD@1 BD@1", &[Some(0), Some(1), None, Some(1)]),
+        (Ordered, "BC", "A@0 BD@1 BD@1", &[Some(0), None, None, Some(1)]),
         (Strict, "BC", "A@0 D@1", &[Some(0), None, None, Some(1)]),
         (Strict, "BC", "A@0 C@1 D@2", &[Some(0), None, Some(1), Some(2)]),
         (Strict, "BC", "A@0 C@1 B@2 D@3", &[Some(0), None, Some(1)]),
@@ -175,18 +219,19 @@ fn optional_steps_are_skipped_where_they_do_not_come() {
         ((0, 1), "A@0 X@1 D@2", None),
         ((0, 1), "A@0 B@1 X@2 D@3", Some(&[Some(0), Some(1), None, Some(3)][..])),
         ((0, 1), "X@0 A@1 D@2 X@3", Some(&[Some(1), None, None, Some(2)])),
-        // Where the attempt ends before, nothing is in between.
-        ((1, 3), "A@0 X@1", Some(&[Some(0)])),
+        ((1, 3), "A@0 X@1", None),
         ((0, 1), "A@0 X@1", None),
-        // Another way is not spoiled.
         ((0, 1), "A@0 B@1 X@2 A@3 D@4", Some(&[Some(0), Some(1), None, Some(4)])),
-        ((1, 2), "A@0 B@1 X@2 A@3 D@4", Some(&[Some(3), None, None, Some(4)])),
+        ((1, 2), "A@0 B@1 X@2 A@3 D@4", None),
     ] {
         let mut course = course(Ordered, 4, 100);
         course.optional = 0b0110;
         course.exclusions.push(Exclusion { mask: X, from, to });
-        let expected = expected.map_or(Outcome::Excluded, |way| Outcome::Reached(way.to_vec()));
-        assert_eq!(course.walk(&moments(history), &ALL), expected, "{from} {to} {history}");
+        let found = match course.walk(&moments(history), &ALL) {
+            Outcome::Reached(way) => Some(way),
+            _ => None,
+        };
+        assert_eq!(found.as_deref(), expected, "{from} {to} {history}");
     }
 }
 
@@ -195,7 +240,7 @@ fn attempts_begin_within_bounds() {
     let history = moments("A@0 B@1 A@10 B@11 C@12 A@20");
     let course = course(Order::Ordered, 3, 100);
     for (starts, expected) in [
-        (0..=5, reached(&[0, 11, 12])),
+        (0..=5, reached(&[0, 1, 12])),
         (5..=15, reached(&[10, 11, 12])),
         (15..=25, reached(&[20])),
         (25..=99, Outcome::Nothing),
@@ -204,165 +249,130 @@ fn attempts_begin_within_bounds() {
     }
 }
 
-/// An attempt: the places of the events of its steps, with the steps.
-type Attempt = Vec<(usize, usize)>;
-
-/// All attempts, of any length.
-fn attempts(course: &Course, events: &[Moment], starts: &RangeInclusive<i64>) -> Vec<Attempt> {
-    let may_follow = |attempt: &Attempt, step: usize| match (course.order, attempt.last()) {
-        (Order::Unordered, _) => attempt.iter().all(|(_, own)| *own != step),
-        (_, None) => step == 0,
-        (_, Some((_, last))) => {
-            step > *last && (last + 1..step).all(|skipped| course.optional >> skipped & 1 == 1)
-        }
-    };
-    let mut all: Vec<Attempt> = Vec::new();
-    let mut open: Vec<Attempt> = vec![Vec::new()];
-    while let Some(attempt) = open.pop() {
-        for (place, event) in events.iter().enumerate() {
-            let is_next = match (attempt.first(), attempt.last()) {
-                (Some((first, _)), Some((last, _))) => {
-                    let is_after = match course.order {
-                        Order::Strict => place == last + 1,
-                        _ => event.at >= events[*last].at,
-                    };
-                    let is_new = attempt.iter().all(|(own, _)| *own != place);
-                    is_after && is_new && event.at - events[*first].at <= course.window
-                }
-                _ => starts.contains(&event.at),
-            };
-            let steps = (0..course.steps).filter(|step| is_next && event.mask >> step & 1 == 1);
-            for step in steps.filter(|step| may_follow(&attempt, *step)) {
-                let longer = [attempt.as_slice(), &[(place, step)]].concat();
-                all.push(longer.clone());
-                open.push(longer);
-            }
-        }
-    }
-    all
-}
-
-/// Whether an event of an exclusion is in between: between the last step up to its earlier one and the first from its
-/// later one on, if the attempt comes to the earlier one at all.
-fn spoils(course: &Course, events: &[Moment], way: &[Option<i64>], is_decided: bool) -> bool {
-    course.exclusions.iter().any(|exclusion| {
-        if way.len() <= exclusion.from {
-            return false;
-        }
-        let after = way[..=exclusion.from].iter().rev().find_map(|at| *at).expect("the first step");
-        let before = way.iter().skip(exclusion.to).find_map(|at| *at);
-        let end = way[0].expect("the first step") + course.window;
-        events.iter().filter(|event| event.mask & exclusion.mask != 0).any(|event| match before {
-            Some(before) => event.at > after && event.at < before,
-            None => !is_decided && event.at > after && event.at <= end,
-        })
-    })
-}
-
-/// The same as [`Course::walk`], by its definition.
-fn naive(course: &Course, events: &[Moment], starts: &RangeInclusive<i64>) -> Outcome {
-    let all = attempts(course, events, starts);
-    let is_unordered = course.order == Order::Unordered;
-    let length = |attempt: &Attempt| match is_unordered {
-        true => attempt.len(),
-        false => attempt.last().map_or(0, |(_, step)| step + 1),
-    };
-    let Some(furthest) = all.iter().map(length).max() else { return Outcome::Nothing };
-    let way = |attempt: &Attempt| -> Vec<Option<i64>> {
-        if is_unordered {
-            return attempt.iter().map(|(place, _)| Some(events[*place].at)).collect();
-        }
-        let mut way = vec![None; furthest];
-        attempt.iter().for_each(|(place, step)| way[*step] = Some(events[*place].at));
-        way
-    };
-    let is_furthest = |attempt: &&Attempt| length(attempt) == furthest;
-    let furthest_ways = || all.iter().filter(is_furthest).map(way);
-    let candidates: Vec<Vec<Option<i64>>> = match course.order {
-        Order::Strict => furthest_ways().collect(),
-        // One for each first event, which takes others as soon as they come.
-        Order::Unordered => (0..events.len())
-            .filter_map(|place| {
-                let own = all.iter().filter(|attempt| attempt[0].0 == place);
-                own.filter(is_furthest).map(way).min()
-            })
-            .collect(),
-        // One for each time at which it is there and each choice of steps: the latest of those that are not spoiled.
-        Order::Ordered => {
-            type Done = Vec<bool>;
-            let mut latest: BTreeMap<(Option<i64>, Done), Vec<Option<i64>>> = BTreeMap::new();
-            for way in furthest_ways().filter(|way| !spoils(course, events, way, true)) {
-                let done = way.iter().map(Option::is_some).collect();
-                let own = latest.entry((way[furthest - 1], done)).or_default();
-                *own = way.max(std::mem::take(own));
-            }
-            latest.into_values().collect()
-        }
-    };
-    let clean = candidates.into_iter().filter(|way| !spoils(course, events, way, false));
-    let done =
-        |way: &[Option<i64>]| -> Vec<bool> { way.iter().rev().map(Option::is_some).collect() };
-    match clean.min_by_key(|way| (way.last().copied(), Reverse(done(way)), Reverse(way.clone()))) {
-        Some(way) => Outcome::Reached(way),
-        None => Outcome::Excluded,
-    }
-}
-
-/// Goal: the answers of the definition. Method: short random histories with ties, events of several steps,
-/// repeated steps and exclusions, over a search through all attempts.
 #[test]
-fn walks_equal_a_search_through_all_attempts() {
+fn attempts_count_by_the_interval_of_their_first_events() {
+    // Up to the second of three steps.
+    let mut own = course(Order::Ordered, 3, 100);
+    own.exclusions.push(Exclusion { mask: X, from: 0, to: 2 });
+    let own = own.by_interval(1);
+    for (history, starts, expected) in [
+        ("A@0 B@1 X@2 C@3", ALL, reached(&[0, 1])),
+        ("A@0 X@1 B@2", ALL, Outcome::Excluded { is_passed: true }),
+        ("A@0 X@1 A@2", ALL, reached(&[2])),
+        ("A@0 X@1", ALL, Outcome::Excluded { is_passed: false }),
+        ("A@0 X@1 B@2 A@3", ALL, Outcome::Excluded { is_passed: true }),
+        ("A@0 X@1 B@2 A@3 B@4", ALL, reached(&[3, 4])),
+        ("A@0 A@10 B@11", 0..=5, reached(&[0, 11])),
+    ] {
+        assert_eq!(own.walk(&moments(history), &starts), expected, "{history}");
+    }
+    let own = course(Order::Unordered, 3, 100).by_interval(1);
+    let history = moments("C@0 A@1 C@20 C@31 B@32 C@40 A@100");
+    let by_tens = own.walk_by(&history, |first| Some(first / 10));
+    let lengths: Vec<_> = by_tens.iter().map(|(key, way)| (*key, way.len())).collect();
+    assert_eq!(lengths, [(0, 3), (2, 3), (3, 3), (4, 2), (10, 1)]);
+}
+
+/// The value of the breakdown matters for one step; of unordered funnels for the event with which they begin.
+#[test]
+fn steps_are_attributed_to_a_value() {
+    for (order, step, history, expected) in [
+        (Order::Ordered, 1, "A@0 B@1 C@3", &[0][..]),
+        (Order::Ordered, 1, "A@0 B@1 B!@2 C@3", &[0, 2, 3]),
+        (Order::Ordered, 0, "A@0 A!@1 A@2 B@3 C@4", &[1, 3, 4]),
+        // It is of the step all the same, and breaks nothing.
+        (Order::Strict, 1, "A@0 B!@1 B@2 C@3", &[0, 1, 3]),
+        (Order::Unordered, 0, "A@0 B!@1 C@2", &[1, 2]),
+        (Order::Unordered, 0, "B@0 A!@1 B@2 C@3", &[1, 2, 3]),
+        (Order::Unordered, 0, "A@0 B@1", &[]),
+    ] {
+        let mut course = course(order, 3, 100);
+        course.attributed = Some(step);
+        let mut events = moments(&history.replace('!', ""));
+        let owned = history.split_whitespace().map(|word| word.contains('!'));
+        events.iter_mut().zip(owned).for_each(|(event, is_own)| event.is_own = is_own);
+        let expected = match expected {
+            [] => Outcome::Nothing,
+            times => reached(times),
+        };
+        assert_eq!(course.walk(&events, &ALL), expected, "{order:?} {history}");
+    }
+}
+
+#[test]
+fn events_between_equal_ones_are_left_out() {
+    let rows = |text: &str| -> Vec<Row> {
+        moments(text).iter().map(|event| Row::new(event.at, event.mask)).collect()
+    };
+    let mut own = course(Order::Unordered, 3, 100);
+    for (history, expected) in [
+        ("A@0 A@1 A@2 A@3 B@4", "A@0 A@3 B@4"),
+        ("A@0 B@1 A@2 A@3", "A@0 B@1 A@2 A@3"),
+        // Of one time, of several steps, or of an exclusion.
+        ("A@0 A@0 A@1 A@2", "A@0 A@0 A@2"),
+        ("AB@0 AB@1 AB@2 X@3 X@4 X@5", "AB@0 AB@1 AB@2 X@3 X@4 X@5"),
+    ] {
+        let all = rows(history);
+        let kept: Vec<Row> = own.thinned(&all).copied().collect();
+        assert_eq!(kept, rows(expected), "{history}");
+    }
+    let rows = rows("A@0 A@1 A@2");
+    own.counted = Counted::ByInterval;
+    assert_eq!(own.thinned(&rows).count(), 3);
+}
+
+/// The most steps that any attempt does, by trying each event that may be next.
+fn furthest(course: &Course, events: &[Moment], done: &[usize], first: Option<i64>) -> usize {
+    let next = events.iter().enumerate().flat_map(|(place, event)| {
+        let steps = (0..course.steps).filter(|step| event.mask >> step & 1 == 1);
+        steps.map(move |step| (place, event.at, step))
+    });
+    let next = next.filter(|(_, at, step)| {
+        let is_next = match course.order {
+            Order::Unordered => !done.contains(step),
+            _ => *step == done.len(),
+        };
+        is_next && first.is_none_or(|first| at - first <= course.window)
+    });
+    let longest = next.map(|(place, at, step)| {
+        let done = [done, &[step]].concat();
+        furthest(course, &events[place + 1..], &done, Some(first.unwrap_or(at)))
+    });
+    longest.max().unwrap_or(done.len())
+}
+
+/// Goal: nobody comes less far than events allow. Method: short random histories without exclusions, over a search
+/// through all attempts; in those of unordered funnels each event is of one step.
+#[test]
+fn nobody_comes_less_far_than_any_attempt() {
     let mut rng = StdRng::seed_from_u64(41);
     let mut seen = [0_usize; 5];
-    for round in 0..60_000 {
-        let order = [Order::Ordered, Order::Strict, Order::Unordered][round % 3];
+    for round in 0..20_000 {
+        let order = [Order::Ordered, Order::Unordered][round % 2];
         let steps = rng.random_range(1..=4);
-        let mut course = course(order, steps, rng.random_range(0..12));
-        if order != Order::Unordered && rng.random_bool(0.4) {
-            course.optional = rng.random_range(0..1 << steps) & !1;
-        }
-        if steps > 1 && rng.random_bool(0.4) {
-            let from = match order {
-                Order::Unordered => 0,
-                _ => rng.random_range(0..steps - 1),
-            };
-            let to = match order {
-                Order::Unordered => steps - 1,
-                _ => rng.random_range(from + 1..steps),
-            };
-            course.exclusions.push(Exclusion { mask: X, from, to });
-        }
-        // Some funnels have the same events as several steps.
-        let same = rng.random_bool(0.3);
-        let ties = rng.random_range(2..20);
-        let mut events: Vec<Moment> = (0..rng.random_range(0..8))
+        let course = course(order, steps, rng.random_range(0..12));
+        let is_mixed = order == Order::Ordered && rng.random_bool(0.5);
+        let mut at = 0;
+        let events: Vec<Moment> = (0..rng.random_range(0..9))
             .map(|_| {
-                let mask = match rng.random_range(0..10) {
-                    0 => 0,
-                    1 | 4 if !course.exclusions.is_empty() => X,
-                    _ if same => (1 << steps) - 1,
-                    2 | 3 => rng.random_range(1..1 << steps),
-                    _ => 1 << rng.random_range(0..steps),
+                at += rng.random_range(1..4_i64);
+                let mask = match is_mixed {
+                    true => rng.random_range(0..1 << steps),
+                    false => 1 << rng.random_range(0..steps),
                 };
-                Moment { at: rng.random_range(0..ties), mask }
+                Moment { at, mask, is_own: true }
             })
             .collect();
-        events.sort_by_key(|event| (event.at, event.mask));
-        let starts = match rng.random_bool(0.3) {
-            true => rng.random_range(0..6)..=rng.random_range(4..12),
-            false => ALL,
+        let found = match course.walk(&events, &ALL) {
+            Outcome::Reached(way) => way,
+            _ => Vec::new(),
         };
-        let found = course.walk(&events, &starts);
-        assert_eq!(found, naive(&course, &events, &starts), "{course:?} {events:?} {starts:?}");
-        seen[match &found {
-            Outcome::Nothing => 0,
-            Outcome::Excluded => 1,
-            Outcome::Reached(way) if way.contains(&None) => 4,
-            Outcome::Reached(way) if way.len() == steps => 3,
-            Outcome::Reached(_) => 2,
-        }] += 1;
+        assert_eq!(found.len(), furthest(&course, &events, &[], None), "{course:?} {events:?}");
+        let window = found.last().zip(found.first()).map(|(last, first)| last.zip(*first));
+        assert!(window.flatten().is_none_or(|(last, first)| last - first <= course.window));
+        seen[found.len()] += 1;
     }
-    assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
+    assert!(seen.iter().all(|count| *count > 300), "{seen:?}");
 }
 
 #[test]
@@ -372,12 +382,15 @@ fn long_histories_take_little_time() {
         course.exclusions.push(Exclusion { mask: X, from: 0, to: 19 });
         // The last step never comes.
         let mask = |at: i64| if at % 37 == 0 { X } else { 1 << (at % 19) };
-        let events: Vec<Moment> = (0..9_991).map(|at| Moment { at, mask: mask(at) }).collect();
-        assert_eq!(course.walk(&events, &ALL), Outcome::Excluded, "{order:?}");
-        if order != Order::Unordered {
-            // As many optional steps as a request may have.
-            course.optional = 0b111_1110;
-            assert_eq!(course.walk(&events, &ALL), Outcome::Excluded, "{order:?}");
+        let events: Vec<Moment> =
+            (0..9_991).map(|at| Moment { at, mask: mask(at), is_own: true }).collect();
+        let found = course.walk(&events, &ALL);
+        assert!(!matches!(found, Outcome::Reached(way) if way.len() == 20), "{order:?}");
+        course.optional = 0b111_1111_1111_1111_1110;
+        if order == Order::Unordered {
+            course.optional = 0;
         }
+        let found = course.walk(&events, &ALL);
+        assert!(!matches!(found, Outcome::Reached(way) if way.len() == 20), "{order:?}");
     }
 }

@@ -1,0 +1,201 @@
+//! Attempts that do their steps one after another: [`Attempts`] keeps for each step the attempt that came to it last.
+//!
+//! As the attempts of one step begin later and later, one that has the beginning of the attempt at the step before it has
+//! nothing to gain there: the first event of a step stays until a later attempt comes to it.
+
+use std::ops::RangeInclusive;
+
+use crate::insights::funnels::walk::Counted;
+use crate::insights::funnels::walk::Course;
+use crate::insights::funnels::walk::Moment;
+use crate::insights::funnels::walk::Order;
+use crate::insights::funnels::walk::Outcome;
+use crate::insights::funnels::walk::Way;
+use crate::insights::funnels::walk::matching::Matching;
+
+/// An attempt as it came to a step.
+#[derive(Clone, Debug, Default)]
+struct Attempt {
+    /// The times of its steps, of which the last is this one; empty if no attempt is here.
+    way: Way,
+    /// Whether an event of an exclusion came after it.
+    is_spoiled: bool,
+}
+
+impl Attempt {
+    fn first(&self) -> Option<i64> {
+        self.way.first().copied().flatten()
+    }
+
+    fn last(&self) -> Option<i64> {
+        self.way.last().copied().flatten()
+    }
+
+    /// Makes it that of another one, which goes on with a step.
+    fn go_on(&mut self, from: Option<&Self>, step: usize, at: i64) {
+        self.way.clear();
+        self.way.extend(from.into_iter().flat_map(|from| &from.way));
+        self.way.resize(step, None);
+        self.way.push(Some(at));
+        self.is_spoiled = from.is_some_and(|from| from.is_spoiled);
+    }
+}
+
+/// The attempts of one actor.
+#[derive(Debug)]
+pub(super) struct Attempts<'c> {
+    course: &'c Course,
+    starts: RangeInclusive<i64>,
+    /// By step.
+    reached: Vec<Attempt>,
+    /// The one that came furthest, the first of these that is not spoiled.
+    best: Attempt,
+    /// Whether the best was spoiled before its last step.
+    is_passed: bool,
+}
+
+impl<'c> Attempts<'c> {
+    /// None yet, whose first steps lie within `starts`.
+    pub(super) fn new(course: &'c Course, starts: RangeInclusive<i64>) -> Self {
+        let reached = vec![Attempt::default(); course.steps];
+        Self { course, starts, reached, best: Attempt::default(), is_passed: false }
+    }
+
+    /// How far they come with these events.
+    pub(super) fn outcome(mut self, events: &[Moment]) -> Outcome {
+        for group in events.chunk_by(|a, b| a.at == b.at) {
+            if group.windows(2).all(|pair| matches!(pair, [a, b] if a.mask == b.mask)) {
+                group.iter().for_each(|event| self.take(event));
+            } else {
+                self.take_together(group);
+            }
+            if self.reached.last().is_some_and(|last| !last.way.is_empty()) {
+                break;
+            }
+        }
+        match (self.best.way.len(), self.best.is_spoiled) {
+            (0, _) => Outcome::Nothing,
+            (_, true) => Outcome::Excluded { is_passed: self.is_passed },
+            (_, false) => Outcome::Reached(self.best.way),
+        }
+    }
+
+    /// One event, which fills at most one step of an attempt: so the later steps come first.
+    fn take(&mut self, event: &Moment) {
+        if event.mask & !self.course.of_steps() != 0 {
+            let spoiled = (1..self.course.steps).rev();
+            let spoiled = spoiled.filter(|step| self.course.is_spoiler(event, *step));
+            spoiled.for_each(|step| self.spoil(step, event.at));
+        }
+        for step in (0..self.course.steps).rev().filter(|step| self.course.is_of(event, *step)) {
+            self.advance(step, event.at, &[]);
+        }
+        if self.course.order == Order::Strict {
+            let left = self.reached.iter_mut().zip(0_u32..);
+            let left = left.filter(|(_, step)| event.mask >> step & 1 == 0);
+            left.for_each(|(attempt, _)| attempt.way.clear());
+        }
+    }
+
+    /// Different events of one time, which fill steps in any order. What is excluded and what breaks a strict attempt
+    /// has no place among them.
+    fn take_together(&mut self, group: &[Moment]) {
+        let Some(Moment { at, .. }) = group.first() else { return };
+        for step in 0..self.course.steps {
+            if group.iter().any(|event| self.course.is_of(event, step)) {
+                self.advance(step, *at, group);
+            }
+        }
+    }
+
+    /// The step from which an attempt goes on to another one at a time: the one before, unless this may be skipped and
+    /// nothing is there. `None` if there is none, or if it has been there.
+    fn before(&self, step: usize, at: i64) -> Option<usize> {
+        let mut before = step.checked_sub(1)?;
+        let first = loop {
+            let first = self.reached.get(before).and_then(Attempt::first);
+            if first.is_some_and(|first| at.saturating_sub(first) <= self.course.window) {
+                break first;
+            }
+            if !self.course.is_optional(before) {
+                return None;
+            }
+            before = before.checked_sub(1)?;
+        };
+        (self.reached.get(step).and_then(Attempt::first) != first).then_some(before)
+    }
+
+    /// Spoils the attempt that is on its way to a step.
+    fn spoil(&mut self, step: usize, at: i64) {
+        let Some(before) = self.before(step, at) else { return };
+        let Some(attempt) = self.reached.get_mut(before).filter(|own| !own.is_spoiled) else {
+            return;
+        };
+        attempt.is_spoiled = true;
+        if self.best.way.len() != before + 1 {
+            return;
+        }
+        let since = match self.course.counted {
+            Counted::Once => self.best.first(),
+            Counted::ByInterval => self.best.last(),
+        };
+        if since.is_some_and(|since| at.saturating_sub(since) <= self.course.window) {
+            self.best.is_spoiled = true;
+            self.is_passed = false;
+        }
+    }
+
+    /// Goes on to a step; if `group` is not empty, by an event of it that the attempt does not have already.
+    fn advance(&mut self, step: usize, at: i64, group: &[Moment]) {
+        let before = self.before(step, at);
+        let may_begin = step == 0
+            && self.starts.contains(&at)
+            && self.reached.first().and_then(Attempt::first) != Some(at);
+        if before.is_none() && !may_begin {
+            return;
+        }
+        let (earlier, later) = self.reached.split_at_mut(step);
+        let from = before.and_then(|before| earlier.get(before));
+        if from.is_some_and(|from| !has_room(self.course, from, (step, at), group)) {
+            return;
+        }
+        let is_spoiled = from.is_some_and(|from| from.is_spoiled);
+        if let Some(own) = later.first_mut().filter(|_| !is_spoiled) {
+            own.go_on(from, step, at);
+        }
+        let is_replaced = self.best.is_spoiled
+            && match self.course.counted {
+                Counted::Once => true,
+                // One that went on all the same stays, unless another one converts.
+                Counted::ByInterval => {
+                    !self.is_passed || !is_spoiled && step + 1 == self.course.steps
+                }
+            };
+        let furthest = self.best.way.len();
+        if step + 1 > furthest || step + 1 == furthest && is_replaced {
+            self.best.go_on(from, step, at);
+            self.is_passed = is_spoiled;
+        }
+    }
+}
+
+/// Whether the events of one time have one for a step besides those for the steps that the attempt does at this time.
+fn has_room(
+    course: &Course,
+    attempt: &Attempt,
+    (step, at): (usize, i64),
+    group: &[Moment],
+) -> bool {
+    let tied = attempt.way.iter().zip(0_usize..).filter(|(own, _)| **own == Some(at));
+    let steps: Vec<usize> = tied.map(|(_, step)| step).chain([step]).collect();
+    if group.is_empty() || steps.len() == 1 {
+        return true;
+    }
+    // Of equal events no more matter than there are steps.
+    let equal = group.chunk_by(|a, b| (a.mask, a.is_own) == (b.mask, b.is_own));
+    let own: Vec<&Moment> = equal.flat_map(|equal| equal.iter().take(steps.len())).collect();
+    let fits =
+        |step: usize, place: usize| own.get(place).is_some_and(|event| course.is_of(event, step));
+    let mut matching = Matching::new(own.len());
+    steps.iter().all(|step| matching.add(*step, &fits))
+}

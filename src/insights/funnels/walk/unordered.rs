@@ -1,0 +1,80 @@
+//! Steps that are done in any order: [`Open`] keeps what was done of each step within the window.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use crate::insights::funnels::walk::Course;
+use crate::insights::funnels::walk::Moment;
+use crate::insights::funnels::walk::Way;
+
+/// The times of each step that are not out of the window yet.
+#[derive(Debug)]
+pub(super) struct Open<'c> {
+    course: &'c Course,
+    times: Vec<VecDeque<i64>>,
+}
+
+impl<'c> Open<'c> {
+    /// Nothing yet.
+    pub(super) fn new(course: &'c Course) -> Self {
+        Self { course, times: vec![VecDeque::new(); course.steps] }
+    }
+
+    /// How many steps are done.
+    pub(super) fn done(&self) -> usize {
+        self.times.iter().filter(|times| !times.is_empty()).count()
+    }
+
+    /// The first time of each step that is done, in their order.
+    pub(super) fn way(&self) -> Way {
+        let mut way: Way =
+            self.times.iter().filter_map(VecDeque::front).copied().map(Some).collect();
+        way.sort_unstable();
+        way
+    }
+
+    /// Shows what is open with the time of its oldest event each time that this is about to leave: when all steps are
+    /// done, when it is out of the window of the next event, and after the last one.
+    pub(super) fn each(mut self, events: &[Moment], mut shown: impl FnMut(i64, &Self)) {
+        for event in events {
+            self.leave(Some(event.at), &mut shown);
+            self.take(event);
+        }
+        self.leave(None, &mut shown);
+    }
+
+    /// Lets the oldest events go until what is left is neither complete nor out of the window of an event at `now`.
+    fn leave(&mut self, now: Option<i64>, shown: &mut impl FnMut(i64, &Self)) {
+        loop {
+            let places = self.times.iter().enumerate();
+            let fronts = places.filter_map(|(step, times)| Some((*times.front()?, step)));
+            let Some((oldest, step)) = fronts.min() else { return };
+            let is_within = now.is_some_and(|now| now.saturating_sub(oldest) <= self.course.window);
+            if is_within && self.done() < self.course.steps {
+                return;
+            }
+            shown(oldest, self);
+            self.times.get_mut(step).and_then(VecDeque::pop_front);
+        }
+    }
+
+    /// Puts an event to the step that was done the longest ago. An event of an exclusion makes everything begin anew.
+    fn take(&mut self, event: &Moment) {
+        let steps = event.mask & self.course.of_steps();
+        if steps == 0 {
+            if event.mask != 0 {
+                self.times.iter_mut().for_each(VecDeque::clear);
+            }
+            return;
+        }
+        if self.course.attributed.is_some() && !event.is_own && self.done() == 0 {
+            return;
+        }
+        let own = self.times.iter_mut().zip(0_u32..).filter(|(_, step)| steps >> step & 1 == 1);
+        // The first of those that were done as long ago.
+        let own = own.max_by_key(|(times, step)| Reverse((times.back().copied(), *step)));
+        if let Some((times, _)) = own {
+            times.push_back(event.at);
+        }
+    }
+}
