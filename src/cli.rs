@@ -16,6 +16,7 @@ mod runtime;
 pub mod serve;
 mod server;
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::CommandFactory;
@@ -66,6 +67,8 @@ enum Command {
     Move(moving::MoveArgs),
     /// Move the metadata of a data directory to PostgreSQL
     Migrate(migrate::MigrateArgs),
+    /// Print the version
+    Version,
 }
 
 /// Runs the command in `arguments` (program name first). Sets the umask of the process, so that all files it
@@ -107,6 +110,9 @@ pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::R
         Command::Login(args) => login::run(args, clock),
         Command::Move(args) => moving::run(&args, &clock),
         Command::Migrate(args) => migrate::run(args, clock),
+        Command::Version => {
+            Ok(writeln!(std::io::stdout(), "{}", Cli::command().render_version().trim_end())?)
+        }
     }
 }
 

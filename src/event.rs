@@ -6,6 +6,7 @@ pub mod elements;
 pub mod id;
 pub mod json;
 pub mod json_key;
+pub mod key_kind;
 pub mod pattern;
 pub mod predicate;
 pub mod schema;

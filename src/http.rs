@@ -24,6 +24,7 @@ pub mod gzip;
 pub mod handler;
 pub mod lasting;
 pub mod limits;
+pub mod multipart;
 pub mod openapi;
 pub mod page;
 pub mod public;

@@ -64,6 +64,9 @@ use std::time::Duration;
 
 use crate::error::Kind;
 
+/// The file of a database with its format.
+const DATABASE_FORMAT: &str = "version";
+
 /// Why the state could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
@@ -99,13 +102,27 @@ pub enum IdentityError {
         /// Which row or field.
         what: &'static str,
     },
-    /// The directory was written by another version of Weir.
-    #[error("identity state has format {found}, this version reads {expected}")]
+    /// The directory was written by a newer version of Weir.
+    #[error(
+        "the identity store was made by a newer Weir: it has format {found}, and this version reads {expected}"
+    )]
     Format {
         /// The format on disk.
         found: u64,
         /// The one format that this version reads and writes.
         expected: u64,
+    },
+    /// The directory was written by a newer version of Weir, whose database has another format.
+    #[error(
+        "the identity store in {} was made by a newer Weir: its database has a format that this version does not read",
+        directory.display()
+    )]
+    Newer {
+        /// The directory of the database.
+        directory: PathBuf,
+        /// The database's error.
+        #[source]
+        source: fjall::Error,
     },
     /// An image of the store could not be made.
     #[error("cannot make an image of the identity store: {}", path.display())]
@@ -139,9 +156,17 @@ impl IdentityError {
         matches!(self, Self::Database(_) | Self::Reopening | Self::NotNoted)
     }
 
+    /// Whether a newer version of the program wrote the state.
+    pub fn is_of_newer(&self) -> bool {
+        matches!(self, Self::Format { .. } | Self::Newer { .. })
+    }
+
     /// Adds the directory to a damage error of opening the database.
     fn of_open(error: Self, directory: &Path) -> Self {
         match error {
+            Self::Database(source) if is_newer(&source, directory) => {
+                Self::Newer { directory: directory.to_path_buf(), source }
+            }
             Self::Database(source) if is_damage(&source) => {
                 Self::Unreadable { directory: directory.to_path_buf(), source }
             }
@@ -157,11 +182,28 @@ impl IdentityError {
             | Self::Unsynced
             | Self::Unreadable { .. }
             | Self::Format { .. }
+            | Self::Newer { .. }
             | Self::Image { .. }
             | Self::NotNoted => Kind::Unavailable,
             Self::Damaged { .. } | Self::Encode(_) => Kind::Internal,
             Self::Behind { .. } => Kind::Timeout,
         }
+    }
+}
+
+/// Whether a database in `directory` does not open because it has a later format than this version of it writes. A file
+/// of some bytes says which: the letters `FJL`, and a number.
+fn is_newer(error: &fjall::Error, directory: &Path) -> bool {
+    match error {
+        fjall::Error::InvalidVersion(None) => {
+            let written = std::fs::read(directory.join(DATABASE_FORMAT)).unwrap_or_default();
+            let number = written.strip_prefix(b"FJL").and_then(|rest| rest.first());
+            number.is_some_and(|number| *number > u8::from(fjall::FormatVersion::V3))
+        }
+        fjall::Error::Storage(fjall::LsmError::InvalidVersion(version)) => {
+            *version > u8::from(fjall::FormatVersion::V3)
+        }
+        _ => false,
     }
 }
 

@@ -53,6 +53,7 @@ use crate::config::Config;
 use crate::config::bucket::LogPlace;
 use crate::event::id::EventKey;
 use crate::event::id::ProjectId;
+use crate::event::json::Fault;
 use crate::geoip::Places;
 use crate::identity::store::Identities;
 use crate::ingest::budget::Budget;
@@ -375,7 +376,7 @@ impl Pipeline {
     /// As of [`Pipeline::accept`]; the operation has no effect then.
     pub async fn operate(&self, operation: Operation) -> Result<Sequence, IngestError> {
         let head = operation.encode();
-        let malformed = |_| IngestError::Prepare(PrepareError::Malformed);
+        let malformed = |_| IngestError::Prepare(PrepareError::Malformed(Fault::default()));
         let prepared = operation.replayed(&head).and_then(Operation::prepare).map_err(malformed)?;
         let mut permit = self.admit(&head).await?;
         permit.cover_memory(prepared.held_bytes())?;

@@ -210,6 +210,7 @@
 //! | encoding or body shape of an SDK | `wire`; what it means: `ingest/normalize/` |
 //! | name of an attribute of a span | `wire/otlp/mapping.rs` |
 //! | place that reads JSON of others | `event/json.rs`: `read` what was sent, `restore` what was stored |
+//! | spelling of a time | `event/time/spelling.rs` |
 //! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
 //! | operation on persons or groups, of operators | `ingest/operation.rs`; its effect: `identity/decide/`; its entry in the log of changes: `ingest/activity.rs` |

@@ -165,6 +165,7 @@ pub async fn restore_identities(
                 return Ok(Restored { applied: name.sequence, is_of_image: true, damaged });
             }
             Err(Refused::Image(error)) if !error.is_damage() => return Err(error.into()),
+            Err(Refused::Opening(error)) if error.is_of_newer() => return Err(error.into()),
             Err(error) => {
                 damaged += 1;
                 let cause = &error as &dyn std::error::Error;

@@ -32,10 +32,12 @@ use crate::storage::checksums::CheckedStore;
 use crate::storage::delta::Damage;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::TableVersion;
+use crate::storage::delta::error::TableError;
 use crate::storage::disk::OsDisk;
 use crate::storage::parquet::read_columns;
 use crate::storage::tables::Tables;
 use crate::storage::wal::Sequence;
+use crate::storage::wal::WalError;
 use crate::storage::wal::verify::verify as verify_log;
 
 /// Most findings of SQLite that are reported.
@@ -59,6 +61,8 @@ pub enum Line {
     Skipped(String),
     /// Damage, with the path of the file.
     Finding(String),
+    /// A part that a newer version of the program made, and that this one cannot check.
+    Newer(String),
 }
 
 /// Callback that receives the lines.
@@ -102,6 +106,11 @@ impl Findings<'_, '_> {
         (self.say)(Line::Finding(text))
     }
 
+    /// A part that cannot be opened: damage, unless a newer version made it.
+    fn unopened(&mut self, text: String, is_newer: bool) -> io::Result<()> {
+        (self.say)(if is_newer { Line::Newer(text) } else { Line::Finding(text) })
+    }
+
     fn all(&mut self, directory_use: Use, with: (&Handle, &Clock)) -> io::Result<()> {
         let flushed = self.tables(directory_use, with)?;
         let applied = self.identity(directory_use, flushed)?;
@@ -127,8 +136,7 @@ impl Findings<'_, '_> {
             let objects = CheckedStore::new(Arc::clone(files.objects()), &place);
             let open = || {
                 let files = files.clone().over(Arc::new(objects.clone()));
-                let opening = files.open_existing(spec(), clock.clone());
-                runtime.block_on(opening).map_err(|error| chain(&error))
+                runtime.block_on(files.open_existing(spec(), clock.clone()))
             };
             let table = match open() {
                 Ok(Some(table)) => table,
@@ -137,7 +145,8 @@ impl Findings<'_, '_> {
                     continue;
                 }
                 Err(error) => {
-                    self.found(format!("{place}/_delta_log: {error}"))?;
+                    let is_newer = matches!(error, TableError::Unsupported { .. });
+                    self.unopened(format!("{place}/_delta_log: {}", chain(&error)), is_newer)?;
                     continue;
                 }
             };
@@ -210,7 +219,8 @@ impl Findings<'_, '_> {
                 Ok(Some(Sequence(verified.applied)))
             }
             Err(error) => {
-                self.found(format!("identity: it cannot be opened: {}", chain(&error)))?;
+                let text = format!("identity: it cannot be opened: {}", chain(&error));
+                self.unopened(text, error.is_of_newer())?;
                 Ok(None)
             }
         }
@@ -226,7 +236,10 @@ impl Findings<'_, '_> {
         let verified = verify_log(&OsDisk, &self.data_dir.join("wal"), is_written);
         let verified = match verified {
             Ok(verified) => verified,
-            Err(error) => return self.found(format!("wal: {}", chain(&error))),
+            Err(error) => {
+                let is_newer = matches!(error, WalError::Version { .. });
+                return self.unopened(format!("wal: {}", chain(&error)), is_newer);
+            }
         };
         for finding in verified.findings {
             let path = finding.path.strip_prefix(self.data_dir).unwrap_or(&finding.path);

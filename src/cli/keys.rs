@@ -35,7 +35,7 @@ pub struct KeysArgs {
 /// Actions on keys.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Action {
-    /// List all keys, without their values
+    /// List all keys and their users, without the values of the keys
     List,
     /// Create a key and print its value; it is not shown again
     Create {
@@ -69,9 +69,12 @@ pub fn run(args: KeysArgs, clock: Clock) -> anyhow::Result<()> {
             metadata_of(&args.data_dir, (&args.metadata, MetadataAccess::Write), clock).await?;
         match args.action {
             Action::List => {
+                writeln!(out, "ID\tKEY\tLABEL\tSCOPES\tUSER")?;
                 for key in metadata.list_keys() {
                     let scopes = key.scopes.as_ref().map_or("*".to_owned(), |all| all.join(" "));
-                    writeln!(out, "{}\t{}\t{}\t{scopes}", key.id.0, key.mask, key.label)?;
+                    let (id, mask, label, user) =
+                        (key.id.0, &key.mask, &key.label, &key.user.email);
+                    writeln!(out, "{id}\t{mask}\t{label}\t{scopes}\t{user}")?;
                 }
             }
             Action::Create { label, scopes } => {

@@ -2,6 +2,7 @@
 //! `[range: LEAST to GREATEST]`; a test in `config.rs` compares them.
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -47,15 +48,28 @@ where
     }
 }
 
+/// An address to listen on, with its port.
+pub(super) fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        // Whoever wrote a port alone wants it, and not the default one.
+        let port = text.trim_start_matches(':').parse().unwrap_or(8000_u16);
+        format!(
+            "it is no socket address such as 127.0.0.1:{port} (this machine alone) or \
+             0.0.0.0:{port} (other machines, too)"
+        )
+    })
+}
+
 /// The base URL of a server as clients write it: scheme and host, with a path if a proxy adds one.
 pub(super) fn address(text: &str) -> Result<String, String> {
-    let url = Url::parse(text).map_err(|error| format!("it is no URL: {error}"))?;
+    let wrong = || "it must be a URL such as https://events.example.com".to_owned();
+    let url = Url::parse(text).map_err(|_| wrong())?;
     let is_plain = url.query().is_none()
         && url.fragment().is_none()
         && url.username().is_empty()
         && url.password().is_none();
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || !is_plain {
-        return Err("it must be a URL such as https://events.example.com".to_owned());
+        return Err(wrong());
     }
     Ok(text.trim_end_matches('/').to_owned())
 }
@@ -74,6 +88,26 @@ fn within<T: PartialOrd>(
 #[cfg(test)]
 mod tests {
     use super::address;
+    use super::socket;
+
+    /// Goal: whoever gives a port alone is told how to say it.
+    #[test]
+    fn addresses_with_ports_are_told_by_example() {
+        for text in ["127.0.0.1:8000", "[::1]:0"] {
+            assert_eq!(socket(text).map(|found| found.to_string()), Ok(text.to_owned()));
+        }
+        for (text, example) in [
+            ("8000", "127.0.0.1:8000"),
+            (":9000", "127.0.0.1:9000"),
+            ("localhost:8000", "127.0.0.1:8000"),
+            ("0.0.0.0", "0.0.0.0:8000"),
+            ("127.0.0.1:99999", "127.0.0.1:8000"),
+            ("", "127.0.0.1:8000"),
+        ] {
+            let refused = socket(text).unwrap_err();
+            assert!(refused.contains(example), "{text}: {refused}");
+        }
+    }
 
     #[test]
     fn addresses_are_urls_of_servers() {

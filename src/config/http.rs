@@ -10,6 +10,7 @@ use bytesize::ByteSize;
 use crate::config::bounds::address;
 use crate::config::bounds::bytes;
 use crate::config::bounds::number;
+use crate::config::bounds::socket;
 use crate::config::bounds::time;
 use crate::config::networks::Networks;
 
@@ -17,7 +18,7 @@ use crate::config::networks::Networks;
 #[derive(Clone, Debug, clap::Args)]
 pub struct HttpConfig {
     /// Address and port to listen on; port 0 picks a free one
-    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8000")]
+    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8000", value_parser = socket)]
     pub listen: SocketAddr,
     /// URL at which clients reach the server, for links in answers; set it if a proxy changes the host or
     /// the path [default: from the request]

@@ -32,6 +32,28 @@ pub const DEPTH_MAX: usize = 127;
 /// values. Their deeper parts become null, because recursion over a value needs a stack.
 const STORED_DEPTH_MAX: usize = 2 * DEPTH_MAX;
 
+/// Why and where a text is no JSON: `: expected value at line 1 column 5`, as the end of a sentence. Empty if the text is
+/// refused for another reason, such as how deep it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fault(Option<Box<str>>);
+
+impl Fault {
+    /// That of `text`.
+    pub fn of(text: &[u8]) -> Self {
+        let read = serde_json::from_slice::<IgnoredAny>(text);
+        Self(read.err().map(|error| error.to_string().into()))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(fault) => write!(formatter, ": {fault}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Types that JSON can be read as.
 pub trait FromJson: Sized {
     /// `None` if the JSON has another type.

@@ -1,6 +1,7 @@
 //! [`KeyFinder`]: tells that a JSON text has no member of a name, without parsing it.
 
 use memchr::memchr;
+use memchr::memmem;
 use memchr::memmem::Finder;
 
 /// Searches JSON texts for a key. May say yes where there is none, never no where there is one.
@@ -20,6 +21,20 @@ impl KeyFinder {
     /// Whether `text` may have the key, at any depth. A text with a backslash may have any: `"\u0061"` is `"a"`.
     pub fn may_be_in(&self, text: &[u8]) -> bool {
         self.quoted.find(text).is_some() || memchr(b'\\', text).is_some()
+    }
+
+    /// Whether `text` may have the key twice, at whatever depths.
+    pub fn may_be_twice_in(&self, text: &[u8]) -> bool {
+        // In a key without quotes and backslashes, what may be escaped is a letter by its number, and a slash.
+        let may_be_escaped =
+            |text| memmem::find(text, b"\\u").is_some() || memmem::find(text, b"\\/").is_some();
+        if memchr(b'\\', text).is_some() && may_be_escaped(text) {
+            return true;
+        }
+        let found = self.quoted.find(text);
+        // The quote that ends one may begin the next one.
+        let rest = found.and_then(|at| text.get(at + self.quoted.needle().len() - 1..));
+        rest.is_some_and(|rest| self.quoted.find(rest).is_some())
     }
 }
 
@@ -49,6 +64,22 @@ mod tests {
         }
         for key in ["a\"", "a\\b", "a\nb", "\u{1}"] {
             assert!(KeyFinder::new(key).is_none(), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_found_twice() {
+        for (key, text, expected) in [
+            ("a", r#"{"a":1,"a":2}"#, true),
+            ("a", r#"{"a":1,"b":{"a":2}}"#, true),
+            ("a", r#"{"a":1,"\u0061":2}"#, true),
+            ("a/b", r#"{"a\/b":1,"a/b":2}"#, true),
+            ("a", r#"{"a":"\"b\""}"#, false),
+            ("a", r#"{"a":1,"aa":2}"#, false),
+            ("a", "{}", false),
+        ] {
+            let finder = KeyFinder::new(key).expect("a plain key");
+            assert_eq!(finder.may_be_twice_in(text.as_bytes()), expected, "{key} in {text}");
         }
     }
 

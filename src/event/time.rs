@@ -19,6 +19,7 @@ use chrono_tz::Tz;
 
 use crate::clock::UnixMicros;
 
+mod spelling;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +34,8 @@ const YEAR_0: UnixMicros = UnixMicros(-62_167_219_200 * SECOND);
 /// 10000-01-01T00:00:00Z.
 const YEAR_10000: UnixMicros = UnixMicros(253_402_300_800 * SECOND);
 
-/// Longest text that is parsed as a timestamp; RFC 2822 with a comment is the longest form.
-const TEXT_MAX_BYTES: usize = 64;
+/// Longest text that is parsed as a timestamp; nanoseconds with the longest name of a zone are the longest form.
+const TEXT_MAX_BYTES: usize = 80;
 
 /// Formats of a time of day, in chrono's notation; longer ones first.
 const TIMES: [&str; 4] = ["%I:%M:%S%.f %p", "%I:%M %p", "%H:%M:%S%.f", "%H:%M"];
@@ -135,8 +136,9 @@ pub fn parse_rfc3339(text: &str) -> Option<UnixMicros> {
     })
 }
 
-/// Parses a timestamp: what [`Written`] reads, in UTC if it has no zone, and digits as [`from_integer`]
-/// does; at least nine of them, so that a year or an id is not taken for a time.
+/// Parses a timestamp: what [`Written`] reads, in UTC if it has no zone, digits as [`from_integer`]
+/// does (at least nine of them, so that a year or an id is not taken for a time), and the spellings of exports of other
+/// systems (`time/spelling.rs`).
 pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
     if let Some(time) = parse_common(text.as_bytes()) {
         return Some(time);
@@ -145,7 +147,9 @@ pub fn parse_timestamp(text: &str) -> Option<UnixMicros> {
     if text.len() > TEXT_MAX_BYTES {
         return None;
     }
-    parse_digits(text).or_else(|| Written::parse(text).map(Written::in_utc))
+    parse_digits(text)
+        .or_else(|| Written::parse(text).map(Written::in_utc))
+        .or_else(|| spelling::parse(text))
 }
 
 /// A date, or a date and time, as somebody wrote it.

@@ -7,6 +7,7 @@ use hyper::Method;
 use hyper::header::AUTHORIZATION;
 
 use crate::event::id::ProjectId;
+use crate::event::key_kind::KeyKind;
 use crate::http::fields::Fields;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -92,7 +93,9 @@ pub fn project_token(request: &Request) -> Option<&str> {
 pub fn asker_of(snapshot: &Snapshot, value: &str) -> Result<Asker, Problem> {
     let value = Some(value).filter(|value| !value.is_empty());
     let value = value.ok_or_else(Problem::not_authenticated)?;
-    let key = snapshot.key_by_value(value).ok_or_else(Problem::invalid_personal_api_key)?;
+    let key = snapshot
+        .key_by_value(value)
+        .ok_or_else(|| Problem::invalid_personal_api_key(KeyKind::of(value)))?;
     Ok(Asker { key: Arc::clone(key), user: Arc::clone(&key.user) })
 }
 

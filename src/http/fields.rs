@@ -19,6 +19,7 @@ use crate::clock::UnixMicros;
 use crate::error::Kind;
 use crate::event::json;
 use crate::event::time::parse_timestamp;
+use crate::http::multipart;
 use crate::http::request::Request;
 use crate::http::response::Attr;
 use crate::http::response::Problem;
@@ -26,10 +27,6 @@ use crate::metadata::flag_rules::python_type;
 
 /// Longest body: twice the longest filters of a flag (`flag_rules::FILTERS_MAX_BYTES`).
 const BODY_MAX_BYTES: u64 = 1 << 20;
-
-/// Deepest nesting of a body. Responses and the activity log nest stored values deeper, and clients
-/// may use readers that stop at [`json::DEPTH_MAX`].
-const DEPTH_MAX: usize = 100;
 
 /// Texts that count as true and as false besides JSON's own; `BooleanField` of Django REST Framework.
 const TRUE: [&str; 13] =
@@ -45,7 +42,17 @@ const NULL: [&str; 4] = ["null", "Null", "NULL", ""];
 #[derive(Debug)]
 pub struct Fields(Map<String, Value>);
 
+impl From<Map<String, Value>> for Fields {
+    fn from(values: Map<String, Value>) -> Self {
+        Self(values)
+    }
+}
+
 impl Fields {
+    /// Deepest nesting of a body. Responses and the activity log nest stored values deeper, and clients
+    /// may use readers that stop at [`json::DEPTH_MAX`].
+    pub(super) const DEPTH_MAX: usize = 100;
+
     /// Reads the body of `request`, which has no other fields than the endpoint knows.
     pub async fn read(request: Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
@@ -82,6 +89,10 @@ impl Fields {
     /// The fields in the body of `request`, if it is a JSON object. The body can be read afterwards.
     pub(super) async fn peek_all(request: &mut Request) -> Option<Self> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
+        // It is no JSON, and longer than what is looked into here.
+        if multipart::is_it(&content_type) {
+            return None;
+        }
         let body = request.body.peek(BODY_MAX_BYTES).await?;
         Self::parse(&content_type, body).ok()
     }
@@ -309,7 +320,7 @@ fn document(content_type: &str, body: &[u8]) -> Result<Option<Value>, Problem> {
     if !media_type(content_type).is_empty() && !is_json(content_type) {
         return Err(Problem::unsupported_media_type(content_type));
     }
-    let value = json::read_within(DEPTH_MAX, body);
+    let value = json::read_within(Fields::DEPTH_MAX, body);
     value.map(Some).map_err(|error| Problem::parse_error(&error))
 }
 
@@ -350,7 +361,6 @@ pub fn refused(
 mod tests {
     use serde_json::json;
 
-    use super::DEPTH_MAX;
     use super::Fields;
     use crate::http::response::Problem;
     use crate::http::response::Response;
@@ -402,8 +412,8 @@ mod tests {
             assert_eq!(fields(&body).value("a").unwrap(), Some(value));
         }
         let nested = |depth| format!("{{\"a\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
-        assert!(Fields::parse("", nested(DEPTH_MAX - 1).as_bytes()).is_ok());
-        for depth in [DEPTH_MAX, 127, 5000] {
+        assert!(Fields::parse("", nested(Fields::DEPTH_MAX - 1).as_bytes()).is_ok());
+        for depth in [Fields::DEPTH_MAX, 127, 5000] {
             let (status, text) = parts(Fields::parse("", nested(depth).as_bytes()));
             assert_eq!(status, 400);
             assert!(text.contains("parse_error"), "{text}");

@@ -30,7 +30,7 @@ pub struct Matched<Route> {
     pub route: Route,
     /// One of few fixed names, never text of the request.
     pub label: &'static str,
-    /// Whether programs poll this endpoint. Its successful requests are logged only at level DEBUG;
+    /// Whether programs poll this endpoint, or browsers ask for it with each page. Its successful requests are logged only at level DEBUG;
     /// the metrics count them.
     pub is_routine: bool,
     /// Whether this is a health probe. Probes are answered under overload too, if they come on a

@@ -34,6 +34,7 @@ use serde_json::json;
 
 use crate::error::Kind;
 use crate::evaluation::EvaluationError;
+use crate::event::key_kind::KeyKind;
 use crate::http::request::BodyError;
 
 /// Why a streamed response broke off. The client sees a broken connection; the log gets the text.
@@ -331,16 +332,15 @@ impl Problem {
         Self::new(Kind::Invalid, "invalid_payload", detail)
     }
 
-    /// No project has the token (the API specification, Errors).
-    pub fn invalid_api_key() -> Self {
-        let detail = "Project API key invalid. It is the `api_token` of a project in \
-                      /api/projects/.";
+    /// No project has the token that was sent (the API specification, Errors).
+    pub fn invalid_api_key(sent: KeyKind) -> Self {
+        let detail = sent.is_no_project_token();
         Self::new(Kind::Unauthorized, "invalid_api_key", detail).with_attr(Attr::Absent)
     }
 
-    /// No user has the personal key (the API specification, Errors).
-    pub fn invalid_personal_api_key() -> Self {
-        let detail = "Invalid Personal API key.";
+    /// No user has the personal key that was sent (the API specification, Errors).
+    pub fn invalid_personal_api_key(sent: KeyKind) -> Self {
+        let detail = sent.is_no_personal_key();
         let problem = Self::new(Kind::Unauthorized, "invalid_personal_api_key", detail);
         problem.with_attr(Attr::Absent).challenged()
     }

@@ -299,7 +299,12 @@ impl Handler for Router {
     fn route(&self, method: &Method, path: &str) -> Matched<Route> {
         let route = find(method, path);
         let label = route.label();
-        let is_routine = matches!(&route, Route::Public(public) if public.is_routine());
+        let is_routine = match &route {
+            Route::Public(public) => public.is_routine(),
+            // What a page is made of is asked for with it, and the page has its line.
+            Route::Page(page) => matches!(page, pages::Route::Asset),
+            _ => false,
+        };
         let is_probe = matches!(&route, Route::Public(public) if public.is_probe());
         Matched { route, label, is_routine, is_probe }
     }

@@ -44,16 +44,15 @@ use std::time::Duration;
 use fjall::Keyspace;
 use fjall::PersistMode;
 
+use crate::identity::DATABASE_FORMAT;
 use crate::identity::IdentityError;
 use crate::identity::tables::Held;
 use crate::identity::tables::Tables;
 
-/// Names that the database gives: its directory of keyspaces, the first of which lists the others; the marker of its
-/// format; the file that it locks, which has to exist; in a keyspace, the file with the number of the newest version, and
+/// Names that the database gives: its directory of keyspaces, the first of which lists the others; the file that it locks, which has to exist; in a keyspace, the file with the number of the newest version, and
 /// the directory of the tables.
 const KEYSPACES: &str = "keyspaces";
 const LIST_OF_KEYSPACES: &str = "0";
-const FORMAT: &str = "version";
 const LOCK: &str = "lock";
 const CURRENT: &str = "current";
 const TABLES: &str = "tables";
@@ -109,7 +108,7 @@ impl Drawn {
         // Into the files; what is in memory of this process is in no copy. Fails if a write failed before.
         tables.database.persist(PersistMode::Buffer)?;
         drawn.copy_journals(from)?;
-        drawn.add(FORMAT, std::fs::read(from.join(FORMAT)), from)?;
+        drawn.add(DATABASE_FORMAT, std::fs::read(from.join(DATABASE_FORMAT)), from)?;
         drawn.add(LOCK, Ok(Vec::new()), from)?;
         drawn.link_list(&from.join(KEYSPACES).join(LIST_OF_KEYSPACES))?;
         for keyspace in tables.keyspaces() {

@@ -302,7 +302,10 @@ fn a_state_is_open_once_and_of_one_format() {
     meta.insert("format", 9_u64.to_be_bytes()).expect("writes");
     drop((meta, database));
     let other = Identities::open(directory.path(), AMPLE).expect_err("refuses");
-    assert_eq!(other.to_string(), "identity state has format 9, this version reads 1");
+    assert_eq!(
+        other.to_string(),
+        "the identity store was made by a newer Weir: it has format 9, and this version reads 1"
+    );
 }
 
 /// Goal: the error of a damaged database says what is lost and what to do. Method: flip a byte at
@@ -509,4 +512,19 @@ fn costs() {
     let (entries, bytes) = identities.ids_memory();
     println!("{entries} known ids in {bytes} bytes");
     assert!(bytes <= 16 << 20);
+}
+
+/// Goal: a database of a later format is not taken for a damaged one, which would be moved away.
+#[test]
+fn a_newer_database_is_told_from_a_damaged_one() {
+    for (marker, is_newer) in [(&b"FJL\x04"[..], true), (b"FJL\x09", true), (b"FJX\x04", false)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        drop(open(directory.path()));
+        std::fs::write(directory.path().join(super::DATABASE_FORMAT), marker).expect("writes");
+        let refused = Identities::open(directory.path(), AMPLE).expect_err("refuses");
+        assert_eq!(refused.is_of_newer(), is_newer, "{marker:?}: {refused:?}");
+        let told = refused.to_string();
+        assert_eq!(told.contains("made by a newer Weir"), is_newer, "{told}");
+        assert_eq!(told.contains("damaged"), !is_newer, "{told}");
+    }
 }

@@ -29,7 +29,9 @@ pub struct Verified {
 ///
 /// The store cannot be opened.
 pub fn verify(directory: &Path) -> Result<Verified, IdentityError> {
-    let tables = Arc::new(Tables::open(directory, CACHE_BYTES)?);
+    let tables = Tables::open(directory, CACHE_BYTES)
+        .map_err(|error| IdentityError::of_open(error, directory))?;
+    let tables = Arc::new(tables);
     let decoded = Arc::new(Decoded::new(CACHE_BYTES));
     let counters = View::new(Reading::new(&tables, decoded)).counters()?;
     let mut verified = Verified { applied: counters.applied, ..Verified::default() };

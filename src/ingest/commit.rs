@@ -4,6 +4,7 @@
 //! each record in order and wakes every waiter. One sync of a few milliseconds serves all requests
 //! that arrived in the meantime, so throughput does not depend on the latency of the disk.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,9 +76,12 @@ pub enum LogFailed {
     /// A write or a sync failed: nothing is acknowledged until a restart.
     #[error("the log failed and takes nothing until a restart")]
     Poisoned,
-    /// The log cannot begin a segment, for instance on a full disk. The next attempt may succeed.
+    /// The log cannot begin a segment. The next attempt may succeed.
     #[error("the log cannot begin another segment")]
     NoSegment,
+    /// The log cannot begin a segment, because the disk, or the quota of the user on it, is full.
+    #[error("the disk is full")]
+    NoRoom,
     /// Another server has taken the log over.
     #[error("another server has taken the log over")]
     Fenced,
@@ -95,6 +99,7 @@ impl From<LogFailed> for IngestError {
             LogFailed::NoSegment => {
                 Self::Overloaded("the log cannot begin another segment; see the server's log")
             }
+            LogFailed::NoRoom => Self::Overloaded("the disk is full"),
             LogFailed::Full => Self::Overloaded("the disk is nearly full"),
             LogFailed::TooLarge => Self::Prepare(PrepareError::TooLarge),
             LogFailed::Poisoned => Self::Unavailable("the log failed; restart the server"),
@@ -192,9 +197,12 @@ impl LogThread {
 
     fn refuse(&self, commits: Vec<Commit>, error: &WalError) {
         let failed = match error {
-            WalError::NoSegment { .. } => {
+            WalError::NoSegment { source, .. } => {
                 self.health.set_segment_refused(true);
-                LogFailed::NoSegment
+                match source.kind() {
+                    ErrorKind::StorageFull | ErrorKind::QuotaExceeded => LogFailed::NoRoom,
+                    _ => LogFailed::NoSegment,
+                }
             }
             WalError::TooLarge { .. } => LogFailed::TooLarge,
             WalError::Fenced => {

@@ -67,9 +67,9 @@ pub struct LogRecord {
     pub body: Bytes,
 }
 
-/// The record was not written by any version of this program.
+/// The record was not written by this version of the program, nor by an older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the log record is not a request that this version understands")]
+#[error("the log record was made by a newer Weir: this version does not understand it")]
 pub struct UnknownRecord;
 
 impl LogRecord {

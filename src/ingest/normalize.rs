@@ -95,7 +95,8 @@ impl<'a, 'r> Batch<'a, 'r> {
             body,
             received,
             project,
-            sent_at: sent_at(given_sent_at, received),
+            // What is imported has the times of another clock than the one that sends it now.
+            sent_at: sent_at(given_sent_at, received).filter(|_| !is_historical),
             addresses: Addresses::default(),
             columns: Columns::new(COLUMNS, 0),
             keys_of_events: Vec::new(),

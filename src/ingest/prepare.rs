@@ -11,6 +11,8 @@ use arrow::buffer::Buffer;
 use parking_lot::Mutex;
 
 use crate::event::id::ProjectId;
+use crate::event::json::Fault;
+use crate::event::key_kind::KeyKind;
 use crate::ingest::budget::MemoryPermit;
 use crate::ingest::capture::Envelope;
 use crate::ingest::capture_v1;
@@ -103,13 +105,13 @@ impl Preparer {
                 return Err(PrepareError::BatchNotArray);
             }
             let token = envelope.token.ok_or(PrepareError::NoToken)?;
-            project(token.trim()).ok_or(PrepareError::UnknownToken)
+            project(token.trim()).ok_or_else(|| PrepareError::UnknownToken(KeyKind::of(token)))
         };
         self.with_scratch(|scratch| match scratch.parse(body, read) {
             Ok(found) => found,
             Err(_) => {
-                let repaired = repair(body).ok_or(PrepareError::Malformed)?;
-                scratch.parse(&repaired, read).map_err(|_| PrepareError::Malformed)?
+                let repaired = repair(body).ok_or_else(|| malformed(body))?;
+                scratch.parse(&repaired, read).map_err(|_| malformed(&repaired))?
             }
         })
     }
@@ -158,13 +160,13 @@ impl Preparer {
         }
         if let Protocol::V1 { .. } = received.protocol {
             // The response identifies events by id, and an unreadable event has none.
-            return Err(PrepareError::Malformed);
+            return Err(malformed(&body));
         }
         let salvaged = salvage(&body, |item| scratch.parse(item, |_| ()).is_ok());
-        let Salvaged { body, unreadable } = salvaged.ok_or(PrepareError::Malformed)?;
+        let Salvaged { body, unreadable } = salvaged.ok_or_else(|| malformed(&body))?;
         let body = Buffer::from_vec(body);
         let prepared = self.build(&body, received, permit, project, scratch);
-        let mut prepared = prepared.map_err(|_| PrepareError::Malformed)??;
+        let mut prepared = prepared.map_err(|_| malformed(&body))??;
         prepared.drops.add_all(Drop::Unreadable, unreadable);
         prepared.warnings.add_unknown(warnings::Kind::Dropped(Drop::Unreadable), unreadable);
         Ok(prepared)
@@ -218,7 +220,8 @@ impl Preparer {
             return Err(PrepareError::NoEvents);
         }
         let token = envelope.token.ok_or(PrepareError::NoToken)?.trim();
-        let project = project(token).ok_or(PrepareError::UnknownToken)?;
+        let unknown = || PrepareError::UnknownToken(KeyKind::of(token));
+        let project = project(token).ok_or_else(unknown)?;
         let (sent_at, is_historical) = (envelope.sent_at, envelope.is_historical);
         let mut batch = Batch::new(&self.keys, body, received, &project, sent_at, is_historical);
         batch.reserve(events_max, root.body().len());
@@ -235,7 +238,7 @@ impl Preparer {
         sdk: Option<&Sdk>,
     ) -> Result<Prepared, PrepareError> {
         let envelope = capture_v1::Envelope::read(root)?;
-        let project = project("").ok_or(PrepareError::UnknownToken)?;
+        let project = project("").ok_or(PrepareError::UnknownToken(KeyKind::Other))?;
         let is_historical = envelope.is_historical;
         let mut batch = Batch::new(&self.keys, body, received, &project, None, is_historical);
         let events = envelope.uuids.len();
@@ -248,6 +251,11 @@ impl Preparer {
         })?;
         Ok(Prepared { outcomes, ..batch.finish() })
     }
+}
+
+/// The error for a body that is no JSON.
+fn malformed(body: &[u8]) -> PrepareError {
+    PrepareError::Malformed(Fault::of(body))
 }
 
 #[cfg(test)]

@@ -46,6 +46,14 @@ impl DateRange {
 }
 
 impl DateRange {
+    /// Why nothing can be in the range, if it ends before it begins.
+    pub fn reversed(&self) -> Option<String> {
+        (self.from > self.to).then(|| {
+            let (from, to) = (self.written(self.from), self.written(self.to));
+            format!("The range begins at {from}, after its end at {to}.")
+        })
+    }
+
     /// From one time to another in a time zone.
     pub fn new(from: UnixMicros, to: UnixMicros, zone: Tz) -> Self {
         Self { from, to, zone }

@@ -336,6 +336,11 @@ impl Dates {
             Some(text) => date("before", text)?,
             None => UnixMicros(now.0.saturating_add(MINUTE).saturating_add(AHEAD)),
         };
+        // Without an `after` of its own, a list before an older time is empty, as pages behind the last one are.
+        if self.after.is_some() && after.is_some_and(|after| after > before) {
+            let detail = "It is after `before`, so that no event can be between them.".to_owned();
+            return Err(NodeError { field: "after".to_owned(), detail });
+        }
         Ok((after, before))
     }
 }
@@ -501,8 +506,8 @@ mod tests {
             ),
             (
                 json!("2026-01-05T10:00:00Z"),
-                json!("2026-01-05T10:00:00+02:00"),
-                (Some("2026-01-05T10:00:00Z"), "2026-01-05T08:00:00Z"),
+                json!("2026-01-05T13:00:00+02:00"),
+                (Some("2026-01-05T10:00:00Z"), "2026-01-05T11:00:00Z"),
             ),
         ] {
             let node = json!({"kind": "EventsQuery", "after": after, "before": before});

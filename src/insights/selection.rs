@@ -248,7 +248,13 @@ impl Dates {
             field: format!("dateRange.{name}"),
             detail: "Expected a date, or a span such as -7d.".to_owned(),
         };
-        Ok(parameters.range(zone(owner)?, now).map_err(wrong)?)
+        let range = parameters.range(zone(owner)?, now).map_err(wrong)?;
+        match range.reversed() {
+            None => Ok(range),
+            Some(detail) => {
+                Err(NodeError { field: "dateRange.date_from".to_owned(), detail }.into())
+            }
+        }
     }
 
     /// The intervals of the range.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sqlx::ConnectOptions;
 use sqlx::SqlitePool;
+use sqlx::migrate::MigrateError;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::sqlite::SqliteJournalMode;
@@ -44,6 +45,18 @@ const CHECKED_MAX_BYTES: u64 = 256 << 20;
 /// The migrations, in SQL that both databases take.
 pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("./schemas/metadata");
 
+/// Why the migrations did not run. Those of a store that a newer version has changed are not all known here, which is
+/// no damage.
+pub(super) fn unmigrated(error: MigrateError) -> MetadataError {
+    let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+    match error {
+        MigrateError::VersionMissing(found) if found > known => {
+            MetadataError::Newer { found, known }
+        }
+        error => MetadataError::Migrate(error),
+    }
+}
+
 /// Opens or creates the file and applies the migrations.
 pub(super) async fn open(path: &Path) -> Result<Db, MetadataError> {
     let options = SqliteConnectOptions::new()
@@ -65,7 +78,7 @@ pub(super) async fn open(path: &Path) -> Result<Db, MetadataError> {
         if bytes <= CHECKED_MAX_BYTES {
             check(path, &writer).await?;
         }
-        Ok(MIGRATIONS.run(&writer).await?)
+        MIGRATIONS.run(&writer).await.map_err(unmigrated)
     };
     prepare.await.map_err(|error| named_if_damaged(path, error))?;
     let readers = pool(READERS).connect_lazy_with(options.pragma("query_only", "ON"));
@@ -110,8 +123,7 @@ pub(super) fn named_if_damaged(path: &Path, error: MetadataError) -> MetadataErr
     let source = match &error {
         MetadataError::Open { source, .. } | MetadataError::Database(source) => source,
         MetadataError::Migrate(
-            sqlx::migrate::MigrateError::Execute(source)
-            | sqlx::migrate::MigrateError::ExecuteMigration(source, _),
+            MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _),
         ) => source,
         _ => return error,
     };

@@ -32,9 +32,20 @@ pub enum MetadataError {
         /// SQLite's error.
         problem: String,
     },
+    /// A newer version of the program has changed the tables.
+    #[error(
+        "the metadata store was made by a newer Weir: it has the migration {found}, and this version knows those up \
+         to {known}. Start the newer version, or restore a backup of before it"
+    )]
+    Newer {
+        /// A migration of the store that this program does not know.
+        found: i64,
+        /// The newest migration of this program.
+        known: i64,
+    },
     /// The tables are not those of this program, or the migrations failed.
     #[error("cannot bring the metadata store to the schema of this version")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(#[source] sqlx::migrate::MigrateError),
     /// PostgreSQL cannot be reached, or refuses the connection.
     #[error("cannot connect to the metadata store {place} (--metadata-url, WEIR_METADATA_URL)")]
     Connect {
@@ -134,6 +145,7 @@ impl MetadataError {
             | Self::Away
             | Self::ReadOnly
             | Self::Migrate(_)
+            | Self::Newer { .. }
             | Self::NotKept => Kind::Unavailable,
             Self::Database(error) => codes::class(error),
             Self::Corrupt { .. } => Kind::Internal,

@@ -21,6 +21,7 @@ use crate::config::metadata::MetadataUrl;
 use crate::metadata::Metadata;
 use crate::metadata::db::Db;
 use crate::metadata::disk::MIGRATIONS;
+use crate::metadata::disk::unmigrated;
 use crate::metadata::error::MetadataError;
 use crate::metadata::reach::Reach;
 
@@ -140,7 +141,7 @@ async fn prepare(mut connection: PgConnection, place: &str) -> Result<(), Metada
         let create = sqlx::query("CREATE SCHEMA IF NOT EXISTS weir");
         create.execute(&mut connection).await.map_err(failed)?;
     }
-    MIGRATIONS.run(&mut connection).await?;
+    MIGRATIONS.run(&mut connection).await.map_err(unmigrated)?;
     sqlx::raw_sql(COLLATE).execute(&mut connection).await?;
     connection.close().await?;
     Ok(())

@@ -12,16 +12,10 @@ use sha2::Digest;
 use sha2::Sha256;
 use uuid::Uuid;
 
+use crate::event::key_kind::PERSONAL_PREFIX;
+use crate::event::key_kind::PROJECT_PREFIX;
+use crate::event::key_kind::SECRET_PREFIX;
 use crate::metadata::error::MetadataError;
-
-/// Prefix of a project token, as in PostHog.
-const PROJECT_PREFIX: &str = "phc_";
-
-/// Prefix of a personal key, as in PostHog.
-const PERSONAL_PREFIX: &str = "phx_";
-
-/// Prefix of the secret key of a project, as in PostHog.
-const SECRET_PREFIX: &str = "phs_";
 
 /// Digits of a generated secret: 62^43 > 2^256, as many values as a seed has.
 const DIGITS: usize = 43;

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 
 use crate::error::Kind;
 use crate::identity::IdentityError;
 use crate::metadata::error::MetadataError;
 use crate::query::damage;
+use crate::query::unknown_column;
 
 /// What DataFusion adds to some errors, for its authors.
 const PLEA: &str = "\nThis issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing \
@@ -105,6 +107,11 @@ impl From<DataFusionError> for QueryError {
         }
         if let Some(damage) = damage::in_files(&error) {
             return Self::Damaged(damage);
+        }
+        if let DataFusionError::SchemaError(schema, _) = error.find_root()
+            && let SchemaError::FieldNotFound { field, valid_fields } = schema.as_ref()
+        {
+            return Self::Invalid(unknown_column::told(field, valid_fields));
         }
         match error.find_root() {
             DataFusionError::SQL(parser, _) => {

@@ -8,9 +8,64 @@ use crate::query::clickhouse;
 use crate::query::error::QueryError;
 use crate::query::functions;
 
-/// The error of a query that was planned in `context`.
-pub(super) fn explained(error: DataFusionError, context: &SessionContext) -> QueryError {
+/// Words with which statements begin that change something, in the dialects that people know.
+const WRITES: [&str; 38] = [
+    "ALTER",
+    "ANALYZE",
+    "ATTACH",
+    "BEGIN",
+    "CALL",
+    "COMMIT",
+    "COPY",
+    "CREATE",
+    "DEALLOCATE",
+    "DELETE",
+    "DETACH",
+    "DO",
+    "DROP",
+    "EXECUTE",
+    "EXPORT",
+    "GRANT",
+    "IMPORT",
+    "INSERT",
+    "KILL",
+    "LOAD",
+    "LOCK",
+    "MERGE",
+    "OPTIMIZE",
+    "PREPARE",
+    "REFRESH",
+    "RENAME",
+    "REPLACE",
+    "RESET",
+    "REVOKE",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "SET",
+    "START",
+    "SYSTEM",
+    "TRUNCATE",
+    "UPDATE",
+    "USE",
+    "VACUUM",
+];
+
+/// What DataFusion says of statements that change something where they stand within others.
+const REFUSED: [&str; 3] = ["DDL not supported", "DML not supported", "Statement not supported"];
+
+/// The error of the query `sql` that was planned in `context`.
+pub(super) fn explained(error: DataFusionError, context: &SessionContext, sql: &str) -> QueryError {
     let text = error.find_root().strip_backtrace();
+    let verb = first_word(sql);
+    if WRITES.contains(&verb.as_str()) {
+        return QueryError::Invalid(format!(
+            "{verb} is not possible: SQL can only read here (SELECT, EXPLAIN, SHOW, DESCRIBE)"
+        ));
+    }
+    if REFUSED.iter().any(|refused| text.starts_with(refused)) {
+        let text = "SQL can only read here (SELECT, EXPLAIN, SHOW, DESCRIBE)";
+        return QueryError::Invalid(text.to_owned());
+    }
     if let Some(name) = unknown_table(&text) {
         return QueryError::Invalid(format!(
             "there is no table {name}; there are: {}",
@@ -25,6 +80,22 @@ pub(super) fn explained(error: DataFusionError, context: &SessionContext) -> Que
         ));
     }
     error.into()
+}
+
+/// The first word of a statement in upper case, behind white space and comments.
+fn first_word(sql: &str) -> String {
+    let mut rest = sql.trim_start();
+    loop {
+        let after = match (rest.strip_prefix("--"), rest.strip_prefix("/*")) {
+            (Some(comment), _) => comment.split_once('\n'),
+            (None, Some(comment)) => comment.split_once("*/"),
+            (None, None) => break,
+        };
+        let Some((_, after)) = after else { return String::new() };
+        rest = after.trim_start();
+    }
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    rest.get(..end).unwrap_or_default().to_ascii_uppercase()
 }
 
 /// The table that `text` says is not found.
@@ -63,4 +134,26 @@ fn tables(context: &SessionContext) -> Vec<String> {
         .unwrap_or_default();
     names.sort_unstable();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_word;
+
+    #[test]
+    fn the_first_word_is_behind_comments() {
+        for (sql, expected) in [
+            ("INSERT INTO events", "INSERT"),
+            (" \n insert\tinto", "INSERT"),
+            ("-- why\n/* and\n how */ Update events", "UPDATE"),
+            ("DROP", "DROP"),
+            ("(SELECT 1)", ""),
+            ("-- only this", ""),
+            ("/* open", ""),
+            ("", ""),
+            ("é", ""),
+        ] {
+            assert_eq!(first_word(sql), expected, "{sql}");
+        }
+    }
 }

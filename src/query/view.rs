@@ -274,8 +274,8 @@ impl View {
         let state = self.context.state();
         let recursion_max = state.config_options().sql_parser.recursion_limit.get();
         match dialect::statement(sql, recursion_max) {
-            Ok(statement) => self.explained(statement).await,
-            Err(error) => Err(explained::explained(error, &self.context)),
+            Ok(statement) => self.explained(statement, sql).await,
+            Err(error) => Err(explained::explained(error, &self.context, sql)),
         }
     }
 
@@ -286,7 +286,7 @@ impl View {
     /// [`QueryError::Invalid`] with DataFusion's explanation.
     pub async fn composed(&self, composed: &Composed) -> Result<DataFrame, QueryError> {
         let statement = composed.statement(&self.context.state())?;
-        self.explained(statement).await
+        self.explained(statement, "").await
     }
 
     /// Does `planning` with the view on a thread that plans.
@@ -305,9 +305,10 @@ impl View {
         self.planning.plan_in_turn(planning(self.clone())).await.map_err(QueryError::of_query)
     }
 
-    async fn explained(&self, statement: Statement) -> Result<DataFrame, QueryError> {
+    /// Plans what was parsed of `sql`.
+    async fn explained(&self, statement: Statement, sql: &str) -> Result<DataFrame, QueryError> {
         let planned = self.planned(statement).await;
-        planned.map_err(|error| explained::explained(error, &self.context))
+        planned.map_err(|error| explained::explained(error, &self.context, sql))
     }
 
     async fn planned(&self, mut statement: Statement) -> datafusion::error::Result<DataFrame> {

@@ -49,6 +49,7 @@ use tokio::io::AsyncReadExt;
 use crate::storage::images::error::ImagesError;
 use crate::storage::images::error::lost;
 use crate::storage::images::manifest::Manifest;
+use crate::storage::images::manifest::Unread;
 
 /// Directory of the contents of files.
 const FILES: &str = "files";
@@ -158,7 +159,7 @@ impl Images {
                 break;
             }
             let manifest = match self.manifest(&name).await {
-                Err(error) if error.is_damage() => continue,
+                Err(error) if error.is_unusable() => continue,
                 read => read?,
             };
             let is_there =
@@ -182,8 +183,10 @@ impl Images {
             let problem = format!("has more than {MANIFEST_MAX_BYTES} bytes");
             return Err(ImagesError::Malformed { path, problem });
         }
-        let manifest = Manifest::decode(&got.bytes().await?)
-            .map_err(|problem| ImagesError::Malformed { path: path.clone(), problem })?;
+        let manifest = Manifest::decode(&got.bytes().await?).map_err(|problem| match problem {
+            Unread::Newer(_) => ImagesError::Newer { path: path.clone(), problem },
+            Unread::Malformed(problem) => ImagesError::Malformed { path: path.clone(), problem },
+        })?;
         match manifest.sequence == name.sequence {
             true => Ok(manifest),
             false => {

@@ -208,7 +208,10 @@ pub enum WalError {
     #[error("the log rejects appends since a write or sync of it failed; restart the server")]
     Poisoned,
     /// A newer version of the program wrote the segment.
-    #[error("{} has format version {version}; this version of the program reads versions up to {known}", path.display())]
+    #[error(
+        "{} was made by a newer Weir: it has format version {version}, and this version reads those up to {known}",
+        path.display()
+    )]
     Version {
         /// The segment.
         path: PathBuf,

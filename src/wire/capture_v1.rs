@@ -7,6 +7,8 @@
 use chrono::DateTime;
 use uuid::Uuid;
 
+use crate::event::key_kind::KeyKind;
+
 /// Largest body as sent (PostHog's limit).
 pub const BODY_MAX_BYTES: u64 = 10 << 20;
 
@@ -87,7 +89,7 @@ impl Head {
         let token = bearer(text(authorization, "authorization")?)
             .ok_or_else(|| invalid("Authorization must use Bearer scheme"))?;
         if !is_token(token) {
-            return Err(Refusal::InvalidToken);
+            return Err(Refusal::InvalidToken(KeyKind::of(token)));
         }
         let content_type = value("content-type")?;
         let media_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -136,7 +138,7 @@ fn invalid(what: &str) -> Refusal {
 
 /// Whether `token` can be a project's token; a personal key cannot. The caller looks up the project.
 fn is_token(token: &str) -> bool {
-    !token.is_empty() && !token.starts_with("phx_")
+    !matches!(KeyKind::of(token), KeyKind::Missing | KeyKind::Personal)
 }
 
 /// Why a request is rejected as a whole; nothing of it is stored. The text is for the client.
@@ -152,8 +154,8 @@ pub enum Refusal {
     #[error("invalid header value: {0}")]
     InvalidHeader(String),
     /// The token is malformed, or no project has it.
-    #[error("The provided API token is not valid.")]
-    InvalidToken,
+    #[error("The provided API token is not valid. {}", .0.is_no_project_token())]
+    InvalidToken(KeyKind),
     /// The content type is not JSON.
     #[error("unsupported content type: {0}")]
     UnsupportedContentType(String),
@@ -194,15 +196,15 @@ pub enum Refusal {
     #[error("Internal Server Error")]
     Internal,
     /// Overload, or a full disk.
-    #[error("Service Unavailable")]
-    Unavailable,
+    #[error("Service Unavailable: {0}")]
+    Unavailable(&'static str),
 }
 
 impl Refusal {
     /// The tag of the error, which SDKs compare.
     pub fn tag(&self) -> &'static str {
         match self {
-            Self::MissingAuthorization | Self::InvalidToken => "invalid_api_token",
+            Self::MissingAuthorization | Self::InvalidToken(_) => "invalid_api_token",
             Self::MissingHeaders(_) => "missing_required_headers",
             Self::InvalidHeader(_) => "invalid_header_value",
             Self::UnsupportedContentType(_) => "unsupported_content_type",
@@ -218,13 +220,13 @@ impl Refusal {
             Self::TooLarge(_) => "payload_too_large",
             Self::BodyReadTimeout => "body_read_timeout",
             Self::Internal => "internal_error",
-            Self::Unavailable => "service_unavailable",
+            Self::Unavailable(_) => "service_unavailable",
         }
     }
 
     /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::BodyReadTimeout | Self::Internal | Self::Unavailable)
+        matches!(self, Self::BodyReadTimeout | Self::Internal | Self::Unavailable(_))
     }
 }
 

@@ -535,3 +535,133 @@ fn cohorts_by_events_have_those_who_did_it() {
     server.patch(&format!("{COHORTS}{}/", made[2]["id"]), &change);
     assert_eq!(members(&made[2]), ["p0", "p3", "p6"]);
 }
+
+/// A form as browsers, curl and `requests` send it: fields, and a file under `csv`.
+fn form(
+    server: &TestServer,
+    method: &str,
+    path: &str,
+    fields: &[(&str, &str)],
+    csv: &str,
+) -> crate::harness::Answer {
+    let mut body = String::new();
+    for (name, value) in fields {
+        body +=
+            &format!("--xYz\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n");
+    }
+    body += &format!(
+        "--xYz\r\nContent-Disposition: form-data; name=\"csv\"; filename=\"ids.csv\"\r\n\
+         Content-Type: text/csv\r\n\r\n{csv}\r\n--xYz--\r\n"
+    );
+    let bearer = format!("Bearer {}", crate::harness::KEY);
+    let headers =
+        [("authorization", &*bearer), ("content-type", "multipart/form-data; boundary=xYz")];
+    server.send(method, path, &headers, body)
+}
+
+/// Goal: lists of persons come from files. Expectations: the rules of PostHog's upload.
+#[test]
+fn static_cohorts_are_made_of_csv_files() {
+    let server = TestServer::start();
+    let events = json!([
+        set("ada", json!({"email": "ada@example.com"})),
+        set("bob", json!({"email": "bob@example.com", "e-mail": "b@x.org"})),
+        set("cy", json!({})),
+    ]);
+    assert_eq!(server.capture(&events).status, 200);
+    let uuid = |id: &str| {
+        let path = format!("/api/projects/1/persons/?distinct_id={id}");
+        server.get(&path).json()["results"][0]["uuid"].as_str().expect("a uuid").to_owned()
+    };
+    let members = |id: &Value| {
+        let list = server.get(&format!("{COHORTS}{id}/persons/")).json();
+        let persons = list["results"].as_array().expect("persons").iter();
+        let mut ids: Vec<String> = persons
+            .map(|person| person["distinct_ids"][0].as_str().expect("an id").to_owned())
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    let ada = uuid("ada");
+    for (csv, expected) in [
+        ("ada\r\nbob\r\nnobody\r\n".to_owned(), &["ada", "bob"][..]),
+        ("distinct_id\ncy".to_owned(), &["cy"]),
+        (format!("person_id\n{ada}\nno-uuid"), &["ada"]),
+        ("Name,Email,plan\nAda,ada@example.com,pro\nBob,,free".to_owned(), &[]),
+        (
+            "name,email\n\"A, B\",\"ada@example.com\"\nBob,bob@example.com".to_owned(),
+            &["ada", "bob"],
+        ),
+        ("e-mail\nb@x.org".to_owned(), &["bob"]),
+        ("email,distinct_id\nbob@example.com,cy".to_owned(), &["cy"]),
+    ] {
+        let fields = [("name", "list"), ("is_static", "true"), ("description", "by file")];
+        let cohort = form(&server, "POST", COHORTS, &fields, &csv).created();
+        assert_eq!(cohort["count"], expected.len(), "{csv}: {cohort}");
+        assert_eq!(
+            (&cohort["is_static"], &cohort["description"]),
+            (&json!(true), &json!("by file"))
+        );
+        assert_eq!(members(&cohort["id"]), expected, "{csv}");
+    }
+    // A change adds to the list, and takes the other fields as well.
+    let cohort =
+        form(&server, "POST", COHORTS, &[("name", "a"), ("is_static", "true")], "ada").created();
+    let path = format!("{COHORTS}{}/", cohort["id"]);
+    let changed = form(&server, "PATCH", &path, &[("name", "b")], "bob\n");
+    assert_eq!((changed.status, &changed.json()["name"]), (200, &json!("b")), "{changed}");
+    assert_eq!(changed.json()["count"], 2, "{changed}");
+    assert_eq!(members(&cohort["id"]), ["ada", "bob"]);
+    let rules =
+        server.post(COHORTS, &json!({"name": "r", "filters": rule("AND", json!([plan("a")]))}));
+    let rules = format!("{COHORTS}{}/", rules.created()["id"]);
+    let is_static = ("is_static", "true");
+    for (method, path, fields, csv, code, attr) in [
+        ("POST", COHORTS, &[("name", "x"), is_static][..], "", "invalid_input", json!("csv")),
+        ("POST", COHORTS, &[("name", "x"), is_static], "a,b\n1,2", "invalid_input", json!("csv")),
+        (
+            "POST",
+            COHORTS,
+            &[("name", "x"), is_static],
+            "person_id\n\n",
+            "invalid_input",
+            json!("csv"),
+        ),
+        ("POST", COHORTS, &[("name", "x")], "ada", "invalid_input", json!("csv")),
+        ("PATCH", &rules, &[("name", "x")], "ada", "invalid_input", json!("csv")),
+        ("POST", COHORTS, &[is_static], "ada", "required", json!("name")),
+        (
+            "POST",
+            COHORTS,
+            &[("name", "x"), ("filters", "{")],
+            "ada",
+            "invalid_input",
+            json!("filters"),
+        ),
+    ] {
+        let answer = form(&server, method, path, fields, csv);
+        let body = answer.json();
+        assert_eq!(
+            (answer.status, &body["code"], &body["attr"]),
+            (400, &json!(code), &attr),
+            "{csv}: {answer}"
+        );
+    }
+    let bearer = format!("Bearer {}", crate::harness::KEY);
+    for (content_type, body) in [
+        ("multipart/form-data", "--xYz--"),
+        ("multipart/form-data; boundary=xYz", "name=x"),
+        (
+            "multipart/form-data; boundary=xYz",
+            "--xYz\r\nContent-Disposition: form-data; name=\"name\"\r\n\r\nx",
+        ),
+    ] {
+        let headers = [("authorization", &*bearer), ("content-type", content_type)];
+        let answer = server.send("POST", COHORTS, &headers, body);
+        assert_eq!(
+            (answer.status, &answer.json()["code"]),
+            (400, &json!("parse_error")),
+            "{answer}"
+        );
+    }
+}

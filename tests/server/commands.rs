@@ -430,6 +430,11 @@ fn keys_are_refused_by_their_label_scope_or_number() {
     let keys =
         |arguments: &[&str]| server.weir(&["keys"]).args(arguments).output().expect("weir keys");
     let before = keys(&["list"]).stdout;
+    let listed = String::from_utf8(before.clone()).expect("UTF-8");
+    let mut lines = listed.lines();
+    assert_eq!(lines.next(), Some("ID\tKEY\tLABEL\tSCOPES\tUSER"), "{listed}");
+    let columns: Vec<&str> = lines.next().expect("a key").split('\t').collect();
+    assert!(columns.len() == 5 && columns[4].contains('@'), "{listed}");
     for (arguments, expected) in [
         (&["create", ""][..], "the label \"\": This field may not be blank."),
         (&["create", &long], &*format!("the label \"{long}\": Ensure")),

@@ -74,6 +74,7 @@ mod local_evaluation;
 mod merged_persons;
 mod merges;
 mod nested_json;
+mod newcomers;
 mod operations;
 mod oracle;
 mod owner;

@@ -22,7 +22,7 @@ use crate::config::metadata::MetadataConfig;
 ///
 /// # Errors
 ///
-/// There is damage, or the directory cannot be read.
+/// There is damage, a newer version made the directory, or it cannot be read.
 pub(super) fn run(data_dir: &Path, metadata: &MetadataConfig, clock: &Clock) -> anyhow::Result<()> {
     let source = match Source::find(data_dir) {
         // A server is starting or ending.
@@ -44,7 +44,7 @@ pub(super) fn run(data_dir: &Path, metadata: &MetadataConfig, clock: &Clock) -> 
     };
     let runtime = small_runtime()?;
     let mut out = std::io::stdout().lock();
-    let mut findings = 0_u64;
+    let (mut findings, mut newer) = (0_u64, 0_u64);
     let tables = runtime.block_on(tables_of(root, clock));
     let tables = tables.map_err(|error| anyhow!(named(explain(&error))))?;
     let with = (runtime.handle(), clock, metadata);
@@ -55,10 +55,17 @@ pub(super) fn run(data_dir: &Path, metadata: &MetadataConfig, clock: &Clock) -> 
             findings += 1;
             writeln!(out, "DAMAGED   {}", named(text))
         }
+        Line::Newer(text) => {
+            newer += 1;
+            writeln!(out, "newer     {}", named(text))
+        }
     });
     verified.map_err(|error| anyhow!(named(explain(&error.into()))))?;
     if findings > 0 {
         bail!("{findings} findings of damage in {}", data_dir.display());
+    }
+    if newer > 0 {
+        bail!("{} was made by a newer Weir; verify it with that version", data_dir.display());
     }
     writeln!(out, "no damage found")?;
     Ok(())

@@ -20,7 +20,7 @@ struct Envelope<'a> {
 
 fn status(refusal: &Refusal) -> StatusCode {
     match refusal {
-        Refusal::MissingAuthorization | Refusal::InvalidToken => StatusCode::UNAUTHORIZED,
+        Refusal::MissingAuthorization | Refusal::InvalidToken(_) => StatusCode::UNAUTHORIZED,
         Refusal::MissingHeaders(_)
         | Refusal::InvalidHeader(_)
         | Refusal::EmptyBody
@@ -37,7 +37,7 @@ fn status(refusal: &Refusal) -> StatusCode {
         Refusal::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         Refusal::BodyReadTimeout => StatusCode::REQUEST_TIMEOUT,
         Refusal::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        Refusal::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Refusal::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 
@@ -59,6 +59,7 @@ impl From<Refusal> for Response {
 
 #[cfg(test)]
 mod tests {
+    use crate::event::key_kind::KeyKind;
     use crate::http::response::Body;
     use crate::http::response::Response;
     use crate::wire::capture_v1::Refusal;
@@ -68,7 +69,7 @@ mod tests {
         let text = String::new;
         for (refusal, status, tag, retry_after) in [
             (Refusal::MissingAuthorization, 401, "invalid_api_token", None),
-            (Refusal::InvalidToken, 401, "invalid_api_token", None),
+            (Refusal::InvalidToken(KeyKind::Other), 401, "invalid_api_token", None),
             (Refusal::MissingHeaders(text()), 400, "missing_required_headers", None),
             (Refusal::InvalidHeader(text()), 400, "invalid_header_value", None),
             (Refusal::UnsupportedContentType(text()), 415, "unsupported_content_type", None),
@@ -84,7 +85,7 @@ mod tests {
             (Refusal::TooLarge(text()), 413, "payload_too_large", None),
             (Refusal::BodyReadTimeout, 408, "body_read_timeout", Some("1")),
             (Refusal::Internal, 500, "internal_error", Some("1")),
-            (Refusal::Unavailable, 503, "service_unavailable", Some("1")),
+            (Refusal::Unavailable("the disk is full"), 503, "service_unavailable", Some("1")),
         ] {
             let description = refusal.to_string();
             let response = Response::from(refusal);

@@ -9,6 +9,7 @@ use super::Body;
 use super::Problem;
 use super::Response;
 use crate::error::Kind;
+use crate::event::key_kind::KeyKind;
 use crate::http::budget::Busy;
 use crate::http::request::BodyError;
 
@@ -36,7 +37,7 @@ fn problems_have_their_status_and_envelope() {
             r#"{"type":"validation_error","code":"invalid_project","detail":"Invalid project id.","attr":"project_id"}"#,
         ),
         (
-            Problem::invalid_personal_api_key(),
+            Problem::invalid_personal_api_key(KeyKind::Other),
             401,
             r#"{"type":"authentication_error","code":"invalid_personal_api_key","detail":"Invalid Personal API key."}"#,
         ),
@@ -92,7 +93,7 @@ fn headers_say_what_to_do_next() {
     for (problem, name, value) in [
         (Problem::not_authenticated(), "www-authenticate", "Bearer"),
         (Problem::authentication_failed("no"), "www-authenticate", "Bearer"),
-        (Problem::invalid_personal_api_key(), "www-authenticate", "Bearer"),
+        (Problem::invalid_personal_api_key(KeyKind::Other), "www-authenticate", "Bearer"),
         (Problem::method_not_allowed(&Method::PUT, "GET"), "allow", "GET"),
         (Problem::from(BodyError::Busy(Busy)), "retry-after", "1"),
         (Problem::new(Kind::Unavailable, "poisoned", "no"), "retry-after", "1"),

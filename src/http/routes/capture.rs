@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::event::key_kind::KeyKind;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -93,14 +94,18 @@ pub(super) fn is_beacon(request: &Request) -> bool {
 /// The problem of a body of events, in the words of the API specification.
 pub(super) fn problem(error: IngestError) -> Problem {
     match &error {
-        IngestError::Prepare(PrepareError::NoToken | PrepareError::UnknownToken) => {
-            Problem::invalid_api_key()
-        }
+        IngestError::Prepare(PrepareError::NoToken) => Problem::invalid_api_key(KeyKind::Missing),
+        IngestError::Prepare(PrepareError::UnknownToken(sent)) => Problem::invalid_api_key(*sent),
         IngestError::Prepare(PrepareError::InconsistentTokens) => Problem::invalid_project(),
         IngestError::Prepare(PrepareError::TooLarge | PrepareError::TooManyIds { .. })
         | IngestError::Decode(DecodeError::TooLarge { .. }) => Problem::of(error.kind(), &error),
         IngestError::Prepare(_) | IngestError::Decode(_) => {
             Problem::invalid_payload(format!("Malformed request data: {error}"))
+        }
+        // These say what keeps the server from taking events; whoever operates it may look at this answer first.
+        IngestError::Overloaded(cause) | IngestError::Unavailable(cause) => {
+            let detail = format!("The server takes no events at the moment: {cause}.");
+            Problem::of(error.kind(), &error).with_detail(detail)
         }
         _ => Problem::of(error.kind(), &error),
     }

@@ -9,6 +9,7 @@ use hyper::header::HeaderName;
 use crate::app::App;
 use crate::clock::UnixMicros;
 use crate::error::Kind;
+use crate::event::key_kind::KeyKind;
 use crate::http::request::BodyError;
 use crate::http::request::Request;
 use crate::http::response::Response;
@@ -62,7 +63,7 @@ async fn accept(app: &App, request: Request) -> Result<Response, Refused> {
     let header = |name: &str| request.headers.get(name).map(|value| value.as_bytes());
     let head = Head::read(header)?;
     if app.metadata.snapshot().project_by_token(&head.token).is_none() {
-        return Err(Refusal::InvalidToken.into());
+        return Err(Refusal::InvalidToken(KeyKind::of(&head.token)).into());
     }
     // Unlike in v0, the query has no hints.
     let hints = Hints::new("", None, header("content-encoding"), PathKind::Modern);
@@ -84,7 +85,7 @@ fn unread(error: BodyError) -> Refused {
         BodyError::TooLarge { .. } => Refusal::TooLarge(error.to_string()),
         BodyError::Slow => Refusal::BodyReadTimeout,
         BodyError::Broken(_) => Refusal::Undecodable(error.to_string()),
-        BodyError::Busy(_) => Refusal::Unavailable,
+        BodyError::Busy(_) => Refusal::Unavailable("too many bytes are in flight"),
     };
     refusal.into()
 }
@@ -93,13 +94,17 @@ fn refused(error: IngestError) -> Refused {
     let refusal = match &error {
         IngestError::Decode(error) => undecoded(error),
         IngestError::Prepare(error) => unprepared(error),
-        IngestError::Overloaded(_) | IngestError::Unavailable(_) => Refusal::Unavailable,
+        IngestError::Overloaded(cause) | IngestError::Unavailable(cause) => {
+            Refusal::Unavailable(cause)
+        }
         IngestError::Metadata(_) | IngestError::Task(_) => match error.kind() {
-            Kind::Overloaded | Kind::Unavailable | Kind::Timeout => Refusal::Unavailable,
+            Kind::Overloaded | Kind::Unavailable | Kind::Timeout => {
+                Refusal::Unavailable("a part of the server does not answer")
+            }
             _ => Refusal::Internal,
         },
     };
-    let is_inside = matches!(refusal, Refusal::Unavailable | Refusal::Internal);
+    let is_inside = matches!(refusal, Refusal::Unavailable(_) | Refusal::Internal);
     Refused { refusal, error: is_inside.then(|| error.into()) }
 }
 
@@ -115,14 +120,15 @@ fn undecoded(error: &DecodeError) -> Refusal {
 fn unprepared(error: &PrepareError) -> Refusal {
     match error {
         PrepareError::NoEvents => Refusal::EmptyBatch,
-        PrepareError::NoToken | PrepareError::UnknownToken | PrepareError::InconsistentTokens => {
-            Refusal::InvalidToken
+        PrepareError::UnknownToken(sent) => Refusal::InvalidToken(*sent),
+        PrepareError::NoToken | PrepareError::InconsistentTokens => {
+            Refusal::InvalidToken(KeyKind::Other)
         }
         PrepareError::TooLarge | PrepareError::TooManyIds { .. } => {
             Refusal::TooLarge(error.to_string())
         }
-        PrepareError::Crowded => Refusal::Unavailable,
-        PrepareError::Malformed | PrepareError::NoObject | PrepareError::BatchNotArray => {
+        PrepareError::Crowded => Refusal::Unavailable("too many bytes are in flight"),
+        PrepareError::Malformed(_) | PrepareError::NoObject | PrepareError::BatchNotArray => {
             Refusal::Unparsable(error.to_string())
         }
         PrepareError::Batch(error) => match error {

@@ -5,6 +5,7 @@
 //! (`maintenance`); later responses contain it. A cohort is deleted by setting `deleted`; DELETE is refused.
 
 mod body;
+mod upload;
 
 use hyper::Method;
 use hyper::StatusCode;
@@ -19,6 +20,7 @@ use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::refused;
 use crate::http::openapi::Operation;
 use crate::http::openapi::Parameter;
 use crate::http::openapi::by_hand;
@@ -68,21 +70,26 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-pub(in crate::http) const CREATE: Operation =
-    Operation::created::<CohortBody<'static>>("Make a cohort")
-        .optional_body::<by_hand::CohortWrite>()
-        .requires(&["name"]);
+pub(in crate::http) const CREATE: Operation = Operation::created::<CohortBody<'static>>(
+    "Make a cohort; the persons of a static one may also be a file `csv` of a multipart form",
+)
+.optional_body::<by_hand::CohortWrite>()
+.requires(&["name"]);
 
 /// `POST cohorts/`. A static cohort may have initial members, as uuids of persons or as distinct ids.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
-    let mut fields = Fields::read(request).await?;
+    let (mut fields, csv) = upload::read(app, request).await?;
     fields.require("name")?;
     let patch = body::patch(&mut fields)?;
     let is_static = fields.boolean("is_static")?.unwrap_or_default();
     let listed = body::members(&mut fields)?;
-    let members = persons(app, asker.project.id, &listed).await?;
+    let mut members = persons(app, asker.project.id, &listed).await?;
+    if let Some(csv) = csv {
+        require_static(is_static)?;
+        members.extend(upload::persons(app, asker.project.id, csv).await?);
+    }
     let new = NewCohort {
         name: patch.name.unwrap_or_default(),
         description: patch.description.unwrap_or_default(),
@@ -120,29 +127,51 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
 }
 
-pub(in crate::http) const UPDATE: Operation =
-    Operation::ok::<CohortBody<'static>>("Change a cohort")
-        .optional_body::<by_hand::CohortWrite>()
-        .requires(&["name"]);
+pub(in crate::http) const UPDATE: Operation = Operation::ok::<CohortBody<'static>>(
+    "Change a cohort; a file `csv` of a multipart form adds its persons to a static one",
+)
+.optional_body::<by_hand::CohortWrite>()
+.requires(&["name"]);
 
 /// `PATCH cohorts/:id/`, and `PUT`, which requires the name.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let snapshot = app.metadata.snapshot();
     let id = cohort_id(call.id())?;
     let Call { asker, request, .. } = call;
-    app.metadata.cohort(asker.project.id, id).await.map_err(problem)?;
+    let before = app.metadata.cohort(asker.project.id, id).await.map_err(problem)?;
     let is_put = request.method == Method::PUT;
-    let mut fields = Fields::read(request).await?;
+    let (mut fields, csv) = upload::read(app, request).await?;
     if is_put {
         fields.require("name")?;
     }
     let patch = body::patch(&mut fields)?;
     let is_another_rule = patch.filters.is_some() || patch.deleted == Some(false);
-    let cohort = change(app, &asker, id, patch).await?;
+    let added = match csv {
+        Some(csv) => {
+            require_static(before.is_static)?;
+            Some(upload::persons(app, asker.project.id, csv).await?)
+        }
+        None => None,
+    };
+    let mut cohort = change(app, &asker, id, patch).await?;
+    if let Some(added) = added.filter(|_| !cohort.deleted) {
+        let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+        let write = async move { metadata.change_members((project, user), id, &added, &[]).await };
+        cohort = store::write(app, "change-members", write).await?;
+    }
     if is_another_rule {
         begin_count(app, &cohort);
     }
     Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
+}
+
+/// Checks that a cohort takes a file with a list of persons.
+fn require_static(is_static: bool) -> Result<(), Problem> {
+    if is_static {
+        return Ok(());
+    }
+    let detail = "Only a static cohort takes a list of persons; send is_static.";
+    Err(refused("csv", "invalid_input", detail))
 }
 
 async fn change(

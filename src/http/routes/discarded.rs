@@ -5,6 +5,7 @@
 use hyper::StatusCode;
 
 use crate::app::App;
+use crate::event::key_kind::KeyKind;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -80,7 +81,8 @@ fn telemetry(app: &App, request: &Request) -> Result<Response, Problem> {
     let metadata = app.metadata.snapshot();
     let in_query = request.query("token");
     let token = in_query.as_deref().or_else(|| bearer(request.header("authorization")?));
-    let project = token.and_then(|token| metadata.project_by_token(token.trim()));
-    project.ok_or_else(Problem::invalid_api_key)?;
+    let token = token.unwrap_or_default().trim();
+    let project = metadata.project_by_token(token);
+    project.ok_or_else(|| Problem::invalid_api_key(KeyKind::of(token)))?;
     Ok(Response::json_bytes(StatusCode::OK, &b"{}"[..]))
 }

@@ -240,6 +240,11 @@ async fn question(
         after: time("after")?,
         before: time("before")?,
     };
+    if let (Some(after), Some(before)) = (question.after, question.before)
+        && after > before
+    {
+        return Err(wrong("after", "It is after `before`, so that no event can be between them."));
+    }
     if let Some(id) = text("person_id") {
         app.engine.wait().await.map_err(query::problem)?;
         let failed = |error: crate::identity::IdentityError| Problem::of(error.kind(), &error);

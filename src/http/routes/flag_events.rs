@@ -25,6 +25,7 @@ use crate::app::App;
 use crate::clock::Clock;
 use crate::error::Kind;
 use crate::event::id::ProjectId;
+use crate::event::key_kind::KeyKind;
 use crate::http::lasting;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -150,7 +151,10 @@ pub fn events(
     let snapshot = app.metadata.snapshot();
     let query = request.query("token");
     let token = query.as_deref().or(request.header("x-api-key")).unwrap_or_default();
-    let project = snapshot.project_by_token(token).ok_or_else(Problem::invalid_api_key)?.id;
+    let project = snapshot
+        .project_by_token(token)
+        .ok_or_else(|| Problem::invalid_api_key(KeyKind::of(token)))?
+        .id;
     let subscriber = Subscriber {
         metadata: app.metadata.clone(),
         project,

@@ -20,6 +20,7 @@ use crate::error::Kind;
 use crate::evaluation::EvaluationContext;
 use crate::evaluation::EvaluationRequest;
 use crate::event::id::ProjectId;
+use crate::event::key_kind::KeyKind;
 use crate::flags::definition::Runtime;
 use crate::flags::evaluate::Cohorts;
 use crate::flags::set::Answer;
@@ -105,7 +106,9 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
     add_place(app, client, &mut asked);
     asked.evaluation_runtime.get_or_insert_with(|| runtime.to_owned());
     let metadata = app.metadata.snapshot();
-    let project = metadata.project_by_token(&asked.token).ok_or_else(Problem::invalid_api_key)?.id;
+    let project = metadata.project_by_token(&asked.token);
+    let unknown = || Problem::invalid_api_key(KeyKind::of(&asked.token));
+    let project = project.ok_or_else(unknown)?.id;
     let now = app.clock.now();
     let answering = Answering { metadata, query, asked, project, request_id, now };
     let encoded = answering.answer(app, body_bytes).await?;
@@ -126,7 +129,7 @@ fn add_place(app: &App, client: IpAddr, asked: &mut Request) {
 
 fn refused(error: RequestError) -> Problem {
     match &error {
-        RequestError::MissingToken => Problem::invalid_api_key(),
+        RequestError::MissingToken => Problem::invalid_api_key(KeyKind::Missing),
         _ => Problem::invalid_payload(error.to_string()),
     }
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
+use crate::event::key_kind::KeyKind;
 use crate::flags::definition::has_enrollment;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -37,8 +38,9 @@ pub enum List {
 pub fn list(app: &App, list: List, request: &Request) -> Result<Response, Problem> {
     let metadata = app.metadata.snapshot();
     let token = request.query("token").or_else(|| request.query("api_key"));
-    let project = token.and_then(|token| metadata.project_by_token(token.trim()));
-    let project = project.ok_or_else(Problem::invalid_api_key)?;
+    let token = token.as_deref().unwrap_or_default().trim();
+    let project = metadata.project_by_token(token);
+    let project = project.ok_or_else(|| Problem::invalid_api_key(KeyKind::of(token)))?;
     let (name, items) = match list {
         List::Surveys => ("surveys", Vec::new()),
         List::WebExperiments => ("experiments", Vec::new()),

@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 
 use crate::app::App;
 use crate::event::id::ProjectId;
+use crate::event::key_kind::KeyKind;
 use crate::event::predicate::Matching;
 use crate::flags::cohorts::Rule;
 use crate::http::auth;
@@ -124,8 +125,8 @@ fn project_of(
     if let Some(secret) = bearer.filter(|value| value.starts_with("phs_")) {
         return project_of_secret(snapshot, secret, by_token.map(|project| project.id));
     }
-    if named.is_empty() && token.is_some() && by_token.is_none() {
-        return Err(Problem::invalid_api_key());
+    if let (true, Some(token), None) = (named.is_empty(), token, by_token) {
+        return Err(Problem::invalid_api_key(KeyKind::of(token)));
     }
     let key = bearer.or(query.personal_api_key.as_deref()).unwrap_or_default();
     let asker = auth::asker_of(snapshot, key)?;

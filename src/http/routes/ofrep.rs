@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::evaluation::EvaluationRequest;
 use crate::event::id::ProjectId;
 use crate::event::json;
+use crate::event::key_kind::KeyKind;
 use crate::flags::definition::Definition;
 use crate::flags::set::Answer;
 use crate::flags::set::FlagSet;
@@ -101,7 +102,10 @@ impl Context {
 fn project(snapshot: &Snapshot, request: &Request) -> Result<ProjectId, Problem> {
     let token = request.header("x-api-key").or_else(|| auth::project_token(request));
     let token = token.unwrap_or_default().trim();
-    Ok(snapshot.project_by_token(token).ok_or_else(Problem::invalid_api_key)?.id)
+    Ok(snapshot
+        .project_by_token(token)
+        .ok_or_else(|| Problem::invalid_api_key(KeyKind::of(token)))?
+        .id)
 }
 
 /// `POST /ofrep/v1/evaluate/flags/:key`.

@@ -7,6 +7,7 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
 use crate::app::App;
+use crate::event::key_kind::KeyKind;
 use crate::http::auth;
 use crate::http::request::Request;
 use crate::http::response::Problem;
@@ -30,7 +31,7 @@ pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
     let token = in_query.as_deref().or_else(|| auth::project_token(&request));
     let token = token.unwrap_or_default().trim().to_owned();
     if app.metadata.snapshot().project_by_token(&token).is_none() {
-        return Err(Problem::invalid_api_key());
+        return Err(Problem::invalid_api_key(KeyKind::of(&token)));
     }
     let form = request.header("content-type").and_then(Form::of_content_type);
     let form = form.ok_or_else(|| {

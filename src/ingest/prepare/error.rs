@@ -3,13 +3,15 @@
 use uuid::Uuid;
 
 use crate::error::Kind;
+use crate::event::json::Fault;
+use crate::event::key_kind::KeyKind;
 
 /// Why a whole body is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrepareError {
     /// It is not valid JSON.
-    #[error("the body is not valid JSON")]
-    Malformed,
+    #[error("the body is not valid JSON{0}")]
+    Malformed(Fault),
     /// It is JSON, but not an object or array of events.
     #[error("the body is neither an event, nor an array of events, nor a batch")]
     NoObject,
@@ -24,7 +26,7 @@ pub enum PrepareError {
     NoToken,
     /// No project has this token.
     #[error("no project has this API key")]
-    UnknownToken,
+    UnknownToken(KeyKind),
     /// The events have tokens of different projects.
     #[error("the events hold different project API keys")]
     InconsistentTokens,
@@ -49,10 +51,10 @@ impl PrepareError {
     /// The class of the error: what the sender can do about it.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::NoToken | Self::UnknownToken => Kind::Unauthorized,
+            Self::NoToken | Self::UnknownToken(_) => Kind::Unauthorized,
             Self::TooLarge | Self::TooManyIds { .. } => Kind::TooLarge,
             Self::Crowded => Kind::Overloaded,
-            Self::Malformed
+            Self::Malformed(_)
             | Self::NoObject
             | Self::BatchNotArray
             | Self::NoEvents

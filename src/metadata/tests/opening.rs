@@ -75,7 +75,9 @@ async fn a_newer_schema_is_refused() {
          VALUES (9999, 'from the future', TRUE, '', 0)";
     bench.run(insert).await;
     let result = bench.place.open(bench.clock.clone()).await;
-    assert!(matches!(result, Err(MetadataError::Migrate(_))), "{result:?}");
+    assert!(matches!(result, Err(MetadataError::Newer { found: 9999, .. })), "{result:?}");
+    let told = result.unwrap_err().to_string();
+    assert!(told.contains("made by a newer Weir") && !told.contains("damaged"), "{told}");
 }
 
 /// A database with the migrations before number `version`, an organization, a project, and what `inserts` add.

@@ -89,6 +89,7 @@ impl Guarded {
     pub(super) fn new(inner: Arc<ScalarUDF>, rule: Rule, pool: &Arc<dyn MemoryPool>) -> Self {
         let call: Call = match () {
             () if json::is_access(&inner) => json::call,
+            () if json::is_looking(&inner) => json::call_looking,
             () if date_trunc::is_it(&inner) => date_trunc::call,
             () => ScalarUDF::invoke_with_args,
         };
@@ -165,7 +166,7 @@ impl Guarded {
         }
         let reservation = self.reservation();
         self.reserve(&reservation, bounds.bytes(0))?;
-        let value = match self.inner.invoke_with_args(arguments)? {
+        let value = match self.call(arguments)? {
             ColumnarValue::Scalar(value) => value,
             ColumnarValue::Array(array) => ScalarValue::try_from_array(&array, 0)?,
         };

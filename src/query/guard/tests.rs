@@ -341,3 +341,34 @@ async fn plans_with_large_constants_have_small_batches() {
         assert!(rows <= expected && rows * 101 / 100 >= expected, "{rows} {expected}");
     }
 }
+
+/// Goal: of a key that an object has more than once the last one counts, in whatever way a function is called.
+#[tokio::test]
+async fn the_last_one_of_a_key_counts() {
+    let World { limited, .. } = world();
+    let text =
+        r#"{"k":1,"o":{"i":"x"},"k":2,"l":[{"i":1,"i":"z"}],"o":{"i":"y","i":"z","n":true}}"#;
+    let json: ArrayRef = Arc::new(StringViewArray::from_iter([Some(text), Some("{}"), None]));
+    let keys: ArrayRef = Arc::new(StringViewArray::from_iter_values(["k", "k", "k"]));
+    let batch = RecordBatch::try_from_iter([("j", json), ("key", keys)]).unwrap();
+    limited.register_batch("d", batch).unwrap();
+    for (call, expected) in [
+        ("json_get_int(j, 'k')", "2"),
+        ("json_get_str(j, 'o', 'i')", "z"),
+        ("json_get_str(j, 'l', 0, 'i')", "z"),
+        ("json_as_text(j, 'k')", "2"),
+        ("json_as_text(j, key)", "2"),
+        ("json_get_json(j, 'o')", r#"{"i":"y","i":"z","n":true}"#),
+        ("json_length(j)", "3"),
+        ("json_length(j, 'o')", "2"),
+        ("json_get_bool(j, 'o', 'n')", "true"),
+        ("json_contains(j, 'o', 'n')", "true"),
+        ("json_get_int(CAST(j AS VARCHAR), 'k')", "2"),
+        (r#"json_get_int('{"k":1,"k":2}', 'k')"#, "2"),
+        ("array_to_string(json_object_keys(j, 'o'), ',')", "i,n"),
+    ] {
+        let sql = format!("SELECT CAST({call} AS VARCHAR) AS v FROM d WHERE j LIKE '%k%'");
+        let found = answer(&limited, &sql).await.unwrap();
+        assert!(found.contains(&format!("| {expected} ")), "{sql}: {found}");
+    }
+}

@@ -124,7 +124,10 @@ fn read_change(
 fn check_protocol(spec: &TableSpec, protocol: &Protocol) -> Result<(), TableError> {
     let Protocol { min_reader_version: reader, min_writer_version: writer } = *protocol;
     if reader > PROTOCOL.min_reader_version || writer > PROTOCOL.min_writer_version {
-        let reason = format!("it needs reader version {reader} and writer version {writer}");
+        let reason = format!(
+            "it was made by a newer Weir, or changed by another program: it needs reader version {reader} and writer \
+             version {writer}"
+        );
         return Err(TableError::Unsupported { table: spec.name, reason });
     }
     Ok(())

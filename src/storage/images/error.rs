@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use object_store::path::Path;
 
 use crate::error::Kind;
+use crate::storage::images::manifest::Unread;
 
 /// Why an image cannot be put or restored.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,14 @@ pub enum ImagesError {
         /// The object.
         path: Path,
     },
+    /// A manifest is of a later version of this program.
+    #[error("{path} {problem}")]
+    Newer {
+        /// The manifest.
+        path: Path,
+        /// Its format.
+        problem: Unread,
+    },
     /// A manifest is none.
     #[error("{path} is damaged: it {problem}")]
     Malformed {
@@ -54,6 +63,11 @@ impl ImagesError {
     /// Whether the image is lost, as opposed to the access to it failing: the one before it may be whole.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::Differs { .. } | Self::Malformed { .. })
+    }
+
+    /// Whether this version cannot use the image, now or later: it is lost, or a newer version made it.
+    pub fn is_unusable(&self) -> bool {
+        self.is_damage() || matches!(self, Self::Newer { .. })
     }
 
     /// What the receiver can do about it.

@@ -1,5 +1,6 @@
 //! The manifest of an image: [`Manifest`], and its text.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use serde::Deserialize;
@@ -36,6 +37,17 @@ pub struct ManifestFile {
     pub sha256: String,
 }
 
+/// Why a text is no manifest that can be used, as the end of a sentence about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unread {
+    /// It has a later format.
+    #[error("was made by a newer Weir: it has format {0}, and this version reads {FORMAT}")]
+    Newer(u32),
+    /// It is none.
+    #[error("{0}")]
+    Malformed(String),
+}
+
 /// What every format has.
 #[derive(Deserialize)]
 struct AnyFormat {
@@ -62,23 +74,26 @@ impl Manifest {
     /// # Errors
     ///
     /// What is wrong, as the end of a sentence about the manifest.
-    pub fn decode(text: &[u8]) -> Result<Self, String> {
-        let wrong = |error: serde_json::Error| format!("is no manifest: {error}");
+    pub fn decode(text: &[u8]) -> Result<Self, Unread> {
+        let wrong =
+            |error: serde_json::Error| Unread::Malformed(format!("is no manifest: {error}"));
         let AnyFormat { format } = serde_json::from_slice(text).map_err(wrong)?;
-        if format != FORMAT {
-            return Err(format!("has format {format}, and this version reads {FORMAT}"));
+        match format.cmp(&FORMAT) {
+            Ordering::Greater => return Err(Unread::Newer(format)),
+            Ordering::Less => return Err(Unread::Malformed(format!("has format {format}"))),
+            Ordering::Equal => {}
         }
         let manifest: Self = serde_json::from_slice(text).map_err(wrong)?;
         if manifest.files.len() > FILES_MAX {
-            return Err(format!("names more than {FILES_MAX} files"));
+            return Err(Unread::Malformed(format!("names more than {FILES_MAX} files")));
         }
         let mut paths = BTreeSet::new();
         for ManifestFile { path, sha256, .. } in &manifest.files {
             if !is_path(path) || !paths.insert(path) {
-                return Err(format!("names the file {path:?}"));
+                return Err(Unread::Malformed(format!("names the file {path:?}")));
             }
             if sha256.len() != HASH_DIGITS || !sha256.bytes().all(is_digit) {
-                return Err(format!("names the hash {sha256:?}"));
+                return Err(Unread::Malformed(format!("names the hash {sha256:?}")));
             }
         }
         Ok(manifest)
@@ -118,7 +133,8 @@ mod tests {
             (String::new(), "is no manifest"),
             (short, "is no manifest"),
             ("[]".to_owned(), "is no manifest"),
-            (with("\"format\":1", "\"format\":2"), "has format 2"),
+            (with("\"format\":1", "\"format\":2"), "was made by a newer Weir: it has format 2"),
+            (with("\"format\":1", "\"format\":0"), "has format 0"),
             (with("\"sequence\":7", "\"sequence\":-7"), "is no manifest"),
             (with("b/c/1.jnl", "a"), "names the file \"a\""),
             (with("b/c/1.jnl", "../c"), "names the file"),
@@ -132,7 +148,7 @@ mod tests {
             (with("abcdef\"", "abcde/\""), "names the hash"),
         ] {
             let problem = Manifest::decode(bad.as_bytes()).unwrap_err();
-            assert!(problem.contains(said), "{bad}: {problem}");
+            assert!(problem.to_string().contains(said), "{bad}: {problem}");
         }
     }
 }

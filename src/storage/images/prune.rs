@@ -63,7 +63,7 @@ impl Images {
                 }
                 // It does not count. It may be that of a later version of this program, whose files are to stay;
                 // once there are enough newer ones, it is removed.
-                Err(error) if error.is_damage() => is_all_read = false,
+                Err(error) if error.is_unusable() => is_all_read = false,
                 Err(error) => return Err(error),
             }
         }

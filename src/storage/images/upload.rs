@@ -146,7 +146,7 @@ impl Images {
         };
         match self.manifest(&newest).await {
             Ok(manifest) => Ok(manifest.files.into_iter().map(|file| file.sha256).collect()),
-            Err(error) if error.is_damage() => Ok(BTreeSet::new()),
+            Err(error) if error.is_unusable() => Ok(BTreeSet::new()),
             Err(error) => Err(error),
         }
     }

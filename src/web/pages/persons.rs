@@ -36,15 +36,23 @@ const VISIT_GAP: Duration = Duration::from_mins(30);
 const IDS_MAX: usize = 100;
 
 /// What stands in the place of the persons of a cohort that has none.
-pub fn no_members(is_list: bool) -> Markup {
+pub fn no_members(cohort: &Value) -> Markup {
     html! {
         div class="empty" {
-            h2 { "Nobody is in it" }
-            @if is_list { p { "Persons are added above, by their ids." } } @else {
+            h2 { @if is_being_counted(cohort) { "It is being counted" } @else { "Nobody is in it" } }
+            @if is_being_counted(cohort) { p { (COUNTING) } } @else if is_true(cohort, "is_static") { p { "Persons are added above, by their ids." } } @else {
                 p { "Nobody meets the rule at the moment. Whoever does later is in it then, without a change here." }
             }
         }
     }
+}
+
+/// What a page says of a cohort by events while its members are looked for.
+pub const COUNTING: &str = "Who belongs to it is known as soon as all events were looked at: load this page again in a moment.";
+
+/// Whether the members of a cohort by events are being looked for, so that those that are known are none, or of before.
+pub fn is_being_counted(cohort: &Value) -> bool {
+    is_true(cohort, "is_calculating") && text(cohort, "cohort_type") == "behavioral"
 }
 
 /// The SQL that finds the groups of a list.
@@ -413,7 +421,7 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
                                 @if !text(cohort, "description").is_empty() { div class="quiet" { (clipped(text(cohort, "description"), 300)) } }
                             }
                             td { @if is_true(cohort, "is_static") { "List" } @else { "Rules" } }
-                            td class="number" { @match integer(cohort, "count") { Some(count) => (parts::number(count)), None => "-" } }
+                            td class="number" { @match integer(cohort, "count") { Some(count) => (parts::number(count)), None if is_true(cohort, "is_calculating") => "being counted", None => "-" } }
                             td class="short" { (parts::time(text(cohort, "last_calculation"), zone)) }
                         }
                     }

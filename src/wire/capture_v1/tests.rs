@@ -9,6 +9,7 @@ use super::Sdk;
 use super::Verdict;
 use super::bearer;
 use super::results;
+use crate::event::key_kind::KeyKind;
 
 /// Headers as posthog-python sends them, with changes: a value, or `None` to leave one out.
 fn read(changes: &[(&str, Option<&str>)]) -> Result<Head, Refusal> {
@@ -98,9 +99,9 @@ fn headers_are_checked_in_order() {
         (&[("authorization", Some("phc_test"))], header("Authorization must use Bearer scheme")),
         (
             &[("authorization", Some("Bearer phx_secret")), ("content-type", Some("a/b"))],
-            Refusal::InvalidToken,
+            Refusal::InvalidToken(KeyKind::Personal),
         ),
-        (&[("authorization", Some("Bearer  "))], Refusal::InvalidToken),
+        (&[("authorization", Some("Bearer  "))], Refusal::InvalidToken(KeyKind::Missing)),
         (
             &[("content-type", Some("text/plain")), ("content-encoding", Some("lz4"))],
             Refusal::UnsupportedContentType("text/plain".to_owned()),

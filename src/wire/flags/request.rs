@@ -57,7 +57,7 @@ pub struct Request {
 #[derive(Debug, Error)]
 pub enum RequestError {
     /// The body is not JSON, even after repairs.
-    #[error("malformed request data")]
+    #[error("malformed request data: {0}")]
     Malformed(#[source] serde_json::Error),
     /// The body is JSON, but not an object.
     #[error("malformed request data: the body is not a JSON object")]

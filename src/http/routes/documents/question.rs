@@ -85,6 +85,13 @@ impl Question {
         }
         let tags = text("tags").map_or(Ok(Vec::new()), |text| tags(&text))?;
         let time = |name| text(name).map(|text| time(name, &text, (asker, now))).transpose();
+        let changed = (time("date_from")?, time("date_to")?);
+        if let (Some(from), Some(to)) = changed
+            && from > to
+        {
+            let detail = "date_from is after date_to.";
+            return Err(refused("date_from", "invalid_input", detail));
+        }
         Ok(Self {
             search: text("search").unwrap_or_default().to_lowercase(),
             truths,
@@ -97,7 +104,7 @@ impl Question {
             insight: text("insight").map(|kind| kind.to_lowercase()),
             tags,
             boards: ids("dashboards")?.into_iter().map(|id| (id, Vec::new())).collect(),
-            changed: (time("date_from")?, time("date_to")?),
+            changed,
             order: text("order").map(|order| ordered(&order)).transpose()?,
             is_basic: truth("basic")?.unwrap_or(false),
         })

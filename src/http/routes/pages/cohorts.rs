@@ -127,7 +127,6 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         }
     };
     let mut page = Page::new(parts::named(&cohort), now);
-    let is_list = parts::is_true(&cohort, "is_static");
     if asking.may("person:read") {
         page = page.then(async move {
             let limit = ROWS.to_string();
@@ -140,8 +139,9 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
             let has_next = found.get("next").is_some_and(Value::is_string);
             Ok(html! {
                 h2 { "Persons" }
-                @if offset == 0 && items(&found, "results").is_empty() { (shown::no_members(is_list)) }
-                @else { (person_list::table(project, asking.zone, items(&found, "results"), &[])) }
+                @if offset == 0 && items(&found, "results").is_empty() { (shown::no_members(&cohort)) }
+                @else if shown::is_being_counted(&cohort) { p class="quiet" { "It is being counted again. " (shown::COUNTING) } }
+                @if !items(&found, "results").is_empty() || offset > 0 { (person_list::table(project, asking.zone, items(&found, "results"), &[])) }
                 (parts::pager(offset, ROWS, has_next, |offset| format!("?offset={offset}")))
                 (files::below(&asking, (&format!("{path}persons/"), &[]), None))
             })

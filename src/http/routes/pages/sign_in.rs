@@ -9,6 +9,7 @@ use maud::html;
 
 use crate::app::App;
 use crate::error::Kind;
+use crate::event::key_kind::KeyKind;
 use crate::http::auth;
 use crate::http::auth::Asker;
 use crate::http::cookies::Cookie;
@@ -150,8 +151,13 @@ async fn attempt(app: &App, desk: &Desk, request: Request) -> Result<Response, P
     let wrong = |detail| Problem::new(Kind::Forbidden, "permission_denied", detail);
     let value = if link.is_empty() {
         let snapshot = app.metadata.snapshot();
+        let unknown = match KeyKind::of(key) {
+            KeyKind::Missing => "Enter a personal API key (phx_...).",
+            sent @ (KeyKind::Project | KeyKind::Secret) => sent.is_no_personal_key(),
+            KeyKind::Personal | KeyKind::Other => "There is no such personal API key.",
+        };
         let key = snapshot.key_by_value(key).filter(|_| !key.is_empty());
-        let key = key.ok_or_else(|| wrong("There is no such personal API key."))?.id;
+        let key = key.ok_or_else(|| wrong(unknown))?.id;
         let begin = async move { metadata.create_session(key, &client, &seed).await };
         store::write(app, "begin-session", begin).await?
     } else {

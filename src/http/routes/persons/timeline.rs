@@ -191,7 +191,11 @@ fn range(request: &Request, project: &Project, now: UnixMicros) -> Result<DateRa
         is_monday_first: project.week_start_day == 1,
     };
     let wrong = |name| refused(name, "invalid_input", "Expected a date, or a span such as -7d.");
-    parameters.range(zone, now).map_err(wrong)
+    let range = parameters.range(zone, now).map_err(wrong)?;
+    match range.reversed() {
+        None => Ok(range),
+        Some(detail) => Err(refused("date_from", "invalid_input", detail)),
+    }
 }
 
 fn group_type(text: &str) -> Result<u8, Problem> {

@@ -1,6 +1,7 @@
 //! Bodies as a whole: shapes, tokens, and errors that reject a body before its events are read.
 
 use super::*;
+use crate::event::key_kind::KeyKind;
 
 #[test]
 fn every_shape_is_read() {
@@ -87,8 +88,18 @@ fn the_token_decides_the_project() {
         (inner_key, Err(PrepareError::NoToken)),
         (number, Err(PrepareError::NoToken)),
         (format!(r#"{{"batch":[{plain}]}}"#), Err(PrepareError::NoToken)),
-        (format!(r#"{{"token":"phc_c","batch":[{plain}]}}"#), Err(PrepareError::UnknownToken)),
-        (format!(r#"{{"token":"","batch":[{plain}]}}"#), Err(PrepareError::UnknownToken)),
+        (
+            format!(r#"{{"token":"phc_c","batch":[{plain}]}}"#),
+            Err(PrepareError::UnknownToken(KeyKind::Project)),
+        ),
+        (
+            format!(r#"{{"token":"phx_c","batch":[{plain}]}}"#),
+            Err(PrepareError::UnknownToken(KeyKind::Personal)),
+        ),
+        (
+            format!(r#"{{"token":"","batch":[{plain}]}}"#),
+            Err(PrepareError::UnknownToken(KeyKind::Missing)),
+        ),
     ] {
         let found = prepare_with(&body, &received()).map(|prepared| prepared.project.0);
         assert_eq!(found, expected, "{body}");
@@ -98,11 +109,6 @@ fn the_token_decides_the_project() {
 #[test]
 fn bodies_that_are_no_events_are_refused() {
     for (body, expected) in [
-        ("", PrepareError::Malformed),
-        (" ", PrepareError::Malformed),
-        ("nonsense", PrepareError::Malformed),
-        ("{\"event\":\"a\"", PrepareError::Malformed),
-        ("[{}]x", PrepareError::Malformed),
         ("7", PrepareError::NoObject),
         ("null", PrepareError::NoObject),
         ("true", PrepareError::NoObject),
@@ -118,5 +124,26 @@ fn bodies_that_are_no_events_are_refused() {
         ("[1,2]", PrepareError::NoToken),
     ] {
         assert_eq!(prepare_with(body, &received()).unwrap_err(), expected, "{body}");
+    }
+}
+
+/// Goal: whoever writes a body by hand is told where it is wrong. Lines and columns are counted from 1.
+#[test]
+fn bodies_that_are_no_json_are_told_where() {
+    for (body, place) in [
+        ("", "line 1 column 0"),
+        (" ", "line 1 column 1"),
+        ("nonsense", "line 1 column 2"),
+        ("{\"event\":\"a\"", "line 1 column 12"),
+        ("[{}]x", "line 1 column 5"),
+        ("{\"event\":\"a\",\n \"distinct_id\" \"u\"}", "line 2 column 16"),
+    ] {
+        let refused = prepare_with(body, &received()).unwrap_err();
+        assert!(matches!(refused, PrepareError::Malformed(_)), "{body}: {refused:?}");
+        let told = refused.to_string();
+        assert!(
+            told.starts_with("the body is not valid JSON: ") && told.ends_with(place),
+            "{told}"
+        );
     }
 }

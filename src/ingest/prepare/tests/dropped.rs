@@ -1,6 +1,7 @@
 //! Events that are dropped or unreadable, without an effect on the other events.
 
 use super::*;
+use crate::event::json::Fault;
 
 #[test]
 fn dropped_events_are_counted_and_the_others_stay() {
@@ -143,7 +144,10 @@ fn an_event_nested_too_deeply_costs_only_itself() {
     let body = format!(r#"{{"api_key":"phc_a","batch":[{},{good}]}}"#, event(200_000));
     assert_eq!(texts(&prepare(body), "event"), ["good"]);
     let alone = format!(r#"{{"api_key":"phc_a","batch":[{}]}}"#, event(124));
-    assert_eq!(prepare_with(alone, &received()).unwrap_err(), PrepareError::Malformed);
+    assert_eq!(
+        prepare_with(alone, &received()).unwrap_err(),
+        PrepareError::Malformed(Fault::default())
+    );
 }
 
 #[test]

@@ -129,6 +129,19 @@ fn timestamps_follow_the_senders_clock_error() {
             received(),
             NOW - HOUR - 10 * minute,
         ),
+        // What is imported keeps its times, whatever the clock of the importer shows.
+        (
+            r#""timestamp":"2020-01-02T03:04:05.678901Z""#,
+            r#""sent_at":"2026-11-21T08:10:00Z","historical_migration":true"#,
+            query(now_millis + 600_000),
+            1_577_934_245_678_901,
+        ),
+        (
+            t,
+            r#""historical_migration":false,"sent_at":"2026-11-21T08:10:00Z""#,
+            received(),
+            NOW - HOUR - 10 * minute,
+        ),
         (r#""offset":60000"#, "", received(), NOW - minute),
         (r#""timestamp":"2020-01-01T00:00:00Z","offset":60000"#, ahead, received(), NOW - minute),
         (r#""timestamp":"2026-11-21T07:00:00Z","offset":"60000""#, "", received(), NOW - HOUR),

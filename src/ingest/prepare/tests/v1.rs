@@ -2,6 +2,8 @@
 //! in the tests of the server; here is what is only visible inside.
 
 use super::*;
+use crate::event::json::Fault;
+use crate::event::key_kind::KeyKind;
 use crate::ingest::budget::Budget;
 use crate::ingest::prepare::error::BatchError;
 use crate::ingest::prepared::EventOutcome;
@@ -124,7 +126,8 @@ fn bodies_are_repaired_and_not_salvaged() {
     assert_eq!(properties(&prepared, 0), json!({"v": "a\u{fffd}", "n": null}));
     let deep = format!(r#""properties":{{"v":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     for events in [&[&*deep, ""][..], &["\"a\":01", ""]] {
-        assert_eq!(read(&body(events), &v1(None)).unwrap_err(), PrepareError::Malformed);
+        let refused = read(&body(events), &v1(None)).unwrap_err();
+        assert!(matches!(refused, PrepareError::Malformed(_)), "{refused:?}");
     }
 }
 
@@ -151,7 +154,7 @@ fn shapes_are_told_before_ids_and_ids_after_the_envelope() {
 fn a_project_that_is_gone_is_no_project() {
     let body = body(&[""]);
     let outcome = Preparer::default().prepare(body.into_bytes(), &v1(None), &|_| None);
-    assert_eq!(outcome.unwrap_err(), PrepareError::UnknownToken);
+    assert_eq!(outcome.unwrap_err(), PrepareError::UnknownToken(KeyKind::Other));
 }
 
 /// Goal: the project is found by the token wherever v0 puts it, and nothing else is examined.
@@ -165,10 +168,10 @@ fn the_owner_of_a_body_is_told_by_its_token() {
     for (body, expected) in [
         (r#"{"api_key":" phc_a ","batch":[1]}"#, Ok(7)),
         (r#"[{"event":"$snapshot","properties":{"token":"phc_b","v":"\ud800"}}]"#, Ok(8)),
-        (r#"{"token":"phc_c"}"#, Err(PrepareError::UnknownToken)),
+        (r#"{"token":"phc_c"}"#, Err(PrepareError::UnknownToken(KeyKind::Project))),
         (r#"{"event":"x"}"#, Err(PrepareError::NoToken)),
         ("17", Err(PrepareError::NoObject)),
-        ("{", Err(PrepareError::Malformed)),
+        ("{", Err(PrepareError::Malformed(Fault::of(b"{")))),
         (r#"[{"token":"phc_a"},{"token":"phc_b"}]"#, Err(PrepareError::InconsistentTokens)),
     ] {
         assert_eq!(owner(body), expected, "{body}");

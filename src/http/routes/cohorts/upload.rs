@@ -1,0 +1,369 @@
+//! Cohorts as forms with a file: a static cohort whose persons are in a CSV file, as PostHog's page sends it.
+//!
+//! | first line | column | persons |
+//! |---|---|---|
+//! | one cell: `person_id`, `person-id` or `Person .id` | it | by uuid |
+//! | one cell: `email` or `e-mail` | it | by the property of this name |
+//! | one other cell | the first, with this line | by distinct id |
+//! | several cells | the first of these: person id, distinct id (`distinct_id`, `distinct-id`), email | as above |
+//!
+//! Names of columns count in any case. Who is unknown is left out, as in other lists of persons.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use serde_json::Map;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::error::Kind;
+use crate::event::id::ProjectId;
+use crate::event::json;
+use crate::http::fields::Fields;
+use crate::http::fields::refused;
+use crate::http::multipart;
+use crate::http::request::Request;
+use crate::http::response::Problem;
+use crate::http::routes::query;
+use crate::identity::IdentityError;
+use crate::identity::view::Flow;
+use crate::identity::view::View;
+use crate::metadata::cohorts::MEMBERS_MAX;
+
+/// Most bytes of all fields of a form besides its file.
+const FIELDS_MAX_BYTES: usize = 1 << 20;
+
+/// The field with the file.
+const FILE: &str = "csv";
+
+/// Fields that are lists, each item in a field of its own.
+const LISTS: [&str; 3] = ["_create_static_person_ids", "person_ids", "distinct_ids"];
+
+/// Fields that are JSON in a text.
+const DOCUMENTS: [&str; 3] = ["filters", "groups", "query"];
+
+/// Names of columns, in lower case, by what they have of persons; the first of these counts.
+const COLUMNS: [(IdKind, &[&str]); 3] = [
+    (IdKind::Person, &["person_id", "person-id", "person .id"]),
+    (IdKind::Distinct, &["distinct_id", "distinct-id"]),
+    (IdKind::Email, &["email", "e-mail"]),
+];
+
+/// The property that the identity store has an index of.
+const INDEXED: &str = "email";
+
+/// Reads a body as fields, and the file in it, if it is a form.
+pub(super) async fn read(app: &App, request: Request) -> Result<(Fields, Option<Bytes>), Problem> {
+    let content_type = request.header("content-type").unwrap_or_default().to_owned();
+    if !multipart::is_it(&content_type) {
+        return Ok((Fields::read(request).await?, None));
+    }
+    let body = request.body.read(app.config.http.body_max_bytes.as_u64()).await?;
+    fields(&content_type, &body)
+}
+
+fn fields(content_type: &str, body: &Bytes) -> Result<(Fields, Option<Bytes>), Problem> {
+    let (mut fields, mut file) = (Map::new(), None);
+    let mut left_bytes = FIELDS_MAX_BYTES;
+    for part in multipart::parts(content_type, body)? {
+        let name = part.name;
+        if name == FILE {
+            file = Some(part.value);
+            continue;
+        }
+        left_bytes = left_bytes.checked_sub(part.value.len()).ok_or_else(|| {
+            let detail = format!("The fields of the form have more than {FIELDS_MAX_BYTES} bytes.");
+            Problem::new(Kind::TooLarge, "payload_too_large", detail)
+        })?;
+        let text = || String::from_utf8_lossy(&part.value).into_owned();
+        if LISTS.contains(&name.as_str()) {
+            let items = fields.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+            if let Value::Array(items) = items {
+                items.push(Value::String(text()));
+            }
+        } else if DOCUMENTS.contains(&name.as_str()) {
+            let document = json::read_within(Fields::DEPTH_MAX, &part.value);
+            let document = document.map_err(|error| {
+                let detail = format!("Value must be valid JSON: {error}");
+                refused(name.clone(), "invalid_input", detail)
+            })?;
+            fields.insert(name, document);
+        } else {
+            fields.insert(name, Value::String(text()));
+        }
+    }
+    Ok((Fields::from(fields), file))
+}
+
+/// The persons of the file `csv`, on a thread that may wait for the disk.
+pub(super) async fn persons(
+    app: &App,
+    project: ProjectId,
+    csv: Bytes,
+) -> Result<Vec<Uuid>, Problem> {
+    let found = app.engine.read(move |view, stop| match Sought::read(&csv) {
+        Ok(sought) => sought.persons(&view, project, stop).map(Ok),
+        Err(unusable) => Ok(Err(unusable)),
+    });
+    let found = found.await.map_err(query::problem)?;
+    found.map_err(|unusable| refused(FILE, "invalid_input", unusable.to_string()))
+}
+
+/// What a column has of persons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IdKind {
+    Person,
+    Distinct,
+    Email,
+}
+
+/// Why a file has no list of persons. The texts are PostHog's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum Unusable {
+    #[error("CSV file is empty. Please upload a CSV file with at least one row of data.")]
+    Empty,
+    #[error("CSV file encoding is not supported. Please save your file as UTF-8 and try again.")]
+    Encoding,
+    #[error(
+        "Multi-column CSV must contain at least one column with a supported ID header: 'person_id', 'Person .id' \
+         (PostHog export format), 'distinct_id', 'distinct-id', or 'email'. Found columns: {0}"
+    )]
+    NoColumn(String),
+    #[error(
+        "CSV file contains no valid person IDs, distinct IDs, or email addresses. Please ensure your file has data rows \
+         with person IDs, distinct IDs, or email addresses."
+    )]
+    NoIds,
+    #[error("A static cohort has at most {MEMBERS_MAX} members.")]
+    TooMany,
+}
+
+/// The persons of a file as it names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Sought {
+    kind: IdKind,
+    /// The name of the column; that of the property, of emails.
+    column: String,
+    ids: Vec<String>,
+}
+
+impl Sought {
+    fn read(csv: &[u8]) -> Result<Self, Unusable> {
+        let text = std::str::from_utf8(csv).map_err(|_| Unusable::Encoding)?;
+        let mut rows = Rows(text.strip_prefix('\u{feff}').unwrap_or(text));
+        let first = rows.find(|row| row.iter().any(|cell| !cell.is_empty()));
+        let first = first.ok_or(Unusable::Empty)?;
+        let filled = first.iter().filter(|cell| !cell.trim().is_empty()).count();
+        let is_single = filled <= 1;
+        let (kind, at) = match column_of(&first) {
+            Some((kind @ (IdKind::Person | IdKind::Email), 0)) if is_single => (kind, 0),
+            _ if is_single => (IdKind::Distinct, 0),
+            Some(found) => found,
+            None => {
+                let names = first.iter().map(|cell| cell.trim()).filter(|cell| !cell.is_empty());
+                return Err(Unusable::NoColumn(names.collect::<Vec<_>>().join(", ")));
+            }
+        };
+        let column = first.get(at).map(|cell| cell.trim().to_owned()).unwrap_or_default();
+        // A single column of distinct ids has no name.
+        let head = (is_single && kind == IdKind::Distinct).then_some(first);
+        let mut ids = Vec::new();
+        for row in head.into_iter().chain(rows) {
+            let Some(id) = row.get(at).map(|cell| cell.trim()).filter(|id| !id.is_empty()) else {
+                continue;
+            };
+            if ids.len() == MEMBERS_MAX {
+                return Err(Unusable::TooMany);
+            }
+            ids.push(id.to_owned());
+        }
+        if ids.is_empty() {
+            return Err(Unusable::NoIds);
+        }
+        Ok(Self { kind, column, ids })
+    }
+
+    /// The persons that there are. Ends early once `stop` is set.
+    fn persons(
+        &self,
+        view: &View,
+        project: ProjectId,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Uuid>, IdentityError> {
+        if self.kind == IdKind::Email && self.column != INDEXED {
+            return self.persons_by_property(view, project, stop);
+        }
+        let mut persons = Vec::new();
+        for id in &self.ids {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            match self.kind {
+                IdKind::Person => {
+                    if let Ok(uuid) = Uuid::try_parse(id) {
+                        persons.extend(view.person_by_uuid(project, uuid)?.map(|found| found.uuid));
+                    }
+                }
+                IdKind::Distinct => {
+                    persons.extend(view.person_of(project, id)?.map(|found| found.uuid));
+                }
+                IdKind::Email => {
+                    let found = view.persons_by_email(project, id)?;
+                    persons.extend(found.into_iter().map(|found| found.uuid));
+                }
+            }
+        }
+        Ok(persons)
+    }
+
+    /// The persons with a property that has no index.
+    fn persons_by_property(
+        &self,
+        view: &View,
+        project: ProjectId,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Uuid>, IdentityError> {
+        let wanted: HashSet<&str> = self.ids.iter().map(String::as_str).collect();
+        let mut persons = Vec::new();
+        view.scan_persons(project, |person| {
+            let value = person.properties.get(&self.column).and_then(Value::as_str);
+            if value.is_some_and(|value| wanted.contains(value)) {
+                persons.push(person.uuid);
+            }
+            if stop.load(Ordering::Relaxed) { Flow::Break(()) } else { Flow::Continue(()) }
+        })?;
+        Ok(persons)
+    }
+}
+
+/// The column that counts, by the names in a first line.
+fn column_of(names: &[Cow<'_, str>]) -> Option<(IdKind, usize)> {
+    let lower: Vec<String> = names.iter().map(|name| name.trim().to_lowercase()).collect();
+    COLUMNS.into_iter().find_map(|(kind, known)| {
+        let at = lower.iter().position(|name| known.contains(&name.as_str()))?;
+        Some((kind, at))
+    })
+}
+
+/// The rows of a CSV file (RFC 4180), with any ends of lines. A quote that nothing ends goes to the end of the file.
+struct Rows<'t>(&'t str);
+
+impl<'t> Iterator for Rows<'t> {
+    type Item = Vec<Cow<'t, str>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let mut cells = Vec::new();
+        loop {
+            cells.push(self.cell());
+            let mut rest = self.0.chars();
+            match rest.next() {
+                Some(',') => self.0 = rest.as_str(),
+                Some('\r') => {
+                    self.0 = rest.as_str().strip_prefix('\n').unwrap_or(rest.as_str());
+                    return Some(cells);
+                }
+                Some(_) => {
+                    self.0 = rest.as_str();
+                    return Some(cells);
+                }
+                None => return Some(cells),
+            }
+        }
+    }
+}
+
+impl<'t> Rows<'t> {
+    /// Reads a cell up to the comma or the end of the line behind it.
+    fn cell(&mut self) -> Cow<'t, str> {
+        let Some(mut quoted) = self.0.strip_prefix('"') else { return Cow::Borrowed(self.bare()) };
+        let mut cell = Cow::Borrowed("");
+        loop {
+            let end = quoted.find('"').unwrap_or(quoted.len());
+            let (text, rest) = quoted.split_at_checked(end).unwrap_or((quoted, ""));
+            cell += text;
+            let rest = rest.strip_prefix('"').unwrap_or_default();
+            match rest.strip_prefix('"') {
+                Some(more) => {
+                    cell += "\"";
+                    quoted = more;
+                }
+                None => {
+                    self.0 = rest;
+                    cell += self.bare();
+                    return cell;
+                }
+            }
+        }
+    }
+
+    /// Reads up to a comma or the end of a line.
+    fn bare(&mut self) -> &'t str {
+        let end = self.0.find([',', '\r', '\n']).unwrap_or(self.0.len());
+        let (text, rest) = self.0.split_at_checked(end).unwrap_or((self.0, ""));
+        self.0 = rest;
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::IdKind;
+    use super::Rows;
+    use super::Sought;
+    use super::Unusable;
+
+    #[test]
+    fn rows_are_those_of_the_format() {
+        for (text, expected) in [
+            ("a,b\r\n1,2\n3\r4", vec![vec!["a", "b"], vec!["1", "2"], vec!["3"], vec!["4"]]),
+            ("\"a,\"\"b\"\"\r\n\",c\n", vec![vec!["a,\"b\"\r\n", "c"]]),
+            (",\n\n\"\"", vec![vec!["", ""], vec![""], vec![""]]),
+            ("\"a\"b,\"open", vec![vec!["ab", "open"]]),
+            ("a,", vec![vec!["a", ""]]),
+            ("", Vec::new()),
+        ] {
+            assert_eq!(Rows(text).collect::<Vec<_>>(), expected, "{text:?}");
+        }
+    }
+
+    /// Expectations: PostHog's rules, as the table of this file has them.
+    #[test]
+    fn the_column_follows_from_the_first_line() {
+        let (person, distinct, email) = (IdKind::Person, IdKind::Distinct, IdKind::Email);
+        for (csv, kind, column, ids) in [
+            ("u1\nu2\n\n u3 \n", distinct, "u1", &["u1", "u2", "u3"][..]),
+            ("\n\nu1", distinct, "u1", &["u1"]),
+            ("\u{feff}u1\r\nu2,ignored", distinct, "u1", &["u1", "u2"]),
+            ("distinct_id\nu1", distinct, "distinct_id", &["distinct_id", "u1"]),
+            ("person_id\na\nb", person, "person_id", &["a", "b"]),
+            ("Person .id\na", person, "Person .id", &["a"]),
+            ("Email\na@x.org", email, "Email", &["a@x.org"]),
+            ("name,email\nAda,a@x.org\nBob\nEve,", email, "email", &["a@x.org"]),
+            ("email,distinct-id\na@x.org,u1", distinct, "distinct-id", &["u1"]),
+            ("DISTINCT_ID , PERSON-ID\nu1,a", person, "PERSON-ID", &["a"]),
+        ] {
+            let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+            let expected = Sought { kind, column: column.to_owned(), ids };
+            assert_eq!(Sought::read(csv.as_bytes()), Ok(expected), "{csv:?}");
+        }
+        for (csv, expected) in [
+            (&b""[..], Unusable::Empty),
+            (b"\r\n\n", Unusable::Empty),
+            (b"\xff\xfe", Unusable::Encoding),
+            (b"name, plan\nAda,pro", Unusable::NoColumn("name, plan".to_owned())),
+            (b"person_id\n\n", Unusable::NoIds),
+            (b"name,email\nAda,\n", Unusable::NoIds),
+        ] {
+            assert_eq!(Sought::read(csv), Err(expected), "{csv:?}");
+        }
+        let many = "u\n".repeat(1_000_001);
+        assert_eq!(Sought::read(many.as_bytes()), Err(Unusable::TooMany));
+    }
+}
