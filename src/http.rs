@@ -44,8 +44,10 @@ mod counters;
 mod exchange;
 mod front;
 mod logged_path;
+mod members;
 mod protocol;
 mod refusals;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod unsent;

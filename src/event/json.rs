@@ -6,6 +6,7 @@
 //! depth limit of its own. So a few kB become an object a thousand levels deep, although the body is not
 //! nested, and other readers reject it. Any sender can use that key.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
@@ -20,6 +21,7 @@ use serde_json::Error;
 use serde_json::Map;
 use serde_json::Number;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use simd_json::Buffers;
 use simd_json::Node;
 use simd_json::StaticNode;
@@ -147,6 +149,44 @@ pub fn read_members(text: &[u8], keys: &[Box<str>]) -> Result<Map<String, Value>
     let members = parser.deserialize_map(Members(keys))?;
     parser.end()?;
     Ok(members)
+}
+
+/// The members of a stored JSON object as they are stored, each the text of a value, in the order of their keys; of one
+/// key the last value counts. What is nested deeper than [`restore`] keeps is cut as it does.
+///
+/// # Errors
+///
+/// The text is not a JSON object.
+pub fn members(text: &[u8]) -> Result<BTreeMap<String, Box<RawValue>>, Error> {
+    if depth(text) <= STORED_DEPTH_MAX {
+        return serde_json::from_slice(text);
+    }
+    let restored: Map<String, Value> = restore(text)?;
+    let member = |(name, value): (String, Value)| {
+        RawValue::from_string(value.to_string()).map(|text| (name, text))
+    };
+    restored.into_iter().map(member).collect()
+}
+
+/// How many brackets of a JSON text are open at once, at most.
+fn depth(text: &[u8]) -> usize {
+    let (mut open, mut most) = (0_usize, 0);
+    let (mut is_in_text, mut is_escaped) = (false, false);
+    for byte in text {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_text => is_escaped = true,
+            b'"' => is_in_text = !is_in_text,
+            _ if is_in_text => {}
+            b'{' | b'[' => {
+                open += 1;
+                most = most.max(open);
+            }
+            b'}' | b']' => open = open.saturating_sub(1),
+            _ => {}
+        }
+    }
+    most
 }
 
 /// Parses stored JSON of any depth.
@@ -360,6 +400,7 @@ mod tests {
     use super::DEPTH_MAX;
     use super::Plain;
     use super::STORED_DEPTH_MAX;
+    use super::members;
     use super::read;
     use super::read_members;
     use super::read_within;
@@ -378,6 +419,25 @@ mod tests {
             (depth, value) = (depth + 1, below);
         }
         depth
+    }
+
+    /// The text of each member stays as it is, whatever its key; too deep ones are cut as [`restore`] cuts them.
+    #[test]
+    fn members_are_split_and_not_read() {
+        let text =
+            format!(r#"{{"b": [1.0, 1e3 ], "a":"x\"{{", "b":{{"{KEY}":"[0"}}, "{KEY}": 1}}"#);
+        let split = members(text.as_bytes()).unwrap();
+        let texts: Vec<(&str, &str)> =
+            split.iter().map(|(name, text)| (name.as_str(), text.get())).collect();
+        let last = format!(r#"{{"{KEY}":"[0"}}"#);
+        assert_eq!(texts, [(KEY, "1"), ("a", r#""x\"{""#), ("b", last.as_str())]);
+        let deep = nested(STORED_DEPTH_MAX + 100);
+        let split = members(deep.as_bytes()).unwrap();
+        let expected: Value = restore(deep.as_bytes()).unwrap();
+        assert_eq!(split["a"].get(), expected["a"].to_string());
+        for wrong in ["[1]", "1", "{", "{\"a\":}", ""] {
+            assert!(members(wrong.as_bytes()).is_err(), "{wrong}");
+        }
     }
 
     #[test]

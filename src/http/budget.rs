@@ -1,9 +1,15 @@
 //! Memory budget of all requests and responses under way: [`Budget`]. It counts
 //!
 //! - the bodies that endpoints read, until the last `Bytes` of a body is dropped, wherever it is;
-//! - each admitted request ([`MemoryPermit`]): its head, its tasks, and a response of more than
+//! - what is parsed of a body, as long as its request lasts ([`Budget::parsed_bytes`]);
+//! - what an endpoint reads and writes for a long answer ([`Memory`]), and that answer, until the last
+//!   client that gets it has read all of it ([`Counted`]);
+//! - each admitted request ([`MemoryPermit`]): its head, its tasks, and any other response of more than
 //!   [`ANSWER_FREE_BYTES`], until the client has read all of it;
 //! - the bytes of a head that is still arriving ([`Reservation::resize`]).
+//!
+//! What an endpoint reads and writes for an answer leaves half of the budget to requests: however long the answers are
+//! that others ask for, events are taken.
 //!
 //! A declared length reserves nothing; otherwise a few idle clients could lock out all others by
 //! announcing large bodies.
@@ -19,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use hyper::http::request::Parts;
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -37,6 +44,15 @@ const CONNECTION_FREE_BYTES: u64 = 64 * 1024;
 
 /// Longest response that is included in the permit of its request.
 pub(super) const ANSWER_FREE_BYTES: usize = 16 * 1024;
+
+/// Memory of a parsed object besides its members: the node of a map, which has room for eleven.
+const OBJECT_BYTES: u64 = 640;
+
+/// Memory of a parsed list besides its items: a first buffer for four.
+const LIST_BYTES: u64 = 128;
+
+/// Memory of a member or an item besides its text, in a buffer or node of which half may be empty.
+const MEMBER_BYTES: u64 = 64;
 
 /// Memory budget for the requests and responses of all connections.
 #[derive(Debug)]
@@ -67,12 +83,20 @@ impl Budget {
 
     /// An empty reservation for a body.
     pub(super) fn body(self: &Arc<Self>) -> Reservation {
-        Reservation { gauge: self.bodies.clone(), budget: Arc::clone(self), bytes: 0 }
+        let gauge = self.bodies.clone();
+        Reservation { gauge, budget: Arc::clone(self), bytes: 0, is_sure: false }
     }
 
-    /// An empty reservation for a head.
+    /// An empty reservation for a head, or for an answer.
     pub(super) fn head(self: &Arc<Self>) -> Reservation {
-        Reservation { gauge: self.heads.clone(), budget: Arc::clone(self), bytes: 0 }
+        let gauge = self.heads.clone();
+        Reservation { gauge, budget: Arc::clone(self), bytes: 0, is_sure: false }
+    }
+
+    /// Memory that counts for a JSON text once it is parsed: at most a quarter of the budget, so that any text that may
+    /// be sent can be read while nothing else is.
+    pub(super) fn parsed_bytes(&self, text: &[u8]) -> u64 {
+        parsed_bytes(text).min(self.max_bytes / 4)
     }
 
     /// A permit for a request with this head, and whether it fits into the budget. `connection` counts
@@ -110,6 +134,65 @@ pub(super) struct Reservation {
     budget: Arc<Budget>,
     gauge: Gauge,
     bytes: u64,
+    /// Whether what does not fit is counted nevertheless.
+    is_sure: bool,
+}
+
+struct Tied<Body> {
+    body: Body,
+    _reservation: Reservation,
+}
+
+impl<Body: AsRef<[u8]>> AsRef<[u8]> for Tied<Body> {
+    fn as_ref(&self) -> &[u8] {
+        self.body.as_ref()
+    }
+}
+
+/// A long answer that is in the budget as long as a clone of it lives.
+#[derive(Clone, Debug)]
+pub struct Counted(Bytes);
+
+impl Counted {
+    /// Its bytes, with which the memory is held.
+    pub(super) fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// Those after the first `bytes`.
+    pub(super) fn after(&self, bytes: usize) -> Self {
+        Self(self.0.slice(bytes.min(self.0.len())..))
+    }
+}
+
+/// The budget for what an endpoint reads and writes for one request.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    budget: Arc<Budget>,
+    is_sure: bool,
+}
+
+impl Memory {
+    /// That of a request. What a request that `changes` something answers is counted and not refused: it is done.
+    pub(super) fn new(budget: &Arc<Budget>, changes: bool) -> Self {
+        Self { budget: Arc::clone(budget), is_sure: changes }
+    }
+
+    /// Nothing yet.
+    pub(super) fn reservation(&self) -> Reservation {
+        Reservation { is_sure: self.is_sure, ..self.budget.head() }
+    }
+}
+
+/// Memory that a JSON text takes at most once it is parsed: nodes of maps, buffers of lists, and values.
+fn parsed_bytes(text: &[u8]) -> u64 {
+    let one = |byte: &u8| match byte {
+        b'{' => OBJECT_BYTES,
+        b'[' => LIST_BYTES,
+        b',' | b':' => MEMBER_BYTES,
+        _ => 0,
+    };
+    text.iter().map(one).fold(length(text.len()), u64::saturating_add)
 }
 
 impl Reservation {
@@ -129,6 +212,67 @@ impl Reservation {
         }
         self.give_back(self.bytes - bytes);
         true
+    }
+
+    /// Counts `bytes` instead of the previous number.
+    ///
+    /// # Errors
+    ///
+    /// It is more than before, does not fit into the budget, and may be refused.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), Busy> {
+        let is_more = length(bytes) > self.bytes;
+        self.resize(length(bytes));
+        if self.is_sure || !is_more || self.leaves_half() { Ok(()) } else { Err(Busy) }
+    }
+
+    /// Counts `more` bytes.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::hold`].
+    pub(super) fn hold_more(&mut self, more: usize) -> Result<(), Busy> {
+        self.counts(length(more))
+    }
+
+    fn counts(&mut self, more: u64) -> Result<(), Busy> {
+        self.add(more);
+        if self.is_sure || self.leaves_half() { Ok(()) } else { Err(Busy) }
+    }
+
+    /// Whether half of the budget is free, which answers leave to requests.
+    fn leaves_half(&self) -> bool {
+        self.budget.used_bytes.load(Ordering::Relaxed) <= self.budget.max_bytes / 2
+    }
+
+    /// Counts `bytes` less.
+    pub(super) fn let_go(&mut self, bytes: usize) {
+        self.give_back(length(bytes).min(self.bytes));
+    }
+
+    /// Counts what a text takes once it is parsed.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::hold`].
+    pub(super) fn hold_parsed(&mut self, text: &[u8]) -> Result<(), Busy> {
+        let bytes = self.budget.parsed_bytes(text);
+        self.counts(bytes)
+    }
+
+    /// An answer that is counted, instead of what was before, as long as it lives.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::hold`].
+    pub(super) fn counted(mut self, mut answer: Vec<u8>) -> Result<Counted, Busy> {
+        answer.shrink_to_fit();
+        self.hold(answer.len())?;
+        Ok(Counted(self.tied_to(answer)))
+    }
+
+    /// `body`, with which the reservation lives.
+    pub(super) fn tied_to(self, body: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        Bytes::from_owner(Tied { body, _reservation: self })
     }
 
     /// All bytes of this reservation.

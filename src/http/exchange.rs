@@ -152,6 +152,7 @@ pub(super) fn answer<H: Handler>(
             Method::OPTIONS => options(request),
             _ => respond(&*front.handler, route, request).await,
         };
+        reply.record.received.forget_parsed();
         let (response, permit) = cover(permit, response, is_safe);
         reply.record.received.drain(front.limits.body_timeout).await;
         Ok(reply.with(response, Some(permit)))
@@ -204,23 +205,28 @@ fn admit(
     match budget.admit(head, &activity.requests_bytes) {
         (permit, true) => Ok(permit),
         (permit, false) if always => Ok(permit),
-        (_, false) => Err(Problem::of(Busy.kind(), &Busy)),
+        (_, false) => Err(Problem::from(Busy)),
     }
 }
 
-/// Adds a long response, which is in memory already, to the memory permit. Without free memory a request
+/// Adds a long response, which is in memory already, or what a stream of it has there, to the memory permit. Without free memory a request
 /// that changes nothing is refused instead; the result of any other request has to be sent.
 fn cover(
     mut permit: MemoryPermit,
     response: Response,
     is_safe: bool,
 ) -> (Response, Arc<MemoryPermit>) {
-    let response = match &response.body {
-        Body::Full(body) if !permit.add_answer(body.len()) && is_safe => {
+    let bytes = match &response.body {
+        Body::Full(body) => body.len(),
+        Body::Stream { held_bytes, .. } => *held_bytes,
+        Body::Counted(_) => 0,
+    };
+    let response = match !permit.add_answer(bytes) && is_safe {
+        true => {
             permit.remove_answer();
-            Problem::of(Busy.kind(), &Busy).into()
+            Problem::from(Busy).into()
         }
-        _ => response,
+        false => response,
     };
     (response, Arc::new(permit))
 }
@@ -380,8 +386,8 @@ impl SentBody {
             return Poll::Ready(Some(Ok(std::mem::take(&mut self.rest))));
         }
         let piece = match &mut self.body {
-            Body::Full(body) if body.is_empty() => None,
-            Body::Full(body) => Some(Ok(std::mem::take(body))),
+            Body::Full(body) | Body::Counted(body) if body.is_empty() => None,
+            Body::Full(body) | Body::Counted(body) => Some(Ok(std::mem::take(body))),
             Body::Stream { pieces, .. } => ready!(pieces.as_mut().poll_next(context)),
         };
         match (&piece, &mut self.body) {

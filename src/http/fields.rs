@@ -28,6 +28,12 @@ use crate::metadata::flag_rules::python_type;
 /// Longest body: twice the longest filters of a flag (`flag_rules::FILTERS_MAX_BYTES`).
 const BODY_MAX_BYTES: u64 = 1 << 20;
 
+/// Most objects of a body that is a list of them.
+const OBJECTS_MAX: usize = 1000;
+
+/// Most items of a list in a body, unless its field says another number.
+const ITEMS_MAX: usize = 10_000;
+
 /// Texts that count as true and as false besides JSON's own; `BooleanField` of Django REST Framework.
 const TRUE: [&str; 13] =
     ["t", "T", "y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"];
@@ -57,7 +63,7 @@ impl Fields {
     pub async fn read(request: Request) -> Result<Self, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let known = request.body_fields.clone();
-        let body = request.body.read(BODY_MAX_BYTES).await?;
+        let body = request.body.read_to_parse(BODY_MAX_BYTES).await?;
         let fields = Self::parse(&content_type, &body)?;
         known.map_or(Ok(()), |known| known.check(&fields.0))?;
         Ok(fields)
@@ -67,8 +73,12 @@ impl Fields {
     pub async fn read_many(request: Request) -> Result<Vec<Self>, Problem> {
         let content_type = request.header("content-type").unwrap_or_default().to_owned();
         let known = request.body_fields.clone();
-        let body = request.body.read(BODY_MAX_BYTES).await?;
+        let body = request.body.read_to_parse(BODY_MAX_BYTES).await?;
         let all: Vec<Self> = match document(&content_type, &body)? {
+            Some(Value::Array(items)) if items.len() > OBJECTS_MAX => {
+                let detail = format!("Ensure this list has no more than {OBJECTS_MAX} elements.");
+                return Err(Problem::new(Kind::Invalid, "max_length", detail));
+            }
             Some(Value::Array(items)) => {
                 items.into_iter().map(Self::of).collect::<Result<_, _>>()?
             }
@@ -254,7 +264,16 @@ impl Fields {
 
     /// A list of texts.
     pub fn texts(&mut self, name: &'static str) -> Result<Option<Vec<String>>, Problem> {
-        self.each_text(name, text)
+        self.each_text((name, ITEMS_MAX), text)
+    }
+
+    /// The same with at most so many.
+    pub(super) fn texts_within(
+        &mut self,
+        name: &'static str,
+        most: usize,
+    ) -> Result<Option<Vec<String>>, Problem> {
+        self.each_text((name, most), text)
     }
 
     /// A list of texts with their white space; see [`Self::exact_text`].
@@ -262,15 +281,24 @@ impl Fields {
         &mut self,
         name: &'static str,
     ) -> Result<Option<Vec<String>>, Problem> {
-        self.each_text(name, exact_text)
+        self.each_text((name, ITEMS_MAX), exact_text)
+    }
+
+    /// The same with at most so many.
+    pub(super) fn exact_texts_within(
+        &mut self,
+        name: &'static str,
+        most: usize,
+    ) -> Result<Option<Vec<String>>, Problem> {
+        self.each_text((name, most), exact_text)
     }
 
     fn each_text(
         &mut self,
-        name: &'static str,
+        (name, most): (&'static str, usize),
         read: impl Fn(String, Value) -> Result<String, Problem>,
     ) -> Result<Option<Vec<String>>, Problem> {
-        let Some(items) = self.list(name)? else { return Ok(None) };
+        let Some(items) = self.list(name, most)? else { return Ok(None) };
         let numbered = items.into_iter().enumerate();
         let texts = numbered.map(|(index, item)| read(format!("{name}__{index}"), item));
         texts.collect::<Result<_, _>>().map(Some)
@@ -278,7 +306,16 @@ impl Fields {
 
     /// A list of ids: integers, as numbers or texts.
     pub fn ids(&mut self, name: &'static str) -> Result<Option<Vec<i64>>, Problem> {
-        let Some(items) = self.list(name)? else { return Ok(None) };
+        self.ids_within(name, ITEMS_MAX)
+    }
+
+    /// The same with at most so many.
+    pub(super) fn ids_within(
+        &mut self,
+        name: &'static str,
+        most: usize,
+    ) -> Result<Option<Vec<i64>>, Problem> {
+        let Some(items) = self.list(name, most)? else { return Ok(None) };
         let id = |item: &Value| {
             let id = item.as_i64().or_else(|| item.as_str()?.trim().parse().ok());
             id.ok_or_else(|| {
@@ -290,10 +327,18 @@ impl Fields {
         items.iter().map(id).collect::<Result<_, _>>().map(Some)
     }
 
-    fn list(&mut self, name: &'static str) -> Result<Option<Vec<Value>>, Problem> {
+    /// A list of any items, at most so many.
+    pub(super) fn list(
+        &mut self,
+        name: &'static str,
+        most: usize,
+    ) -> Result<Option<Vec<Value>>, Problem> {
         match self.value(name)? {
             None => Ok(None),
-            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(Value::Array(items)) => {
+                check_length(name, items.len(), most)?;
+                Ok(Some(items))
+            }
             Some(other) => {
                 let kind = python_type(&other);
                 let detail = format!("Expected a list of items but got type \"{kind}\".");
@@ -301,6 +346,15 @@ impl Fields {
             }
         }
     }
+}
+
+/// An error for a list that is longer than it may be.
+pub(super) fn check_length(name: &'static str, items: usize, most: usize) -> Result<(), Problem> {
+    if items <= most {
+        return Ok(());
+    }
+    let detail = format!("Ensure this field has no more than {most} elements.");
+    Err(refused(name, "max_length", detail))
 }
 
 /// Whether a `Content-Type` says that a body is JSON.
@@ -482,6 +536,14 @@ mod tests {
             let (_, text) = parts(fields(&value).ids("ids"));
             assert!(text.contains(detail), "{text}");
         }
+        // A list may be as long as its field says, and 10,000 items long if that says nothing.
+        let long = json!({"ids": vec![1; 10_001], "tags": vec!["a"; 10_001], "few": [1, 2, 3]});
+        let mut long = fields(&long);
+        let (name, text) = parts(long.ids("ids"));
+        assert_eq!(name, "ids");
+        assert!(text.contains("no more than 10000 elements"), "{text}");
+        assert!(parts(long.texts("tags")).1.contains("max_length"));
+        assert!(parts(long.ids_within("few", 2)).1.contains("no more than 2 elements"));
         let (_, text) = parts(fields(&json!({"tags": ["a", "b", {}]})).texts("tags"));
         assert!(text.contains("tags__2"), "{text}");
     }

@@ -4,6 +4,7 @@
 //!
 //! [`table`]: crate::http::table
 
+use std::io;
 use std::io::Write;
 use std::pin::Pin;
 
@@ -29,6 +30,9 @@ const BODY_MIN_BYTES: u64 = 1024;
 /// Bytes compressed in one step, on a thread that serves other connections too: a fraction of a
 /// millisecond.
 const PIECE_BYTES: usize = 64 * 1024;
+
+/// Memory of an encoder: its window, its tables, and a piece of output.
+const ENCODER_BYTES: usize = 320 * 1024;
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>;
 
@@ -62,11 +66,37 @@ fn packed(accept_encoding: Option<&str>, mut response: Response, sent: Sent) -> 
         return response;
     }
     response.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    let pieces = match response.body {
-        Body::Full(bytes) => stream::iter([Ok(bytes)]).boxed(),
-        Body::Stream { pieces, .. } => pieces,
+    // The text stays in memory until the last of it is compressed, which is as fast as the client reads.
+    let (pieces, own_bytes) = match response.body {
+        Body::Full(bytes) => {
+            let own_bytes = bytes.len();
+            (stream::iter([Ok(bytes)]).boxed(), own_bytes)
+        }
+        Body::Counted(bytes) => (stream::iter([Ok(bytes)]).boxed(), 0),
+        Body::Stream { pieces, held_bytes, .. } => (pieces, held_bytes),
     };
-    response.body = Body::Stream { pieces: Box::pin(gzip(pieces, sent)), left: None };
+    let held_bytes = own_bytes.saturating_add(ENCODER_BYTES);
+    response.body = Body::Stream { pieces: Box::pin(gzip(pieces, sent)), left: None, held_bytes };
+    response
+}
+
+/// A text that is compressed at once, for answers that are kept.
+///
+/// # Errors
+///
+/// None: the memory takes all of it.
+pub fn compressed_whole(text: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text)?;
+    encoder.finish()
+}
+
+/// Says of a response that it is compressed, and that this depends on the request.
+pub fn is_compressed(response: Response, is_gzip: bool) -> Response {
+    let mut response = response.with_header(VARY, HeaderValue::from_static("accept-encoding"));
+    if is_gzip {
+        response.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
     response
 }
 
@@ -106,11 +136,12 @@ struct Rest {
     /// `None` at the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
     sent: Sent,
+    is_begun: bool,
 }
 
 fn gzip(pieces: Pieces, sent: Sent) -> impl Stream<Item = Result<Bytes, StreamError>> + Send {
     let encoder = Some(GzEncoder::new(Vec::new(), Compression::fast()));
-    let rest = Rest { pieces, piece: Bytes::new(), encoder, sent };
+    let rest = Rest { pieces, piece: Bytes::new(), encoder, sent, is_begun: false };
     stream::try_unfold(rest, async |mut rest: Rest| {
         while let Some(mut encoder) = rest.encoder.take() {
             if rest.piece.is_empty() {
@@ -119,6 +150,11 @@ fn gzip(pieces: Pieces, sent: Sent) -> impl Stream<Item = Result<Bytes, StreamEr
                     None => return Ok(Some((Bytes::from(encoder.finish()?), rest))),
                 }
             }
+            // A client that reads fast would keep the thread from others until the end of a long text.
+            if rest.is_begun {
+                tokio::task::yield_now().await;
+            }
+            rest.is_begun = true;
             let part = rest.piece.split_to(rest.piece.len().min(PIECE_BYTES));
             encoder.write_all(&part)?;
             if rest.sent == Sent::Promptly && rest.piece.is_empty() {
@@ -179,7 +215,7 @@ mod tests {
 
     async fn sent(response: Response) -> Result<Vec<u8>, StreamError> {
         match response.body {
-            Body::Full(bytes) => Ok(bytes.to_vec()),
+            Body::Full(bytes) | Body::Counted(bytes) => Ok(bytes.to_vec()),
             Body::Stream { pieces, .. } => {
                 pieces
                     .try_fold(Vec::new(), async |all, piece| Ok([all, piece.to_vec()].concat()))

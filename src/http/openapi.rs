@@ -53,7 +53,7 @@ pub(super) enum Paging {
     Whole,
     /// `limit` and `offset`.
     Offset,
-    /// `limit` and `page`.
+    /// `limit`, and `page` or `offset`.
     Number,
 }
 

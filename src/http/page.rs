@@ -7,17 +7,24 @@ use hyper::header::HeaderName;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
+use serde_json::json;
 
 use crate::app::App;
+use crate::error::Kind;
+use crate::http::budget::Reservation;
 use crate::http::call::Rendering;
 use crate::http::client_address::X_FORWARDED_HOST;
 use crate::http::client_address::X_FORWARDED_PROTO;
 use crate::http::csv;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::members::Member;
+use crate::http::members::Members;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
+use crate::http::rows::Added;
+use crate::http::rows::Rows;
 use crate::query::people::Part;
 
 /// Default number of items of a page.
@@ -47,6 +54,14 @@ pub struct Envelope<T> {
     pub previous: Option<String>,
     /// The items.
     pub results: Vec<T>,
+}
+
+/// An [`Envelope`] without its items.
+#[derive(Debug, Serialize)]
+pub(super) struct Links {
+    count: usize,
+    next: Option<String>,
+    previous: Option<String>,
 }
 
 impl Page {
@@ -116,11 +131,87 @@ impl Page {
         count: usize,
         results: Vec<T>,
     ) -> Envelope<T> {
-        let link = |offset: usize| self.link(request, public_url, offset);
-        let after = self.offset.saturating_add(self.limit);
-        let next = (after < count).then(|| link(after));
-        let previous = (self.offset > 0).then(|| link(self.offset.saturating_sub(self.limit)));
+        let Links { count, next, previous } = self.links((request, public_url), count, self.limit);
         Envelope { count, next, previous, results }
+    }
+
+    /// The response with the rows that `write` adds to those that are there, beside the threads of sockets, from the
+    /// offset of this page on: those of a list of `count` items that are one page by their number, or by their bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`; 503 if the memory budget is used up.
+    pub(super) async fn written(
+        self,
+        app: &App,
+        request: &Request,
+        (count, rows): (usize, Rows),
+        write: impl FnOnce(&mut Rows) -> Result<Added, Problem> + Send + 'static,
+    ) -> Result<Response, Problem> {
+        let (rows, _) = rows.add_on(&app.cpu, write).await?;
+        self.finished(app, request, count, rows)
+    }
+
+    /// The response with rows that are written.
+    ///
+    /// # Errors
+    ///
+    /// 503 if the memory budget is used up.
+    pub(super) fn finished(
+        self,
+        app: &App,
+        request: &Request,
+        count: usize,
+        rows: Rows,
+    ) -> Result<Response, Problem> {
+        let links = self.links_text(app, request, (count, rows.count()))?;
+        Ok(Response::counted_json(StatusCode::OK, &rows.within_object(&links)?))
+    }
+
+    /// The response with these rows, written beside the threads of sockets. The page is about `taken` items of a list of
+    /// `count`; `read` holds the memory of the rows.
+    ///
+    /// # Errors
+    ///
+    /// 503 if the memory budget is used up.
+    pub(super) async fn written_whole(
+        self,
+        app: &App,
+        request: &Request,
+        (count, taken): (usize, usize),
+        (rows, read): (Vec<Members>, Reservation),
+    ) -> Result<Response, Problem> {
+        let public_url = app.config.http.public_url.as_deref();
+        let Links { count, next, previous } = self.links((request, public_url), count, taken);
+        let links = json!({"count": count, "next": next, "previous": previous});
+        let mut page = Members::from(links);
+        page.set("results", Member::List(rows));
+        page.answer(&app.cpu, StatusCode::OK, (&request.memory(), read)).await
+    }
+
+    fn links_text(
+        self,
+        app: &App,
+        request: &Request,
+        (count, shown): (usize, usize),
+    ) -> Result<String, Problem> {
+        let public_url = app.config.http.public_url.as_deref();
+        let links = serde_json::to_string(&self.links((request, public_url), count, shown));
+        links.map_err(|error| Problem::of(Kind::Internal, &error))
+    }
+
+    /// What stands before the rows of a page that has `shown` items of a list of `count`.
+    pub(super) fn links(
+        self,
+        (request, public_url): (&Request, Option<&str>),
+        count: usize,
+        shown: usize,
+    ) -> Links {
+        let link = |offset: usize| self.link(request, public_url, offset);
+        let after = self.offset.saturating_add(shown.min(self.limit));
+        let next = (shown > 0 && after < count).then(|| link(after));
+        let previous = (self.offset > 0).then(|| link(self.offset.saturating_sub(self.limit)));
+        Links { count, next, previous }
     }
 
     /// The URL of the request with another offset; offset 0 is left out.

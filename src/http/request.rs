@@ -32,6 +32,7 @@ use crate::error::Kind;
 use crate::http::body_fields::BodyFields;
 use crate::http::budget::Budget;
 use crate::http::budget::Busy;
+use crate::http::budget::Memory;
 use crate::http::budget::Reservation;
 use crate::http::client_address::X_FORWARDED_HOST;
 use crate::http::client_address::X_FORWARDED_PROTO;
@@ -91,6 +92,11 @@ impl Request {
         };
         let (client_ip, request_id) = (self.client_ip, self.request_id.clone());
         Some(Self { method, headers, client_ip, request_id, body, uri, body_fields: None })
+    }
+
+    /// The memory budget for what is read and written for it.
+    pub(super) fn memory(&self) -> Memory {
+        Memory::new(&self.body.budget, self.method != Method::GET)
     }
 
     /// The path as sent, still percent-encoded, without the query.
@@ -217,6 +223,8 @@ enum Sending {
 pub(super) struct BodyTally {
     received_bytes: AtomicU64,
     rest: Mutex<Option<Incoming>>,
+    /// Memory of what was parsed.
+    parsed: Mutex<Option<Reservation>>,
 }
 
 impl RequestBody {
@@ -253,6 +261,23 @@ impl RequestBody {
         }
     }
 
+    /// As [`Self::read`], for a JSON text that is parsed: until the answer is made, what it becomes in memory is within
+    /// the budget, too.
+    ///
+    /// # Errors
+    ///
+    /// See [`Self::read`].
+    pub async fn read_to_parse(self, limit_bytes: u64) -> Result<Bytes, BodyError> {
+        let (tally, budget) = (Arc::clone(&self.tally), Arc::clone(&self.budget));
+        let body = self.read(limit_bytes).await?;
+        let mut parsed = budget.body();
+        if !parsed.add(budget.parsed_bytes(&body)) {
+            return Err(BodyError::Busy(Busy));
+        }
+        *tally.parsed.lock() = Some(parsed);
+        Ok(body)
+    }
+
     /// Reads the body and keeps it: a later [`RequestBody::read`] returns the same. `None` if that
     /// will fail.
     pub async fn peek(&mut self, limit_bytes: u64) -> Option<&Bytes> {
@@ -282,7 +307,7 @@ impl RequestBody {
         let mut reservation = self.budget.body();
         let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
         grow(&mut reservation, &first, limit_bytes)?;
-        let Some(second) = self.next().await? else { return Ok(hold(reservation, first)) };
+        let Some(second) = self.next().await? else { return Ok(reservation.tied_to(first)) };
         grow(&mut reservation, &second, limit_bytes)?;
 
         let room = first.len() + second.len() + self.announced_bytes().min(FIRST_ROOM_BYTES);
@@ -299,7 +324,7 @@ impl RequestBody {
             }
             body.extend_from_slice(&piece);
         }
-        Ok(hold(reservation, body))
+        Ok(reservation.tied_to(body))
     }
 
     /// The next piece of the body that is not empty; `None` at the end.
@@ -349,6 +374,11 @@ impl BodyTally {
         self.received_bytes.fetch_add(length(piece), Ordering::Relaxed);
     }
 
+    /// Nothing is left of what was parsed: there is an answer.
+    pub(super) fn forget_parsed(&self) {
+        *self.parsed.lock() = None;
+    }
+
     /// Bytes received so far, including discarded ones.
     pub(super) fn received_bytes(&self) -> u64 {
         self.received_bytes.load(Ordering::Relaxed)
@@ -390,22 +420,6 @@ fn grow(reservation: &mut Reservation, piece: &Bytes, limit_bytes: u64) -> Resul
     }
 }
 
-/// Ties the reservation to the lifetime of `body`.
-fn hold(reservation: Reservation, body: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-    Bytes::from_owner(Held { body, _reservation: reservation })
-}
-
-struct Held<Body> {
-    body: Body,
-    _reservation: Reservation,
-}
-
-impl<Body: AsRef<[u8]>> AsRef<[u8]> for Held<Body> {
-    fn as_ref(&self) -> &[u8] {
-        self.body.as_ref()
-    }
-}
-
 fn length(piece: &Bytes) -> u64 {
     u64::try_from(piece.len()).unwrap_or(u64::MAX)
 }
@@ -419,7 +433,6 @@ mod tests {
     use super::BodyError;
     use super::RequestId;
     use super::grow;
-    use super::hold;
     use crate::http::budget::Budget;
     use crate::telemetry::metrics::Metrics;
 
@@ -457,7 +470,7 @@ mod tests {
         let piece = Bytes::from_static(b"123456");
         let mut one = budget.body();
         grow(&mut one, &piece, 100).unwrap();
-        let body = hold(one, piece.clone());
+        let body = one.tied_to(piece.clone());
         let tail = body.slice(4..);
         drop(body);
         assert_eq!((&tail[..], metrics.http_body_bytes.get()), (&b"56"[..], 6));

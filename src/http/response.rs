@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::Stream;
+use futures::stream;
 use hyper::HeaderMap;
 use hyper::Method;
 use hyper::StatusCode;
@@ -35,6 +36,8 @@ use serde_json::json;
 use crate::error::Kind;
 use crate::evaluation::EvaluationError;
 use crate::event::key_kind::KeyKind;
+use crate::http::budget::Busy;
+use crate::http::budget::Counted;
 use crate::http::request::BodyError;
 
 /// Why a streamed response broke off. The client sees a broken connection; the log gets the text.
@@ -65,10 +68,14 @@ pub struct Response {
 /// The body of a response.
 pub(super) enum Body {
     Full(Bytes),
+    /// One that is in the memory budget already.
+    Counted(Bytes),
     Stream {
         pieces: Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>,
         /// Bytes not sent yet, if the length is known in advance.
         left: Option<u64>,
+        /// Memory that the stream has before its first piece and that is in no budget yet.
+        held_bytes: usize,
     },
 }
 
@@ -76,7 +83,9 @@ impl Body {
     /// Bytes not sent yet; `None` if the length is known only at the end of the stream.
     pub(super) fn left(&self) -> Option<u64> {
         match self {
-            Self::Full(bytes) => Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
+            Self::Full(bytes) | Self::Counted(bytes) => {
+                Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+            }
             Self::Stream { left, .. } => *left,
         }
     }
@@ -85,7 +94,7 @@ impl Body {
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Full(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::Full(bytes) | Self::Counted(bytes) => write!(f, "{} bytes", bytes.len()),
             Self::Stream { left, .. } => write!(f, "stream, {left:?} bytes left"),
         }
     }
@@ -120,6 +129,27 @@ impl Response {
         Self::bytes(status, JSON, body)
     }
 
+    /// A body of the given media type that is in the memory budget.
+    pub fn counted(status: StatusCode, content_type: HeaderValue, body: &Counted) -> Self {
+        let mut response = Self::empty(status);
+        response.headers.insert(CONTENT_TYPE, content_type);
+        response.body = Body::Counted(body.bytes().clone());
+        response
+    }
+
+    /// A body that is JSON already, and in the memory budget.
+    pub fn counted_json(status: StatusCode, body: &Counted) -> Self {
+        Self::counted(status, JSON, body)
+    }
+
+    /// JSON that begins with `head`, and goes on with a body that is in the memory budget.
+    pub fn counted_json_after(head: String, body: &Counted) -> Self {
+        let pieces = [Bytes::from(head), body.bytes().clone()];
+        let bytes = pieces.iter().map(Bytes::len).fold(0, usize::saturating_add);
+        let len = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Self::sized_stream(StatusCode::OK, JSON, len, stream::iter(pieces.map(Ok)))
+    }
+
     /// Plain text.
     pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Self {
         Self::bytes(status, TEXT, body)
@@ -135,7 +165,7 @@ impl Response {
     ) -> Self {
         let mut response = Self::empty(status);
         response.headers.insert(CONTENT_TYPE, content_type);
-        response.body = Body::Stream { pieces: Box::pin(pieces), left: None };
+        response.body = Body::Stream { pieces: Box::pin(pieces), left: None, held_bytes: 0 };
         response
     }
 
@@ -149,7 +179,7 @@ impl Response {
     ) -> Self {
         let mut response = Self::empty(status);
         response.headers.insert(CONTENT_TYPE, content_type);
-        response.body = Body::Stream { pieces: Box::pin(pieces), left: Some(len) };
+        response.body = Body::Stream { pieces: Box::pin(pieces), left: Some(len), held_bytes: 0 };
         response
     }
 
@@ -443,6 +473,12 @@ impl Problem {
 
 impl From<EvaluationError> for Problem {
     fn from(error: EvaluationError) -> Self {
+        Self::of(error.kind(), &error)
+    }
+}
+
+impl From<Busy> for Problem {
+    fn from(error: Busy) -> Self {
         Self::of(error.kind(), &error)
     }
 }

@@ -160,7 +160,9 @@ impl Router {
             ending: ending.clone(),
         };
         let definitions = local_evaluation::Cache::default();
-        let (links, desk) = (shared::Links::new(&app.clock), Arc::new(desk));
+        let requests_max_bytes = app.config.ingest.inflight_max_bytes.as_u64();
+        let links = shared::Links::new(&app.clock, requests_max_bytes);
+        let desk = Arc::new(desk);
         // A test reads the description; without it bodies may have any fields.
         let bodies = Bodies::described().unwrap_or_default();
         Self { app, definitions, links, bodies, throttle, subscribers, desk, ending, secret }

@@ -122,7 +122,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "/api/users/:uuid/",        "user:read",             of_account!(users::retrieve)).described(&users::RETRIEVE),
     at("PATCH",     "/api/users/:uuid/",        "user:write",            of_account!(users::update)).described(&users::UPDATE),
 
-    at("GET",       "P/actions/",               "action:read",           of_documents!(list, Action)).described(&documents::described::ACTION_LIST),
+    at("GET",       "P/actions/",               "action:read",           of_documents!(listed::list, Action)).described(&documents::described::ACTION_LIST),
     at("POST",      "P/actions/",               "action:write",          of_documents!(create, Action)).described(&documents::described::ACTION_CREATE),
     at("GET",       "P/actions/activity/",      "activity_log:read",     of_documents!(activity, Action)).described(&documents::described::ACTION_ACTIVITY),
     at("GET",       "P/actions/:id/",           "action:read",           of_documents!(retrieve, Action)).described(&documents::described::ACTION_RETRIEVE),
@@ -132,7 +132,7 @@ pub const TABLE: &[Endpoint] = &[
 
     at("GET",       "P/activity_log/",          "activity_log:read",     of_project!(activity::of_project)).described(&activity::OF_PROJECT),
 
-    at("GET",       "P/annotations/",           "annotation:read",       of_documents!(list, Annotation)).described(&documents::described::ANNOTATION_LIST),
+    at("GET",       "P/annotations/",           "annotation:read",       of_documents!(listed::list, Annotation)).described(&documents::described::ANNOTATION_LIST),
     at("POST",      "P/annotations/",           "annotation:write",      of_documents!(create, Annotation)).described(&documents::described::ANNOTATION_CREATE),
     at("GET",       "P/annotations/activity/",  "activity_log:read",     of_documents!(activity, Annotation)).described(&documents::described::ANNOTATION_ACTIVITY),
     at("GET",       "P/annotations/:id/",       "annotation:read",       of_documents!(retrieve, Annotation)).described(&documents::described::ANNOTATION_RETRIEVE),
@@ -151,7 +151,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET",       "P/cohorts/:id/persons/",   "cohort:read",           of_project!(cohorts::members)).analytics().described(&cohorts::MEMBERS),
     at("POST PATCH", "P/cohorts/:id/remove_person_from_static_cohort/", "cohort:write", of_project!(cohorts::change_members)).described(&cohorts::REMOVE_PERSON_FROM_STATIC_COHORT),
 
-    at("GET",       "P/dashboards/",            "dashboard:read",        of_documents!(list, Dashboard)).described(&documents::described::DASHBOARD_LIST),
+    at("GET",       "P/dashboards/",            "dashboard:read",        of_documents!(listed::list, Dashboard)).described(&documents::described::DASHBOARD_LIST),
     at("POST",      "P/dashboards/",            "dashboard:write",       of_documents!(create, Dashboard)).described(&documents::described::DASHBOARD_CREATE),
     at("GET",       "P/dashboards/activity/",   "activity_log:read",     of_documents!(activity, Dashboard)).described(&documents::described::DASHBOARD_ACTIVITY),
     at("GET",       "P/dashboards/:id/",        "dashboard:read",        of_documents!(retrieve, Dashboard)).analytics().described(&documents::described::DASHBOARD_RETRIEVE),
@@ -245,7 +245,7 @@ pub const TABLE: &[Endpoint] = &[
     at("GET POST",  "P/insights/retention/",    "insight:read",          of_project!(insights::retention::retention)).or_csv().analytics().described(&insights::retention::RETENTION),
     at("GET POST",  "P/insights/stickiness/",   "insight:read",          of_project!(insights::stickiness)).or_csv().analytics().described(&insights::TREND),
     at("GET POST",  "P/insights/trend/",        "insight:read",          of_project!(insights::trend)).or_csv().analytics().described(&insights::TREND),
-    at("GET",       "P/insights/",              "insight:read",          of_documents!(list, Insight)).analytics().described(&documents::described::INSIGHT_LIST),
+    at("GET",       "P/insights/",              "insight:read",          of_documents!(listed::list, Insight)).analytics().described(&documents::described::INSIGHT_LIST),
     at("POST",      "P/insights/",              "insight:write",         of_documents!(create, Insight)).described(&documents::described::INSIGHT_CREATE),
     at("GET",       "P/insights/activity/",     "activity_log:read",     of_documents!(activity, Insight)).described(&documents::described::INSIGHT_ACTIVITY),
     at("GET",       "P/insights/my_last_viewed/", "insight:read",          of_documents!(my_last_viewed, Insight)).described(&documents::described::INSIGHT_MY_LAST_VIEWED),

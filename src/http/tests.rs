@@ -18,6 +18,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+use crate::http::gzip::compressed;
 use crate::http::handler::Handler;
 use crate::http::handler::Matched;
 use crate::http::limits::Limits;
@@ -93,6 +94,19 @@ impl Handler for Endpoints {
                 Ok(body) => Response::text(StatusCode::OK, body),
                 Err(error) => error.into(),
             },
+            ("POST", "/parse") => match request.body.read_to_parse(10 << 20).await {
+                Ok(body) => {
+                    drop(body);
+                    self.entered.add_permits(1);
+                    self.gate.acquire().await.unwrap().forget();
+                    Response::text(StatusCode::OK, "parsed")
+                }
+                Err(error) => error.into(),
+            },
+            ("GET", "/gzip") => {
+                let text = noise(request.query("bytes").unwrap().parse().unwrap());
+                compressed(request.header("accept-encoding"), Response::text(StatusCode::OK, text))
+            }
             ("GET", "/large") => Response::text(StatusCode::OK, "x".repeat(100_000)),
             ("POST", "/ignore") => Response::text(StatusCode::OK, "ignored"),
             ("GET", "/slow") => {
@@ -237,6 +251,18 @@ impl Client {
     async fn is_closed(&mut self) -> bool {
         !self.more().await
     }
+}
+
+/// A text of so many bytes, which compression makes half as long.
+fn noise(bytes: usize) -> String {
+    let mut state = 1_u64;
+    let mut text = String::with_capacity(bytes + 16);
+    while text.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text.push_str(&format!("{:08x}", state >> 32));
+    }
+    text.truncate(bytes);
+    text
 }
 
 fn get(path: &str) -> String {

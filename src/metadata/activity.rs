@@ -8,13 +8,17 @@
 //! [`Metadata::record_activity`]: crate::metadata::Metadata::record_activity
 //! [`Write::log`]: crate::metadata::Write::log
 
+use std::collections::BTreeMap;
+
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
+use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::metadata::accounts::UserId;
 use crate::metadata::connection::Conn;
 use crate::metadata::disk;
@@ -23,6 +27,8 @@ use crate::metadata::sql;
 use crate::metadata::sql::Builder;
 
 mod operations;
+
+const TABLE: &str = "activity";
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x1d0f_6a39_8c2e_4f61_9e0b_54a7_7d3c_21f8);
@@ -151,6 +157,41 @@ pub struct Entry {
     pub detail: Map<String, Value>,
     /// The time.
     pub created_at: UnixMicros,
+}
+
+/// An entry with its detail as it is stored, which is as long as what was changed.
+#[derive(Clone, Debug)]
+pub struct EntryText {
+    /// The entry without its detail.
+    pub entry: Entry,
+    /// The text of a JSON object; see [`Entry::detail`].
+    pub detail: String,
+    /// Its position in the log.
+    pub position: i64,
+}
+
+impl EntryText {
+    /// The texts of the members of the detail.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Corrupt`].
+    pub fn members(&self) -> Result<BTreeMap<String, Box<RawValue>>, MetadataError> {
+        let corrupt = |error: serde_json::Error| MetadataError::Corrupt {
+            table: TABLE,
+            problem: error.to_string(),
+        };
+        json::members(self.detail.as_bytes()).map_err(corrupt)
+    }
+}
+
+/// Where a part of the log begins, which is newest first.
+#[derive(Clone, Copy, Debug)]
+pub enum Start {
+    /// After so many entries.
+    Offset(usize),
+    /// Before the entry at this position.
+    Before(i64),
 }
 
 /// A filter of entries.
@@ -331,6 +372,7 @@ async fn insert(
 
 #[derive(sqlx::FromRow)]
 struct Row {
+    position: i64,
     id: String,
     user_id: Option<i64>,
     scope: String,
@@ -340,20 +382,29 @@ struct Row {
     created_at: i64,
 }
 
-impl TryFrom<Row> for Entry {
+impl TryFrom<Row> for EntryText {
     type Error = MetadataError;
 
     fn try_from(row: Row) -> Result<Self, MetadataError> {
-        const TABLE: &str = "activity";
-        Ok(Self {
+        let entry = Entry {
             id: disk::from_uuid(TABLE, &row.id)?,
             user: row.user_id.map(UserId),
             activity: row.activity,
             scope: row.scope,
             item: row.item,
-            detail: disk::from_json(TABLE, &row.detail)?,
+            detail: Map::new(),
             created_at: UnixMicros(row.created_at),
-        })
+        };
+        Ok(Self { entry, detail: row.detail, position: row.position })
+    }
+}
+
+impl TryFrom<Row> for Entry {
+    type Error = MetadataError;
+
+    fn try_from(row: Row) -> Result<Self, MetadataError> {
+        let EntryText { entry, detail, .. } = EntryText::try_from(row)?;
+        Ok(Self { detail: disk::from_json(TABLE, &detail)?, ..entry })
     }
 }
 

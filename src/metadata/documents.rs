@@ -2,15 +2,20 @@
 //! insights, annotations and dashboards ([`Kind`]). A [`Document`] has an owner, times and named fields; which
 //! fields, and which values they take, is decided by whoever reads the request. `operations` stores them.
 
+use std::collections::BTreeMap;
+
 use serde_json::Map;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::json;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Change;
 use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
+use crate::metadata::error::MetadataError;
 
 mod operations;
 pub(super) mod rows;
@@ -18,6 +23,9 @@ pub mod shares;
 
 /// Longest fields of one document, in bytes of their JSON text.
 pub const FIELDS_MAX_BYTES: usize = 64 << 10;
+
+/// Memory of a document besides its fields.
+const HEAD_BYTES: usize = 256;
 
 /// Most tags of one document.
 pub const TAGS_MAX: usize = 100;
@@ -61,6 +69,67 @@ pub struct Document {
     pub fields: Map<String, Value>,
 }
 
+/// A document with its fields as they are stored. Parsed, they take several times the memory.
+#[derive(Clone, Debug)]
+pub struct DocumentText {
+    /// The document without its fields.
+    pub head: Document,
+    /// The text of a JSON object with all of them.
+    pub text: String,
+}
+
+impl DocumentText {
+    /// The text of a document.
+    pub fn of(document: &Document) -> Self {
+        let text = rows::Fields(&document.fields).to_string();
+        Self { head: document.without_fields(), text }
+    }
+
+    /// The document with those of its fields that have one of these names.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Corrupt`].
+    pub fn with(&self, names: &[Box<str>]) -> Result<Document, MetadataError> {
+        let read = json::read_members(self.text.as_bytes(), names);
+        let fields = read.or_else(|_| {
+            // Nested deeper than what can be written now.
+            let mut all: Map<String, Value> = json::restore(self.text.as_bytes())?;
+            all.retain(|name, _| names.iter().any(|own| **own == **name));
+            Ok(all)
+        });
+        Ok(Document { fields: fields.map_err(corrupt)?, ..self.head.without_fields() })
+    }
+
+    /// The document with all of its fields.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Corrupt`].
+    pub fn whole(&self) -> Result<Document, MetadataError> {
+        let fields = json::restore(self.text.as_bytes()).map_err(corrupt)?;
+        Ok(Document { fields, ..self.head.without_fields() })
+    }
+
+    /// The text of each field.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Corrupt`].
+    pub fn members(&self) -> Result<BTreeMap<String, Box<RawValue>>, MetadataError> {
+        json::members(self.text.as_bytes()).map_err(corrupt)
+    }
+
+    /// Its memory, roughly.
+    pub fn bytes(&self) -> usize {
+        self.text.len().saturating_add(HEAD_BYTES)
+    }
+}
+
+fn corrupt(error: serde_json::Error) -> MetadataError {
+    MetadataError::Corrupt { table: "documents", problem: error.to_string() }
+}
+
 impl Kind {
     const ALL: [Self; 4] = [Self::Action, Self::Insight, Self::Annotation, Self::Dashboard];
 
@@ -100,6 +169,20 @@ impl Kind {
 }
 
 impl Document {
+    fn without_fields(&self) -> Self {
+        Self {
+            kind: self.kind,
+            id: self.id,
+            project: self.project,
+            deleted: self.deleted,
+            created_by: self.created_by,
+            created_at: self.created_at,
+            updated_by: self.updated_by,
+            updated_at: self.updated_at,
+            fields: Map::new(),
+        }
+    }
+
     /// A text among its fields; empty if there is none.
     pub fn text(&self, name: &str) -> &str {
         self.fields.get(name).and_then(Value::as_str).unwrap_or_default()

@@ -32,7 +32,7 @@ const PAGES: &[(&str, &str, &str)] = &[
 ];
 
 /// The theme that a reader has chosen.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Theme {
     /// That of the system.
     #[default]

@@ -17,6 +17,7 @@ mod arrangements;
 mod backup;
 mod bins;
 mod board_pages;
+mod bounded_answers;
 mod breakdowns;
 mod browser;
 mod capture;

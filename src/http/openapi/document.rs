@@ -292,7 +292,7 @@ fn query_parameters(endpoint: &Endpoint, operation: &Operation, has_body: bool) 
     let paging: &[&str] = match operation.paging {
         Paging::None | Paging::Whole => &[],
         Paging::Offset => &["limit", "offset"],
-        Paging::Number => &["limit", "page"],
+        Paging::Number => &["limit", "offset", "page"],
     };
     let is_filter_in_body = has_body && endpoint.methods().any(|method| method == "GET");
     let is_here = |own: &&Parameter| !is_filter_in_body || matches!(own.kind, Kind::Shared);

@@ -1,24 +1,34 @@
 //! Activity log endpoints: entries of one object, of all objects of a kind, of the project.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::error::Kind;
+use crate::event::json;
 use crate::http::auth;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::call::Rendering;
 use crate::http::csv;
+use crate::http::members::Member;
+use crate::http::members::Members;
 use crate::http::openapi::Operation;
 use crate::http::openapi::Parameter;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::store::problem;
+use crate::http::rows::Added;
+use crate::http::rows::Rows;
 use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Asked;
-use crate::metadata::activity::Entry;
+use crate::metadata::activity::EntryText;
 use crate::metadata::activity::Scope;
+use crate::metadata::activity::Start;
 use crate::metadata::snapshot::Snapshot;
 
 /// Default number of entries of a page; PostHog's number.
@@ -26,6 +36,9 @@ const LIMIT_DEFAULT: usize = 10;
 
 /// Most entries of a page.
 const LIMIT_MAX: usize = 1000;
+
+/// Entries that are read at once; one has what was changed before and after.
+const READ_AT_ONCE: usize = 16;
 
 /// `GET feature_flags/activity/`, `feature_flags/:id/activity/` and similar: a page of the changes
 /// of one object, or of all objects of the kind. The key must grant `activity_log:read` besides the
@@ -50,7 +63,7 @@ pub(super) async fn of_item(
 /// Entries of one object, which the caller has found, for a user who may read it.
 async fn page(
     app: &App,
-    snapshot: &Snapshot,
+    snapshot: &Arc<Snapshot>,
     asked: &Asked,
     call: &Call<Principal>,
 ) -> Result<Response, Problem> {
@@ -58,17 +71,50 @@ async fn page(
     let number = |name: &str| request.query(name).and_then(|text| text.parse::<usize>().ok());
     let limit = number("limit").filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT).min(LIMIT_MAX);
     let page = number("page").filter(|page| *page > 0).unwrap_or(1);
-    let offset = (page - 1).saturating_mul(limit);
-    let found = app.metadata.activity(project, asked, limit, offset).await.map_err(problem)?;
+    // The page after one that ended early begins where that ended.
+    let offset = number("offset").unwrap_or((page - 1).saturating_mul(limit));
+    let count = app.metadata.activity_count(project, asked).await.map_err(problem)?;
+    let mut rows = Rows::new(&request.memory());
+    let (mut start, mut is_done) = (Start::Offset(offset), false);
+    while !is_done {
+        let part = (limit - rows.count()).min(READ_AT_ONCE);
+        let found = app.metadata.activity_texts(project, asked, (start, part)).await;
+        let found = found.map_err(problem)?;
+        let Some(last) = found.last() else { break };
+        start = Start::Before(last.position);
+        let users = Arc::clone(snapshot);
+        let write = move |rows: &mut Rows| {
+            for entry in &found {
+                let body = body(entry, &users)?;
+                if rows.add_by(|text| body.write(text))? == Added::PageIsFull {
+                    return Ok(Added::PageIsFull);
+                }
+            }
+            Ok(Added::Yes)
+        };
+        let (written, added) = rows.add_on(&app.cpu, write).await?;
+        is_done = added == Added::PageIsFull || written.count() == limit;
+        rows = written;
+    }
     let base = app.config.http.public_url.as_deref();
-    let link = |page: usize| Page::link_to(request, base, &[("page", page), ("limit", limit)]);
-    let results: Vec<Value> = found.entries.iter().map(|entry| body(entry, snapshot)).collect();
-    let body = json!({
-        "results": results,
-        "next": (offset + found.entries.len() < found.count).then(|| link(page + 1)),
-        "previous": (page > 1).then(|| link(page - 1)),
-        "total_count": found.count,
+    let link = |place: (&str, usize)| Page::link_to(request, base, &[place, ("limit", limit)]);
+    let (shown, is_by_offset) = (rows.count(), number("offset").is_some());
+    let after = offset.saturating_add(shown);
+    let next = (shown > 0 && after < count).then(|| match shown == limit && !is_by_offset {
+        true => link(("page", page + 1)),
+        false => link(("offset", after)),
     });
+    let previous = match is_by_offset {
+        true => (offset > 0).then(|| link(("offset", offset.saturating_sub(limit)))),
+        false => (page > 1).then(|| link(("page", page - 1))),
+    };
+    let head = json!({"next": next, "previous": previous, "total_count": count}).to_string();
+    let text = rows.within_object(&head)?;
+    if call.rendering == Rendering::Json {
+        return Ok(Response::counted_json(StatusCode::OK, &text));
+    }
+    let body: Value =
+        json::restore(text.bytes()).map_err(|error| Problem::of(Kind::Internal, &error))?;
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
@@ -104,7 +150,8 @@ pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Pr
     page(app, &snapshot, &asked, &call).await
 }
 
-fn body(entry: &Entry, snapshot: &Snapshot) -> Value {
+fn body(stored: &EntryText, snapshot: &Snapshot) -> Result<Members, Problem> {
+    let entry = &stored.entry;
     let user = entry.user.and_then(|user| snapshot.user(user));
     let user = match user {
         Some(user) => json!({
@@ -115,22 +162,24 @@ fn body(entry: &Entry, snapshot: &Snapshot) -> Value {
         }),
         None => json!({"first_name": "System", "email": null, "is_system": true}),
     };
-    let part = |name: &str| entry.detail.get(name).unwrap_or(&Value::Null);
-    json!({
+    let mut told = Members::from(json!({
+        "id": entry.item, "changes": null, "merge": null, "trigger": null, "name": null,
+        "short_id": null, "type": null,
+    }));
+    let mut stored = stored.members().map_err(problem)?;
+    for name in ["changes", "trigger", "name"] {
+        if let Some(text) = stored.remove(name) {
+            told.set(name, Member::Stored(text));
+        }
+    }
+    let mut body = Members::from(json!({
         "id": entry.id.to_string(),
         "user": user,
         "activity": entry.activity,
         "scope": entry.scope,
         "item_id": entry.item,
-        "detail": {
-            "id": entry.item,
-            "changes": part("changes"),
-            "merge": null,
-            "trigger": part("trigger"),
-            "name": part("name"),
-            "short_id": null,
-            "type": null,
-        },
         "created_at": entry.created_at.to_rfc3339(),
-    })
+    }));
+    body.set("detail", Member::Object(told));
+    Ok(body)
 }

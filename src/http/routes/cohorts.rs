@@ -7,8 +7,12 @@
 mod body;
 mod upload;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use hyper::Method;
 use hyper::StatusCode;
+use parking_lot::Mutex;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -34,6 +38,10 @@ use crate::http::routes::feature_flags;
 use crate::http::routes::query;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
+use crate::http::rows::Added;
+use crate::http::rows::LONG_PAGE_MAX_BYTES;
+use crate::http::rows::Rows;
+use crate::identity::IdentityError;
 use crate::insights;
 use crate::insights::audience;
 use crate::metadata::accounts::UserId;
@@ -64,10 +72,12 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
         snapshot.cohorts(asker.project.id).iter().filter(|cohort| is_asked(cohort)).collect();
     let page = Page::of(&request);
     let shown = found.iter().skip(page.offset).take(page.limit);
-    let bodies: Vec<_> = shown.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
-    let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(&request, public_url, found.len(), bodies);
-    Ok(Response::json(StatusCode::OK, &envelope))
+    let (count, shown) = (found.len(), shown.map(|own| Arc::clone(own)).collect::<Vec<_>>());
+    let users = Arc::clone(&snapshot);
+    let write = move |rows: &mut Rows| {
+        rows.add_all(shown.iter().map(|cohort| CohortBody::new(cohort, &users)))
+    };
+    page.written(app, &request, (count, Rows::new(&request.memory())), write).await
 }
 
 pub(in crate::http) const CREATE: Operation = Operation::created::<CohortBody<'static>>(
@@ -107,7 +117,7 @@ pub(super) async fn add(
     project: ProjectId,
     user: UserId,
     new: NewCohort,
-) -> Result<Result<std::sync::Arc<StoredCohort>, MetadataError>, Problem> {
+) -> Result<Result<Arc<StoredCohort>, MetadataError>, Problem> {
     let metadata = app.metadata.clone();
     let write = async move { metadata.create_cohort(project, user, new).await };
     let cohort = store::attempt(app, "create-cohort", write).await?;
@@ -179,7 +189,7 @@ async fn change(
     asker: &Principal,
     id: CohortId,
     patch: CohortPatch,
-) -> Result<std::sync::Arc<StoredCohort>, Problem> {
+) -> Result<Arc<StoredCohort>, Problem> {
     let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.update_cohort(project, user, id, patch).await };
     store::write(app, "update-cohort", write).await
@@ -240,8 +250,9 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
     let is_inside =
         membership::membership(set, project, id, snapshot.now(project, app.clock.now()));
-    let collector = std::sync::Arc::new(parking_lot::Mutex::new((0, Vec::new())));
-    let collected = std::sync::Arc::clone(&collector);
+    let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
+    let collector = Arc::new(Mutex::new((0, Ok((rows, Added::Yes)))));
+    let collected = Arc::clone(&collector);
     let visited = audience::visit_persons(&app.engine, project, move |view, person| {
         if !is_inside(view, person) {
             return;
@@ -249,15 +260,21 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
         let mut collected = collected.lock();
         let place = collected.0;
         collected.0 += 1;
-        if place >= page.offset && place - page.offset < page.limit {
+        if place >= page.offset
+            && place - page.offset < page.limit
+            && let Ok((rows, added @ Added::Yes)) = &mut collected.1
+        {
             let ids = view.distinct_ids(project, person.uuid).unwrap_or_default();
-            collected.1.push(MemberBody::new(person, ids));
+            match rows.add(&MemberBody::new(person, ids)) {
+                Ok(now) => *added = now,
+                Err(problem) => collected.1 = Err(problem),
+            }
         }
     });
     visited.await.map_err(query::problem)?;
-    let (count, results) = std::mem::take(&mut *collector.lock());
-    let public_url = app.config.http.public_url.as_deref();
-    Ok(Response::json(StatusCode::OK, &page.envelope(&request, public_url, count, results)))
+    let none = (0, Err(Problem::not_found("Not found.")));
+    let (count, rows) = std::mem::replace(&mut *collector.lock(), none);
+    page.finished(app, &request, count, rows?.0)
 }
 
 /// Tests membership in the current cohorts, as flags evaluate it. An unknown cohort has no members.
@@ -306,15 +323,21 @@ async fn persons(
     }
     app.engine.wait().await.map_err(query::problem)?;
     let view = app.identities.view();
-    let failed = |error: crate::identity::IdentityError| Problem::of(error.kind(), &error);
-    let mut persons = Vec::new();
-    for uuid in &listed.uuids {
-        persons.extend(view.person_by_uuid(project, *uuid).map_err(failed)?.map(|p| p.uuid));
-    }
-    for distinct_id in &listed.distinct_ids {
-        persons.extend(view.person_of(project, distinct_id).map_err(failed)?.map(|p| p.uuid));
-    }
-    Ok(persons)
+    let uuids: BTreeSet<Uuid> = listed.uuids.iter().copied().collect();
+    let distinct_ids: BTreeSet<String> = listed.distinct_ids.iter().cloned().collect();
+    let look_up = move || -> Result<Vec<Uuid>, IdentityError> {
+        let mut persons = BTreeSet::new();
+        for uuid in uuids {
+            persons.extend(view.person_by_uuid(project, uuid)?.map(|person| person.uuid));
+        }
+        for distinct_id in distinct_ids {
+            persons.extend(view.person_of(project, &distinct_id)?.map(|person| person.uuid));
+        }
+        Ok(persons.into_iter().collect())
+    };
+    let found = app.cpu.run(look_up).await;
+    let found = found.map_err(|error| Problem::of(error.kind(), &error))?;
+    found.map_err(|error| Problem::of(error.kind(), &error))
 }
 
 fn cohort_id(text: &str) -> Result<CohortId, Problem> {

@@ -7,6 +7,7 @@ mod body;
 pub mod dashboards;
 pub mod described;
 pub(in crate::http::routes) mod form;
+pub mod listed;
 mod question;
 pub(in crate::http::routes) mod results;
 pub(in crate::http::routes) mod rights;
@@ -15,6 +16,7 @@ pub mod sharing;
 pub(in crate::http::routes) mod tiles;
 pub mod unlock;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hyper::Method;
@@ -24,101 +26,53 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::error::Kind as ErrorKind;
 use crate::event::id::ProjectId;
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::budget::Memory;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
-use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::activity;
 use crate::http::routes::documents::boards::Edit;
 use crate::http::routes::documents::results::Asked;
-use crate::http::routes::documents::results::Reader;
 use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
 use crate::metadata::error::MetadataError;
-
-/// Most documents of a page, each of which may be as long as `FIELDS_MAX_BYTES`.
-const LIMIT_MAX: usize = 500;
 
 /// Insights in the list of those that the caller looked at last (PostHog's figure).
 const LAST_VIEWED_MAX: usize = 5;
 
-/// `GET`: documents that are not deleted, newest first; see `question` for the parameters. Insights come with their
-/// results, as `refresh` says, unless `basic` is true.
-pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
-    let Call { asker, request, .. } = call;
-    let project = asker.project.id;
-    let mut question = question::Question::of(&request, &asker, app.clock.now())?;
-    let asked = Asked::of(&request, &asker.key)?;
-    for board in question.boards() {
-        question.add_placed(board, &placed_on(app, project, board).await?);
-    }
-    let mut page = Page::of(&request);
-    page.limit = page.limit.min(LIMIT_MAX);
-    let mut found = Vec::new();
-    let visit =
-        |document| found.extend(question.place_of(&document).map(|place| (place, document.id)));
-    app.metadata.visit_documents(project, kind, visit).await.map_err(problem)?;
-    question.sort(&mut found);
-    let mut documents = Vec::new();
-    for (_, id) in found.iter().skip(page.offset).take(page.limit) {
-        documents.push(app.metadata.document(project, kind, *id).await.map_err(problem)?);
-    }
-    let snapshot = app.metadata.snapshot();
-    let viewer = Viewer::from(&asker);
-    let body = |document| body::body(document, &snapshot, viewer);
-    let mut bodies: Vec<Value> = documents.iter().map(body).collect();
-    if kind == Kind::Dashboard {
-        let shared = app.metadata.shared_documents(project, kind).await.map_err(problem)?;
-        for (document, body) in documents.iter().zip(&mut bodies) {
-            body::set_shared(body, shared.contains(&document.id));
-        }
-    }
-    if question.is_basic {
-        bodies.iter_mut().for_each(body::make_basic);
-    } else if kind == Kind::Insight {
-        let reader = Reader::new(app, viewer);
-        reader.add_all(documents.iter().zip(&mut bodies).collect(), &asked).await;
-    }
-    let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(&request, public_url, found.len(), bodies);
-    Ok(Response::json(StatusCode::OK, &envelope))
-}
-
-/// The insights with a place on a dashboard; none without such a dashboard.
-async fn placed_on(app: &App, project: ProjectId, board: i64) -> Result<Vec<i64>, Problem> {
-    match app.metadata.document(project, Kind::Dashboard, board).await {
-        Ok(board) => Ok(board.fields.get("tiles").map(form::ids).unwrap_or_default()),
-        Err(MetadataError::NotFound(_)) => Ok(Vec::new()),
-        Err(error) => Err(problem(error)),
-    }
-}
-
 /// `POST`. A dashboard may be a copy of another one; see [`dashboards`].
 pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let document = add(app, &asker, Fields::read(request).await?, kind).await?;
-    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
-    Ok(Response::json(StatusCode::CREATED, &body))
+    let memory = request.memory();
+    let sent = (Fields::read(request).await?, &memory);
+    let made = add(app, &asker, sent, kind).await?;
+    let document = DocumentText::of(&made);
+    let shown = (&document, Viewer::from(&asker));
+    tiles::answer(app, StatusCode::CREATED, shown, (&Asked::kept(), &memory)).await
 }
 
 /// Creates a document with the fields that were sent.
 pub(super) async fn add(
     app: &App,
     asker: &Principal,
-    mut sent: Fields,
+    (mut sent, memory): (Fields, &Memory),
     kind: Kind,
 ) -> Result<Arc<Document>, Problem> {
     let place = (asker.project.id, asker.user.id);
     let source = match kind {
-        Kind::Dashboard => dashboards::Source::read(app, asker.project.id, &mut sent).await?,
+        Kind::Dashboard => {
+            dashboards::Source::read(app, asker.project.id, (&mut sent, memory)).await?
+        }
         _ => None,
     };
     let mut fields = form::read(&mut sent, kind, true)?;
@@ -148,7 +102,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let project = &asker.project;
-    let document = app.metadata.document(project.id, kind, id).await.map_err(problem)?;
+    let document = app.metadata.document_text(project.id, kind, id).await.map_err(problem)?;
     let mut asked = Asked::of(&request, &asker.key)?;
     let board = request.query("from_dashboard").filter(|id| !id.is_empty());
     if let Some(board) = board.filter(|_| kind == Kind::Insight) {
@@ -163,8 +117,8 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
             Err(error) => return Err(problem(error)),
         }
     }
-    let body = tiles::whole(app, &document, Viewer::from(&asker), &asked).await?;
-    Ok(Response::json(StatusCode::OK, &body))
+    let shown = (&document, Viewer::from(&asker));
+    tiles::answer(app, StatusCode::OK, shown, (&asked, &request.memory())).await
 }
 
 /// `PATCH :id/`, and `PUT`, which requires nothing more; `deleted` deletes and restores, with `delete_insights` the
@@ -176,6 +130,7 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     // 404 for an unknown document precedes 400 for a bad body.
     let before = app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
     rights::check_edit(&before, &asker.user)?;
+    let memory = request.memory();
     let mut sent = Fields::read(request).await?;
     let deleted = sent.boolean("deleted")?;
     let is_with_insights =
@@ -185,15 +140,16 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     check_references(app, asker.project.id, kind, &mut fields).await?;
     let edit = Edit { fields, deleted, is_with_insights };
     rights::check_change(app, &asker, (&before, &edit)).await?;
-    let others = dashboards::connected(app, &asker, &before, &edit).await?;
+    let others = dashboards::connected(app, &asker, (&before, &memory), &edit).await?;
     let metadata = app.metadata.clone();
     let write = async move {
         let edit = |document: &mut Document, others: &mut [Document]| edit.apply(document, others);
         metadata.edit_documents(place, (kind, id), (others, edit)).await
     };
-    let document = store::write(app, "update-document", write).await?;
-    let body = tiles::whole(app, &document, Viewer::from(&asker), &Asked::kept()).await?;
-    Ok(Response::json(StatusCode::OK, &body))
+    let changed = store::write(app, "update-document", write).await?;
+    let document = DocumentText::of(&changed);
+    let shown = (&document, Viewer::from(&asker));
+    tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), &memory)).await
 }
 
 /// Allowed methods of one document.
@@ -229,26 +185,29 @@ pub async fn my_last_viewed(
     call: Call<Principal>,
     kind: Kind,
 ) -> Result<Response, Problem> {
-    let asker = call.asker;
+    let Call { asker, request, .. } = call;
     let place = (asker.project.id, asker.user.id);
     let viewed = app.metadata.viewed_documents(place, kind).await.map_err(problem)?;
-    let mut bodies: Vec<Value> = Vec::new();
-    for (id, at) in viewed {
-        if bodies.len() == LAST_VIEWED_MAX {
-            break;
+    let ids = viewed.iter().map(|(id, _)| *id).collect();
+    let heads = app.metadata.document_texts((place.0, kind), ids).await.map_err(problem)?;
+    let mut shown: Vec<DocumentText> = heads;
+    shown.retain(|document| !document.head.deleted);
+    shown.truncate(LAST_VIEWED_MAX);
+    let snapshot = app.metadata.snapshot();
+    let mut text = vec![b'['];
+    for document in shown {
+        let id = document.head.id;
+        let at = viewed.iter().find(|(own, _)| *own == id).map(|(_, at)| at.to_rfc3339());
+        let mut body = body::body(&document, &snapshot, Viewer::from(&asker))?;
+        body.set("last_viewed_at", json!(at));
+        if text.len() > 1 {
+            text.push(b',');
         }
-        let document = match app.metadata.document(asker.project.id, kind, id).await {
-            Ok(document) if !document.deleted => document,
-            Ok(_) | Err(MetadataError::NotFound(_)) => continue,
-            Err(error) => return Err(problem(error)),
-        };
-        let mut body = body::body(&document, &app.metadata.snapshot(), Viewer::from(&asker));
-        if let Value::Object(fields) = &mut body {
-            fields.insert("last_viewed_at".to_owned(), json!(at.to_rfc3339()));
-        }
-        bodies.push(body);
+        body.write(&mut text).map_err(|error| Problem::of(ErrorKind::Internal, &error))?;
     }
-    Ok(Response::json(StatusCode::OK, &bodies))
+    text.push(b']');
+    let answer = request.memory().reservation().counted(text)?;
+    Ok(Response::counted_json(StatusCode::OK, &answer))
 }
 
 /// Checks that the documents exist whose ids stand in fields. The short id of an insight is immutable, and kept with an
@@ -263,17 +222,18 @@ async fn check_references(
     for (name, of) in form::references(kind) {
         let Some(value) = fields.get(name) else { continue };
         let mut short_id = Value::Null;
-        for id in form::ids(value) {
-            match app.metadata.document(project, of, id).await {
-                Ok(document) if !document.deleted => {
-                    short_id = document.fields.get("short_id").cloned().unwrap_or_default();
-                }
-                Ok(_) | Err(MetadataError::NotFound(_)) => {
-                    let detail = format!("Invalid pk \"{id}\" - object does not exist.");
-                    return Err(refused(name, "does_not_exist", detail));
-                }
-                Err(error) => return Err(problem(error)),
-            }
+        let ids = form::ids(value);
+        let found = app.metadata.document_texts((project, of), ids.clone()).await;
+        let mut found = found.map_err(problem)?;
+        found.retain(|document| !document.head.deleted);
+        let known: HashSet<i64> = found.iter().map(|document| document.head.id).collect();
+        if let Some(id) = ids.iter().find(|id| !known.contains(id)) {
+            let detail = format!("Invalid pk \"{id}\" - object does not exist.");
+            return Err(refused(name, "does_not_exist", detail));
+        }
+        if let Some(last) = found.last() {
+            let last = last.with(&["short_id".into()]).map_err(problem)?;
+            short_id = last.fields.get("short_id").cloned().unwrap_or_default();
         }
         if kind == Kind::Annotation && of == Kind::Insight {
             short_ids.push(("insight_short_id".to_owned(), short_id));

@@ -22,6 +22,7 @@ use crate::http::response::Response;
 use crate::http::routes::feature_flags;
 use crate::http::routes::store;
 use crate::http::routes::user_body::UserBody;
+use crate::http::rows::Rows;
 use crate::metadata::early_access::EarlyAccessFeature;
 use crate::metadata::early_access::FeatureEditor;
 use crate::metadata::early_access::FeaturePatch;
@@ -65,12 +66,13 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let Call { asker, request, .. } = call;
     let snapshot = app.metadata.snapshot();
     let page = Page::of(&request);
-    let features = snapshot.features(asker.project.id);
-    let shown = features.iter().skip(page.offset).take(page.limit);
-    let bodies: Vec<_> = shown.map(|feature| body(feature, &snapshot, &asker)).collect();
-    let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(&request, public_url, features.len(), bodies);
-    Ok(Response::json(StatusCode::OK, &envelope))
+    let count = snapshot.features(asker.project.id).len();
+    let write = move |rows: &mut Rows| {
+        let features = snapshot.features(asker.project.id).iter();
+        let shown = features.skip(page.offset).take(page.limit);
+        rows.add_all(shown.map(|feature| body(feature, &snapshot, &asker)))
+    };
+    page.written(app, &request, (count, Rows::new(&request.memory())), write).await
 }
 
 pub(in crate::http) const CREATE: Operation =

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
+use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -22,6 +23,7 @@ use crate::event::json;
 use crate::event::predicate::moment::Moment;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::call::Rendering;
 use crate::http::csv;
 use crate::http::fields;
 use crate::http::openapi::Either;
@@ -33,6 +35,8 @@ use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::query;
+use crate::http::rows::LONG_PAGE_MAX_BYTES;
+use crate::http::rows::Rows;
 use crate::insights::events;
 use crate::insights::events::EventRow;
 use crate::insights::events::EventsQuestion;
@@ -136,7 +140,18 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
         return Ok(csv::render(StatusCode::OK, rendering, &TableBody { columns, next, results }));
     }
     let results = bodies(app, project, rows).await?;
-    Ok(csv::render(StatusCode::OK, rendering, &EventsBody { next, results }))
+    if rendering == Rendering::Csv {
+        return Ok(csv::render(StatusCode::OK, rendering, &EventsBody { next, results }));
+    }
+    let found = results.len();
+    let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
+    let (rows, _) = rows.add_on(&app.cpu, move |rows| rows.add_all(results)).await?;
+    let next = match rows.count() < found {
+        true => Some(page.link(&request, public_url, page.offset.saturating_add(rows.count()))),
+        false => next,
+    };
+    let head = json!({"next": next}).to_string();
+    Ok(Response::counted_json(StatusCode::OK, &rows.within_object(&head)?))
 }
 
 pub(in crate::http) const RETRIEVE: Operation =

@@ -42,6 +42,7 @@ use crate::http::routes::feature_flags::filter::Wanted;
 use crate::http::routes::feature_flags::status::Calls;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
+use crate::http::rows::Rows;
 use crate::metadata::activity::Scope;
 use crate::metadata::error::MetadataError;
 use crate::metadata::flags::FlagId;
@@ -81,11 +82,14 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let mut found: Vec<_> = flags.filter(|flag| wanted.includes(flag)).collect();
     filter::sort(&mut found, request.query("order").as_deref());
     let shown = found.iter().skip(page.offset).take(page.limit);
+    let (count, shown) = (found.len(), shown.map(|flag| Arc::clone(flag)).collect::<Vec<_>>());
     let calls = Calls::of_project(app, asker.project.id).await?;
-    let bodies = shown.map(|flag| FlagBody::new(flag, &snapshot, &asker, &calls)).collect();
-    let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(&request, public_url, found.len(), bodies);
-    Ok(Response::json(StatusCode::OK, &envelope))
+    let users = Arc::clone(&snapshot);
+    let rows = (count, Rows::new(&request.memory()));
+    let write = move |rows: &mut Rows| {
+        rows.add_all(shown.iter().map(|flag| FlagBody::new(flag, &users, &asker, &calls)))
+    };
+    page.written(app, &request, rows, write).await
 }
 
 pub(in crate::http) const CREATE: Operation = Operation::created::<by_hand::Flag>("Make a flag")

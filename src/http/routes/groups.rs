@@ -17,6 +17,7 @@ use crate::error::Kind;
 use crate::event::id::ProjectId;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
+use crate::http::call::Rendering;
 use crate::http::openapi::INVALID;
 use crate::http::openapi::Operation;
 use crate::http::openapi::Parameter;
@@ -29,6 +30,8 @@ use crate::http::routes::activity;
 use crate::http::routes::persons::values::ValueBody;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
+use crate::http::rows::LONG_PAGE_MAX_BYTES;
+use crate::http::rows::Rows;
 use crate::identity::person::Group;
 use crate::ingest::activity::group_item;
 use crate::insights::groups;
@@ -84,7 +87,15 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let found = groups::find_groups(&app.engine, asker.project.id, index, search, part).await;
     let (count, groups) = found.map_err(query::problem)?;
     let body = |(key, group)| GroupBody::new(index, key, group);
-    Ok(page.answer(app, &request, rendering, count, groups.into_iter().map(body).collect()))
+    if rendering == Rendering::Csv {
+        let groups = groups.into_iter().map(body).collect();
+        return Ok(page.answer(app, &request, rendering, count, groups));
+    }
+    let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
+    let write = move |rows: &mut Rows| {
+        rows.add_all(groups.into_iter().map(|(key, group)| GroupBody::new(index, key, group)))
+    };
+    page.written(app, &request, (count, rows), write).await
 }
 
 pub(in crate::http) const FIND: Operation = Operation::ok::<GroupBody>("One group")

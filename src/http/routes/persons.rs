@@ -38,6 +38,9 @@ use crate::http::routes::cohorts::CohortBody;
 use crate::http::routes::persons::body::PersonBody;
 use crate::http::routes::query;
 use crate::http::routes::store::problem;
+use crate::http::rows::Added;
+use crate::http::rows::LONG_PAGE_MAX_BYTES;
+use crate::http::rows::Rows;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
 use crate::identity::view::Flow;
@@ -87,16 +90,21 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let found = app.engine.find_persons(project, question, part).await.map_err(query::problem)?;
     let count = found.count;
     let body = move |person, ids| PersonBody::listed(&asker.project, person, ids);
+    let mut rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
     let read = app.engine.read(move |_, _| {
-        let mut bodies = Vec::with_capacity(found.numbers.len());
-        found.each(LISTED_IDS_MAX, |person, ids| {
-            bodies.push(body(person, ids));
-            Flow::Continue(())
+        let mut written = Ok(());
+        found.each(LISTED_IDS_MAX, |person, ids| match rows.add(&body(person, ids)) {
+            Ok(Added::Yes) => Flow::Continue(()),
+            Ok(Added::PageIsFull) => Flow::Break(()),
+            Err(problem) => {
+                written = Err(problem);
+                Flow::Break(())
+            }
         })?;
-        Ok(bodies)
+        Ok(written.map(|()| rows))
     });
-    let bodies = read.await.map_err(query::problem)?;
-    Ok(page.answer(app, &request, rendering, count, bodies))
+    let rows = read.await.map_err(query::problem)??;
+    page.finished(app, &request, count, rows)
 }
 
 pub(in crate::http) const CREATE: Operation = Operation::refused(

@@ -2,6 +2,8 @@
 //! `metadata` applies them. Fields and errors are those of PostHog's API, except that a payload
 //! without a change is refused at once and not when it is due.
 
+use std::sync::Arc;
+
 use hyper::Method;
 use hyper::StatusCode;
 use schemars::JsonSchema;
@@ -24,6 +26,8 @@ use crate::http::response::Response;
 use crate::http::routes::store;
 use crate::http::routes::store::problem;
 use crate::http::routes::user_body::UserBody;
+use crate::http::rows::Added;
+use crate::http::rows::Rows;
 use crate::metadata::flags::FlagId;
 use crate::metadata::schedules::CRON_MAX_CHARS;
 use crate::metadata::schedules::Interval;
@@ -36,6 +40,9 @@ use crate::metadata::snapshot::Snapshot;
 
 /// PostHog's name of the model that can be changed.
 const MODEL: &str = "FeatureFlag";
+
+/// Changes that are read at once; a payload may be as long as the filters of a flag.
+const READ_AT_ONCE: usize = 16;
 
 /// Longest `record_id`, in characters; the column width of PostHog.
 const RECORD_ID_MAX_CHARS: usize = 200;
@@ -54,18 +61,27 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let page = Page::of(&request);
     let is_of_other = request.query("model_name").is_some_and(|name| name != MODEL);
     let flag = request.query("record_id").map(|id| id.parse().map(FlagId));
-    let (count, changes) = match flag.transpose() {
-        Ok(flag) if !is_of_other => {
-            let (project, Page { limit, offset, .. }) = (asker.project.id, page);
-            let found = app.metadata.scheduled_changes(project, flag, limit, offset).await;
-            found.map_err(problem)?
-        }
-        // A value that is not a number matches no flag.
-        _ => (0, Vec::new()),
+    let mut rows = Rows::new(&request.memory());
+    // A value that is not a number matches no flag.
+    let Some(flag) = flag.transpose().ok().filter(|_| !is_of_other) else {
+        return page.finished(app, &request, 0, rows);
     };
-    let bodies: Vec<_> = changes.iter().map(|change| body(change, &snapshot)).collect();
-    let public_url = app.config.http.public_url.as_deref();
-    Ok(Response::json(StatusCode::OK, &page.envelope(&request, public_url, count, bodies)))
+    let project = asker.project.id;
+    loop {
+        let (rest, at) = (page.limit - rows.count(), page.offset.saturating_add(rows.count()));
+        let part = rest.min(READ_AT_ONCE);
+        let (count, changes) =
+            app.metadata.scheduled_changes(project, flag, part, at).await.map_err(problem)?;
+        let is_last = changes.len() < part || changes.len() == rest;
+        let users = Arc::clone(&snapshot);
+        let write =
+            move |rows: &mut Rows| rows.add_all(changes.iter().map(|change| body(change, &users)));
+        let (written, added) = rows.add_on(&app.cpu, write).await?;
+        if is_last || added == Added::PageIsFull {
+            return page.finished(app, &request, count, written);
+        }
+        rows = written;
+    }
 }
 
 pub(in crate::http) const CREATE: Operation = Operation::created::<ChangeBody>("Schedule a change")

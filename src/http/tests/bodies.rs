@@ -102,3 +102,60 @@ async fn heads_and_answers_are_bounded_with_bodies() {
     assert_eq!(server.ask(&get("/large")).await.status, 503, "an answer of more than there is");
     assert_eq!(server.ask(&post("/echo", "small")).await.status, 200, "the memory is free again");
 }
+
+/// What is parsed of a body takes several times its length, and is in the budget as long as the request waits.
+#[tokio::test]
+async fn what_is_parsed_is_bounded_until_there_is_an_answer() {
+    let server = Server::start(Limits { requests_max_bytes: 3 << 20, ..limits() }).await;
+    let objects = format!("[{}0]", r#"{"a":0},"#.repeat(1000));
+    let mut waiting = Vec::new();
+    for _ in 0..4 {
+        let mut client = server.connect().await;
+        client.send(post("/parse", &objects).as_bytes()).await;
+        server.endpoints.entered.acquire().await.unwrap().forget();
+        waiting.push(client);
+    }
+    // A node of a map has 640 bytes at least, eleven keys of 24 and values of 32.
+    let held = server.metrics.http_body_bytes.get();
+    assert!(held >= 4 * 1000 * 11 * (24 + 32), "{held}");
+    let refused = server.ask(&post("/parse", &objects)).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    server.endpoints.gate.add_permits(4);
+    for client in &mut waiting {
+        assert_eq!(client.answer().await.body, "parsed");
+    }
+    assert_eq!(server.metrics.http_body_bytes.get(), 0);
+    // One body is read whatever it takes, if nothing else is.
+    server.endpoints.gate.add_permits(1);
+    let long = format!("[{}0]", r#"{"a":0},"#.repeat(100_000));
+    assert_eq!(server.ask(&post("/parse", &long)).await.body, "parsed");
+}
+
+/// A compressed answer holds its text in the budget until the client has read it.
+#[tokio::test]
+async fn compressed_answers_are_bounded_until_they_are_read() {
+    let server = Server::start(Limits { requests_max_bytes: 50 << 20, ..limits() }).await;
+    let request = |bytes: usize| {
+        format!("GET /gzip?bytes={bytes} HTTP/1.1\r\nhost: weir\r\naccept-encoding: gzip\r\n\r\n")
+    };
+    let long = request(24 << 20);
+    let mut readers = Vec::new();
+    for _ in 0..2 {
+        let mut client = server.connect().await;
+        client.send(long.as_bytes()).await;
+        assert!(client.head().await.unwrap().contains("content-encoding: gzip"));
+        readers.push(client);
+    }
+    let refused = server.ask(&long).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    drop(readers);
+    let freed = async {
+        while server.metrics.http_head_bytes.get() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, freed).await.unwrap();
+    let mut client = server.connect().await;
+    client.send(long.as_bytes()).await;
+    assert!(client.head().await.unwrap().starts_with("HTTP/1.1 200"));
+}

@@ -16,9 +16,11 @@ use crate::metadata::activity::Change;
 use crate::metadata::activity::Elsewhere;
 use crate::metadata::activity::Entry;
 use crate::metadata::activity::EntryPage;
+use crate::metadata::activity::EntryText;
 use crate::metadata::activity::Forgotten;
 use crate::metadata::activity::NAMESPACE;
 use crate::metadata::activity::Row;
+use crate::metadata::activity::Start;
 use crate::metadata::activity::insert;
 use crate::metadata::activity::next_position;
 use crate::metadata::erasure::Left;
@@ -107,6 +109,46 @@ impl Metadata {
         let items: Vec<String> =
             select.build_scalar().fetch_all(&mut self.shared.db.reader().await?).await?;
         Ok(items.into_iter().collect())
+    }
+
+    /// The number of entries of a project.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`].
+    pub async fn activity_count(
+        &self,
+        project: ProjectId,
+        asked: &Asked,
+    ) -> Result<usize, MetadataError> {
+        let count = asked.select("COUNT(*)", project).build_scalar();
+        let count: i64 = count.fetch_one(&mut self.shared.db.reader().await?).await?;
+        Ok(usize::try_from(count).unwrap_or(0))
+    }
+
+    /// At most `limit` entries of a project from `start` on, newest first, as they are stored.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn activity_texts(
+        &self,
+        project: ProjectId,
+        asked: &Asked,
+        (start, limit): (Start, usize),
+    ) -> Result<Vec<EntryText>, MetadataError> {
+        let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let mut select = asked.select("*", project);
+        if let Start::Before(position) = start {
+            select.push(" AND position < ").push_bind(position);
+        }
+        select.push(" ORDER BY position DESC LIMIT ").push_bind(number(limit));
+        if let Start::Offset(offset) = start {
+            select.push(" OFFSET ").push_bind(number(offset));
+        }
+        let select = select.build_as::<Row>();
+        let rows = select.fetch_all(&mut self.shared.db.reader().await?).await?;
+        rows.into_iter().map(EntryText::try_from).collect()
     }
 
     /// The entries of a project, newest first: the `limit` after the first `offset`.

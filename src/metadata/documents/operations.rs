@@ -1,5 +1,7 @@
 //! Operations on documents.
 
+use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Map;
@@ -13,6 +15,7 @@ use crate::metadata::accounts::UserId;
 use crate::metadata::activity::Verb;
 use crate::metadata::activity::diff;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::FIELDS_MAX_BYTES;
 use crate::metadata::documents::Kind;
 use crate::metadata::documents::TAGS_MAX;
@@ -24,7 +27,7 @@ use crate::metadata::tags::normal_tags;
 use crate::metadata::violation::Violation;
 
 /// Documents in one read.
-const READ_AT_ONCE: u32 = 100;
+const READ_AT_ONCE: u32 = 64;
 
 impl Metadata {
     /// Creates a document.
@@ -102,10 +105,7 @@ impl Metadata {
         write.user(user)?;
         let before = rows::by_id(write.connection(), (project, kind), id).await?;
         let before = before.ok_or(MetadataError::NotFound("document"))?;
-        let mut others_before = Vec::with_capacity(others.len());
-        for (kind, id) in others {
-            others_before.extend(rows::by_id(write.connection(), (project, kind), id).await?);
-        }
+        let others_before = write.documents(project, others).await?;
         let (mut after, mut others) = (before.clone(), others_before.clone());
         edit(&mut after, &mut others)?;
         for (before, after) in others_before.iter().zip(&mut others) {
@@ -130,27 +130,68 @@ impl Metadata {
         found.ok_or(MetadataError::NotFound("document"))
     }
 
-    /// Shows `visit` all documents of a kind in the project that are not deleted, newest first; only some of them are
-    /// in memory at a time.
+    /// A document of the project, deleted or not, with its fields as they are stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metadata::document`].
+    pub async fn document_text(
+        &self,
+        project: ProjectId,
+        kind: Kind,
+        id: i64,
+    ) -> Result<DocumentText, MetadataError> {
+        let found = self.document_texts((project, kind), vec![id]).await?;
+        found.into_iter().next().ok_or(MetadataError::NotFound("document"))
+    }
+
+    /// The documents of the project that have one of these ids, deleted or not, in the order of the ids; each once.
     ///
     /// # Errors
     ///
     /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
-    pub async fn visit_documents(
+    pub async fn document_texts(
         &self,
-        project: ProjectId,
-        kind: Kind,
-        mut visit: impl FnMut(Document) + Send,
-    ) -> Result<(), MetadataError> {
-        let mut before = i64::MAX;
-        loop {
-            let part = (before, READ_AT_ONCE);
-            let some =
-                rows::before(&mut self.shared.db.reader().await?, (project, kind), part).await?;
-            let Some(last) = some.last() else { return Ok(()) };
-            before = last.id;
-            some.into_iter().for_each(&mut visit);
+        place: (ProjectId, Kind),
+        mut ids: Vec<i64>,
+    ) -> Result<Vec<DocumentText>, MetadataError> {
+        let mut seen = HashSet::with_capacity(ids.len());
+        ids.retain(|id| seen.insert(*id));
+        if ids.is_empty() {
+            return Ok(Vec::new());
         }
+        let found = rows::by_ids(&mut self.shared.db.reader().await?, place, &ids).await?;
+        let mut found: HashMap<i64, DocumentText> =
+            found.into_iter().map(|one| (one.head.id, one)).collect();
+        Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+    }
+
+    /// Some documents of a kind in the project that are not deleted, newest first, with ids below `before`: as many as
+    /// are read at once. `like` is a pattern of `LIKE` for the text of their fields, such as `%`.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn documents_before(
+        &self,
+        place: (ProjectId, Kind),
+        before: i64,
+        like: &str,
+    ) -> Result<Vec<DocumentText>, MetadataError> {
+        let part = (before, READ_AT_ONCE);
+        rows::before(&mut self.shared.db.reader().await?, place, part, like).await
+    }
+
+    /// All documents of a kind in the project that are not deleted, newest first, without their fields.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn document_heads(
+        &self,
+        place: (ProjectId, Kind),
+    ) -> Result<Vec<Document>, MetadataError> {
+        rows::heads(&mut self.shared.db.reader().await?, place).await
     }
 
     /// Notes that a user looked at a document now.
@@ -221,6 +262,28 @@ impl Metadata {
 }
 
 impl Write {
+    /// Those of these documents that are there, each once; those of a kind are read at once.
+    async fn documents(
+        &mut self,
+        project: ProjectId,
+        mut wanted: Vec<(Kind, i64)>,
+    ) -> Result<Vec<Document>, MetadataError> {
+        let mut seen = HashSet::with_capacity(wanted.len());
+        wanted.retain(|one| seen.insert(*one));
+        let mut found = HashMap::with_capacity(wanted.len());
+        for kind in Kind::ALL {
+            let ids = wanted.iter().filter(|(own, _)| *own == kind).map(|(_, id)| *id);
+            let ids: Vec<i64> = ids.collect();
+            if ids.is_empty() {
+                continue;
+            }
+            for one in rows::by_ids(self.connection(), (project, kind), &ids).await? {
+                found.insert((kind, one.head.id), one.whole()?);
+            }
+        }
+        Ok(wanted.iter().filter_map(|one| found.remove(one)).collect())
+    }
+
     async fn create_document(
         &mut self,
         (project, user): (ProjectId, UserId),

@@ -1,16 +1,23 @@
 //! Documents as rows. SQL only.
 
+use serde_json::Map;
+
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::metadata::accounts::UserId;
 use crate::metadata::connection::Conn;
 use crate::metadata::disk;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
 use crate::metadata::error::MetadataError;
 use crate::metadata::sql;
+use crate::metadata::sql::Builder;
 
 const TABLE: &str = "documents";
+
+/// Most values of one statement; SQLite takes 32,766, PostgreSQL 65,535.
+const BINDS_MAX: usize = 10_000;
 
 /// The id for the next document of a kind.
 pub(in crate::metadata) async fn next_id(
@@ -118,20 +125,60 @@ pub(in crate::metadata) async fn by_id(
     row.map(Document::try_from).transpose()
 }
 
-/// Reads documents of a project that are not deleted, with ids below `before`, largest first.
+/// Reads those documents of a project that have one of these ids, deleted or not, in any order.
+pub(super) async fn by_ids(
+    connection: &mut Conn,
+    (project, kind): (ProjectId, Kind),
+    ids: &[i64],
+) -> Result<Vec<DocumentText>, MetadataError> {
+    let mut found = Vec::with_capacity(ids.len());
+    for some in ids.chunks(BINDS_MAX) {
+        let mut select = Builder::new("SELECT * FROM documents WHERE kind = ");
+        select.push_bind(kind.name()).push(" AND project_id = ").push_bind(project.0);
+        select.push(" AND id IN ").push_list(some.iter().copied());
+        let rows: Vec<Row> = select.build_as().fetch_all(connection).await?;
+        found.reserve(rows.len());
+        for row in rows {
+            found.push(DocumentText::try_from(row)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Reads documents of a project that are not deleted, with ids below `before`, largest first. `like` is a pattern of
+/// `LIKE` for the text of their fields.
 pub(super) async fn before(
     connection: &mut Conn,
     (project, kind): (ProjectId, Kind),
     (before, limit): (i64, u32),
-) -> Result<Vec<Document>, MetadataError> {
+    like: &str,
+) -> Result<Vec<DocumentText>, MetadataError> {
     let rows: Vec<Row> = sql::query_as(
         "SELECT * FROM documents WHERE project_id = $1 AND kind = $2 AND id < $3 AND NOT deleted
-         ORDER BY id DESC LIMIT $4",
+         AND ($4 = '%' OR fields LIKE $4)
+         ORDER BY id DESC LIMIT $5",
     )
     .bind(project.0)
     .bind(kind.name())
     .bind(before)
+    .bind(like)
     .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    rows.into_iter().map(DocumentText::try_from).collect()
+}
+
+/// Reads all documents of a kind of a project that are not deleted, largest id first, without their fields.
+pub(super) async fn heads(
+    connection: &mut Conn,
+    (project, kind): (ProjectId, Kind),
+) -> Result<Vec<Document>, MetadataError> {
+    let rows: Vec<Row> = sql::query_as(
+        "SELECT kind, id, project_id, deleted, created_by, created_at, updated_by, updated_at, '{}' AS fields
+         FROM documents WHERE project_id = $1 AND kind = $2 AND NOT deleted ORDER BY id DESC",
+    )
+    .bind(project.0)
+    .bind(kind.name())
     .fetch_all(connection)
     .await?;
     rows.into_iter().map(Document::try_from).collect()
@@ -169,11 +216,11 @@ struct Row {
     fields: String,
 }
 
-impl TryFrom<Row> for Document {
+impl TryFrom<Row> for DocumentText {
     type Error = MetadataError;
 
     fn try_from(row: Row) -> Result<Self, MetadataError> {
-        Ok(Self {
+        let head = Document {
             kind: kind(TABLE, &row.kind)?,
             id: row.id,
             project: ProjectId(row.project_id),
@@ -182,7 +229,17 @@ impl TryFrom<Row> for Document {
             created_at: UnixMicros(row.created_at),
             updated_by: row.updated_by.map(UserId),
             updated_at: UnixMicros(row.updated_at),
-            fields: disk::from_json(TABLE, &row.fields)?,
-        })
+            fields: Map::new(),
+        };
+        Ok(Self { head, text: row.fields })
+    }
+}
+
+impl TryFrom<Row> for Document {
+    type Error = MetadataError;
+
+    fn try_from(row: Row) -> Result<Self, MetadataError> {
+        let DocumentText { head, text } = DocumentText::try_from(row)?;
+        Ok(Self { fields: disk::from_json(TABLE, &text)?, ..head })
     }
 }

@@ -38,9 +38,17 @@ async fn update(
 }
 
 async fn ids(bench: &Bench, kind: Of) -> Vec<i64> {
-    let mut ids = Vec::new();
-    let visit = |document: Document| ids.push(document.id);
-    bench.metadata.visit_documents(PROJECT, kind, visit).await.expect("documents");
+    let heads = bench.metadata.document_heads((PROJECT, kind)).await.expect("documents");
+    let ids: Vec<i64> = heads.iter().map(|head| head.id).collect();
+    let (mut texts, mut before) = (Vec::new(), i64::MAX);
+    loop {
+        let part = bench.metadata.documents_before((PROJECT, kind), before, "%").await;
+        let part = part.expect("documents");
+        let Some(last) = part.last() else { break };
+        before = last.head.id;
+        texts.extend(part.iter().map(|one| one.head.id));
+    }
+    assert_eq!(texts, ids);
     ids
 }
 
@@ -305,4 +313,43 @@ async fn links_go_with_their_documents() {
     let gone = bench.metadata.document(PROJECT, Of::Dashboard, old.id).await;
     assert_eq!(kind(gone), Kind::NotFound, "it was removed for good");
     assert_eq!(kind(bench.metadata.share_by_token(&share.token).await), Kind::NotFound);
+}
+
+/// Documents are read by their ids at once, in their order, each once, of their own project; of their fields only what is
+/// asked for is parsed.
+#[tokio::test]
+async fn documents_are_read_by_their_ids_and_as_they_are_stored() {
+    let bench = Bench::started().await;
+    for name in ["a", "b", "c"] {
+        let query = json!({"kind": name, "dashboards": [7]});
+        let value = json!({"name": name, "query": query, "dashboards": [1, 12]});
+        create(&bench, Of::Insight, value).await.expect("an insight");
+    }
+    create(&bench, Of::Dashboard, json!({"name": "d"})).await.expect("a dashboard");
+    let place = (PROJECT, Of::Insight);
+    let texts = bench.metadata.document_texts(place, vec![3, 9, 1, 3]).await.expect("some");
+    let ids: Vec<i64> = texts.iter().map(|one| one.head.id).collect();
+    assert_eq!(ids, [3, 1]);
+    let first = &texts[0];
+    assert!(first.head.fields.is_empty());
+    assert_eq!(
+        first.with(&["name".into(), "x".into()]).unwrap().fields,
+        fields(json!({"name": "c"}))
+    );
+    assert_eq!(
+        first.whole().unwrap(),
+        bench.metadata.document(PROJECT, Of::Insight, 3).await.unwrap()
+    );
+    assert_eq!(first.members().unwrap()["dashboards"].get(), "[1,12]");
+    let elsewhere = bench.metadata.document_texts((ProjectId(2), Of::Insight), vec![1]).await;
+    assert!(elsewhere.expect("a look").is_empty());
+    let none = bench.metadata.document_texts(place, Vec::new()).await.expect("a look");
+    assert!(none.is_empty());
+    let many = (1..50_000).collect();
+    assert_eq!(bench.metadata.document_texts(place, many).await.expect("all").len(), 3);
+    // A pattern finds what has it, and may find more.
+    let found = bench.metadata.documents_before(place, i64::MAX, "%\"dashboards\":[%12%").await;
+    assert_eq!(found.expect("all").len(), 3);
+    let found = bench.metadata.documents_before(place, 3, "%\"name\":\"b\"%").await.expect("one");
+    assert_eq!(found.iter().map(|one| one.head.id).collect::<Vec<_>>(), [2]);
 }

@@ -2,6 +2,7 @@
 
 use maud::Markup;
 use maud::html;
+use serde_json::Map;
 use serde_json::Value;
 
 use crate::insights::saved::unwrapped;
@@ -13,6 +14,9 @@ use crate::web::state::saved_sql::SavedSql;
 
 /// Longest name of an insight.
 pub const NAME_MAX_CHARS: usize = 200;
+
+/// How many queries inside of each other lists look at.
+const NESTED_MAX: usize = 4;
 
 /// Longest description in a list, in characters.
 const TOLD_MAX_CHARS: usize = 300;
@@ -69,11 +73,30 @@ impl Saved {
         }
     }
 
+    /// The query without what a list does not tell of it, which may be long.
+    #[must_use]
+    pub fn outlined(self) -> Self {
+        Self { query: outline(&self.query, NESTED_MAX), ..self }
+    }
+
     /// The kind of insight; `None` where this server shows none.
     pub fn kind(&self) -> Option<Kind> {
         let kind = unwrapped(&self.query).get("kind").and_then(Value::as_str)?;
         Kind::ALL.into_iter().find(|own| own.query() == kind)
     }
+}
+
+/// The kinds of a query and of what it is about.
+fn outline(query: &Value, levels: usize) -> Value {
+    let text = |name: &str| Some((name.to_owned(), query.get(name)?.as_str()?.into()));
+    let mut kept: Map<String, Value> = ["kind", "display"].into_iter().filter_map(text).collect();
+    if query.get("query").is_some_and(Value::is_string) {
+        kept.insert("query".to_owned(), "".into());
+    }
+    if let Some(source) = query.get("source").filter(|_| levels > 0) {
+        kept.insert("source".to_owned(), outline(source, levels - 1));
+    }
+    Value::Object(kept)
 }
 
 /// The id of the kinds as links.

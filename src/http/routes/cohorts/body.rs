@@ -18,6 +18,9 @@ use crate::metadata::cohorts::MEMBERS_MAX;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
 
+/// Most persons that one field of a body names.
+const LISTED_MAX: usize = 100_000;
+
 /// A cohort as sent to clients.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Cohort")]
@@ -125,7 +128,7 @@ pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
     let mut listed = Listed::default();
     let mut texts = Vec::new();
     for name in ["_create_static_person_ids", "person_ids"] {
-        texts.extend(fields.texts(name)?.unwrap_or_default());
+        texts.extend(fields.texts_within(name, LISTED_MAX)?.unwrap_or_default());
     }
     texts.extend(fields.text("person_id")?);
     for text in texts {
@@ -134,7 +137,8 @@ pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
         })?;
         listed.uuids.push(uuid);
     }
-    listed.distinct_ids = fields.exact_texts("distinct_ids")?.unwrap_or_default();
+    listed.distinct_ids =
+        fields.exact_texts_within("distinct_ids", LISTED_MAX)?.unwrap_or_default();
     if listed.uuids.len() + listed.distinct_ids.len() > MEMBERS_MAX {
         let detail = format!("A static cohort has at most {MEMBERS_MAX} members.");
         return Err(Problem::new(Kind::Invalid, "invalid_input", detail));

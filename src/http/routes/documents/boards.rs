@@ -21,6 +21,9 @@ use crate::metadata::violation::Violation;
 /// The field of a dashboard with the number of texts that it ever had.
 const TEXTS: &str = "texts";
 
+/// The fields of a dashboard that clients do not see as they are stored.
+pub(super) const HIDDEN: [&str; 2] = ["tiles", TEXTS];
+
 /// The layout of wide screens, which has [`COLUMNS`] columns (PostHog's).
 const WIDE: &str = "sm";
 const COLUMNS: i64 = 12;
@@ -367,12 +370,6 @@ fn change(tile: Option<&mut Value>, sent: &Value) {
             tile.insert(name.to_owned(), value.clone());
         }
     }
-}
-
-/// Removes from the fields of a dashboard what clients do not see of it.
-pub(super) fn hide(body: &mut Map<String, Value>) {
-    body.remove("tiles");
-    body.remove(TEXTS);
 }
 
 fn refused(code: &'static str, detail: String) -> MetadataError {

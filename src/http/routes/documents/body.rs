@@ -4,13 +4,18 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::http::members::Member;
+use crate::http::members::Members;
+use crate::http::response::Problem;
 use crate::http::routes::documents::boards;
 use crate::http::routes::documents::form;
 use crate::http::routes::documents::rights;
 use crate::http::routes::documents::rights::Viewer;
+use crate::http::routes::store::problem;
 use crate::http::routes::user_body::UserBody;
 use crate::metadata::accounts::UserId;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
 use crate::metadata::snapshot::Snapshot;
 
@@ -36,11 +41,12 @@ const NOT_BASIC: [&str; 14] = [
     "order",
 ];
 
+/// The fields that this file reads.
+const READ: [&str; 4] = ["dashboards", "restriction_level", "creation_mode", "insight_short_id"];
+
 /// Leaves of the body of an insight the basic facts, none of which has to be computed.
-pub(super) fn make_basic(body: &mut Value) {
-    if let Value::Object(body) = body {
-        body.retain(|name, _| !NOT_BASIC.contains(&name.as_str()));
-    }
+pub(super) fn make_basic(body: &mut Members) {
+    body.retain(|name| !NOT_BASIC.contains(&name));
 }
 
 /// The tiles of an insight on its dashboards.
@@ -51,22 +57,28 @@ fn dashboard_tiles(insight: &Document) -> Value {
 }
 
 /// Says of a dashboard whether a link leads to it.
-pub(super) fn set_shared(body: &mut Value, is_shared: bool) {
-    if let Value::Object(body) = body {
-        body.insert("is_shared".to_owned(), json!(is_shared));
-    }
+pub(super) fn set_shared(body: &mut Members, is_shared: bool) {
+    body.set("is_shared", json!(is_shared));
 }
 
-/// A document of a project as sent to clients; `snapshot` contains its users.
-pub(super) fn body(document: &Document, snapshot: &Snapshot, viewer: Viewer<'_>) -> Value {
+/// A document of a project as sent to clients, its fields as they are stored; `snapshot` contains its users.
+pub(super) fn body(
+    stored: &DocumentText,
+    snapshot: &Snapshot,
+    viewer: Viewer<'_>,
+) -> Result<Members, Problem> {
     let user =
         |id: Option<UserId>| id.and_then(|id| snapshot.user(id)).map(|user| UserBody::new(user));
-    let mut body: Map<String, Value> = Map::new();
-    body.insert("id".to_owned(), json!(document.id));
+    let document = stored.with(&READ.map(Box::from)).map_err(problem)?;
+    let mut body = Members::default();
+    body.set("id", json!(document.id));
     // A document of before a field was there has what a new one would have.
-    body.extend(form::defaults(document.kind).map(|(name, value)| (name.to_owned(), value)));
-    body.extend(document.fields.clone());
-    let may_edit = viewer.user.is_some_and(|user| rights::can_edit(document, user));
+    for (name, value) in form::defaults(document.kind) {
+        body.set(name, value);
+    }
+    let fields = stored.members().map_err(problem)?;
+    body.extend(fields.into_iter().map(|(name, text)| (name, Member::Stored(text))));
+    let may_edit = viewer.user.is_some_and(|user| rights::can_edit(&document, user));
     let privilege = if may_edit { MAY_EDIT } else { MAY_READ };
     let updated_at = document.updated_at.to_rfc3339();
     let more = match document.kind {
@@ -82,7 +94,7 @@ pub(super) fn body(document: &Document, snapshot: &Snapshot, viewer: Viewer<'_>)
             "last_modified_at": updated_at, "last_modified_by": user(document.updated_by),
             "is_sample": false, "effective_restriction_level": form::ANYBODY_EDITS,
             "effective_privilege_level": privilege, "timezone": viewer.project.timezone,
-            "is_cached": false, "dashboard_tiles": dashboard_tiles(document),
+            "is_cached": false, "dashboard_tiles": dashboard_tiles(&document),
         }),
         Kind::Annotation => json!({
             "updated_at": updated_at,
@@ -90,20 +102,26 @@ pub(super) fn body(document: &Document, snapshot: &Snapshot, viewer: Viewer<'_>)
         }),
         Kind::Dashboard => json!({
             "updated_at": updated_at, "last_modified_at": updated_at, "is_shared": false,
-            "effective_restriction_level": rights::restriction(document),
+            "effective_restriction_level": rights::restriction(&document),
             "effective_privilege_level": privilege, "last_refresh": null,
             "creation_mode": document.fields.get("creation_mode").unwrap_or(&json!("default")),
         }),
     };
     if document.kind == Kind::Dashboard {
         // Only a whole dashboard has its tiles; see `tiles`.
-        boards::hide(&mut body);
+        boards::HIDDEN.iter().for_each(|name| _ = body.remove(name));
     }
-    if let Value::Object(more) = more {
-        body.extend(more);
-    }
-    body.insert("created_by".to_owned(), json!(user(document.created_by)));
-    body.insert("created_at".to_owned(), json!(document.created_at.to_rfc3339()));
-    body.insert("deleted".to_owned(), json!(document.deleted));
-    Value::Object(body)
+    body.extend(more_members(more));
+    body.set("created_by", json!(user(document.created_by)));
+    body.set("created_at", json!(document.created_at.to_rfc3339()));
+    body.set("deleted", json!(document.deleted));
+    Ok(body)
+}
+
+fn more_members(more: Value) -> impl Iterator<Item = (String, Member)> {
+    let members = match more {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    members.into_iter().map(|(name, value)| (name, Member::Value(value)))
 }

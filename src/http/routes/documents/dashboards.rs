@@ -1,6 +1,7 @@
 //! What dashboards alone do: copies of them ([`Source`]), tiles that move, the results of all insights at once, and
 //! which documents change with one ([`connected`]).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hyper::StatusCode;
@@ -12,9 +13,12 @@ use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::budget::Memory;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
+use crate::http::members::Member;
+use crate::http::members::Members;
 use crate::http::openapi::INVALID;
 use crate::http::openapi::Operation;
 use crate::http::openapi::Parameter;
@@ -33,6 +37,7 @@ use crate::http::routes::store::problem;
 use crate::metadata::Metadata;
 use crate::metadata::accounts::UserId;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
 use crate::metadata::error::MetadataError;
 
@@ -41,6 +46,9 @@ const COPIED: [&str; 4] = ["filters", "variables", "breakdown_colors", "data_col
 
 /// The field with the order of tiles.
 const ORDER: &str = "tile_order";
+
+/// What the results of a dashboard tell of an insight.
+const OF_RESULTS: [&str; 5] = ["id", "short_id", "name", "derived_name", "result"];
 
 /// Longest name of a copy, in characters.
 const NAME_MAX_CHARS: usize = 400;
@@ -66,12 +74,15 @@ impl Source {
     pub(super) async fn read(
         app: &App,
         project: ProjectId,
-        sent: &mut Fields,
+        (sent, memory): (&mut Fields, &Memory),
     ) -> Result<Option<Self>, Problem> {
         let is_deep = sent.boolean("duplicate_tiles")?.unwrap_or(false);
         let Some(id) = sent.nullable_integer("use_dashboard")?.flatten() else { return Ok(None) };
         let dashboard = named(app, project, ("use_dashboard", id)).await?;
-        let (_, insights) = tiles::placed(app, &dashboard).await?;
+        let mut held = memory.reservation();
+        let (_, insights) = tiles::placed(app, &dashboard, &mut held).await?;
+        let insights = insights.iter().map(DocumentText::whole).collect::<Result<_, _>>();
+        let insights = insights.map_err(problem)?;
         let sent = COPIED.into_iter().filter(|name| sent.peek(name).is_some()).collect();
         Ok(Some(Self { dashboard, insights, is_deep, sent }))
     }
@@ -144,7 +155,7 @@ async fn copies(
 pub(super) async fn connected(
     app: &App,
     asker: &Principal,
-    before: &Document,
+    (before, memory): (&Document, &Memory),
     edit: &Edit,
 ) -> Result<Vec<(Kind, i64)>, Problem> {
     match before.kind {
@@ -152,9 +163,10 @@ pub(super) async fn connected(
             let Some(after) = edit.fields.get("dashboards").map(form::ids) else {
                 return Ok(Vec::new());
             };
-            let own = boards::boards_of(before);
-            let new: Vec<i64> = after.iter().filter(|id| !own.contains(id)).copied().collect();
-            let left: Vec<i64> = own.into_iter().filter(|id| !after.contains(id)).collect();
+            let own: HashSet<i64> = boards::boards_of(before).into_iter().collect();
+            let after: HashSet<i64> = after.into_iter().collect();
+            let new: Vec<i64> = after.difference(&own).copied().collect();
+            let left: Vec<i64> = own.difference(&after).copied().collect();
             check_edits(app, asker, &[left.clone(), new].concat()).await?;
             Ok(left.into_iter().map(|id| (Kind::Dashboard, id)).collect())
         }
@@ -162,8 +174,9 @@ pub(super) async fn connected(
             let sent = edit.fields.get("tiles").cloned().unwrap_or_default();
             let mut insights = boards::insights_sent(&sent);
             if edit.is_with_insights {
-                let (_, shown) = tiles::placed(app, before).await?;
-                insights.extend(shown.iter().map(|insight| insight.id));
+                let mut held = memory.reservation();
+                let (_, shown) = tiles::placed(app, before, &mut held).await?;
+                insights.extend(shown.iter().map(|insight| insight.head.id));
             }
             insights.sort_unstable();
             insights.dedup();
@@ -175,12 +188,11 @@ pub(super) async fn connected(
 
 /// Checks that the asker may change dashboards; those that are not there count as such.
 pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), Problem> {
-    for id in ids {
-        match app.metadata.document(asker.project.id, Kind::Dashboard, *id).await {
-            Ok(board) => rights::check_edit(&board, &asker.user)?,
-            Err(MetadataError::NotFound(_)) => {}
-            Err(error) => return Err(problem(error)),
-        }
+    let place = (asker.project.id, Kind::Dashboard);
+    let boards = app.metadata.document_texts(place, ids.to_vec()).await.map_err(problem)?;
+    for board in boards {
+        let board = board.with(&[rights::RESTRICTION.into()]).map_err(problem)?;
+        rights::check_edit(&board, &asker.user)?;
     }
     Ok(())
 }
@@ -191,7 +203,7 @@ pub(in crate::http) const MOVE_TILE: Operation =
 
 /// `PATCH :id/move_tile/` with `tile`, which has its `id`, and `toDashboard`: moves a tile to another dashboard.
 pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (asker, from, mut sent) = opened(app, call).await?;
+    let ((asker, memory), from, mut sent) = opened(app, call).await?;
     let tile = sent.object("tile")?.unwrap_or_default();
     let tile = tile.get("id").and_then(Value::as_i64);
     let tile = tile.ok_or_else(|| refused("tile", "required", "Expected a tile with its id."))?;
@@ -211,7 +223,7 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
         // It is gone by now.
         _ => Err(MetadataError::NotFound("document")),
     };
-    edited(app, &asker, (from.id, "move-tile"), (others, edit)).await
+    edited(app, (&asker, &memory), (from.id, "move-tile"), (others, edit)).await
 }
 
 pub(in crate::http) const COPY_TILE: Operation =
@@ -220,7 +232,7 @@ pub(in crate::http) const COPY_TILE: Operation =
 
 /// `POST :id/copy_tile/` with `fromDashboardId` and `tileId`: puts a tile of another dashboard on this one, too.
 pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (asker, to, mut sent) = opened(app, call).await?;
+    let ((asker, memory), to, mut sent) = opened(app, call).await?;
     sent.require("fromDashboardId")?;
     sent.require("tileId")?;
     let from = sent.nullable_integer("fromDashboardId")?.flatten().unwrap_or_default();
@@ -231,7 +243,8 @@ pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let edit = move |to: &mut Document, others: &mut [Document]| {
         boards::copy_tile((&from, to), tile, others.first_mut())
     };
-    edited(app, &asker, (to.id, "copy-tile"), (insight.into_iter().collect(), edit)).await
+    edited(app, (&asker, &memory), (to.id, "copy-tile"), (insight.into_iter().collect(), edit))
+        .await
 }
 
 pub(in crate::http) const REORDER_TILES: Operation =
@@ -240,7 +253,7 @@ pub(in crate::http) const REORDER_TILES: Operation =
 
 /// `POST :id/reorder_tiles/` with `tile_order`, the ids of tiles: puts them first, in this order.
 pub async fn reorder_tiles(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let (asker, board, mut sent) = opened(app, call).await?;
+    let ((asker, memory), board, mut sent) = opened(app, call).await?;
     sent.require(ORDER)?;
     let order = sent.ids(ORDER)?.unwrap_or_default();
     let wrong = |code, detail: String| Err(refused(ORDER, code, detail));
@@ -256,20 +269,21 @@ pub async fn reorder_tiles(app: &App, call: Call<Principal>) -> Result<Response,
     let edit = move |board: &mut Document, insights: &mut [Document]| {
         boards::order_tiles(board, &order, insights)
     };
-    edited(app, &asker, (board.id, "reorder-tiles"), (others, edit)).await
+    edited(app, (&asker, &memory), (board.id, "reorder-tiles"), (others, edit)).await
 }
 
 /// The dashboard of a request, which the asker may change, and what is sent.
 async fn opened(
     app: &App,
     call: Call<Principal>,
-) -> Result<(Principal, Document, Fields), Problem> {
+) -> Result<((Principal, Memory), Document, Fields), Problem> {
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
+    let memory = request.memory();
     let board = app.metadata.document(asker.project.id, Kind::Dashboard, id).await;
     let board = board.map_err(problem)?;
     rights::check_edit(&board, &asker.user)?;
-    Ok((asker, board, Fields::read(request).await?))
+    Ok(((asker, memory), board, Fields::read(request).await?))
 }
 
 /// The dashboard that a field names.
@@ -292,7 +306,7 @@ fn unknown(field: &'static str, id: i64) -> Problem {
 /// Changes a dashboard, and others with it; the response with the dashboard.
 async fn edited(
     app: &App,
-    asker: &Principal,
+    (asker, memory): (&Principal, &Memory),
     (id, name): (i64, &'static str),
     edit: (
         Vec<(Kind, i64)>,
@@ -301,9 +315,10 @@ async fn edited(
 ) -> Result<Response, Problem> {
     let (metadata, place) = (app.metadata.clone(), (asker.project.id, asker.user.id));
     let write = async move { metadata.edit_documents(place, (Kind::Dashboard, id), edit).await };
-    let document = store::write(app, name, write).await?;
-    let body = tiles::whole(app, &document, Viewer::from(asker), &Asked::kept()).await?;
-    Ok(Response::json(StatusCode::OK, &body))
+    let changed = store::write(app, name, write).await?;
+    let document = DocumentText::of(&changed);
+    let shown = (&document, Viewer::from(asker));
+    tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), memory)).await
 }
 
 pub(in crate::http) const RUN_INSIGHTS: Operation = Operation::ok::<
@@ -322,7 +337,7 @@ pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, 
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let project = &asker.project;
-    let board = app.metadata.document(project.id, Kind::Dashboard, id).await;
+    let board = app.metadata.document_text(project.id, Kind::Dashboard, id).await;
     let board = board.map_err(problem)?;
     let asked = Asked::of(&request, &asker.key)?;
     if asked.refresh.is_later() {
@@ -332,15 +347,22 @@ pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, 
     if request.query("output_format").is_some_and(|format| format != "json" && !format.is_empty()) {
         return Err(refused("output_format", "invalid_choice", "Results have the format json."));
     }
-    let whole = tiles::whole(app, &board, Viewer::from(&asker), &asked).await?;
-    let tiles = whole.get("tiles").and_then(Value::as_array).into_iter().flatten();
-    let result = |tile: &Value| {
-        let insight = tile.get("insight")?.as_object()?;
-        let names = ["id", "short_id", "name", "derived_name", "result"];
-        let part = |name: &str| (name.to_owned(), insight.get(name).cloned().unwrap_or_default());
-        let insight: Map<String, Value> = names.into_iter().map(part).collect();
-        Some(json!({"id": tile.get("id"), "insight": insight, "error": tile.get("error")}))
+    let memory = request.memory();
+    let whole = tiles::whole(app, &board, Viewer::from(&asker), (&asked, &memory)).await?;
+    let tiles::Whole { mut body, held } = whole;
+    let tiles = match body.remove("tiles") {
+        Some(Member::List(tiles)) => tiles,
+        _ => Vec::new(),
     };
-    let results: Vec<Value> = tiles.filter_map(result).collect();
-    Ok(Response::json(StatusCode::OK, &json!({"results": results})))
+    let result = |mut tile: Members| {
+        let Some(Member::Object(insight)) = tile.remove("insight") else { return None };
+        let mut insight = insight.part(&OF_RESULTS);
+        OF_RESULTS.iter().for_each(|name| insight.set_if_absent(name, Value::Null));
+        let mut tile = tile.part(&["id", "error"]);
+        tile.set("insight", Member::Object(insight));
+        Some(tile)
+    };
+    let results = tiles.into_iter().filter_map(result).collect();
+    let body = Members::from_iter([("results".to_owned(), Member::List(results))]);
+    body.answer(&app.cpu, StatusCode::OK, (&memory, held)).await
 }

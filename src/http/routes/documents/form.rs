@@ -1,5 +1,7 @@
 //! The fields of documents in requests: [`read`]. Each kind has a table of them.
 
+use std::collections::HashSet;
+
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -108,6 +110,9 @@ pub(super) const CREATOR_EDITS: i64 = 37;
 
 /// Most tiles of a dashboard.
 pub(in crate::http::routes) const TILES_MAX: usize = 300;
+
+/// Most documents that a field of another one names.
+const NAMED_MAX: usize = 500;
 
 /// What a tile is.
 const TILE: &str =
@@ -246,7 +251,11 @@ impl Form {
                 Some(Some(choice)) => Some(Value::from(choice)),
                 Some(None) => return Err(refused(name, "null", "This field may not be null.")),
             },
-            Self::Many(_) => sent.ids(name)?.map(Value::from),
+            Self::Many(_) => sent.ids_within(name, NAMED_MAX)?.map(|mut ids| {
+                let mut seen = HashSet::with_capacity(ids.len());
+                ids.retain(|id| seen.insert(*id));
+                Value::from(ids)
+            }),
             Self::Any => sent.nullable_value(name).map(Option::unwrap_or_default),
             Self::Number(numbers) => match sent.nullable_integer(name)? {
                 None => None,

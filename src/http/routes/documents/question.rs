@@ -121,6 +121,33 @@ impl Question {
         known.for_each(|(_, placed)| placed.extend(insights));
     }
 
+    /// The fields that have to be known to say whether a document is in the list, and where.
+    pub(super) fn fields(&self) -> Vec<Box<str>> {
+        let mut names: Vec<&str> = Vec::new();
+        if !self.search.is_empty() {
+            names.extend(SEARCHED);
+            names.push("tags");
+        }
+        names.extend(self.truths.iter().map(|(name, _)| *name));
+        names.extend(self.texts.iter().map(|(name, _)| *name));
+        if self.saved.is_some() {
+            names.extend(["saved", "dashboards"]);
+        }
+        if !self.tags.is_empty() {
+            names.push("tags");
+        }
+        if !self.boards.is_empty() {
+            names.push("dashboards");
+        }
+        if self.insight.is_some() {
+            names.extend(["filters", "query"]);
+        }
+        if let Some((name @ ("name" | "date_marker"), _)) = self.order {
+            names.push(name);
+        }
+        names.into_iter().map(Box::from).collect()
+    }
+
     /// The place of a document in the list; `None` if it is not in it.
     pub(super) fn place_of(&self, document: &Document) -> Option<Place> {
         let is_in = self.finds(document)

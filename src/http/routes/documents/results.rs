@@ -3,6 +3,7 @@
 //! What one request computes is bounded: by the number of insights, by the time that a query may take, for all of
 //! them together, and by the length of the results. A client that hangs up ends its queries.
 
+use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Map;
 use serde_json::Value;
@@ -13,7 +14,11 @@ use crate::clock::UnixMicros;
 use crate::error::Kind as ErrorKind;
 use crate::event::json;
 use crate::http::auth;
+use crate::http::budget::Busy;
+use crate::http::budget::Reservation;
 use crate::http::fields::refused;
+use crate::http::members::Member;
+use crate::http::members::Members;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::routes::documents::rights::Viewer;
@@ -21,6 +26,7 @@ use crate::http::routes::query::insight;
 use crate::http::routes::query::question;
 use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::query::status;
+use crate::http::routes::store::problem;
 use crate::insights::ProjectSettings;
 use crate::insights::cache::Answer;
 use crate::insights::cache::Key;
@@ -31,6 +37,7 @@ use crate::insights::saved;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 
 /// Most insights that one request computes; for further ones it tells kept answers alone.
 const COMPUTED_MAX: usize = 100;
@@ -40,6 +47,9 @@ const AT_ONCE: usize = 4;
 
 /// Most bytes of the results of one answer; further insights are without theirs.
 const RESULTS_MAX_BYTES: usize = 32 << 20;
+
+/// The fields of an insight that say what it asks.
+const ASKING: [&str; 2] = ["query", "filters"];
 
 /// How a request asks for results.
 #[derive(Clone, Debug)]
@@ -151,7 +161,7 @@ pub(in crate::http::routes) struct Reader<'a> {
 /// The result of an insight, as far as there is one.
 #[derive(Debug, Default)]
 struct Found {
-    result: Value,
+    result: Bytes,
     columns: Value,
     types: Value,
     query_status: Value,
@@ -167,7 +177,7 @@ impl Found {
         let mut told = answer.told().map_err(unreadable)?;
         let mut part = |name: &str| told.remove(name).unwrap_or_default();
         Ok(Self {
-            result: json::restore(&answer.results).map_err(unreadable)?,
+            result: answer.results.clone(),
             columns: part("columns"),
             types: part("types"),
             has_more: part("hasMore") == Value::Bool(true),
@@ -179,11 +189,9 @@ impl Found {
     }
 
     /// Adds it to the body of its insight.
-    fn add_to(self, body: &mut Value) {
-        let Value::Object(body) = body else { return };
+    fn add_to(self, body: &mut Members) {
         let at = self.at.map(UnixMicros::to_rfc3339);
         for (name, value) in [
-            ("result", self.result),
             ("hasMore", json!(self.has_more)),
             ("columns", self.columns),
             ("types", self.types),
@@ -193,8 +201,15 @@ impl Found {
             ("cache_target_age", Value::Null),
             ("query_status", self.query_status),
         ] {
-            body.insert(name.to_owned(), value);
+            body.set(name, value);
         }
+        body.set(
+            "result",
+            match self.result.is_empty() {
+                true => Member::Value(Value::Null),
+                false => Member::Text(self.result),
+            },
+        );
     }
 }
 
@@ -211,28 +226,35 @@ impl<'a> Reader<'a> {
     /// It has to be computed, and cannot be.
     pub(super) async fn add_one(
         &self,
-        (insight, body): (&Document, &mut Value),
-        asked: &Asked,
+        (insight, body): (&DocumentText, &mut Members),
+        (asked, held): (&Asked, &mut Reservation),
     ) -> Result<(), Problem> {
-        self.find(insight, asked).await?.add_to(body);
+        let found = self.find(insight, asked).await?;
+        held.hold_more(found.bytes)?;
+        found.add_to(body);
         Ok(())
     }
 
     /// Adds to the bodies of insights their results, of one state of the data where they are computed at once. Returns for
-    /// each of them why it has none, where it cannot be computed: `{"type", "message"}`.
+    /// each of them why it has none, where it cannot be computed: `{"type", "message"}`. What they take is counted in
+    /// `held`.
+    ///
+    /// # Errors
+    ///
+    /// The memory budget is used up.
     pub(super) async fn add_all(
         &self,
-        insights: Vec<(&Document, &mut Value)>,
-        asked: &Asked,
-    ) -> Vec<Option<Value>> {
+        insights: Vec<(&DocumentText, &mut Members)>,
+        (asked, held): (&Asked, &mut Reservation),
+    ) -> Result<Vec<Option<Value>>, Problem> {
         let is_at_once = asked.refresh != Refresh::ForceCache && !asked.refresh.is_later();
-        let held = match is_at_once && insights.len() > 1 {
+        let one_state = match is_at_once && insights.len() > 1 {
             // Without it each of them says what is wrong.
             true => self.app.holding(self.settings.project).await.ok(),
             false => None,
         };
         let reader = Reader {
-            app: held.as_ref().unwrap_or(self.app),
+            app: one_state.as_ref().unwrap_or(self.app),
             settings: self.settings.clone(),
             by: self.by,
         };
@@ -243,14 +265,16 @@ impl<'a> Reader<'a> {
             finding.push(reader.find(insight, asked));
         }
         let is_left_out = |at: usize, one: &Found| {
-            let insight = insights.get(at).map(|(insight, _)| *insight);
-            let has_query =
-                insight.is_some_and(|it| !matches!(saved::query_of(&it.fields), Ok(None)));
             let is_computed = asked.refresh != Refresh::ForceCache;
-            is_computed && at >= COMPUTED_MAX && one.at.is_none() && has_query
+            let is_left_out = is_computed && at >= COMPUTED_MAX && one.at.is_none();
+            let insight = insights.get(at).filter(|_| is_left_out).map(|(insight, _)| *insight);
+            let asks = |it: &DocumentText| {
+                it.with(&ASKING.map(Box::from)).map(|it| saved::query_of(&it.fields))
+            };
+            insight.is_some_and(|it| !matches!(asks(it), Ok(Ok(None))))
         };
         let mut found = Vec::with_capacity(insights.len());
-        let mut bytes: usize = 0;
+        let (mut bytes, mut is_busy): (usize, bool) = (0, false);
         let mut finding = futures::stream::iter(finding).buffered(AT_ONCE);
         let collecting = async {
             while let Some(one) = finding.next().await {
@@ -264,12 +288,19 @@ impl<'a> Reader<'a> {
                         return Err(too_long());
                     }
                     bytes = sum;
+                    is_busy |= held.hold_more(one.bytes).is_err();
                     Ok(one)
                 });
+                if is_busy {
+                    break;
+                }
                 found.push(one);
             }
         };
         let late = self.app.engine.within_time(collecting).await.err();
+        if is_busy {
+            return Err(Problem::from(Busy));
+        }
         let mut found = found.into_iter();
         let mut errors = Vec::with_capacity(insights.len());
         for (_, body) in insights {
@@ -289,10 +320,10 @@ impl<'a> Reader<'a> {
             one.add_to(body);
             errors.push(error);
         }
-        errors
+        Ok(errors)
     }
 
-    async fn find(&self, document: &Document, asked: &Asked) -> Result<Found, Problem> {
+    async fn find(&self, document: &DocumentText, asked: &Asked) -> Result<Found, Problem> {
         match self.prepared(document, &asked.frame) {
             Ok(Some(prepared)) => self.found(prepared, asked.refresh).await,
             Ok(None) => Ok(Found::default()),
@@ -302,7 +333,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn prepared(&self, document: &Document, frame: &Frame) -> Result<Option<Prepared>, Problem> {
+    fn prepared(
+        &self,
+        document: &DocumentText,
+        frame: &Frame,
+    ) -> Result<Option<Prepared>, Problem> {
+        let document = document.with(&ASKING.map(Box::from)).map_err(problem)?;
         let Some(question) = question_of(&document.fields, frame)? else { return Ok(None) };
         let (Question::Rows(node) | Question::Insight(node)) = question;
         let kind = node.get("kind").and_then(Value::as_str);

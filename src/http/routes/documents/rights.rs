@@ -55,7 +55,7 @@ const SHOWN_OF_DASHBOARDS: [&str; 7] = [
 ];
 
 /// The field of a dashboard that restricts it.
-const RESTRICTION: &str = "restriction_level";
+pub(super) const RESTRICTION: &str = "restriction_level";
 
 /// Who sees documents of a project.
 #[derive(Clone, Copy, Debug)]

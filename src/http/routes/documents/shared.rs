@@ -5,51 +5,69 @@
 //! # Bounds
 //!
 //! The queries of all links to a project share the slots of one key. What a link shows is computed at most once in
-//! [`KEPT`], so that many readers cost no more than one; a link that is turned off or changed, and a changed document,
-//! show that at once, a changed insight of a dashboard with the next computation.
+//! [`KEPT`], and so is its page, compressed or not ([`page`]), so that many readers cost no more than one, and all of
+//! them are sent the same memory; a link that is turned off or changed, and a changed document, show that at once, a
+//! changed insight of a dashboard with the next computation.
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::Method;
-use hyper::StatusCode;
 use hyper::header::CACHE_CONTROL;
 use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
+use quick_cache::DefaultHashBuilder;
+use quick_cache::OptionsBuilder;
 use quick_cache::Weighter;
+use quick_cache::sync::DefaultLifecycle;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::clock::Clock;
+use crate::error::Kind as ErrorKind;
+use crate::event::json;
+use crate::http::budget::Counted;
+use crate::http::budget::Memory;
 use crate::http::cors::OWN_ORIGIN;
 use crate::http::cors::RESOURCE_POLICY;
+use crate::http::gzip::compressed_whole;
+use crate::http::members::Member;
+use crate::http::members::Members;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::documents::results::Asked;
 use crate::http::routes::documents::rights::Viewer;
 use crate::http::routes::documents::tiles;
+use crate::http::routes::documents::tiles::Whole;
 use crate::http::routes::documents::unlock;
 use crate::http::routes::documents::unlock::Guesses;
 use crate::http::routes::documents::unlock::Place;
 use crate::http::routes::store::problem;
-use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
 use crate::metadata::documents::shares::Share;
+use crate::web::frame::Theme;
 
 /// How long what a link shows is shown again.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// Most bytes of what is kept of all links.
+/// Most bytes of what is kept of all links, which are in the memory budget of requests.
 const KEPT_MAX_BYTES: u64 = 64 << 20;
 
-/// Most links of which something is kept.
+/// The part of the memory budget of requests that is kept of all links, if that is less.
+const KEPT_DIVISOR: u64 = 4;
+
+/// Most answers that are kept of all links.
 const KEPT_MAX: usize = 1000;
 
 /// Memory of a kept answer besides its text.
 const ANSWER_BYTES: u64 = 512;
+
+/// Memory that rendering a text takes, as a multiple of its length: its values, and the page.
+const RENDERING_TIMES: usize = 6;
 
 /// Longest token that is looked up, in bytes.
 const TOKEN_MAX_BYTES: usize = 100;
@@ -104,29 +122,58 @@ struct Version {
     document: i64,
     /// The number of the time span.
     span: u64,
+    form: Form,
+}
+
+/// A form of what a link shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Form {
+    /// The text of a JSON object.
+    Json,
+    /// A page.
+    Page(Theme, Encoding),
+}
+
+/// How a page is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    /// As it is.
+    Plain,
+    /// Compressed by gzip.
+    Gzip,
 }
 
 /// State of all links.
 #[derive(Debug)]
 pub struct Links {
     kept: Cache,
+    /// Held while a page is rendered: of all pages one at a time, so that other work finds a thread of the pool.
+    rendering: Semaphore,
     /// The limits on guesses at their passwords.
     pub guesses: Guesses,
 }
 
 impl Links {
-    /// Nothing is kept yet.
-    pub fn new(clock: &Clock) -> Self {
-        Self { kept: Cache::default(), guesses: Guesses::new(clock) }
+    /// Nothing is kept yet; `requests_max_bytes` is the memory budget of requests.
+    pub fn new(clock: &Clock, requests_max_bytes: u64) -> Self {
+        let most = KEPT_MAX_BYTES.min(requests_max_bytes / KEPT_DIVISOR);
+        Self { kept: Cache::new(most), rendering: Semaphore::new(1), guesses: Guesses::new(clock) }
     }
 }
 
 /// What links showed last, as far as it fits.
-struct Cache(quick_cache::sync::Cache<Version, Bytes, Sizes>);
+struct Cache(quick_cache::sync::Cache<Version, Counted, Sizes>);
 
-impl Default for Cache {
-    fn default() -> Self {
-        Self(quick_cache::sync::Cache::with_weighter(KEPT_MAX, KEPT_MAX_BYTES, Sizes))
+impl Cache {
+    fn new(bytes_max: u64) -> Self {
+        let mut options = OptionsBuilder::new();
+        // In one piece, or a long answer would be longer than a piece and never kept.
+        options.shards(1).estimated_items_capacity(KEPT_MAX).weight_capacity(bytes_max);
+        let Ok(options) = options.build() else {
+            return Self(quick_cache::sync::Cache::with_weighter(KEPT_MAX, bytes_max, Sizes));
+        };
+        let (hasher, lifecycle) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
+        Self(quick_cache::sync::Cache::with_options(options, Sizes, hasher, lifecycle))
     }
 }
 
@@ -139,9 +186,9 @@ impl std::fmt::Debug for Cache {
 #[derive(Clone)]
 struct Sizes;
 
-impl Weighter<Version, Bytes> for Sizes {
-    fn weight(&self, _: &Version, text: &Bytes) -> u64 {
-        u64::try_from(text.len()).unwrap_or(u64::MAX).saturating_add(ANSWER_BYTES)
+impl Weighter<Version, Counted> for Sizes {
+    fn weight(&self, _: &Version, answer: &Counted) -> u64 {
+        u64::try_from(answer.bytes().len()).unwrap_or(u64::MAX).saturating_add(ANSWER_BYTES)
     }
 }
 
@@ -164,18 +211,15 @@ pub async fn json(
     if !unlock::is_passed(app, &share, &request).await? {
         return Err(unlock::locked());
     }
-    let text = content(app, links, &share).await?;
-    // The text is an object, which this one begins.
+    let text = content(app, links, &share, &request.memory()).await?;
     let kind = if request.path().starts_with("/embedded/") { "embed" } else { "scene" };
     let mut head = Map::from_iter([("type".to_owned(), json!(kind))]);
     head.extend(share.settings.into_iter().filter(|(_, value)| *value == Value::Bool(true)));
-    let mut body = Value::Object(head).to_string();
-    body.pop();
-    body.push(',');
-    let mut body = body.into_bytes();
-    body.extend_from_slice(text.get(1..).unwrap_or_default());
-    let response = Response::json_bytes(StatusCode::OK, body);
-    Ok(secured(response, is_locked))
+    // The text is an object, which this one begins.
+    let mut head = Value::Object(head).to_string();
+    head.pop();
+    head.push(',');
+    Ok(secured(Response::counted_json_after(head, &text.after(1)), is_locked))
 }
 
 /// The same with what browsers and others may do with it. What depends on a cookie is for pages of this server only,
@@ -207,74 +251,142 @@ pub async fn find(app: &App, token: &str) -> Result<Share, Problem> {
 /// # Errors
 ///
 /// 404 if it leads nowhere.
-pub async fn content(app: &App, links: &Links, share: &Share) -> Result<Bytes, Problem> {
-    let place = (share.project, share.kind, share.document);
-    let document = app.metadata.document(place.0, place.1, place.2).await.map_err(problem)?;
-    if document.deleted {
+pub(in crate::http::routes) async fn content(
+    app: &App,
+    links: &Links,
+    share: &Share,
+    memory: &Memory,
+) -> Result<Counted, Problem> {
+    let (document, version) = current(app, share).await?;
+    let making = Box::pin(async {
+        let Whole { body, held } = told(app, share, &document, memory).await?;
+        let answer = memory.reservation();
+        let write = move || {
+            let mut text = Vec::new();
+            body.write(&mut text).map_err(|error| Problem::of(ErrorKind::Internal, &error))?;
+            drop((body, held));
+            Ok::<_, Problem>(answer.counted(text)?)
+        };
+        let written = app.cpu.run(write).await;
+        written.map_err(|error| Problem::of(error.kind(), &error))?
+    });
+    links.kept.0.get_or_insert_async(&version, making).await
+}
+
+/// The page of a link, which `render` makes of what [`content`] tells, beside the threads of sockets.
+///
+/// # Errors
+///
+/// As of [`content`]; 503 if the memory budget is used up.
+pub(in crate::http::routes) async fn page(
+    app: &App,
+    (links, memory): (&Links, &Memory),
+    share: &Share,
+    (theme, encoding): (Theme, Encoding),
+    render: fn(Theme, &Map<String, Value>, &Value) -> String,
+) -> Result<Counted, Problem> {
+    let (_, version) = current(app, share).await?;
+    let version = Version { form: Form::Page(theme, encoding), ..version };
+    let making = Box::pin(async {
+        let text = content(app, links, share, memory).await?;
+        let turn = links.rendering.acquire().await;
+        let turn = turn.map_err(|error| Problem::of(ErrorKind::Unavailable, &error))?;
+        let mut held = memory.reservation();
+        held.hold(text.bytes().len().saturating_mul(RENDERING_TIMES))?;
+        let settings = share.settings.clone();
+        let make = move || {
+            let unreadable = |error| Problem::of(ErrorKind::Internal, &error);
+            let told = json::restore(text.bytes()).map_err(unreadable)?;
+            let html = render(theme, &settings, &told);
+            drop(told);
+            let page = match encoding {
+                Encoding::Plain => html.into_bytes(),
+                Encoding::Gzip => compressed_whole(html.as_bytes())
+                    .map_err(|error| Problem::of(ErrorKind::Internal, &error))?,
+            };
+            Ok::<_, Problem>(held.counted(page)?)
+        };
+        let made = app.cpu.run(make).await;
+        drop(turn);
+        made.map_err(|error| Problem::of(error.kind(), &error))?
+    });
+    links.kept.0.get_or_insert_async(&version, making).await
+}
+
+/// The document that a link leads to, and the version of what it shows as JSON now.
+async fn current(app: &App, share: &Share) -> Result<(DocumentText, Version), Problem> {
+    let document = app.metadata.document_text(share.project, share.kind, share.document).await;
+    let document = document.map_err(problem)?;
+    if document.head.deleted {
         return Err(unknown());
     }
     let version = Version {
         token: share.token.clone(),
         share: share.updated_at.0,
-        document: document.updated_at.0,
+        document: document.head.updated_at.0,
         span: app.clock.monotonic().as_secs() / KEPT.as_secs(),
+        form: Form::Json,
     };
-    let making = Box::pin(async {
-        let told = told(app, share, &document).await?;
-        Ok::<_, Problem>(Bytes::from(told.to_string()))
-    });
-    links.kept.0.get_or_insert_async(&version, making).await
+    Ok((document, version))
 }
 
 /// What a link tells.
-async fn told(app: &App, share: &Share, document: &Document) -> Result<Value, Problem> {
+async fn told(
+    app: &App,
+    share: &Share,
+    document: &DocumentText,
+    memory: &Memory,
+) -> Result<Whole, Problem> {
     let snapshot = app.metadata.snapshot();
     let project = snapshot.project(share.project).ok_or_else(unknown)?;
     let app = app.for_links(share.project);
     let viewer = Viewer { project, user: None, key: None };
-    let whole = match tiles::whole(&app, document, viewer, &Asked::computed()).await {
+    let whole = match tiles::whole(&app, document, viewer, (&Asked::computed(), memory)).await {
         Ok(whole) => whole,
         Err(problem) => {
             if let Some(cause) = problem.cause() {
                 tracing::warn!(cause, "a shared insight has no result");
             }
-            tiles::whole(&app, document, viewer, &Asked::kept()).await?
+            tiles::whole(&app, document, viewer, (&Asked::kept(), memory)).await?
         }
     };
-    let (name, told) = match document.kind {
+    let Whole { mut body, held } = whole;
+    let (name, told) = match document.head.kind {
         Kind::Dashboard => {
-            let mut told = part(&whole, &OF_DASHBOARDS);
-            let tiles = whole.get("tiles").and_then(Value::as_array).into_iter().flatten();
-            let tiles: Vec<Value> = tiles.map(tile).collect();
-            told.insert("tiles".to_owned(), Value::Array(tiles));
+            let tiles = match body.remove("tiles") {
+                Some(Member::List(tiles)) => tiles.into_iter().map(tile).collect(),
+                _ => Vec::new(),
+            };
+            let mut told = body.part(&OF_DASHBOARDS);
+            told.set("tiles", Member::List(tiles));
             ("dashboard", told)
         }
         _ => {
-            let mut told = part(&whole, &OF_INSIGHTS);
+            let mut told = body.part(&OF_INSIGHTS);
             if share.settings.get("hideExtraDetails") == Some(&Value::Bool(true)) {
-                told.retain(|name, _| !DETAILS.contains(&name.as_str()));
+                told.retain(|name| !DETAILS.contains(&name));
             }
             ("insight", told)
         }
     };
-    Ok(json!({"accessToken": share.token, name: told}))
+    let mut body = Members::default();
+    body.set("accessToken", json!(share.token));
+    body.set(name, Member::Object(told));
+    Ok(Whole { body, held })
 }
 
 /// A tile of a shared dashboard. Why an insight has no result is for the people of the project.
-fn tile(tile: &Value) -> Value {
-    let mut told = part(tile, &["id", "text", "color", "layouts", "is_cached", "last_refresh"]);
-    let insight = tile.get("insight").filter(|insight| insight.is_object());
-    let insight = insight.map(|insight| Value::Object(part(insight, &OF_INSIGHTS)));
-    told.insert("insight".to_owned(), insight.unwrap_or_default());
-    let kind = tile.get("error").and_then(|error| error.get("type"));
+fn tile(mut tile: Members) -> Members {
+    let insight = match tile.remove("insight") {
+        Some(Member::Object(insight)) => Member::Object(insight.part(&OF_INSIGHTS)),
+        _ => Member::Value(Value::Null),
+    };
+    let kind = tile.value("error").and_then(|error| error.get("type"));
     let error = kind.map(|kind| json!({"type": kind, "message": "There is no result."}));
-    told.insert("error".to_owned(), error.unwrap_or_default());
-    Value::Object(told)
-}
-
-fn part(whole: &Value, names: &[&str]) -> Map<String, Value> {
-    let one = |name: &&str| Some(((*name).to_owned(), whole.get(*name)?.clone()));
-    names.iter().filter_map(one).collect()
+    let mut told = tile.part(&["id", "text", "color", "layouts", "is_cached", "last_refresh"]);
+    told.set("insight", insight);
+    told.set("error", error.unwrap_or_default());
+    told
 }
 
 fn unknown() -> Problem {

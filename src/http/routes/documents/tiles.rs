@@ -1,67 +1,99 @@
 //! Dashboards with their tiles: [`whole`]. A tile shows a text, or an insight; insights that say that they are on a
 //! dashboard are tiles of it, too, without a place of their own.
 
-use serde_json::Map;
+use std::collections::HashMap;
+use std::collections::HashSet;
+
+use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
 use crate::app::App;
+use crate::http::budget::Memory;
+use crate::http::budget::Reservation;
+use crate::http::members::Member;
+use crate::http::members::Members;
 use crate::http::response::Problem;
+use crate::http::response::Response;
 use crate::http::routes::documents::boards;
 use crate::http::routes::documents::body;
-use crate::http::routes::documents::form;
 use crate::http::routes::documents::results::Asked;
 use crate::http::routes::documents::results::Frame;
 use crate::http::routes::documents::results::Reader;
 use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::query::refresh::Refresh;
 use crate::http::routes::store::problem;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
 
 /// Most insights without a place of their own among the tiles of an answer; further ones are left out.
 const UNPLACED_MAX: usize = 500;
 
+/// Most bytes of the insights of a dashboard; further ones without a place of their own are left out.
+const INSIGHTS_MAX_BYTES: usize = 32 << 20;
+
+/// A document as sent to clients, with the memory of what it was made of.
+#[derive(Debug)]
+pub(in crate::http::routes) struct Whole {
+    pub(in crate::http::routes) body: Members,
+    pub(in crate::http::routes) held: Reservation,
+}
+
 /// A document as sent to clients: an insight with its result, a dashboard with its tiles, and the results of these.
 pub(in crate::http::routes) async fn whole(
     app: &App,
-    document: &Document,
+    document: &DocumentText,
     viewer: Viewer<'_>,
-    asked: &Asked,
-) -> Result<Value, Problem> {
+    (asked, memory): (&Asked, &Memory),
+) -> Result<Whole, Problem> {
     let reader = Reader::new(app, viewer);
-    let mut whole = body::body(document, &app.metadata.snapshot(), viewer);
-    match document.kind {
-        Kind::Insight => reader.add_one((document, &mut whole), asked).await?,
+    let mut held = memory.reservation();
+    held.hold(document.bytes())?;
+    let mut body = body::body(document, &app.metadata.snapshot(), viewer)?;
+    let head = &document.head;
+    match head.kind {
+        Kind::Insight => reader.add_one((document, &mut body), (asked, &mut held)).await?,
         Kind::Dashboard => {
-            let share = app.metadata.share(document.project, (document.kind, document.id)).await;
+            let share = app.metadata.share(head.project, (head.kind, head.id)).await;
             let share = share.map_err(problem)?;
-            body::set_shared(&mut whole, share.is_some_and(|share| share.is_enabled));
-            let frame = asked.frame.over(document);
-            let tiles = tiles(app, document, (&reader, viewer), (asked.refresh, &frame)).await?;
-            if let Value::Object(whole) = &mut whole {
-                add(whole, frame, tiles);
-            }
+            body::set_shared(&mut body, share.is_some_and(|share| share.is_enabled));
+            let dashboard = document.whole().map_err(problem)?;
+            let frame = asked.frame.over(&dashboard);
+            let asked = Asked { refresh: asked.refresh, frame };
+            let tiles = tiles(app, &dashboard, (&reader, viewer), (&asked, &mut held)).await?;
+            add(&mut body, asked.frame, tiles);
         }
         Kind::Action | Kind::Annotation => {}
     }
-    Ok(whole)
+    Ok(Whole { body, held })
+}
+
+/// The response with a document; see [`whole`].
+pub(in crate::http::routes) async fn answer(
+    app: &App,
+    status: StatusCode,
+    (document, viewer): (&DocumentText, Viewer<'_>),
+    (asked, memory): (&Asked, &Memory),
+) -> Result<Response, Problem> {
+    let Whole { body, held } = whole(app, document, viewer, (asked, memory)).await?;
+    body.answer(&app.cpu, status, (memory, held)).await
 }
 
 /// Adds to the body of a dashboard its tiles, and what it changes about them.
-fn add(whole: &mut Map<String, Value>, frame: Frame, tiles: Vec<Value>) {
+fn add(whole: &mut Members, frame: Frame, tiles: Vec<Members>) {
     // The oldest; the texts of times are in their order.
-    let times = tiles.iter().filter_map(|tile| tile.get("last_refresh")?.as_str());
+    let times = tiles.iter().filter_map(|tile| tile.value("last_refresh")?.as_str());
     let refreshed = times.min().map(str::to_owned);
     let (filters, variables) = frame.into_values();
     for (name, stored, value) in
         [("filters", "persisted_filters", filters), ("variables", "persisted_variables", variables)]
     {
-        let before = whole.insert(name.to_owned(), value);
-        whole.insert(stored.to_owned(), before.unwrap_or_else(|| json!({})));
+        let before = whole.remove(name).unwrap_or_else(|| json!({}).into());
+        whole.set(name, value);
+        whole.set(stored, before);
     }
-    whole.insert("last_refresh".to_owned(), json!(refreshed));
-    whole.insert("tiles".to_owned(), Value::from(tiles));
+    whole.set("last_refresh", json!(refreshed));
+    whole.set("tiles", Member::List(tiles));
 }
 
 /// The tiles of a dashboard with their insights, and the results of these or why there are none.
@@ -69,65 +101,87 @@ async fn tiles(
     app: &App,
     dashboard: &Document,
     (reader, viewer): (&Reader<'_>, Viewer<'_>),
-    (refresh, frame): (Refresh, &Frame),
-) -> Result<Vec<Value>, Problem> {
-    let (tiles, insights) = placed(app, dashboard).await?;
+    (asked, held): (&Asked, &mut Reservation),
+) -> Result<Vec<Members>, Problem> {
+    let (tiles, insights) = placed(app, dashboard, held).await?;
+    let by_id: HashMap<i64, &DocumentText> =
+        insights.iter().map(|insight| (insight.head.id, insight)).collect();
     let snapshot = app.metadata.snapshot();
-    let mut shown: Vec<(Value, Option<(&Document, Value)>)> = Vec::with_capacity(tiles.len());
+    let mut shown: Vec<(Members, Option<(&DocumentText, Members)>)> =
+        Vec::with_capacity(tiles.len());
     for tile in tiles {
         let Some(id) = tile.get("insight").and_then(Value::as_i64) else {
-            shown.push((tile, None));
+            shown.push((Members::from(tile), None));
             continue;
         };
         // A tile of a deleted insight is not shown until that is restored.
-        if let Some(insight) = insights.iter().find(|insight| insight.id == id) {
-            let body = body::body(insight, &snapshot, viewer);
-            shown.push((tile, Some((insight, body))));
+        if let Some(insight) = by_id.get(&id) {
+            held.hold_more(insight.bytes())?;
+            let body = body::body(insight, &snapshot, viewer)?;
+            shown.push((Members::from(tile), Some((insight, body))));
         }
     }
     let bodies = shown.iter_mut().filter_map(|(_, insight)| insight.as_mut());
     let bodies = bodies.map(|(insight, body)| (*insight, body)).collect();
-    let asked = Asked { refresh, frame: frame.clone() };
-    let mut errors = reader.add_all(bodies, &asked).await.into_iter();
-    let with_insight = |(mut tile, insight): (Value, Option<(&Document, Value)>)| {
-        if let (Value::Object(tile), Some((_, body))) = (&mut tile, insight) {
+    let mut errors = reader.add_all(bodies, (asked, held)).await?.into_iter();
+    let with_insight = |(mut tile, insight): (Members, Option<(&DocumentText, Members)>)| {
+        if let Some((_, body)) = insight {
             for name in ["is_cached", "last_refresh"] {
-                tile.insert(name.to_owned(), body.get(name).cloned().unwrap_or_default());
+                tile.set(name, body.value(name).cloned().unwrap_or_default());
             }
-            tile.insert("error".to_owned(), errors.next().flatten().unwrap_or_default());
-            tile.insert("insight".to_owned(), body);
+            tile.set("error", errors.next().flatten().unwrap_or_default());
+            tile.set("insight", Member::Object(body));
         }
         tile
     };
     Ok(shown.into_iter().map(with_insight).collect())
 }
 
-/// The tiles of a dashboard, with their ids and those of their insights, and these.
+/// The tiles of a dashboard, with their ids and those of their insights, and these, as they are stored and counted in
+/// `held`.
 pub(in crate::http::routes) async fn placed(
     app: &App,
     dashboard: &Document,
-) -> Result<(Vec<Value>, Vec<Document>), Problem> {
+    held: &mut Reservation,
+) -> Result<(Vec<Value>, Vec<DocumentText>), Problem> {
     let mut tiles = boards::tiles(dashboard);
-    let ids = form::ids(&Value::from(tiles.clone()));
-    let mut insights: Vec<Document> = Vec::new();
-    let mut unplaced = Vec::new();
-    let visit = |insight: Document| {
-        let boards = boards::boards_of(&insight);
-        let is_placed = ids.contains(&insight.id);
-        let has_room = unplaced.len() < UNPLACED_MAX;
-        if is_placed {
-            insights.push(insight);
-        } else if boards.contains(&dashboard.id) && has_room {
-            let tile = json!({
-                "id": boards::tile_of_insight(insight.id), "insight": insight.id, "text": null,
-                "color": null, "layouts": {},
-            });
-            unplaced.push(tile);
+    let ids: Vec<i64> = tiles.iter().filter_map(|tile| tile.get("insight")?.as_i64()).collect();
+    let place = (dashboard.project, Kind::Insight);
+    let mut insights = app.metadata.document_texts(place, ids.clone()).await.map_err(problem)?;
+    insights.retain(|insight| !insight.head.deleted);
+    let mut bytes = insights.iter().map(DocumentText::bytes).fold(0, usize::saturating_add);
+    held.hold_more(bytes)?;
+    let is_placed: HashSet<i64> = ids.into_iter().collect();
+    // Those that can name the dashboard, and others in whose queries the same digits stand.
+    let like = format!("%\"dashboards\":[%{}%", dashboard.id);
+    let mut unplaced = 0;
+    let mut before = i64::MAX;
+    loop {
+        let some = app.metadata.documents_before(place, before, &like).await.map_err(problem)?;
+        let Some(last) = some.last() else { break };
+        before = last.head.id;
+        for insight in some {
+            let id = insight.head.id;
+            if is_placed.contains(&id) {
+                continue;
+            }
+            let own = insight.with(&["dashboards".into()]).map_err(problem)?;
+            let has_room = unplaced < UNPLACED_MAX && bytes < INSIGHTS_MAX_BYTES;
+            if !has_room || !boards::boards_of(&own).contains(&dashboard.id) {
+                continue;
+            }
+            tiles.push(json!({
+                "id": boards::tile_of_insight(id), "insight": id, "text": null, "color": null,
+                "layouts": {},
+            }));
+            unplaced += 1;
+            bytes = bytes.saturating_add(insight.bytes());
+            held.hold_more(insight.bytes())?;
             insights.push(insight);
         }
-    };
-    let visiting = app.metadata.visit_documents(dashboard.project, Kind::Insight, visit);
-    visiting.await.map_err(problem)?;
-    tiles.append(&mut unplaced);
+        if unplaced >= UNPLACED_MAX || bytes >= INSIGHTS_MAX_BYTES {
+            break;
+        }
+    }
     Ok((tiles, insights))
 }

@@ -22,6 +22,7 @@ use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::organizations::own;
 use crate::http::routes::user_body::UserBody;
+use crate::http::rows::Rows;
 use crate::insights::flag_calls::calls;
 use crate::metadata::flags::StoredFlag;
 use crate::metadata::snapshot::Snapshot;
@@ -123,7 +124,7 @@ pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
         (projects.is_empty() || projects.contains(&flag.project.0))
             && texts.iter().any(|text| text.to_lowercase().contains(&search))
     };
-    let mut by_key: BTreeMap<&str, &StoredFlag> = BTreeMap::new();
+    let mut by_key: BTreeMap<&str, &Arc<StoredFlag>> = BTreeMap::new();
     for flag in flags_of(&snapshot, asker).filter(is_asked) {
         let known = by_key.entry(&flag.key).or_insert(flag);
         if Some(flag.project) == preferred {
@@ -131,19 +132,18 @@ pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
         }
     }
     let shown = by_key.values().skip(page.offset).take(page.limit);
-    let bodies: Vec<FlagOfKeyBody> = shown
-        .map(|flag| FlagOfKeyBody {
-            key: flag.key.clone(),
-            name: flag.name.clone(),
-            flag_id: flag.id.0,
-            team_id: flag.project.0,
-            filters: flag.filters.clone(),
-            active: flag.active,
-        })
-        .collect();
-    let public_url = app.config.http.public_url.as_deref();
-    let envelope = page.envelope(request, public_url, by_key.len(), bodies);
-    Ok(Response::json(StatusCode::OK, &envelope))
+    let shown: Vec<Arc<StoredFlag>> = shown.map(|flag| Arc::clone(flag)).collect();
+    let rows = (by_key.len(), Rows::new(&request.memory()));
+    let body = |flag: &Arc<StoredFlag>| FlagOfKeyBody {
+        key: flag.key.clone(),
+        name: flag.name.clone(),
+        flag_id: flag.id.0,
+        team_id: flag.project.0,
+        filters: flag.filters.clone(),
+        active: flag.active,
+    };
+    let write = move |rows: &mut Rows| rows.add_all(shown.iter().map(body));
+    page.written(app, request, rows, write).await
 }
 
 /// Integers separated by commas.

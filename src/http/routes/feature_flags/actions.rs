@@ -45,7 +45,7 @@ use crate::metadata::flags::StoredFlag;
 use crate::metadata::flags::plain::PlainPatch;
 
 /// Entries of the activity log that the look-up of an old version reads at once.
-const HISTORY_PAGE: usize = 500;
+const HISTORY_PAGE: usize = 20;
 
 pub(in crate::http) const DASHBOARD: Operation = Operation::ok::<by_hand::Success>(
     "Make the dashboard of a flag's use; needs dashboard:write besides",

@@ -39,6 +39,9 @@ const PLACED: [&str; 6] = [
     "has_enriched_analytics",
 ];
 
+/// Most dashboards of a flag.
+const DASHBOARDS_MAX: usize = 500;
+
 /// Required fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Required {
@@ -77,7 +80,7 @@ fn plain_patch(fields: &mut Fields) -> Result<PlainPatch, Problem> {
         rollback_conditions: fields.nullable_value("rollback_conditions"),
         performed_rollback: fields.nullable_boolean("performed_rollback")?,
         tags: fields.texts("tags")?,
-        analytics_dashboards: fields.ids("analytics_dashboards")?,
+        analytics_dashboards: fields.ids_within("analytics_dashboards", DASHBOARDS_MAX)?,
         has_enriched_analytics: fields.nullable_boolean("has_enriched_analytics")?,
         bucketing_identifier: fields
             .nullable_choice("bucketing_identifier", &["distinct_id", "device_id"])?,

@@ -1,6 +1,8 @@
 //! Bulk operations on flags: their keys, the ids of a list, deletion, tags.
 
+use std::collections::HashMap;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use hyper::StatusCode;
 use serde_json::Map;
@@ -12,6 +14,7 @@ use crate::error::Kind;
 use crate::http::auth::Principal;
 use crate::http::call::Call;
 use crate::http::fields::Fields;
+use crate::http::fields::check_length;
 use crate::http::fields::refused;
 use crate::http::openapi::INVALID;
 use crate::http::openapi::Operation;
@@ -26,7 +29,11 @@ use crate::http::routes::feature_flags::status::Rollout;
 use crate::http::routes::store;
 use crate::metadata::flags::FlagId;
 use crate::metadata::flags::FlagPatch;
+use crate::metadata::flags::StoredFlag;
 use crate::metadata::flags::tags::TagChange;
+
+/// Most flags whose keys one request asks for.
+const NAMED_MAX: usize = 10_000;
 
 /// Most flags that one request may delete.
 const DELETED_MAX: usize = 10_000;
@@ -49,6 +56,7 @@ pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Pro
         Some(Value::Array(given)) => given,
         _ => Vec::new(),
     };
+    check_length("ids", given.len(), NAMED_MAX)?;
     let (ids, wrong): (Vec<&Value>, Vec<&Value>) = given.iter().partition(|id| id_of(id).is_some());
     if ids.is_empty() && !wrong.is_empty() {
         return Ok(short_error("Invalid flag IDs provided"));
@@ -125,7 +133,7 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     let snapshot = app.metadata.snapshot();
     let mut fields = Fields::read(request).await?;
     let is_given = |fields: &Fields, name: &str| fields.peek(name).is_some_and(|it| !it.is_null());
-    let ids = if is_given(&fields, "ids") { fields.ids("ids")? } else { None };
+    let ids = if is_given(&fields, "ids") { fields.ids_within("ids", usize::MAX)? } else { None };
     let filters = if is_given(&fields, "filters") { fields.object("filters")? } else { None };
     let ids = ids.filter(|ids| !ids.is_empty());
     let filters = filters.filter(|filters| !filters.is_empty());
@@ -150,9 +158,10 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     let mut seen = HashSet::with_capacity(ids.len());
     ids.retain(|id| seen.insert(*id));
     let (mut deleted, mut errors) = (Vec::new(), Vec::new());
+    let flags = snapshot.flags(asker.project.id).iter();
+    let flags: HashMap<i64, &Arc<StoredFlag>> = flags.map(|flag| (flag.id.0, flag)).collect();
     for id in ids {
-        let found = snapshot.flags(asker.project.id).iter().find(|flag| flag.id.0 == id);
-        let Some(flag) = found else {
+        let Some(flag) = flags.get(&id) else {
             errors.push(json!({"id": id, "reason": "Flag not found"}));
             continue;
         };

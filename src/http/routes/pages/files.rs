@@ -33,6 +33,7 @@ use crate::web::state::sql::OF_LISTS;
 
 /// Rows of a file.
 pub(super) const ROWS: &str = "10000";
+const ROWS_MAX: usize = 10_000;
 
 /// The format of the file that is asked for, if one is.
 pub(super) fn wanted(visit: &Visit) -> Result<Option<&'static str>, Problem> {
@@ -57,10 +58,20 @@ pub(super) async fn of_list(
     (path, query): (&str, &[(&str, &str)]),
     (name, format): (&str, &str),
 ) -> Result<Sent, Problem> {
-    let query = [query, &[("limit", ROWS)]].concat();
-    let found = asking.get(path, &query).await?;
-    let rows = found.as_array().map_or_else(|| items(&found, "results"), Vec::as_slice);
-    of_objects(rows, (name, format))
+    let mut rows = Vec::new();
+    loop {
+        let offset = rows.len().to_string();
+        let query = [query, &[("limit", ROWS), ("offset", &offset)]].concat();
+        let found = asking.get(path, &query).await?;
+        let part = found.as_array().map_or_else(|| items(&found, "results"), Vec::as_slice);
+        rows.extend_from_slice(part);
+        // A page of a list ends at a number of bytes.
+        let goes_on = found.get("next").is_some_and(Value::is_string) && !part.is_empty();
+        if !goes_on || rows.len() >= ROWS_MAX {
+            break;
+        }
+    }
+    of_objects(&rows, (name, format))
 }
 
 /// Objects, each a row.

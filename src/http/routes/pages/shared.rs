@@ -6,18 +6,21 @@ use hyper::StatusCode;
 use hyper::header;
 use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
+use serde_json::Map;
+use serde_json::Value;
 
 use crate::app::App;
-use crate::error::Kind;
-use crate::event::json;
+use crate::http::budget::Memory;
 use crate::http::cors::OWN_ORIGIN;
 use crate::http::cors::RESOURCE_POLICY;
 use crate::http::fields::is_json;
-use crate::http::gzip::compressed;
+use crate::http::gzip::is_compressed;
+use crate::http::gzip::takes_gzip;
 use crate::http::request::Request;
 use crate::http::response::Problem;
 use crate::http::response::Response;
 use crate::http::routes::documents::shared;
+use crate::http::routes::documents::shared::Encoding;
 use crate::http::routes::documents::shared::Links;
 use crate::http::routes::documents::unlock;
 use crate::http::routes::documents::unlock::Place;
@@ -37,20 +40,23 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// `GET` and `POST` of `/shared/TOKEN` and its other names.
 pub async fn page(app: &App, links: &Links, token: &str, request: Request) -> Response {
     let theme = theme_of(&request.headers);
-    let encoding = request.header("accept-encoding").map(str::to_owned);
+    let encoding = match takes_gzip(request.header("accept-encoding").unwrap_or_default()) {
+        true => Encoding::Gzip,
+        false => Encoding::Plain,
+    };
+    let shown = (theme, encoding);
     let is_embedded = request.path().starts_with("/embedded/");
     let (response, is_locked) = match shared::find(app, token).await {
         Ok(share) => {
             let is_locked = share.is_password_required;
             let answer = match is_locked && request.method == Method::POST {
-                true => unlocked(app, links, &share, (request, theme)).await,
-                false => looked_at(app, links, &share, (&request, theme)).await,
+                true => unlocked(app, links, &share, (request, shown)).await,
+                false => looked_at(app, links, &share, (&request, shown)).await,
             };
             (answer.unwrap_or_else(|problem| failed(theme, &problem)), is_locked)
         }
         Err(problem) => (failed(theme, &problem), false),
     };
-    let response = compressed(encoding.as_deref(), response);
     let mut response = shared::secured(response, is_locked);
     let headers = &mut response.headers;
     let form = if is_locked { "'self'" } else { "'none'" };
@@ -78,12 +84,12 @@ async fn looked_at(
     app: &App,
     links: &Links,
     share: &Share,
-    (request, theme): (&Request, Theme),
+    (request, shown): (&Request, (Theme, Encoding)),
 ) -> Result<Response, Problem> {
     if unlock::is_passed(app, share, request).await? {
-        return document(app, links, share, theme).await;
+        return document(app, (links, &request.memory()), share, shown).await;
     }
-    Ok(Response::bytes(StatusCode::OK, HTML, locked(theme, None)))
+    Ok(Response::bytes(StatusCode::OK, HTML, locked(shown.0, None)))
 }
 
 /// What becomes of a password. A form leads back to the page, which the cookie then opens; but within a page of
@@ -92,8 +98,9 @@ async fn unlocked(
     app: &App,
     links: &Links,
     share: &Share,
-    (request, theme): (Request, Theme),
+    (request, shown): (Request, (Theme, Encoding)),
 ) -> Result<Response, Problem> {
+    let (theme, memory) = (shown.0, request.memory());
     let is_json = is_json(request.header("content-type").unwrap_or_default());
     let place = Place::of(app, &request);
     let is_embedded = request.path().starts_with("/embedded/");
@@ -101,7 +108,7 @@ async fn unlocked(
         Ok(pass) if is_json => Ok(place.told(share, &pass)),
         Ok(pass) => {
             let response = match is_embedded {
-                true => document(app, links, share, theme).await?,
+                true => document(app, (links, &memory), share, shown).await?,
                 false => see_other(&place.path(share))?,
             };
             Ok(place.with_pass(response, share, &pass))
@@ -120,14 +127,16 @@ async fn unlocked(
 
 async fn document(
     app: &App,
-    links: &Links,
+    (links, memory): (&Links, &Memory),
     share: &Share,
-    theme: Theme,
+    (theme, encoding): (Theme, Encoding),
 ) -> Result<Response, Problem> {
-    let text = shared::content(app, links, share).await?;
-    let told = json::restore(&text).map_err(|error| Problem::of(Kind::Internal, &error))?;
-    let html = shown::document(theme, &share.settings, &told).0;
-    Ok(Response::bytes(StatusCode::OK, HTML, html))
+    let render = |theme: Theme, settings: &Map<String, Value>, told: &Value| {
+        shown::document(theme, settings, told).0
+    };
+    let page = shared::page(app, (links, memory), share, (theme, encoding), render).await?;
+    let response = Response::counted(StatusCode::OK, HTML, &page);
+    Ok(is_compressed(response, encoding == Encoding::Gzip))
 }
 
 fn locked(theme: Theme, failure: Option<&str>) -> String {

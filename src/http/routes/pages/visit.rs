@@ -15,6 +15,7 @@ use hyper::header;
 use hyper::header::HeaderValue;
 use maud::Markup;
 use maud::html;
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::app::App;
@@ -23,6 +24,8 @@ use crate::event::json;
 use crate::http::auth;
 use crate::http::auth::Asker;
 use crate::http::auth::Principal;
+use crate::http::budget::Memory;
+use crate::http::budget::Reservation;
 use crate::http::call::Call;
 use crate::http::call::Rendering;
 use crate::http::call::Renderings;
@@ -48,6 +51,9 @@ const FORM_MAX_BYTES: u64 = 1 << 20;
 
 /// Longest answer of the API that a page shows, in bytes.
 const ANSWER_MAX_BYTES: usize = 64 << 20;
+
+/// Longest answer of the API that is parsed where sockets are served.
+const PARSED_HERE_MAX_BYTES: usize = 64 << 10;
 
 /// State of all pages.
 #[derive(Debug)]
@@ -144,6 +150,8 @@ pub struct Asking {
     pub server: String,
     /// The head from which requests to functions of the API are made.
     base: Request,
+    /// Memory of what the page is made of.
+    held: Mutex<Vec<Reservation>>,
 }
 
 impl Visit {
@@ -158,7 +166,8 @@ impl Visit {
         let base = request.derived(Method::GET, request.path(), Bytes::new())?;
         let zone = asker.project.timezone.parse().unwrap_or(Tz::UTC);
         let server = base_url(&request, app.config.http.public_url.as_deref());
-        let asking = Arc::new(Asking { app, asker, zone, server, base });
+        let held = Mutex::default();
+        let asking = Arc::new(Asking { app, asker, zone, server, base, held });
         Some(Self { asking, parameters, session, request, desk: Arc::clone(desk) })
     }
 
@@ -206,6 +215,16 @@ impl Asking {
         auth::grants(&self.asker.key, scope)
     }
 
+    /// The memory budget for what is read for the page.
+    pub(in crate::http::routes) fn memory(&self) -> Memory {
+        self.base.memory()
+    }
+
+    /// Keeps memory of the budget until the page is made.
+    pub(in crate::http::routes) fn keep(&self, held: Reservation) {
+        self.held.lock().push(held);
+    }
+
     /// `GET` of an endpoint of the project.
     pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, Problem> {
         let query = parts::query(query);
@@ -230,7 +249,15 @@ impl Asking {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        json::restore(&bytes).map_err(|error| Problem::of(Kind::Internal, &error))
+        let unreadable = |error| Problem::of(Kind::Internal, &error);
+        if bytes.len() <= PARSED_HERE_MAX_BYTES {
+            return json::restore(&bytes).map_err(unreadable);
+        }
+        let mut held = self.memory().reservation();
+        held.hold_parsed(&bytes)?;
+        self.keep(held);
+        let parsed = self.app.cpu.run(move || json::restore(&bytes)).await;
+        parsed.map_err(|error| Problem::of(error.kind(), &error))?.map_err(unreadable)
     }
 
     /// The response of an endpoint; a path that begins with `/api/` is not within the project. Runs the function of
@@ -273,7 +300,10 @@ impl Asking {
 
 async fn collected(response: Response) -> Result<Bytes, Problem> {
     let mut pieces = match response.body {
-        Body::Full(bytes) => return Ok(bytes),
+        Body::Full(bytes) | Body::Counted(bytes) if bytes.len() <= ANSWER_MAX_BYTES => {
+            return Ok(bytes);
+        }
+        Body::Full(_) | Body::Counted(_) => return Err(too_long()),
         Body::Stream { pieces, .. } => pieces,
     };
     let mut whole = Vec::new();
@@ -281,11 +311,15 @@ async fn collected(response: Response) -> Result<Bytes, Problem> {
         let piece = piece.map_err(|error| Problem::of(Kind::Internal, &*error))?;
         whole.extend_from_slice(&piece);
         if whole.len() > ANSWER_MAX_BYTES {
-            let detail = "The answer is too long for a page. Ask for less, or by the API.";
-            return Err(Problem::new(Kind::TooLarge, "answer_too_large", detail));
+            return Err(too_long());
         }
     }
     Ok(whole.into())
+}
+
+fn too_long() -> Problem {
+    let detail = "The answer is too long for a page. Ask for less, or by the API.";
+    Problem::new(Kind::TooLarge, "answer_too_large", detail)
 }
 
 /// Reads the form in the body of a request.

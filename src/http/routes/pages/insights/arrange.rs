@@ -7,7 +7,6 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::http::response::Problem;
-use crate::http::routes::documents::results::Frame;
 use crate::http::routes::pages::insights::boards;
 use crate::http::routes::pages::insights::boards::Placed;
 use crate::http::routes::pages::insights::load::saved;
@@ -62,7 +61,7 @@ pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, P
     let (asking, document) = (&visit.asking, boards::board_of(&visit).await?);
     let (app, asker) = (&asking.app, &asking.asker);
     let own = saved(&document, &app.metadata.snapshot());
-    let placed = boards::placed(app, &document, &Frame::default()).await?;
+    let placed = boards::placed(asking, &document).await?;
     let mut others = saved_of(app, asker, Kind::Insight).await?;
     others.retain(|other| {
         !placed.iter().any(|it| matches!(&it.tile, Tile::Insight(own) if own.id == other.id))
@@ -111,7 +110,7 @@ pub(in crate::http::routes::pages) async fn change(mut visit: Visit) -> Result<S
         "text" => (json!({"tiles": [{"id": tile, "text": {"body": form.get("text")}}]}), edit),
         "remove" => (json!({"tiles": [{"id": tile, "deleted": true}]}), edit),
         _ => {
-            let mut placed = boards::placed(&asking.app, &document, &Frame::default()).await?;
+            let mut placed = boards::placed(asking, &document).await?;
             arrange(&mut placed, tile, what)?;
             (json!({"tiles": laid_out(&placed)}), format!("{edit}#tile-{tile}"))
         }

@@ -1,6 +1,7 @@
 //! Dashboards: their list, one with its tiles, and making one; changing one is in `arrange`. Tiles are sent in the
 //! order in which their answers are ready, and all are of one state of the data.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use maud::Markup;
@@ -20,6 +21,7 @@ use crate::http::routes::documents::results::question_of;
 use crate::http::routes::documents::tiles;
 use crate::http::routes::pages::files;
 use crate::http::routes::pages::insights::computed;
+use crate::http::routes::pages::insights::load::listed;
 use crate::http::routes::pages::insights::load::saved;
 use crate::http::routes::pages::insights::load::saved_of;
 use crate::http::routes::pages::insights::saved::add;
@@ -35,6 +37,7 @@ use crate::http::routes::query::insight;
 use crate::http::routes::store::problem;
 use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
 use crate::web::insight::dashboard;
 use crate::web::insight::dashboard::HEIGHT;
@@ -71,7 +74,8 @@ pub(in crate::http::routes::pages) async fn make(visit: Visit) -> Result<Sent, P
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     let mut form = form(visit.request).await?;
     let name = form.take("name").map_err(|error| wrong(&error))?.unwrap_or_default();
-    let id = add(app, asker, &json!({"name": name}), Kind::Dashboard).await?;
+    let memory = visit.asking.memory();
+    let id = add(app, asker, (&json!({"name": name}), &memory), Kind::Dashboard).await?;
     let all = links::dashboards(asker.project.id.0);
     Ok(Sent::Other(see_other(&format!("{all}/{id}"))?))
 }
@@ -99,7 +103,7 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
     let document = board_of(&visit).await?;
     let own = saved(&document, &app.metadata.snapshot());
     let frame = Frame::of_filters(dates_of(&range), &asking.asker.key).over(&document);
-    let placed = placed(app, &document, &frame).await?;
+    let placed = placed(asking, &document).await?;
     let actions = dashboard::actions(project, own.id, asking.may("dashboard:write"));
     if placed.is_empty() {
         let now = html! { (actions) (dashboard::empty(project)) };
@@ -114,13 +118,17 @@ pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Pr
         (dashboard::begin(&shapes))
     };
     let mut page = Page::new(own.title(), now);
-    let held = Arc::new(OnceCell::new());
+    let (held, frame) = (Arc::new(OnceCell::new()), Arc::new(frame));
     for (number, placed) in placed.into_iter().enumerate() {
         let (asking, held) = (visit.asking.clone(), Arc::clone(&held));
+        let frame = Arc::clone(&frame);
         page.later.push(Box::pin(async move {
-            let inner = match placed.question {
-                Some(question) => match held_of(&held, &asking).await {
-                    Ok(app) => shown(&asking, app, (question, &placed.tile)).await,
+            let inner = match &placed.insight {
+                Some(insight) => match held_of(&held, &asking).await {
+                    Ok(app) => {
+                        let question = asked(insight, &frame);
+                        shown(&asking, app, (question, &placed.tile)).await
+                    }
                     Err(problem) => failed(problem.detail()),
                 },
                 None => html! {},
@@ -152,12 +160,17 @@ fn dates_of(range: &Range) -> Map<String, Value> {
     }
 }
 
-/// A tile on its place, with what it asks.
+/// What an insight asks on a dashboard.
+fn asked(insight: &DocumentText, frame: &Frame) -> Result<Option<Question>, Problem> {
+    question_of(&insight.whole().map_err(problem)?.fields, frame)
+}
+
+/// A tile on its place, with its insight as it is stored.
 pub(super) struct Placed {
     pub(super) id: i64,
     pub(super) tile: Tile,
     pub(super) is_wide: bool,
-    question: Option<Result<Option<Question>, Problem>>,
+    insight: Option<DocumentText>,
     layouts: Map<String, Value>,
 }
 
@@ -172,19 +185,19 @@ impl Placed {
 }
 
 /// The tiles of a dashboard in the order of their places, without those of insights that are deleted.
-pub(super) async fn placed(
-    app: &App,
-    dashboard: &Document,
-    frame: &Frame,
-) -> Result<Vec<Placed>, Problem> {
-    let (tiles, insights) = tiles::placed(app, dashboard).await?;
+pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<Placed>, Problem> {
+    let app = &asking.app;
+    let mut held = asking.memory().reservation();
+    let (tiles, insights) = tiles::placed(app, dashboard, &mut held).await?;
+    asking.keep(held);
+    let mut insights: HashMap<i64, DocumentText> =
+        insights.into_iter().map(|insight| (insight.head.id, insight)).collect();
     let snapshot = app.metadata.snapshot();
     let one = |tile: &Value| {
-        let (what, question) = match tile.get("insight").and_then(Value::as_i64) {
+        let (what, insight) = match tile.get("insight").and_then(Value::as_i64) {
             Some(id) => {
-                let insight = insights.iter().find(|insight| insight.id == id)?;
-                let question = question_of(&insight.fields, frame);
-                (Tile::Insight(saved(insight, &snapshot)), Some(question))
+                let insight = insights.remove(&id)?;
+                (Tile::Insight(listed(&insight, &snapshot).ok()?), Some(insight))
             }
             None => match tile.get("text")? {
                 Value::Null => return None,
@@ -194,7 +207,7 @@ pub(super) async fn placed(
         };
         let layouts = tile.get("layouts").and_then(Value::as_object).cloned().unwrap_or_default();
         let (place, id) = (Place::of(tile), parts::integer(tile, "id").unwrap_or_default());
-        Some((place, Placed { id, tile: what, is_wide: place.is_wide, question, layouts }))
+        Some((place, Placed { id, tile: what, is_wide: place.is_wide, insight, layouts }))
     };
     let mut placed: Vec<_> = tiles.iter().filter_map(one).collect();
     placed.sort_by_key(|(place, _)| place.order());

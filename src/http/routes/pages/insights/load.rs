@@ -1,5 +1,7 @@
 //! What pages of insights need to know of a project: as much of it as the key of the visitor may read.
 
+use std::sync::Arc;
+
 use chrono_tz::Tz;
 use serde_json::Value;
 
@@ -10,7 +12,9 @@ use crate::http::response::Problem;
 use crate::http::routes::store::problem;
 use crate::insights::saved::query_of;
 use crate::metadata::documents::Document;
+use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
+use crate::metadata::error::MetadataError;
 use crate::metadata::snapshot::Snapshot;
 use crate::web::insight::form::fields::Suggestions;
 use crate::web::insight::saved::Saved;
@@ -21,6 +25,10 @@ const SUGGESTED: u32 = 500;
 
 /// Most saved documents that one page lists.
 pub(super) const LISTED: usize = 500;
+
+/// The fields of a document that its line in a list is made of.
+const READ: [&str; 8] =
+    ["name", "derived_name", "short_id", "description", "query", "filters", "favorited", "pinned"];
 
 /// What the fields of a form suggest; a list that may not be read is empty.
 pub(in crate::http::routes::pages) async fn suggestions(
@@ -52,7 +60,7 @@ pub(in crate::http::routes::pages) async fn suggestions(
     })
 }
 
-/// The saved documents of a kind, newest first; none if they may not be read.
+/// The saved documents of a kind, newest first; none if they may not be read. Of their queries they have what lists tell.
 pub(in crate::http::routes::pages) async fn saved_of(
     app: &App,
     asker: &Principal,
@@ -68,16 +76,30 @@ pub(in crate::http::routes::pages) async fn saved_of(
         return Ok(Vec::new());
     }
     let (snapshot, mut found) = (app.metadata.snapshot(), Vec::new());
-    let visit = |document: Document| {
-        if found.len() < LISTED {
-            found.push(saved(&document, &snapshot));
-        }
-    };
-    app.metadata.visit_documents(asker.project.id, kind, visit).await.map_err(problem)?;
+    let mut before = i64::MAX;
+    while found.len() < LISTED {
+        let some = app.metadata.documents_before((asker.project.id, kind), before, "%").await;
+        let some = some.map_err(problem)?;
+        let Some(last) = some.last() else { break };
+        before = last.head.id;
+        let snapshot = Arc::clone(&snapshot);
+        let read = move || -> Result<Vec<Saved>, MetadataError> {
+            some.iter().map(|one| listed(one, &snapshot)).collect()
+        };
+        let read = app.cpu.run(read).await;
+        let read = read.map_err(|error| Problem::of(error.kind(), &error))?;
+        found.extend(read.map_err(problem)?);
+    }
+    found.truncate(LISTED);
     Ok(found)
 }
 
-/// A document as lists show it.
+/// A stored document as lists show it.
+pub(super) fn listed(one: &DocumentText, snapshot: &Snapshot) -> Result<Saved, MetadataError> {
+    Ok(saved(&one.with(&READ.map(Box::from))?, snapshot).outlined())
+}
+
+/// A document as its page shows it.
 pub(super) fn saved(document: &Document, snapshot: &Snapshot) -> Saved {
     let by = document.created_by.and_then(|id| snapshot.user(id));
     let zone = snapshot.project(document.project).and_then(|own| own.timezone.parse().ok());

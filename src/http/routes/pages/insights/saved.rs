@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::app::App;
 use crate::http::auth;
 use crate::http::auth::Principal;
+use crate::http::budget::Memory;
 use crate::http::fields::Fields;
 use crate::http::response::Problem;
 use crate::http::routes::documents;
@@ -88,15 +89,25 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
 /// The saved insight of an address.
 pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     let (app, short_id) = (&visit.asking.app, visit.id());
-    let mut found = None;
-    let look = |document: Document| {
-        if document.text("short_id") == short_id {
-            found = Some(document);
+    let missing = || Problem::not_found("There is no such insight.");
+    if short_id.is_empty() || !short_id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Err(missing());
+    }
+    let place = (visit.asking.asker.project.id, Stored::Insight);
+    // Those with the id, and others in whose queries it stands.
+    let like = format!("%\"short_id\":\"{short_id}\"%");
+    let mut before = i64::MAX;
+    loop {
+        let some = app.metadata.documents_before(place, before, &like).await.map_err(problem)?;
+        let last = some.last().ok_or_else(missing)?;
+        before = last.head.id;
+        for one in some {
+            let own = one.with(&["short_id".into()]).map_err(problem)?;
+            if own.text("short_id") == short_id {
+                return one.whole().map_err(problem);
+            }
         }
-    };
-    let project = visit.asking.asker.project.id;
-    app.metadata.visit_documents(project, Stored::Insight, look).await.map_err(problem)?;
-    found.ok_or_else(|| Problem::not_found("There is no such insight."))
+    }
 }
 
 /// `GET insights/:short_id`. Parameters ask something else than was saved, of the same kind, which can be saved in its
@@ -361,7 +372,7 @@ pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, P
     let fields = json!({
         "name": name, "query": query, "saved": true, "dashboards": Vec::from_iter(board),
     });
-    let document = add(app, asker, &fields, Stored::Insight).await?;
+    let document = add(app, asker, (&fields, &asking.memory()), Stored::Insight).await?;
     let project = asker.project.id.0;
     let address = match board {
         Some(board) => links::dashboard(project, board),
@@ -412,11 +423,11 @@ pub(super) async fn new_board(asking: &Asking, name: &str) -> Result<i64, Proble
 pub(super) async fn add(
     app: &App,
     asker: &Principal,
-    fields: &Value,
+    (fields, memory): (&Value, &Memory),
     kind: Stored,
 ) -> Result<String, Problem> {
     let fields = Fields::parse("application/json", fields.to_string().as_bytes())?;
-    let document = documents::add(app, asker, fields, kind).await?;
+    let document = documents::add(app, asker, (fields, memory), kind).await?;
     Ok(match document.text("short_id") {
         "" => document.id.to_string(),
         short_id => short_id.to_owned(),

@@ -8,8 +8,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::event::json;
+use crate::http::members::Members;
 use crate::http::response::Problem;
-use crate::http::response::Response;
 use crate::http::routes::documents::form::TILES_MAX;
 use crate::http::routes::documents::tiles::placed;
 use crate::http::routes::pages::insights::boards::board_of;
@@ -42,12 +42,14 @@ fn picked(of: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
 /// `GET dashboard/:id/export`.
 pub(in crate::http::routes::pages) async fn export(visit: Visit) -> Result<Sent, Problem> {
     let dashboard = board_of(&visit).await?;
-    let (tiles, insights) = placed(&visit.asking.app, &dashboard).await?;
+    let mut held = visit.asking.memory().reservation();
+    let (tiles, insights) = placed(&visit.asking.app, &dashboard, &mut held).await?;
     let whole = |tile: &Value| {
         let mut told = picked(tile.as_object()?, &OF_TILE);
         let (name, value) = match tile.get("insight").and_then(Value::as_i64) {
             Some(id) => {
-                let insight = insights.iter().find(|own| own.id == id)?;
+                let insight = insights.iter().find(|own| own.head.id == id)?;
+                let insight = insight.with(&OF_INSIGHT.map(Box::from)).ok()?;
                 ("insight", Value::Object(picked(&insight.fields, &OF_INSIGHT)))
             }
             None => ("text", tile.get("text")?.clone()),
@@ -58,7 +60,9 @@ pub(in crate::http::routes::pages) async fn export(visit: Visit) -> Result<Sent,
     let tiles: Vec<Value> = tiles.iter().filter_map(whole).collect();
     let mut told = picked(&dashboard.fields, &OF_DASHBOARD);
     told.insert("tiles".to_owned(), Value::Array(tiles));
-    let response = Response::json(StatusCode::OK, &told);
+    let told = Members::from(Value::Object(told));
+    let memory = visit.asking.memory();
+    let response = told.answer(&visit.asking.app.cpu, StatusCode::OK, (&memory, held)).await?;
     Ok(Sent::Other(file(response, &format!("dashboard-{}.json", dashboard.id))))
 }
 

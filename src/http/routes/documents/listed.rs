@@ -1,0 +1,161 @@
+//! The list of documents ([`list`]): which of them a request asks for, a page of these as they are stored, and their
+//! results. A page ends at a number of bytes, and nothing of it is parsed but what the request asks about.
+
+use std::sync::Arc;
+
+use crate::app::App;
+use crate::event::id::ProjectId;
+use crate::http::auth::Principal;
+use crate::http::budget::Memory;
+use crate::http::budget::Reservation;
+use crate::http::call::Call;
+use crate::http::members::Members;
+use crate::http::page::Page;
+use crate::http::response::Problem;
+use crate::http::response::Response;
+use crate::http::routes::documents::body;
+use crate::http::routes::documents::form;
+use crate::http::routes::documents::question::Place;
+use crate::http::routes::documents::question::Question;
+use crate::http::routes::documents::results::Asked;
+use crate::http::routes::documents::results::Reader;
+use crate::http::routes::documents::rights::Viewer;
+use crate::http::routes::store::problem;
+use crate::http::rows::PAGE_MAX_BYTES;
+use crate::metadata::documents::DocumentText;
+use crate::metadata::documents::Kind;
+use crate::metadata::error::MetadataError;
+
+/// Most documents of a page.
+const LIMIT_MAX: usize = 500;
+
+/// Documents of a page that are read at once.
+const READ_AT_ONCE: usize = 16;
+
+/// `GET`: documents that are not deleted, newest first; see `question` for the parameters. Insights come with their
+/// results, as `refresh` says, unless `basic` is true.
+pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
+    let Call { asker, request, .. } = call;
+    let (project, memory) = (asker.project.id, request.memory());
+    let mut question = Question::of(&request, &asker, app.clock.now())?;
+    let asked = Asked::of(&request)?;
+    add_placed(app, project, &mut question).await?;
+    let page = Page::of(&request);
+    let page = page.limited(page.limit.min(LIMIT_MAX));
+    let is_basic = question.is_basic;
+    let found = found(app, (project, kind), question, &memory).await?;
+    let wanted = found.iter().skip(page.offset).take(page.limit).map(|(_, id)| *id).collect();
+    let mut part = read(app, (project, kind), wanted, &memory).await?;
+    let snapshot = app.metadata.snapshot();
+    let viewer = Viewer::from(&asker);
+    let bodies = part.documents.iter().map(|document| body::body(document, &snapshot, viewer));
+    let mut bodies: Vec<Members> = bodies.collect::<Result<_, _>>()?;
+    if kind == Kind::Dashboard {
+        let shared = app.metadata.shared_documents(project, kind).await.map_err(problem)?;
+        for (document, body) in part.documents.iter().zip(&mut bodies) {
+            body::set_shared(body, shared.contains(&document.head.id));
+        }
+    }
+    if is_basic {
+        bodies.iter_mut().for_each(body::make_basic);
+    } else if kind == Kind::Insight {
+        let reader = Reader::new(app, viewer);
+        let insights = part.documents.iter().zip(&mut bodies).collect();
+        reader.add_all(insights, (&asked, &mut part.held)).await?;
+    }
+    let Part { documents, taken, mut held } = part;
+    // What is made of them is left.
+    held.let_go(bytes(&documents));
+    drop(documents);
+    page.written_whole(app, &request, (found.len(), taken), (bodies, held)).await
+}
+
+/// Tells a question which insights have a place on the dashboards that it names.
+async fn add_placed(app: &App, project: ProjectId, question: &mut Question) -> Result<(), Problem> {
+    let boards = app.metadata.document_texts((project, Kind::Dashboard), question.boards());
+    for board in boards.await.map_err(problem)? {
+        let board = board.with(&["tiles".into()]).map_err(problem)?;
+        let placed = board.fields.get("tiles").map(form::ids).unwrap_or_default();
+        question.add_placed(board.id, &placed);
+    }
+    Ok(())
+}
+
+/// The documents that a question finds, in its order.
+async fn found(
+    app: &App,
+    place: (ProjectId, Kind),
+    question: Question,
+    memory: &Memory,
+) -> Result<Vec<(Place, i64)>, Problem> {
+    let mut found: Vec<(Place, i64)> = Vec::new();
+    let names: Arc<[Box<str>]> = question.fields().into();
+    let question = Arc::new(question);
+    if names.is_empty() {
+        let heads = app.metadata.document_heads(place).await.map_err(problem)?;
+        found.extend(heads.iter().filter_map(|head| Some((question.place_of(head)?, head.id))));
+    } else {
+        let (mut before, mut held) = (i64::MAX, memory.reservation());
+        loop {
+            let some = app.metadata.documents_before(place, before, "%").await.map_err(problem)?;
+            let Some(last) = some.last() else { break };
+            before = last.head.id;
+            held.hold(bytes(&some))?;
+            let (question, names) = (Arc::clone(&question), Arc::clone(&names));
+            let look = move || -> Result<Vec<(Place, i64)>, MetadataError> {
+                let mut found = Vec::new();
+                for one in some {
+                    let document = one.with(&names)?;
+                    found.extend(question.place_of(&document).map(|place| (place, document.id)));
+                }
+                Ok(found)
+            };
+            let looked = app.cpu.run(look).await;
+            let looked = looked.map_err(|error| Problem::of(error.kind(), &error))?;
+            found.extend(looked.map_err(problem)?);
+        }
+    }
+    question.sort(&mut found);
+    Ok(found)
+}
+
+/// A part of a list.
+#[derive(Debug)]
+struct Part {
+    documents: Vec<DocumentText>,
+    /// How many of the wanted ones it is about; some may be gone by now.
+    taken: usize,
+    held: Reservation,
+}
+
+/// Reads the wanted documents, as many as a page has.
+async fn read(
+    app: &App,
+    place: (ProjectId, Kind),
+    wanted: Vec<i64>,
+    memory: &Memory,
+) -> Result<Part, Problem> {
+    let mut part = Part { documents: Vec::new(), taken: 0, held: memory.reservation() };
+    let mut page_bytes: usize = 0;
+    for ids in wanted.chunks(READ_AT_ONCE) {
+        let some = app.metadata.document_texts(place, ids.to_vec()).await.map_err(problem)?;
+        // Twice: as they are read, and as what is made of them.
+        part.held.hold_more(bytes(&some).saturating_mul(2))?;
+        let mut some = some.into_iter().peekable();
+        for id in ids {
+            if let Some(one) = some.next_if(|one| one.head.id == *id) {
+                page_bytes = page_bytes.saturating_add(one.bytes());
+                if page_bytes > PAGE_MAX_BYTES && !part.documents.is_empty() {
+                    return Ok(part);
+                }
+                part.documents.push(one);
+            }
+            part.taken += 1;
+        }
+    }
+    Ok(part)
+}
+
+fn bytes(documents: &[DocumentText]) -> usize {
+    documents.iter().map(DocumentText::bytes).fold(0, usize::saturating_add)
+}

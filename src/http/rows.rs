@@ -1,0 +1,182 @@
+//! The rows of a page of a list as text: [`Rows`]. A page ends at a number of bytes, whatever its limit of rows is; one
+//! row has place in any page. What is written is in the memory budget as it grows.
+
+use serde::Serialize;
+
+use crate::error::Kind;
+use crate::http::budget::Busy;
+use crate::http::budget::Counted;
+use crate::http::budget::Memory;
+use crate::http::budget::Reservation;
+use crate::http::response::Problem;
+use crate::tasks::CpuPool;
+
+/// Bytes at which a page ends: the row that would go beyond them is the first of the next page.
+pub(super) const PAGE_MAX_BYTES: usize = 4 << 20;
+
+/// The same for lists of persons, groups and events, of which programs ask for thousands.
+pub(super) const LONG_PAGE_MAX_BYTES: usize = 16 << 20;
+
+/// The rows of one page.
+#[derive(Debug)]
+pub(super) struct Rows {
+    text: Vec<u8>,
+    count: usize,
+    bytes_max: usize,
+    held: Reservation,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Added {
+    /// It is in the page.
+    Yes,
+    /// The page is full.
+    PageIsFull,
+}
+
+impl Rows {
+    /// None yet.
+    pub(super) fn new(memory: &Memory) -> Self {
+        Self::within(memory, PAGE_MAX_BYTES)
+    }
+
+    /// None yet, of so many bytes.
+    pub(super) fn within(memory: &Memory, bytes_max: usize) -> Self {
+        Self { text: Vec::new(), count: 0, bytes_max, held: memory.reservation() }
+    }
+
+    /// Adds a row, unless the page is full.
+    pub(super) fn add(&mut self, row: &impl Serialize) -> Result<Added, Problem> {
+        self.add_by(|text| serde_json::to_writer(text, row))
+    }
+
+    /// Adds all rows, until the page is full.
+    pub(super) fn add_all<T: Serialize>(
+        &mut self,
+        rows: impl IntoIterator<Item = T>,
+    ) -> Result<Added, Problem> {
+        for row in rows {
+            if self.add(&row)? == Added::PageIsFull {
+                return Ok(Added::PageIsFull);
+            }
+        }
+        Ok(Added::Yes)
+    }
+
+    /// Adds what `write` adds, beside the threads of sockets.
+    pub(super) async fn add_on(
+        mut self,
+        cpu: &CpuPool,
+        write: impl FnOnce(&mut Self) -> Result<Added, Problem> + Send + 'static,
+    ) -> Result<(Self, Added), Problem> {
+        let written = cpu.run(move || write(&mut self).map(|added| (self, added))).await;
+        written.map_err(|error| Problem::of(error.kind(), &error))?
+    }
+
+    /// The same with a row that `write` appends.
+    pub(super) fn add_by(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), serde_json::Error>,
+    ) -> Result<Added, Problem> {
+        let before = self.text.len();
+        if self.count > 0 {
+            self.text.push(b',');
+        }
+        write(&mut self.text).map_err(|error| Problem::of(Kind::Internal, &error))?;
+        if self.count > 0 && self.text.len() > self.bytes_max {
+            self.text.truncate(before);
+            return Ok(Added::PageIsFull);
+        }
+        self.count += 1;
+        self.held.hold(self.text.capacity())?;
+        Ok(Added::Yes)
+    }
+
+    /// The number of rows.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The text of an object: `head`, which is cut off before its end, and the rows as its last member `results`.
+    pub(super) fn within_object(mut self, head: &str) -> Result<Counted, Busy> {
+        let head = head.strip_suffix('}').unwrap_or(head);
+        let mut text = Vec::with_capacity(head.len() + RESULTS.len() + self.text.len() + 2);
+        self.held.hold_more(text.capacity())?;
+        text.extend_from_slice(head.as_bytes());
+        text.extend_from_slice(RESULTS);
+        text.append(&mut self.text);
+        text.extend_from_slice(b"]}");
+        drop(self.text);
+        self.held.counted(text)
+    }
+}
+
+const RESULTS: &[u8] = b",\"results\":[";
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+    use serde_json::json;
+
+    use super::Added;
+    use super::Rows;
+    use crate::event::json;
+    use crate::http::budget::Budget;
+    use crate::http::budget::Memory;
+    use crate::telemetry::metrics::Metrics;
+
+    fn memory(bytes: u64, changes: bool) -> Memory {
+        Memory::new(&Budget::new(bytes, &Metrics::new()), changes)
+    }
+
+    /// Whoever asks for the rest again and again sees every row once, and a row that is longer than a page alone.
+    #[test]
+    fn pages_end_at_their_bytes_and_lose_no_row() {
+        let lengths = [10, 10, 10, 500, 10, 80, 80, 3];
+        let (mut seen, mut pages) = (0, Vec::new());
+        while seen < lengths.len() {
+            let mut rows = Rows::within(&memory(100_000, false), 100);
+            let rest = lengths.iter().enumerate().skip(seen);
+            for (number, length) in rest {
+                let row = json!({"id": number, "text": "x".repeat(*length)});
+                if rows.add(&row).unwrap() == Added::PageIsFull {
+                    break;
+                }
+            }
+            let count = rows.count();
+            let text = rows.within_object(r#"{"next":null}"#).unwrap();
+            let page: Value = json::read(text.bytes()).unwrap();
+            assert_eq!(page["next"], Value::Null);
+            let ids: Vec<usize> = page["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| usize::try_from(row["id"].as_u64().unwrap()).unwrap())
+                .collect();
+            assert_eq!(ids, (seen..seen + count).collect::<Vec<_>>());
+            pages.push(count);
+            seen += count;
+        }
+        // Each row has 18 bytes besides its text, and a comma before it.
+        assert_eq!(pages, [3, 1, 1, 1, 1, 1]);
+    }
+
+    #[test]
+    fn rows_beyond_half_of_the_budget_are_refused_and_given_back() {
+        let metrics = Metrics::new();
+        let budget = Budget::new(3000, &metrics);
+        let long = "x".repeat(2000);
+        let mut rows = Rows::new(&Memory::new(&budget, false));
+        let problem = rows.add(&long).unwrap_err();
+        assert_eq!(problem.status().as_u16(), 503);
+        drop(rows);
+        // What is changed is answered.
+        let mut rows = Rows::new(&Memory::new(&budget, true));
+        rows.add(&long).unwrap();
+        let text = rows.within_object(r#"{"count":1}"#).unwrap();
+        assert!(metrics.http_head_bytes.get() >= 2000);
+        drop(text);
+        assert_eq!(metrics.http_head_bytes.get(), 0);
+    }
+}
