@@ -193,6 +193,8 @@
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `http/budget.rs`, `ingest/memory_estimate/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs`, `tests/server/http2.rs` |
 //! | No part of a statement is left out of its answer in silence. | `query/guard/ignored.rs` |
 //! | Nor is a field of a node, of a filter or of a body. | `insights/known/tests.rs`, `http/openapi/bodies.rs`, `tests/server/unknown_fields.rs` |
+//! | No pattern of a user takes more memory or time than its limits, and no query the threads of others. | `event/pattern.rs`, `query/aside.rs`, `query/watched.rs`, `tests/server/patterns.rs` |
+//! | A function of ClickHouse is what is told of it, and what has its name and is not is refused. | `query/functions/tests.rs` with `schemas/functions.md`, `tests/server/hogql_forms.rs` |
 //! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs`, `tests/server/hostile_sql.rs` |
 //! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | A command that reads a data directory changes no file in it, and answers as the server would. | `app/copy.rs`, `tests/server/commands.rs` after SIGKILL and after a clean end |

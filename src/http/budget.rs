@@ -167,7 +167,7 @@ impl Counted {
 
 /// The budget for what an endpoint reads and writes for one request.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub(super) struct Memory {
     budget: Arc<Budget>,
     is_sure: bool,
 }
@@ -180,7 +180,9 @@ impl Memory {
 
     /// Nothing yet.
     pub(super) fn reservation(&self) -> Reservation {
-        Reservation { is_sure: self.is_sure, ..self.budget.head() }
+        let mut own = self.budget.head();
+        own.is_sure = self.is_sure;
+        own
     }
 }
 

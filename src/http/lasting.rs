@@ -42,7 +42,7 @@ pub async fn answered<T>(
 /// The response whose stream ends with the right to it. A stream of events ends as it does after an hour; any other is
 /// broken off, so that no client takes a part for the whole.
 pub fn streamed(standing: &Standing, mut response: Response) -> Response {
-    let Body::Stream { pieces, left } = response.body else { return response };
+    let Body::Stream { pieces, left, held_bytes } = response.body else { return response };
     let media_type = response.headers.get(CONTENT_TYPE);
     let is_of_events = media_type.is_some_and(|own| own == EVENT_STREAM);
     let standing = standing.clone();
@@ -58,6 +58,6 @@ pub fn streamed(standing: &Standing, mut response: Response) -> Response {
             piece = pieces.next() => piece.map(|piece| (piece, Some((pieces, ended)))),
         }
     });
-    response.body = Body::Stream { pieces: Box::pin(rest), left };
+    response.body = Body::Stream { pieces: Box::pin(rest), left, held_bytes };
     response
 }

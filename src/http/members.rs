@@ -21,11 +21,11 @@ const VALUE_BYTES: usize = 24;
 
 /// An object, whose members are written in the order of their names.
 #[derive(Clone, Debug, Default)]
-pub struct Members(BTreeMap<String, Member>);
+pub(super) struct Members(BTreeMap<String, Member>);
 
 /// A value of an object.
 #[derive(Clone, Debug)]
-pub enum Member {
+pub(super) enum Member {
     /// A value.
     Value(Value),
     /// A stored text of a value.
@@ -64,27 +64,27 @@ impl From<Value> for Members {
 
 impl Members {
     /// Sets a member.
-    pub fn set(&mut self, name: &str, value: impl Into<Member>) {
+    pub(super) fn set(&mut self, name: &str, value: impl Into<Member>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
     /// Sets a member that is not there.
-    pub fn set_if_absent(&mut self, name: &str, value: impl Into<Member>) {
+    pub(super) fn set_if_absent(&mut self, name: &str, value: impl Into<Member>) {
         self.0.entry(name.to_owned()).or_insert_with(|| value.into());
     }
 
     /// Sets those of another object.
-    pub fn extend(&mut self, other: impl IntoIterator<Item = (String, Member)>) {
+    pub(super) fn extend(&mut self, other: impl IntoIterator<Item = (String, Member)>) {
         self.0.extend(other);
     }
 
     /// Takes a member out.
-    pub fn remove(&mut self, name: &str) -> Option<Member> {
+    pub(super) fn remove(&mut self, name: &str) -> Option<Member> {
         self.0.remove(name)
     }
 
     /// A member that is a value.
-    pub fn value(&self, name: &str) -> Option<&Value> {
+    pub(super) fn value(&self, name: &str) -> Option<&Value> {
         match self.0.get(name) {
             Some(Member::Value(value)) => Some(value),
             _ => None,
@@ -92,13 +92,13 @@ impl Members {
     }
 
     /// Keeps the members whose names are wanted.
-    pub fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
+    pub(super) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.0.retain(|name, _| is_wanted(name));
     }
 
     /// The members with these names.
     #[must_use]
-    pub fn part(mut self, names: &[&str]) -> Self {
+    pub(super) fn part(mut self, names: &[&str]) -> Self {
         self.retain(|name| names.contains(&name));
         self
     }
@@ -125,7 +125,7 @@ impl Members {
     /// # Errors
     ///
     /// A value has no JSON form: a bug.
-    pub fn write(&self, text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    pub(super) fn write(&self, text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         text.push(b'{');
         for (index, (name, member)) in self.0.iter().enumerate() {
             if index > 0 {

@@ -10,6 +10,9 @@ use crate::event::json;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 
+/// Kinds of nodes that have no interval of their own.
+const WITHOUT_INTERVAL: [&str; 2] = ["PathsQuery", "RetentionQuery"];
+
 /// Filters as they were sent.
 pub type Filter = Map<String, Value>;
 
@@ -58,17 +61,18 @@ pub fn check_insight(filter: &Filter, insight: &str) -> Result<(), NodeError> {
 pub fn query(filter: &Filter, kind: &str) -> Result<Filter, NodeError> {
     let query = json!({
         "kind": kind,
-        "interval": text(filter, "interval"),
         "dateRange": dates(filter),
         "properties": parsed(filter, "properties")?,
         "filterTestAccounts": truth(filter, "filter_test_accounts"),
         "samplingFactor": parsed(filter, "sampling_factor")?,
         "aggregation_group_type_index": parsed(filter, "aggregation_group_type_index")?,
     });
-    match query {
-        Value::Object(query) => Ok(query),
-        _ => Ok(Filter::new()),
+    let Value::Object(mut query) = query else { return Ok(Filter::new()) };
+    // Older clients send it with the filters of all insights.
+    if !WITHOUT_INTERVAL.contains(&kind) {
+        query.insert("interval".to_owned(), json!(text(filter, "interval")));
     }
+    Ok(query)
 }
 
 /// The breakdown of the filters as a `breakdownFilter`.

@@ -53,8 +53,16 @@ const TEMPLATES: &[(&str, usize, &str)] = &[
     // Times.
     ("toStartOfSecond", 1, "date_trunc('second', $1)"),
     ("toStartOfMinute", 1, "date_trunc('minute', $1)"),
-    ("toStartOfFiveMinutes", 1, "date_bin(INTERVAL '5 minutes', $1)"),
-    ("toStartOfFifteenMinutes", 1, "date_bin(INTERVAL '15 minutes', $1)"),
+    (
+        "toStartOfFiveMinutes",
+        1,
+        "CAST(date_bin(INTERVAL '5 minutes', $1) AS TIMESTAMP(6) WITH TIME ZONE)",
+    ),
+    (
+        "toStartOfFifteenMinutes",
+        1,
+        "CAST(date_bin(INTERVAL '15 minutes', $1) AS TIMESTAMP(6) WITH TIME ZONE)",
+    ),
     ("toStartOfHour", 1, "date_trunc('hour', $1 AT TIME ZONE $zone)"),
     ("toStartOfDay", 1, "date_trunc('day', $1 AT TIME ZONE $zone)"),
     ("toMonday", 1, "date_trunc('week', $1 AT TIME ZONE $zone)"),
@@ -327,8 +335,10 @@ fn both(left: Expr, right: Expr) -> Expr {
 fn aggregate_of(expression: &mut Expr) -> Option<&mut Function> {
     match expression {
         Expr::CompoundFieldAccess { root, .. } => aggregate_of(root),
-        Expr::Function(function) if !is_around(function) => Some(function),
         Expr::Function(function) => {
+            if !is_around(function) {
+                return Some(function);
+            }
             let FunctionArguments::List(list) = &mut function.args else { return None };
             match list.args.first_mut()? {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(first)) => aggregate_of(first),
@@ -512,12 +522,10 @@ fn number(name: &str, count: usize) -> Option<String> {
     let is = |own: &&str| own.eq_ignore_ascii_case(base);
     let has_default = otherwise == Some("$2");
     let converted = match () {
-        () if INTEGERS.iter().any(|own| is(&own)) && (count == 1 || has_default && count == 2) => {
+        () if INTEGERS.iter().any(is) && (count == 1 || has_default && count == 2) => {
             "try_cast($1 AS BIGINT)"
         }
-        () if FLOATS.iter().any(|own| is(&own)) && (1..=2).contains(&count) => {
-            "try_cast($1 AS DOUBLE)"
-        }
+        () if FLOATS.iter().any(is) && (1..=2).contains(&count) => "try_cast($1 AS DOUBLE)",
         () => return None,
     };
     Some(match otherwise {

@@ -1,5 +1,5 @@
 //! SQL as HogQL has it, for the parser: [`Hogql`] is the generic dialect and `a ?? b`, `c ? a : b`, `=~`, `=~*`, `IN [..]`,
-//! `IN COHORT`, `extract(text, pattern)`, and lambdas where a function takes one. [`statement`] parses a question, in which
+//! `extract(text, pattern)`, and lambdas where a function takes one. [`statement`] parses a question, in which
 //! `WITH 1 AS x` names an expression.
 
 use std::any::TypeId;
@@ -17,7 +17,6 @@ use datafusion::sql::sqlparser::ast::LambdaFunctionParameter;
 use datafusion::sql::sqlparser::ast::LambdaSyntax;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::ast::OneOrManyWithParens;
-use datafusion::sql::sqlparser::ast::UnaryOperator;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::dialect::Dialect;
@@ -33,9 +32,6 @@ use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use crate::query::clickhouse::call;
 use crate::query::functions;
 use crate::query::with_constants;
-
-/// The function that `x IN COHORT c` is a call of.
-pub(super) const IN_COHORT: &str = "in_cohort";
 
 /// Binds less tightly than OR, and to the right.
 const TERNARY: u8 = 3;
@@ -322,13 +318,9 @@ impl Infix {
                 },
                 other => other,
             },
-            Self::InCohort { is_negated } => {
-                let cohort = parser.parse_subexpr(precedence)?;
-                let is_in = call(IN_COHORT, vec![left.clone(), cohort]);
-                match is_negated {
-                    true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(is_in) },
-                    false => is_in,
-                }
+            Self::InCohort { .. } => {
+                let why = "IN COHORT is not available in SQL; filters of the type cohort are";
+                return Err(ParserError::ParserError(why.to_owned()));
             }
         })
     }
@@ -448,8 +440,6 @@ mod tests {
             ("a IN [1, 2]", "a IN (1, 2)"),
             ("a NOT IN ['x'] AND b", "a NOT IN ('x') AND b"),
             ("a IN []", "false"),
-            ("a NOT IN COHORT 'big' OR b", "NOT in_cohort(a, 'big') OR b"),
-            ("person_id IN COHORT 5", "in_cohort(person_id, 5)"),
             ("arrayMap(x -> x + 1, a)", "arrayMap(x -> x + 1, a)"),
             ("ARRAYFILTER( (x, y) -> x > y, a, b)", "ARRAYFILTER((x, y) -> x > y, a, b)"),
             ("lower(x -> 'a')", "lower(x -> 'a')"),
@@ -459,7 +449,16 @@ mod tests {
         ] {
             assert_eq!(parsed(text).as_deref(), Ok(expected), "{text}");
         }
-        for text in ["a ? b", "a ? b :", "a ??", "a IN [1", "arrayMap(x ->, a)", "a : b"] {
+        for text in [
+            "a IN COHORT 5",
+            "a NOT IN COHORT 'big'",
+            "a ? b",
+            "a ? b :",
+            "a ??",
+            "a IN [1",
+            "arrayMap(x ->, a)",
+            "a : b",
+        ] {
             assert!(parsed(text).is_err(), "{text}");
         }
     }

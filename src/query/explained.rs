@@ -50,6 +50,9 @@ const WRITES: [&str; 38] = [
     "VACUUM",
 ];
 
+/// Characters of a name that are compared and told.
+const NAME_MAX_CHARS: usize = 100;
+
 /// What DataFusion says of statements that change something where they stand within others.
 const REFUSED: [&str; 3] = ["DDL not supported", "DML not supported", "Statement not supported"];
 
@@ -73,6 +76,7 @@ pub(super) fn explained(error: DataFusionError, context: &SessionContext, sql: &
         ));
     }
     if let Some(name) = unknown_function(&text) {
+        let name = &name.chars().take(NAME_MAX_CHARS).collect::<String>();
         let nearest = nearest_function(name, context);
         return QueryError::Invalid(format!(
             "there is no function {name}{}",

@@ -23,6 +23,7 @@ mod function;
 mod functions;
 mod held;
 mod ignored;
+mod in_lists;
 mod operators;
 mod running;
 mod sizes;
@@ -53,7 +54,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
-pub use crate::query::guard::running::Running;
+pub(super) use crate::query::guard::running::Running;
 pub(super) use crate::query::guard::running::StopFunctions;
 pub(super) use crate::query::guard::statement::check;
 
@@ -157,12 +158,14 @@ impl AnalyzerRule for GuardFunctions {
                 let source = DFSchema::try_from_qualified_schema(name, &scan.source.schema())?;
                 schema.merge(&source);
             }
+            check_subqueries(&plan)?;
             let names = NamePreserver::new(&plan);
             let stored = Stored::of(&plan)?;
             let mut limited = |expression: Expr| {
                 let name = names.save(&expression);
                 let expression = expression.transform_up(|expression| {
                     aggregates::check(&expression)?;
+                    let expression = in_lists::exact(expression).data;
                     let bounded = operators::bounded(expression, &schema, &stored)?;
                     bounded.transform_data(|expression| guard(expression, &self.pool))
                 })?;
@@ -179,6 +182,33 @@ impl AnalyzerRule for GuardFunctions {
 
     fn name(&self) -> &str {
         "guard_functions"
+    }
+}
+
+/// # Errors
+///
+/// `IN (SELECT ...)` or `EXISTS` is a value of the answer, of a group or of an order: only conditions become joins.
+fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
+    use LogicalPlan::Aggregate;
+    use LogicalPlan::Projection;
+    use LogicalPlan::Sort;
+    use LogicalPlan::Window;
+    if !matches!(plan, Projection(_) | Aggregate(_) | Window(_) | Sort(_)) {
+        return Ok(());
+    }
+    let is_of_rows = |own: &Expr| Ok(matches!(own, Expr::InSubquery(_) | Expr::Exists(_)));
+    let mut is_there = false;
+    plan.apply_expressions(|expression| {
+        is_there |= expression.exists(is_of_rows)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    match is_there {
+        true => Err(DataFusionError::Plan(
+            "IN (SELECT ...) and EXISTS are conditions of WHERE and HAVING; among the columns, join the rows \
+             of the other SELECT and look whether there are any"
+                .to_owned(),
+        )),
+        false => Ok(()),
     }
 }
 

@@ -270,7 +270,20 @@ fn instant(expression: Expr, own: &DataType, schema: &DFSchema) -> Expr {
 
 /// A function in the place of a conversion or a sum in which the clocks of a zone have a say.
 fn converted(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let gives = match &expression {
+        Expr::ScalarFunction(call) if call.func.name().starts_with("to_timestamp") => {
+            type_of(&expression, schema).filter(is_local)
+        }
+        _ => None,
+    };
     match expression {
+        Expr::ScalarFunction(call) if gives.is_some() => {
+            let found = match (&gives, call.args.as_slice()) {
+                (Some(own), [from]) => told(call.func.name(), from, own, schema),
+                _ => None,
+            };
+            found.map_or_else(|| Transformed::no(Expr::ScalarFunction(call)), Transformed::yes)
+        }
         Expr::Cast(Cast { expr, field }) => match conversion(&expr, &field, schema) {
             Some(work) => Transformed::yes(work.call(field.data_type(), vec![*expr])),
             None => Transformed::no(Expr::Cast(Cast { expr, field })),
@@ -307,6 +320,23 @@ fn converted(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
             }
         }
         other => Transformed::no(other),
+    }
+}
+
+/// The instant that a text or a number tells a function such as `to_timestamp`; `None` where the function finds it. That one
+/// would take seconds for what clocks show.
+fn told(function: &str, from: &Expr, own: &DataType, schema: &DFSchema) -> Option<Expr> {
+    match type_of(from, schema)? {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            Some(Work::Read { is_lenient: false }.call(own, vec![from.clone()]))
+        }
+        kind if kind.is_integer() && function == "to_timestamp" => {
+            let DataType::Timestamp(_, zone) = own else { return None };
+            let seconds = DataType::Timestamp(TimeUnit::Second, zone.clone());
+            let whole = cast(from.clone(), DataType::Int64);
+            Some(cast(cast(whole, seconds), own.clone()))
+        }
+        _ => None,
     }
 }
 

@@ -115,16 +115,17 @@ impl Planning {
     /// # Errors
     ///
     /// See [`Planners::plan`].
-    pub(super) async fn plan<T, E>(
+    pub(super) fn plan<T, E>(
         &self,
         planning: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<T, QueryError>
+    ) -> impl Future<Output = Result<T, QueryError>> + Send
     where
         T: Send + 'static,
         E: Send + 'static,
         QueryError: From<E>,
     {
-        self.planners.plan(&self.runtime, self.limit, planning).await
+        // It is large, and would be part of the future of each caller.
+        self.planners.plan(&self.runtime, self.limit, Box::pin(planning))
     }
 
     /// See [`Planners::plan_in_turn`].
@@ -132,16 +133,17 @@ impl Planning {
     /// # Errors
     ///
     /// See [`Planners::plan_in_turn`].
-    pub(super) async fn plan_in_turn<T, E>(
+    pub(super) fn plan_in_turn<T, E>(
         &self,
         planning: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> Result<T, QueryError>
+    ) -> impl Future<Output = Result<T, QueryError>> + Send
     where
         T: Send + 'static,
         E: Send + 'static,
         QueryError: From<E>,
     {
-        self.planners.plan_in_turn(&self.runtime, self.limit, planning).await
+        // It is large, and would be part of the future of each caller.
+        self.planners.plan_in_turn(&self.runtime, self.limit, Box::pin(planning))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Properties where a number or a truth value is wanted: `sum(properties.n)`, `WHERE properties.flag`, and items of lists in
-//! them: `properties.list[1]`. [`rewrite`] comes before the other rewriting of properties.
+//! Properties where a truth value is wanted: `WHERE properties.flag`, and items of lists in them: `properties.list[1]`.
+//! [`rewrite`] comes before the other rewriting of properties.
 
 use std::ops::ControlFlow;
 
@@ -8,14 +8,8 @@ use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::AccessExpr;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::CastKind;
-use datafusion::sql::sqlparser::ast::DataType;
-use datafusion::sql::sqlparser::ast::ExactNumberInfo;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::FunctionArguments;
 use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::Subscript;
@@ -32,22 +26,6 @@ use crate::query::property_access::access;
 
 /// The function that gives an item of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
-
-/// Aggregates of numbers.
-const OF_NUMBERS: [&str; 12] = [
-    "avg",
-    "corr",
-    "covar_pop",
-    "covar_samp",
-    "mean",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "sum",
-    "var",
-    "var_pop",
-    "var_samp",
-];
 
 /// Gives properties the type that is wanted where they stand.
 ///
@@ -94,7 +72,7 @@ impl VisitorMut for Wanted {
             Expr::Case { operand: None, conditions, .. } => {
                 conditions.iter_mut().for_each(|case| truth(&mut case.condition));
             }
-            Expr::Function(function) => of_function(function),
+            Expr::Function(Function { filter: Some(filter), .. }) => truth(filter),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -116,30 +94,6 @@ fn truth(condition: &mut Expr) {
         let left = Box::new(take(condition));
         let right = Box::new(Expr::Value(Value::Boolean(true).into()));
         *condition = Expr::BinaryOp { left, op: BinaryOperator::Eq, right };
-    }
-}
-
-fn of_function(function: &mut Function) {
-    if let Some(filter) = &mut function.filter {
-        truth(filter);
-    }
-    let name = function.name.to_string().to_lowercase();
-    let FunctionArguments::List(list) = &mut function.args else { return };
-    if !OF_NUMBERS.contains(&name.as_str()) {
-        return;
-    }
-    for argument in &mut list.args {
-        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument
-            && is_property(argument)
-        {
-            *argument = Expr::Cast {
-                kind: CastKind::TryCast,
-                expr: Box::new(take(argument)),
-                data_type: DataType::Double(ExactNumberInfo::None),
-                array: false,
-                format: None,
-            };
-        }
     }
 }
 
@@ -216,10 +170,6 @@ mod tests {
             (
                 "SELECT CASE WHEN properties.a THEN 1 END, count(*) FILTER (WHERE properties.b)",
                 "SELECT CASE WHEN properties.a = true THEN 1 END, count(*) FILTER (WHERE properties.b = true)",
-            ),
-            (
-                "SELECT sum(properties.n), SUM(a), max(properties.n)",
-                "SELECT sum(TRY_CAST(properties.n AS DOUBLE)), SUM(a), max(properties.n)",
             ),
             (
                 "SELECT properties.list[1], e.properties['a'][-1].b, a[1]",

@@ -274,7 +274,8 @@ impl View {
         let state = self.context.state();
         let recursion_max = state.config_options().sql_parser.recursion_limit.get();
         match dialect::statement(sql, recursion_max) {
-            Ok(statement) => self.explained(statement, sql).await,
+            // Planning takes many kilobytes of state.
+            Ok(statement) => Box::pin(self.explained(statement, sql)).await,
             Err(error) => Err(explained::explained(error, &self.context, sql)),
         }
     }
@@ -286,7 +287,7 @@ impl View {
     /// [`QueryError::Invalid`] with DataFusion's explanation.
     pub async fn composed(&self, composed: &Composed) -> Result<DataFrame, QueryError> {
         let statement = composed.statement(&self.context.state())?;
-        self.explained(statement, "").await
+        Box::pin(self.explained(statement, "")).await
     }
 
     /// Does `planning` with the view on a thread that plans.

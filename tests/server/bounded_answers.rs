@@ -24,8 +24,7 @@ const BASE: &str = "/api/projects/@current";
 
 /// About the longest fields that one document may have, as many small values.
 fn heavy(number: usize) -> Value {
-    let source =
-        json!({"kind": "HogQLQuery", "query": "SELECT 1", "odd": vec![json!({"a": 1}); 7_000]});
+    let source = json!({"kind": "HogQLQuery", "query": "SELECT 1", "values": {"odd": vec![json!({"a": 1}); 7_000]}});
     json!({"name": format!("insight {number}"), "query": {"kind": "DataTableNode", "source": source}})
 }
 

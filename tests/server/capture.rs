@@ -403,7 +403,9 @@ fn events_without_name_or_distinct_id_are_dropped_and_cost_no_other() {
         alone["api_key"] = json!(TOKEN);
         let answer = server.send("POST", "/capture/", &[], alone.to_string());
         let short: String = event.to_string().chars().take(100).collect();
-        assert_eq!((answer.status, answer.json()), (200, json!({"status": 1})), "{short}");
+        let body = answer.json();
+        assert_eq!((answer.status, &body["status"]), (200, &json!(1)), "{short}");
+        assert_eq!(body["warnings"][0]["events"], 1, "{short}: {body}");
     }
     assert_eq!(server.count("SELECT count(*) FROM events"), 0);
 

@@ -23,6 +23,7 @@ use weir::clock::Clock;
 use weir::clock::UnixMicros;
 use weir::event::predicate::Matching;
 use weir::event::predicate::filter::Filter;
+use weir::event::predicate::moment::Now;
 use weir::event::predicate::tree::Tree;
 
 use crate::harness::KEY;
@@ -444,7 +445,7 @@ fn asked_of_predicate(
     let tree = Tree::parse(tree, of, Matching::Legacy).expect("filters");
     let holds = |properties: &Map<String, Value>| {
         tree.holds(&mut |filter| match filter {
-            Filter::Property { predicate, .. } => predicate.matches(properties, now),
+            Filter::Property { predicate, .. } => predicate.matches(properties, Now::utc(now)),
             Filter::Cohort { .. } | Filter::Flag { .. } => panic!("{filter:?}"),
         })
     };

@@ -156,8 +156,8 @@ fn placeholders_have_values_and_errors_say_what_is_wrong() {
         ("SELECT countIf() FROM events", json!({}), "countIf"),
         ("SELECT dateDiff('eon', timestamp, timestamp) FROM events", json!({}), "dateDiff"),
         ("SELECT windowFunnel(timestamp) FROM events", json!({}), "windowFunnel"),
-        ("SELECT windowFunnel(10)(timestamp, true) FROM events", json!({}), "windowFunnel"),
-        ("SELECT topK(3)(event) FROM events", json!({}), "topK"),
+        ("SELECT windowFunnel(10)(timestamp) FROM events", json!({}), "windowFunnel"),
+        ("SELECT topK(event) FROM events", json!({}), "topK"),
         ("SELECT quantile(1.5)(properties.amount) FROM events", json!({}), "quantile"),
     ] {
         let answer = ask(&server, sql, &more);

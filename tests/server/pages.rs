@@ -454,8 +454,11 @@ fn the_scheme_of_a_proxy_decides_the_cookie_and_the_links() {
 fn names_on_pages_are_those_that_the_key_may_read() {
     let server = TestServer::start();
     let event = json!({"event": "$groupidentify", "distinct_id": "a", "properties":
-        {"$group_type": "secret-group", "$group_key": "x", "secret-property": 1}});
-    assert_eq!(server.capture(&json!([event])).status, 200);
+        {"$group_type": "secret-group", "$group_key": "x"}});
+    // Of events and of persons, since some pages suggest those of persons alone.
+    let seen = json!({"event": "seen", "distinct_id": "a", "properties":
+        {"secret-property": 1, "$set": {"secret-property": 1}}});
+    assert_eq!(server.capture(&json!([event, seen])).status, 200);
     server.post("/api/projects/1/event_definitions/", &json!({"name": "secret-event"})).created();
     server.post("/api/projects/", &json!({"name": "secret-project"})).created();
     let board = json!({"name": "secret-board", "pinned": true});
@@ -501,8 +504,8 @@ fn names_on_pages_are_those_that_the_key_may_read() {
         ("cohorts/new", &["cohort:write"], &["secret-property", "secret-project"]),
     ] {
         let grants = |scope: &str| {
-            let read = |own: &&str| **own == scope || own.replace(":write", ":read") == scope;
-            needed.iter().any(|own| read(&own))
+            let read = |own: &&str| *own == scope || own.replace(":write", ":read") == scope;
+            needed.iter().any(read)
         };
         let page = text(&get(&server, &key_with(&server, needed), &format!("/project/1/{path}")));
         for (name, scope) in all {

@@ -181,7 +181,8 @@ fn keys_need_the_scope_and_the_right_to_edit() {
     };
     let ask = |bearer: &str, method: &str, path: &str| {
         let headers = [("authorization", bearer), ("content-type", "application/json")];
-        server.send(method, path, &headers, r#"{"enabled": true}"#).status
+        let body = if method == "PATCH" { r#"{"enabled": true}"# } else { "{}" };
+        server.send(method, path, &headers, body).status
     };
     let (reader, writer) =
         (key(json!(["sharing_configuration:read"])), key(json!(["sharing_configuration:write"])));

@@ -193,7 +193,7 @@ fn bodies_with_unknown_fields_change_nothing_and_what_was_read_can_be_sent_back(
             "early_access_feature/",
             json!({"name": "a", "stage": "beta", "documentation": "b"}),
             "documentation",
-            "Known are",
+            "\"documentation_url\"",
         ),
         (
             "persons/bulk_delete/",

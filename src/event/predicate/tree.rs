@@ -276,6 +276,7 @@ mod tests {
     use crate::event::predicate::Matching;
     use crate::event::predicate::filter::Filter;
     use crate::event::predicate::filter::Scope;
+    use crate::event::predicate::moment::Now;
 
     fn parse(json: &Value) -> Result<Tree, TreeError> {
         Tree::parse(json, "person", Matching::Legacy)
@@ -283,7 +284,9 @@ mod tests {
 
     fn holds(tree: &Tree, properties: &Map<String, Value>) -> bool {
         tree.holds(&mut |filter| match filter {
-            Filter::Property { predicate, .. } => predicate.matches(properties, UnixMicros(0)),
+            Filter::Property { predicate, .. } => {
+                predicate.matches(properties, Now::utc(UnixMicros(0)))
+            }
             Filter::Cohort { .. } | Filter::Flag { .. } => false,
         })
     }
@@ -344,7 +347,7 @@ mod tests {
             ),
             (
                 json!([{"key": "a", "operator": "not_regex", "value": r"\w{1000}"}]),
-                TreeError::Regex("a".into(), PatternError::TooLarge(713_030)),
+                TreeError::Regex("a".into(), PatternError::TooLarge(713_031)),
             ),
             (json!([{"key": "a"}]), TreeError::MissingValue("a".into())),
             (json!({"a__gt": null}), TreeError::MissingValue("a".into())),

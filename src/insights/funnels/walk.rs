@@ -11,11 +11,8 @@ mod attempts;
 mod matching;
 mod unordered;
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use crate::insights::funnels::walk::attempts::Attempts;
-use crate::insights::funnels::walk::unordered::Open;
 use crate::query::histories::Row;
 
 /// An event of an actor.
@@ -122,25 +119,7 @@ impl Course {
         let from = events.partition_point(|event| event.at < *starts.start());
         let last = starts.end().saturating_add(self.window);
         let to = events.partition_point(|event| event.at <= last);
-        Attempts::new(self, starts.clone()).outcome(events.get(from..to).unwrap_or_default())
-    }
-
-    /// The ways that come furthest in an unordered funnel, of those whose first events have the same key; of ways of one
-    /// length the first. Those without a key do not count.
-    pub(super) fn walk_by<K: Ord>(
-        &self,
-        events: &[Moment],
-        key: impl Fn(i64) -> Option<K>,
-    ) -> BTreeMap<K, Way> {
-        let mut best: BTreeMap<K, Way> = BTreeMap::new();
-        Open::new(self).each(events, |first, open| {
-            let Some(key) = key(first) else { return };
-            let way = best.entry(key).or_default();
-            if open.done() > way.len() {
-                *way = open.way();
-            }
-        });
-        best
+        self.led(events.get(from..to).unwrap_or_default(), starts)
     }
 
     fn is_optional(&self, step: usize) -> bool {

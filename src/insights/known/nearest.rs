@@ -26,14 +26,14 @@ pub fn hint(name: &str, known: &[String]) -> String {
     }
 }
 
-/// The nearest of the known names, if one is near: in which at most every third letter has to change. Upper case and
+/// The nearest of the known names, if one is near: in which at most a third of the letters has to change. Upper case and
 /// underscores are no differences.
 pub fn nearest<'k>(name: &str, known: &'k [String]) -> Option<&'k str> {
     let wanted = plain(name);
     if wanted.len() > NAME_MAX_CHARS {
         return None;
     }
-    let most = (wanted.len() / 3).max(1);
+    let most = wanted.len().div_ceil(3);
     let distance = |own: &'k String| match own.rsplit_once('.') {
         Some((_, last)) if plain(last) == wanted => (0, own.as_str()),
         _ => (edits(&wanted, &plain(own)), own.as_str()),

@@ -55,7 +55,7 @@ fn unknown_fields_are_refused_with_the_nearest_known_one_at_any_depth() {
         (trends(), "", json!({"propertys": []}), "propertys", "\"properties\""),
         (trends(), "", json!({"breakdown": "x"}), "breakdown", "\"breakdownFilter.breakdown\""),
         (trends(), "", json!({"date_from": "-3d"}), "date_from", "\"dateRange.date_from\""),
-        (trends(), "", json!({"intervalCount": 2}), "intervalCount", "Known are"),
+        (trends(), "", json!({"intervalCount": 2}), "intervalCount", "\"interval\""),
         (
             trends(),
             "",

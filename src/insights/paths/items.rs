@@ -374,8 +374,8 @@ mod tests {
                 "localPathCleaningFilters.1.regex",
             ),
             (
-                json!({"localPathCleaningFilters": vec![json!({"regex": r"\w{100}"}); 3]}),
-                "localPathCleaningFilters.2.regex",
+                json!({"localPathCleaningFilters": vec![json!({"regex": ".{1000}"}); 20]}),
+                "localPathCleaningFilters.15.regex",
             ),
             (
                 json!({"localPathCleaningFilters": [{"regex": "a", "alias": "x".repeat(401)}]}),

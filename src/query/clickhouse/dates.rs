@@ -29,16 +29,32 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ("toISOWeek", 1, "date_part('week', $1 AT TIME ZONE $zone)"),
     ("formatDateTime", 2, "format_time($1 AT TIME ZONE $zone, $2)"),
     ("toTimeZone", 1, "($1 AT TIME ZONE $zone)"),
-    ("toUnixTimestamp64Milli", 1, "CAST(round(date_part('epoch', $1) * 1000) AS BIGINT)"),
-    ("fromUnixTimestamp64Milli", 1, "to_timestamp_millis($1)"),
+    (
+        "toUnixTimestamp64Milli",
+        1,
+        "CAST(round(date_part('epoch', $1 AT TIME ZONE $zone) * 1000) AS BIGINT)",
+    ),
+    ("fromUnixTimestamp64Milli", 1, "CAST(to_timestamp_millis($1) AS TIMESTAMP(6) WITH TIME ZONE)"),
     (
         "toLastDayOfMonth",
         1,
         "CAST(date_trunc('month', $1 AT TIME ZONE $zone) + INTERVAL '1 month' - INTERVAL '1 day' AS DATE)",
     ),
-    ("parseDateTimeBestEffortOrNull", 1, "try_cast($1 AS TIMESTAMP WITH TIME ZONE)"),
-    ("parseDateTime64BestEffortOrNull", 1, "try_cast($1 AS TIMESTAMP WITH TIME ZONE)"),
-    ("toDateTimeOrNull", 1, "try_cast($1 AS TIMESTAMP WITH TIME ZONE)"),
+    (
+        "parseDateTimeBestEffortOrNull",
+        1,
+        "try_cast(try_cast($1 AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP(6) WITH TIME ZONE)",
+    ),
+    (
+        "parseDateTime64BestEffortOrNull",
+        1,
+        "try_cast(try_cast($1 AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP(6) WITH TIME ZONE)",
+    ),
+    (
+        "toDateTimeOrNull",
+        1,
+        "try_cast(try_cast($1 AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP(6) WITH TIME ZONE)",
+    ),
 ];
 
 /// Units whose number of seconds is always the same.

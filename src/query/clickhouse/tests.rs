@@ -89,7 +89,7 @@ fn further_functions_become_those_that_there_are() {
         ),
         (
             "SELECT toStartOfInterval(a, INTERVAL '10 minutes') AS v",
-            "SELECT date_bin(INTERVAL '10 minute', (a)) AS v",
+            "SELECT CAST(date_bin(INTERVAL '10 minute', (a)) AS TIMESTAMP(6) WITH TIME ZONE) AS v",
         ),
         ("SELECT dateAdd(a, INTERVAL 1 day) AS v", "SELECT ((a) + (INTERVAL 1 DAY)) AS v"),
         (

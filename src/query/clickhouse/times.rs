@@ -16,9 +16,10 @@ use crate::query::asked::take;
 pub(super) const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
 
 /// Functions of SQL that give instants in nanoseconds, or in a unit of their own.
-const INSTANTS: [&str; 7] = [
+const INSTANTS: [&str; 8] = [
     "now",
     "current_timestamp",
+    "date_bin",
     "to_timestamp",
     "to_timestamp_seconds",
     "to_timestamp_millis",
@@ -138,7 +139,8 @@ pub(super) fn start_of_interval(arguments: &[Expr]) -> Result<String> {
     let of = |unit: &str| format!("date_trunc('{unit}', $1 AT TIME ZONE $zone)");
     match sent.as_ref().map(|(count, unit)| (*count, unit.as_str())) {
         Some((count, unit @ ("second" | "minute"))) if count > 0 => {
-            Ok(format!("date_bin(INTERVAL '{count} {unit}', $1)"))
+            let start = format!("date_bin(INTERVAL '{count} {unit}', $1)");
+            Ok(format!("CAST({start} AS TIMESTAMP(6) WITH TIME ZONE)"))
         }
         Some((1, unit @ ("hour" | "day" | "week" | "month" | "quarter" | "year"))) => Ok(of(unit)),
         _ => {

@@ -82,6 +82,9 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
 /// Functions that are there under another name, whatever arguments they have.
 const RENAMED: &[(&str, &str)] = &[
     ("arrayConcat", "array_concat"),
+    // Here these names are of functions of texts, and of lists.
+    ("length", "length_of"),
+    ("empty", "is_empty"),
     ("lagInFrame", "lag"),
     ("leadInFrame", "lead"),
     ("date_diff", "dateDiff"),

@@ -45,8 +45,8 @@ use crate::query::functions::own::whole;
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[
-    Own::new("length", &[Takes::ListOrText], whole, length),
-    Own::new("empty", &[Takes::ListOrText], truth, |sent| is_empty(sent, true)),
+    Own::new("length_of", &[Takes::ListOrText], whole, length),
+    Own::new("is_empty", &[Takes::ListOrText], truth, |sent| is_empty(sent, true)),
     Own::new("notEmpty", &[Takes::ListOrText], truth, |sent| is_empty(sent, false)),
     Own::new("list_or_empty", &[Takes::List], same, or_empty),
     Own::new("most_frequent", &[Takes::List, Takes::Whole], same, most_frequent),

@@ -12,8 +12,10 @@ use arrow::util::display::FormatOptions;
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::SessionConfig;
 use datafusion::prelude::SessionContext;
 
+use crate::query::calendar::Calendar;
 use crate::query::clickhouse;
 use crate::query::dialect;
 use crate::query::functions;
@@ -49,7 +51,9 @@ const PARTS: [(&str, &[Row]); 8] = [
 ];
 
 fn state() -> SessionState {
-    let mut state = SessionStateBuilder::new().with_default_features().build();
+    let mut config = SessionConfig::new();
+    config.options_mut().execution.time_zone = Some("UTC".to_owned());
+    let mut state = SessionStateBuilder::new().with_config(config).with_default_features().build();
     datafusion_functions_json::register_all(&mut state).unwrap();
     let registry: &mut dyn datafusion::execution::FunctionRegistry = &mut state;
     registry.register_udf(Arc::new(quantile::function())).unwrap();
@@ -60,7 +64,7 @@ fn state() -> SessionState {
 async fn answer(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     let mut statement = dialect::statement(sql, 50)?;
     with_constants::rewrite(&mut statement)?;
-    clickhouse::rewrite(&mut statement, "UTC")?;
+    clickhouse::rewrite(&mut statement, &Calendar::default())?;
     property_values::rewrite(&mut statement)?;
     let plan = context.state().statement_to_plan(statement).await?;
     context.execute_logical_plan(plan).await?.collect().await

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::Int64Array;
 use arrow::array::ListBuilder;

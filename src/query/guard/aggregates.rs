@@ -1,11 +1,12 @@
-//! Calls of aggregate and window functions that take more than the operators that make them account for:
-//! [`check`].
+//! Calls of aggregate and window functions that take more than the operators that make them account for, or that
+//! DataFusion answers wrongly: [`check`].
 
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::WindowFunctionDefinition;
 use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::expr::NullTreatment;
 
 /// Centroids of an approximate percentile: they are allocated before the first value comes.
 const CENTROIDS_MAX: i128 = 10_000;
@@ -28,9 +29,38 @@ pub(super) fn check(expression: &Expr) -> Result<()> {
                 let error = format!("{name}() takes no OVER; gather values with GROUP BY");
                 return Err(DataFusionError::Plan(error));
             }
+            let is_skipping = call.params.null_treatment == Some(NullTreatment::IgnoreNulls);
+            if is_skipping && !is_next_or_earlier(name, call.params.args.get(1)) {
+                let error = format!(
+                    "{name}() with IGNORE NULLS is available for the next value and for earlier ones, not for \
+                     others that follow"
+                );
+                return Err(DataFusionError::Plan(error));
+            }
             check_centroids(name, &call.params.args)
         }
         _ => Ok(()),
+    }
+}
+
+/// Whether a function of windows that skips nulls looks no further ahead than to the next value. DataFusion gives null
+/// for what follows that.
+fn is_next_or_earlier(function: &str, offset: Option<&Expr>) -> bool {
+    let least_and_most = match function {
+        "lead" => 0..=1,
+        "lag" => 0..=i128::MAX,
+        _ => return true,
+    };
+    offset.is_none_or(|offset| number(offset).is_some_and(|own| least_and_most.contains(&own)))
+}
+
+/// The number that a literal is.
+fn number(expression: &Expr) -> Option<i128> {
+    match expression {
+        Expr::Literal(value, _) => value.to_string().parse().ok(),
+        Expr::Negative(inner) => number(inner)?.checked_neg(),
+        Expr::Cast(Cast { expr, .. }) => number(expr),
+        _ => None,
     }
 }
 

@@ -179,7 +179,8 @@ const SCALAR: &[(Class, &[&str])] = &[
             "countequal",
             "empty",
             "inner_product",
-            "length",
+            "is_empty",
+            "length_of",
             "notempty",
             "window_funnel",
             // Numbers and truth values of JSON.

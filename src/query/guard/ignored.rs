@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::FunctionArg;
 use datafusion::sql::sqlparser::ast::FunctionArguments;
 use datafusion::sql::sqlparser::ast::GroupByExpr;
 use datafusion::sql::sqlparser::ast::GroupByWithModifier;
+use datafusion::sql::sqlparser::ast::LimitClause;
 use datafusion::sql::sqlparser::ast::PipeOperator;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
@@ -32,7 +33,8 @@ const WORDS_AS_ALIASES: [&str; 13] = [
 
 /// What is left out of a query.
 pub(super) fn of_query(query: &Query) -> Option<String> {
-    let Query { with, order_by, locks, for_clause, settings, format_clause, .. } = query;
+    let Query { with, order_by, limit_clause, locks, for_clause, settings, format_clause, .. } =
+        query;
     let is_recursive = with.as_ref().is_some_and(|with| with.recursive);
     let tables = with.iter().flat_map(|with| &with.cte_tables);
     let mut of_tables = tables.filter_map(|table| of_named(table, is_recursive));
@@ -41,7 +43,10 @@ pub(super) fn of_query(query: &Query) -> Option<String> {
         _ => None,
     });
     let orders = order_by.as_ref().is_some_and(has_window_by_name);
-    let left_out = if !locks.is_empty() {
+    let is_by = matches!(limit_clause, Some(LimitClause::LimitOffset { limit_by, .. }) if !limit_by.is_empty());
+    let left_out = if is_by {
+        Some("LIMIT BY")
+    } else if !locks.is_empty() {
         Some("FOR UPDATE")
     } else if for_clause.is_some() {
         Some("FOR")
@@ -310,6 +315,9 @@ mod tests {
         ("SELECT a FROM t START WITH a = 1 CONNECT BY a = PRIOR a", Some("CONNECT BY")),
         ("SELECT a FROM t SETTINGS max_threads = 1", Some("SETTINGS")),
         ("SELECT a FROM t FORMAT JSON", Some("FORMAT")),
+        ("SELECT a FROM t LIMIT 1 BY a", Some("LIMIT BY")),
+        ("SELECT a FROM t ORDER BY b LIMIT 2 BY a, b", Some("LIMIT BY")),
+        ("SELECT a FROM t LIMIT 1 OFFSET 2", None),
         ("SELECT a FROM t FOR UPDATE", Some("FOR UPDATE")),
         ("SELECT a FROM t FOR SHARE", Some("FOR UPDATE")),
         ("SELECT a FROM t FOR JSON AUTO", Some("FOR")),

@@ -1,6 +1,6 @@
 //! Operators that make large values or take long, as functions, which can be limited: `||`, casts of what
 //! stands behind views, and matches with costly patterns, or of texts that functions made. Types of a fixed
-//! and large width are refused.
+//! and large width are refused. `+`, `-` and `*` of integers are functions that tell of an overflow.
 
 use std::sync::Arc;
 
@@ -94,6 +94,18 @@ pub(super) fn bounded(
         Expr::SimilarTo(like) if !stored.has(&like.expr) => {
             return Ok(Transformed::yes(matched(as_match(expression))));
         }
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if is_checked(*op)
+                && left.get_type(schema)?.is_integer()
+                && right.get_type(schema)?.is_integer() =>
+        {
+            Some(Operation::Checked(*op))
+        }
+        Expr::Negative(inner)
+            if !matches!(**inner, Expr::Literal(..)) && inner.get_type(schema)?.is_integer() =>
+        {
+            Some(Operation::Checked(Operator::Minus))
+        }
         _ => None,
     };
     let Some(operation) = wanted else { return Ok(Transformed::no(expression)) };
@@ -101,6 +113,10 @@ pub(super) fn bounded(
         Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => vec![*expr],
         Expr::BinaryExpr(BinaryExpr { left, right, .. }) => vec![*left, *right],
         Expr::Like(Like { expr, pattern, .. }) => vec![*expr, *pattern],
+        Expr::Negative(inner) => {
+            let zero = ScalarValue::new_zero(&inner.get_type(schema)?)?;
+            vec![lit(zero), *inner]
+        }
         other => return Ok(Transformed::no(other)),
     };
     Ok(Transformed::yes(ScalarUDF::new_from_impl(Operated::new(operation)).call(arguments)))
@@ -110,6 +126,7 @@ pub(super) fn bounded(
 pub(super) fn rule(function: &ScalarUDF) -> Option<Class> {
     let operated = function.inner().downcast_ref::<Operated>()?;
     Some(Class::Guarded(match operated.operation {
+        Operation::Checked(_) => return Some(Class::Plain),
         Operation::Like { .. } => Rule { output: Output::Narrow, cost: Cost::Wildcards },
         Operation::Concat | Operation::Cast(..) => {
             Rule { output: Output::Times(2), cost: Cost::Linear }
@@ -154,6 +171,11 @@ fn is_expanded(from: &DataType, to: &DataType) -> bool {
     let is_view =
         |data_type: &DataType| matches!(data_type, DataType::Utf8View | DataType::BinaryView);
     is_view(from) && !is_view(to) && width(to).is_none()
+}
+
+/// Whether an operator may exceed the range of integers. DataFusion's own goes on with what is left of the bits.
+fn is_checked(operator: Operator) -> bool {
+    matches!(operator, Operator::Plus | Operator::Minus | Operator::Multiply)
 }
 
 fn is_match(operator: Operator) -> bool {
@@ -264,6 +286,8 @@ fn matched(expression: Expr) -> Expr {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Operation {
     Concat,
+    /// `+`, `-` or `*` of integers.
+    Checked(Operator),
     /// A cast to this type; null for what cannot be cast, if so wanted.
     Cast(FieldRef, bool),
     Like {
@@ -296,6 +320,10 @@ impl Operated {
             Operation::Concat => {
                 Arc::new(expressions::BinaryExpr::new(column(0), Operator::StringConcat, column(1)))
             }
+            Operation::Checked(operator) => {
+                let plain = expressions::BinaryExpr::new(column(0), *operator, column(1));
+                Arc::new(plain.with_fail_on_overflow(true))
+            }
             Operation::Cast(field, false) => {
                 expressions::cast(column(0), schema, field.data_type().clone())?
             }
@@ -320,6 +348,9 @@ impl ScalarUDFImpl for Operated {
     fn name(&self) -> &str {
         match self.operation {
             Operation::Concat => "||",
+            Operation::Checked(Operator::Plus) => "+",
+            Operation::Checked(Operator::Multiply) => "*",
+            Operation::Checked(_) => "-",
             Operation::Cast(_, false) => "cast",
             Operation::Cast(_, true) => "try_cast",
             Operation::Like { .. } => "like",

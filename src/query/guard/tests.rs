@@ -372,3 +372,88 @@ async fn the_last_one_of_a_key_counts() {
         assert!(found.contains(&format!("| {expected} ")), "{sql}: {found}");
     }
 }
+
+/// The answer to a question, or why there is none.
+async fn asked(context: &SessionContext, sql: &str) -> Result<String, String> {
+    let batches = match context.sql(sql).await {
+        Ok(frame) => frame.collect().await,
+        Err(error) => Err(error),
+    };
+    let batches = batches.map_err(|error| error.to_string())?;
+    Ok(pretty_format_batches(&batches).unwrap().to_string())
+}
+
+#[tokio::test]
+async fn integers_do_not_overflow_in_silence() {
+    let World { limited, .. } = world();
+    for sql in [
+        "SELECT 9223372036854775807 + 1",
+        "SELECT -9223372036854775807 - 2",
+        "SELECT 9223372036854775807 * 2",
+        "SELECT n + 9223372036854775807 FROM t WHERE n = 1",
+        "SELECT max(n * 9223372036854775807) FROM t",
+        "SELECT -(n - 9223372036854775807 - 1) FROM t WHERE n = 0",
+        "SELECT n FROM t WHERE n + 9223372036854775807 > 5",
+        "SELECT CAST(n AS TINYINT) + CAST(127 AS TINYINT) FROM t WHERE n = 1",
+    ] {
+        let error = asked(&limited, sql).await.unwrap_err();
+        assert!(error.to_lowercase().contains("overflow"), "{sql}: {error}");
+    }
+    for (sql, expected) in [
+        ("SELECT 9223372036854775806 + 1 AS x", "9223372036854775807"),
+        ("SELECT -n * 2 - 1 AS x FROM t WHERE n = 3", "-7"),
+        ("SELECT n + NULL AS x FROM t WHERE n = 3", "|   |"),
+        ("SELECT sum(n) * 2 AS x FROM t", "8997000"),
+    ] {
+        let found = asked(&limited, sql).await.unwrap();
+        assert!(found.contains(expected), "{sql}: {found}");
+    }
+}
+
+/// Computed by hand: `s` is null in each seventh row, of 3,000.
+#[tokio::test]
+async fn conditions_of_null_are_null_behind_not() {
+    let World { limited, .. } = world();
+    for (condition, expected) in [
+        ("NOT (s IN ('a') AND s IN ('b'))", 2571),
+        ("NOT (s IN ('a', 'b') AND s IN ('c', 'd'))", 2571),
+        ("s NOT IN ('a') OR s NOT IN ('b')", 2571),
+        ("NOT (s IN ('a') AND s NOT IN ('a', 'b'))", 2571),
+        ("NOT (s IN ('text 2', 'b') AND s IN ('text 2'))", 2570),
+        ("s IN ('text 2') AND s IN ('text 3')", 0),
+    ] {
+        let column = format!("SELECT sum(CASE WHEN {condition} THEN 1 ELSE 0 END) AS x FROM t");
+        let filter = format!("SELECT count(*) AS x FROM t WHERE {condition}");
+        for sql in [column, filter] {
+            let found = asked(&limited, &sql).await.unwrap();
+            assert!(found.contains(&format!("| {expected} ")), "{sql}: {found}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_would_be_answered_wrongly_is_refused() {
+    let World { limited, .. } = world();
+    for (sql, why) in [
+        ("SELECT lead(s, 2) IGNORE NULLS OVER (ORDER BY n) FROM t", "IGNORE NULLS"),
+        ("SELECT lead(s, 1 + 1) IGNORE NULLS OVER (ORDER BY n) FROM t", "IGNORE NULLS"),
+        ("SELECT lag(s, -2) IGNORE NULLS OVER (ORDER BY n) FROM t", "IGNORE NULLS"),
+        ("SELECT n IN (SELECT n FROM t) FROM t", "WHERE and HAVING"),
+        ("SELECT count(CASE WHEN n IN (SELECT n FROM t) THEN 1 END) FROM t", "WHERE and HAVING"),
+        ("SELECT EXISTS (SELECT 1 FROM t)", "WHERE and HAVING"),
+    ] {
+        let error = asked(&limited, sql).await.unwrap_err();
+        assert!(error.contains(why), "{sql}: {error}");
+    }
+    for (sql, expected) in [
+        (
+            "SELECT lead(s) IGNORE NULLS OVER (ORDER BY n) AS x FROM t ORDER BY n LIMIT 1",
+            "that is longer",
+        ),
+        ("SELECT lag(n, 2) IGNORE NULLS OVER (ORDER BY n) AS x FROM t ORDER BY n LIMIT 3", "0"),
+        ("SELECT count(*) AS x FROM t WHERE n IN (SELECT n FROM t WHERE n < 5)", "5"),
+    ] {
+        let found = asked(&limited, sql).await.unwrap();
+        assert!(found.contains(expected), "{sql}: {found}");
+    }
+}

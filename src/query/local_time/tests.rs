@@ -68,6 +68,9 @@ async fn clocks_decide() {
         (BERLIN, NIGHT, "TRY_CAST('soon' AS TIMESTAMP WITH TIME ZONE) IS NULL", json!(true)),
         (BERLIN, NIGHT, "date_part('hour', at)", json!(0)),
         (BERLIN, NIGHT, "date_bin(INTERVAL '1 day', at)", json!("2026-06-01T22:00:00Z")),
+        (BERLIN, NIGHT, "at = to_timestamp(1780353000)", json!(true)),
+        (BERLIN, NIGHT, "at = to_timestamp('2026-06-02 00:30:00')", json!(true)),
+        (BERLIN, NIGHT, "at = to_timestamp_millis(1780353000000)", json!(true)),
         // 00:00 in Havana is skipped, for 01:00.
         ("America/Havana", "2026-03-08T05:00:00Z", "at = '2026-03-08'", json!(true)),
         ("America/Havana", "2026-03-08T05:00:00Z", "at = DATE '2026-03-08'", json!(true)),

@@ -38,7 +38,7 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
     let Call { asker, request, .. } = call;
     let (project, memory) = (asker.project.id, request.memory());
     let mut question = Question::of(&request, &asker, app.clock.now())?;
-    let asked = Asked::of(&request)?;
+    let asked = Asked::of(&request, &asker.key)?;
     add_placed(app, project, &mut question).await?;
     let page = Page::of(&request);
     let page = page.limited(page.limit.min(LIMIT_MAX));

@@ -1,4 +1,4 @@
-//! Attempts that do their steps one after another: [`Attempts`] keeps for each step the attempt that came to it last.
+//! Attempts that do their steps one after another, `Course::led`: [`Attempts`] keeps for each step the attempt that came to it last.
 //!
 //! As the attempts of one step begin later and later, one that has the beginning of the attempt at the step before it has
 //! nothing to gain there: the first event of a step stays until a later attempt comes to it.
@@ -12,6 +12,13 @@ use crate::insights::funnels::walk::Order;
 use crate::insights::funnels::walk::Outcome;
 use crate::insights::funnels::walk::Way;
 use crate::insights::funnels::walk::matching::Matching;
+
+impl Course {
+    /// How far the attempts of an ordered or strict funnel come with these events, whose first steps lie within `starts`.
+    pub(super) fn led(&self, events: &[Moment], starts: &RangeInclusive<i64>) -> Outcome {
+        Attempts::new(self, starts.clone()).outcome(events)
+    }
+}
 
 /// An attempt as it came to a step.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +50,7 @@ impl Attempt {
 
 /// The attempts of one actor.
 #[derive(Debug)]
-pub(super) struct Attempts<'c> {
+struct Attempts<'c> {
     course: &'c Course,
     starts: RangeInclusive<i64>,
     /// By step.
@@ -56,13 +63,13 @@ pub(super) struct Attempts<'c> {
 
 impl<'c> Attempts<'c> {
     /// None yet, whose first steps lie within `starts`.
-    pub(super) fn new(course: &'c Course, starts: RangeInclusive<i64>) -> Self {
+    fn new(course: &'c Course, starts: RangeInclusive<i64>) -> Self {
         let reached = vec![Attempt::default(); course.steps];
         Self { course, starts, reached, best: Attempt::default(), is_passed: false }
     }
 
     /// How far they come with these events.
-    pub(super) fn outcome(mut self, events: &[Moment]) -> Outcome {
+    fn outcome(mut self, events: &[Moment]) -> Outcome {
         for group in events.chunk_by(|a, b| a.at == b.at) {
             if group.windows(2).all(|pair| matches!(pair, [a, b] if a.mask == b.mask)) {
                 group.iter().for_each(|event| self.take(event));

@@ -1,32 +1,53 @@
-//! Steps that are done in any order: [`Open`] keeps what was done of each step within the window.
+//! Steps that are done in any order, [`Course::walk_by`]: [`Open`] keeps what was done of each step within the window.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use crate::insights::funnels::walk::Course;
 use crate::insights::funnels::walk::Moment;
 use crate::insights::funnels::walk::Way;
 
+impl Course {
+    /// The ways that come furthest in an unordered funnel, of those whose first events have the same key; of ways of one
+    /// length the first. Those without a key do not count.
+    pub(in crate::insights::funnels) fn walk_by<K: Ord>(
+        &self,
+        events: &[Moment],
+        key: impl Fn(i64) -> Option<K>,
+    ) -> BTreeMap<K, Way> {
+        let mut best: BTreeMap<K, Way> = BTreeMap::new();
+        Open::new(self).each(events, |first, open| {
+            let Some(key) = key(first) else { return };
+            let way = best.entry(key).or_default();
+            if open.done() > way.len() {
+                *way = open.way();
+            }
+        });
+        best
+    }
+}
+
 /// The times of each step that are not out of the window yet.
 #[derive(Debug)]
-pub(super) struct Open<'c> {
+struct Open<'c> {
     course: &'c Course,
     times: Vec<VecDeque<i64>>,
 }
 
 impl<'c> Open<'c> {
     /// Nothing yet.
-    pub(super) fn new(course: &'c Course) -> Self {
+    fn new(course: &'c Course) -> Self {
         Self { course, times: vec![VecDeque::new(); course.steps] }
     }
 
     /// How many steps are done.
-    pub(super) fn done(&self) -> usize {
+    fn done(&self) -> usize {
         self.times.iter().filter(|times| !times.is_empty()).count()
     }
 
     /// The first time of each step that is done, in their order.
-    pub(super) fn way(&self) -> Way {
+    fn way(&self) -> Way {
         let mut way: Way =
             self.times.iter().filter_map(VecDeque::front).copied().map(Some).collect();
         way.sort_unstable();
@@ -35,7 +56,7 @@ impl<'c> Open<'c> {
 
     /// Shows what is open with the time of its oldest event each time that this is about to leave: when all steps are
     /// done, when it is out of the window of the next event, and after the last one.
-    pub(super) fn each(mut self, events: &[Moment], mut shown: impl FnMut(i64, &Self)) {
+    fn each(mut self, events: &[Moment], mut shown: impl FnMut(i64, &Self)) {
         for event in events {
             self.leave(Some(event.at), &mut shown);
             self.take(event);

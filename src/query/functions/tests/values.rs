@@ -393,7 +393,7 @@ pub(super) const TIMES: &[Row] = &[
         &[
             ("toUnixTimestamp(toDateTime('2017-11-05 08:07:47'))", "1509869267"),
             ("toUnixTimestamp64Milli(toDateTime('2009-02-13 23:31:31.011'))", "1234567891011"),
-            ("formatDateTime(fromUnixTimestamp(423543535), '%F %T')", "1983-06-04 10:58:55"),
+            ("formatDateTime(fromUnixTimestamp(423543535), '%F %T')", "1983-06-04 02:58:55"),
             (
                 "formatDateTime(fromUnixTimestamp64Milli(1234567891011), '%F %T')",
                 "2009-02-13 23:31:31",

@@ -1,0 +1,201 @@
+//! HogQL as people write it: aggregates that leave out null, arrays, operators, names and joins. Expected values are those
+//! of ClickHouse's documentation, or follow from the sent events.
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::Answer;
+use crate::harness::TestServer;
+
+const QUERY: &str = "/api/projects/@current/query/";
+
+/// Events of one person by time, of which every second one has no plan, and one of another.
+fn start() -> TestServer {
+    let server = TestServer::start();
+    let plans = [json!("free"), json!(null), json!("pro"), json!(null), json!("team"), json!(null)];
+    let mut events: Vec<Value> = plans
+        .iter()
+        .zip(1..)
+        .map(|(plan, at)| {
+            let properties = json!({"plan": plan, "n": at, "flag": at > 3, "list": ["a", {"b": at}],
+                "$set": {"tier": "gold"}, "$current_url": format!("https://www.example.com/p/{at}?q=1#x")});
+            let time = format!("2026-03-0{at}T10:00:00Z");
+            json!({"event": "buy", "distinct_id": "u1", "timestamp": time, "properties": properties})
+        })
+        .collect();
+    let other = json!({"$set": {"tier": "tin"}, "n": "7"});
+    events.push(json!({"event": "look", "distinct_id": "u2", "timestamp": "2026-03-07T10:00:00Z", "properties": other}));
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    server
+}
+
+fn ask(server: &TestServer, sql: &str) -> Answer {
+    server.post(QUERY, &json!({"query": {"kind": "HogQLQuery", "query": sql}}))
+}
+
+fn check(server: &TestServer, cases: &[(&str, Value)]) {
+    for (sql, expected) in cases {
+        let answer = ask(server, sql);
+        assert_eq!(answer.status, 200, "{sql}: {answer}");
+        assert_eq!(answer.json()["results"], *expected, "{sql}");
+    }
+}
+
+#[test]
+fn aggregates_leave_out_null() {
+    let server = start();
+    let cases = [
+        (
+            "SELECT argMax(properties.plan, timestamp), argMin(properties.plan, timestamp) FROM events",
+            json!([["team", "free"]]),
+        ),
+        (
+            "SELECT argMaxIf(properties.plan, timestamp, properties.n < 5), argMin(n, p) FROM (SELECT properties, timestamp, \
+             toInt(properties.n) AS n, properties.plan AS p FROM events)",
+            json!([["pro", 1]]),
+        ),
+        ("SELECT argMax(v, k) FROM (VALUES (1, 10), (2, NULL)) AS t (k, v)", json!([[10]])),
+        ("SELECT argMax(v, k) FROM (VALUES (1, 10), (NULL, 20)) AS t (k, v)", json!([[10]])),
+        (
+            "SELECT argMax(v, k) FROM (VALUES (CAST(NULL AS BIGINT), 20)) AS t (k, v)",
+            json!([[null]]),
+        ),
+        (
+            "SELECT arraySort(groupArray(properties.plan)), length(groupArray(2)(properties.plan)), \
+             arraySort(groupUniqArray(properties.plan)) FROM events",
+            json!([[["free", "pro", "team"], 2, ["free", "pro", "team"]]]),
+        ),
+        (
+            "SELECT groupArrayIf(properties.plan, properties.n = 3), groupArray(properties.nothing) FROM events",
+            json!([[["pro"], []]]),
+        ),
+        (
+            "SELECT plan FROM (SELECT arrayJoin(groupArray(properties.plan)) AS plan FROM events) ORDER BY plan",
+            json!([["free"], ["pro"], ["team"]]),
+        ),
+        ("SELECT topK(1)(event), topK(9)(properties.nothing) FROM events", json!([[["buy"], []]])),
+        (
+            "SELECT windowFunnel(86400)(timestamp, properties.plan = 'free', properties.n = 2, properties.n = 4), \
+             windowFunnel(604800)(timestamp, properties.plan = 'free', properties.n = 2, properties.n = 4) \
+             FROM events WHERE distinct_id = 'u1'",
+            json!([[2, 3]]),
+        ),
+        (
+            "SELECT lagInFrame(n, 1) OVER (ORDER BY n) FROM (VALUES (1), (2)) AS t (n) ORDER BY n",
+            json!([[null], [1]]),
+        ),
+    ];
+    check(&server, &cases);
+    let flushed = server.weir(&["flush"]).output().expect("runs");
+    assert!(flushed.status.success(), "{flushed:?}");
+    check(&server, &cases);
+}
+
+#[test]
+fn forms_of_hogql_are_answered() {
+    let server = start();
+    check(
+        &server,
+        &[
+            (
+                "SELECT length([1, 2, 3]), length(splitByChar(',', 'aa,bb,cc')), length('abc'), reverse([1, 2, 3]), \
+                 concat([1], [2]), concat('a', 'b'), empty([]), notEmpty([1]), empty('')",
+                json!([[3, 3, 3, [3, 2, 1], [1, 2], "ab", true, true, true]]),
+            ),
+            (
+                "SELECT properties.plan ?? 'none', properties.n > 3 ? 'late' : 'early' FROM events \
+                 WHERE event IN ['buy'] AND properties.n IN [2, 5] ORDER BY timestamp",
+                json!([["none", "early"], ["team", "late"]]),
+            ),
+            (
+                "SELECT count() FROM events WHERE properties.$current_url =~ '/p/[12]' AND event !~ '^l'",
+                json!([[2]]),
+            ),
+            ("SELECT count() FROM events WHERE properties.flag", json!([[3]])),
+            (
+                "SELECT count() FROM events WHERE NOT properties.flag AND event = 'buy'",
+                json!([[3]]),
+            ),
+            ("SELECT countIf(properties.flag), sum(properties.n) FROM events", json!([[3, 28.0]])),
+            (
+                "SELECT toInt(properties.n) AS number, number * 2 AS twice FROM events WHERE number > 5 ORDER BY number",
+                json!([[6, 12], [7, 14]]),
+            ),
+            (
+                "WITH 5 AS least SELECT count() FROM events WHERE toInt(properties.n) > least",
+                json!([[2]]),
+            ),
+            (
+                "SELECT properties.list[1], properties.list[-1].b FROM events WHERE properties.n = 2",
+                json!([["a", "2"]]),
+            ),
+            (
+                "SELECT JSONExtractInt(properties, 'list', 2, 'b'), JSONLength(properties, 'list'), \
+                 JSONExtractRaw(properties, 'list') FROM events WHERE properties.n = 2",
+                json!([[2, 2, "[\"a\",{\"b\":2}]"]]),
+            ),
+            (
+                "SELECT domainWithoutWWW(u), path(u), cutQueryString(u), extractURLParameter(u, 'q') FROM \
+                 (SELECT properties.$current_url AS u FROM events WHERE properties.n = 2)",
+                json!([["example.com", "/p/2", "https://www.example.com/p/2#x", "1"]]),
+            ),
+            (
+                "SELECT arrayMap(x -> x * toInt(properties.n), [1, 2]), arrayFilter(x -> x > toInt(properties.n), [1, 2, 3]), \
+                 arrayExists(x -> x = 'b', splitByChar(',', 'a,b')) FROM events WHERE properties.n = 2",
+                json!([[[2, 4], [3], true]]),
+            ),
+            (
+                "SELECT count() FROM events WHERE created_at > toDateTime('2026-01-01 00:00:00')",
+                json!([[7]]),
+            ),
+            (
+                "SELECT formatDateTime(timestamp, '%Y/%m/%d'), toYYYYMM(timestamp) FROM events WHERE properties.n = 2",
+                json!([["2026/03/02", 202_603]]),
+            ),
+        ],
+    );
+    for (sql, told) in [
+        ("SELECT arrayMapp(x, [1])", "arrayMap"),
+        ("SELECT toFloot('1')", "toFloat"),
+        ("SELECT upper([1])", "upper"),
+        ("SELECT argMax(event, timestamp) OVER () FROM events", "argMax takes no OVER"),
+        ("SELECT concat([1], 'a')", "concat takes texts, or arrays, and not both"),
+        ("SELECT arrayFilter(x -> x + 1, [1])", "the lambda of arrayFilter is a condition"),
+        ("SELECT arrayMap((x, y) -> x + y, [1], [1, 2])", "as long as each other"),
+    ] {
+        let answer = ask(&server, sql);
+        assert_eq!(answer.status, 400, "{sql}: {answer}");
+        assert!(answer.to_string().contains(told), "{sql}: not {told}: {answer}");
+    }
+}
+
+#[test]
+fn persons_are_joined_by_their_uuid() {
+    let server = start();
+    check(
+        &server,
+        &[
+            (
+                "SELECT count() FROM events WHERE person_id IN (SELECT id FROM persons WHERE properties.tier = 'gold')",
+                json!([[6]]),
+            ),
+            (
+                "SELECT count() FROM events WHERE person_id NOT IN (SELECT id FROM persons WHERE properties.tier = 'gold')",
+                json!([[1]]),
+            ),
+            (
+                "SELECT p.properties.tier AS tier, count() AS n FROM events JOIN persons p ON events.person_id = p.id \
+                 GROUP BY tier ORDER BY tier",
+                json!([["gold", 6], ["tin", 1]]),
+            ),
+            ("SELECT count() FROM persons WHERE id = uuid AND number > 0", json!([[2]])),
+        ],
+    );
+    let uuid =
+        ask(&server, "SELECT id FROM persons WHERE properties.tier = 'tin'").json()["results"][0]
+            [0]
+        .clone();
+    let uuid = uuid.as_str().expect("a uuid");
+    let sql = format!("SELECT properties.tier FROM persons WHERE id = '{uuid}'");
+    check(&server, &[(sql.as_str(), json!([["tin"]]))]);
+}
