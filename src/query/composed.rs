@@ -127,7 +127,8 @@ mod tests {
         ] {
             let mut places = Places::default();
             let own = Expression::parse(text).unwrap();
-            let template = format!("SELECT CAST({0} AS VARCHAR), {0}, 7", places.place(&own));
+            let template =
+                format!("SELECT CAST({0} AS VARCHAR) AS a, {0} AS b, 7", places.place(&own));
             let composed = Composed::new(template, &places).followed_by(" LIMIT 1");
             let statement = composed.statement(&state).unwrap();
             let plan = state.statement_to_plan(statement).await.unwrap();

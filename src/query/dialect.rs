@@ -11,6 +11,10 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use datafusion::sql::sqlparser::ast::CaseWhen;
 use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::Function;
+use datafusion::sql::sqlparser::ast::FunctionArg;
+use datafusion::sql::sqlparser::ast::FunctionArgExpr;
+use datafusion::sql::sqlparser::ast::FunctionArguments;
 use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::LambdaFunction;
 use datafusion::sql::sqlparser::ast::LambdaFunctionParameter;
@@ -32,6 +36,9 @@ use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use crate::query::clickhouse::call;
 use crate::query::functions;
 use crate::query::with_constants;
+
+/// The function that gives the first value that is not null.
+const COALESCE: &str = "coalesce";
 
 /// Binds less tightly than OR, and to the right.
 const TERNARY: u8 = 3;
@@ -284,7 +291,7 @@ impl Infix {
         Ok(match self {
             Self::Otherwise => {
                 let right = parser.parse_subexpr(precedence)?;
-                call("coalesce", vec![left.clone(), right])
+                otherwise(left.clone(), right)
             }
             Self::Ternary => {
                 let result = parser.parse_subexpr(dialect.prec_unknown())?;
@@ -324,6 +331,37 @@ impl Infix {
             }
         })
     }
+}
+
+/// The first value that is not null. A chain is one call: planning writes out what stands in calls within calls once more for
+/// each of them.
+fn otherwise(left: Expr, right: Expr) -> Expr {
+    match left {
+        Expr::Function(mut own) if is_coalesce(&own) => {
+            if let FunctionArguments::List(list) = &mut own.args {
+                list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(right)));
+            }
+            Expr::Function(own)
+        }
+        left => call(COALESCE, vec![left, right]),
+    }
+}
+
+/// Whether a call is one of values alone.
+fn is_coalesce(call: &Function) -> bool {
+    let FunctionArguments::List(list) = &call.args else { return false };
+    let is_value =
+        |argument: &FunctionArg| matches!(argument, FunctionArg::Unnamed(FunctionArgExpr::Expr(_)));
+    call.name.to_string().eq_ignore_ascii_case(COALESCE)
+        && call.over.is_none()
+        && call.filter.is_none()
+        && call.null_treatment.is_none()
+        && call.within_group.is_empty()
+        && matches!(call.parameters, FunctionArguments::None)
+        && list.duplicate_treatment.is_none()
+        && list.clauses.is_empty()
+        && !list.args.is_empty()
+        && list.args.iter().all(is_value)
 }
 
 /// Whether a lambda comes next: it is the first argument of a function that takes one. Elsewhere the arrow is that of JSON.
@@ -426,7 +464,10 @@ mod tests {
     fn operators_of_hogql_are_read() {
         for (text, expected) in [
             ("a ?? 'x'", "coalesce(a, 'x')"),
-            ("a ?? b ?? c", "coalesce(coalesce(a, b), c)"),
+            ("a ?? b ?? c", "coalesce(a, b, c)"),
+            ("coalesce(a, b) ?? c", "coalesce(a, b, c)"),
+            ("lower(a) ?? c", "coalesce(lower(a), c)"),
+            ("a ?? (b ?? c)", "coalesce(a, (coalesce(b, c)))"),
             ("a ?? 1 = 1", "coalesce(a, 1 = 1)"),
             ("NOT a ?? b AND c", "NOT coalesce(a, b) AND c"),
             ("a > 1 ? 'x' : 'y'", "CASE WHEN a > 1 THEN 'x' ELSE 'y' END"),

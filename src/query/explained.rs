@@ -53,8 +53,11 @@ const WRITES: [&str; 38] = [
 /// Characters of a name that are compared and told.
 const NAME_MAX_CHARS: usize = 100;
 
-/// What DataFusion says of statements that change something where they stand within others.
+/// What DataFusion says of statements that change something where they stand within others, such as behind EXPLAIN.
 const REFUSED: [&str; 3] = ["DDL not supported", "DML not supported", "Statement not supported"];
+
+/// What stands before an error of planning.
+const OF_PLANNING: &str = "Error during planning: ";
 
 /// The error of the query `sql` that was planned in `context`.
 pub(super) fn explained(error: DataFusionError, context: &SessionContext, sql: &str) -> QueryError {
@@ -65,7 +68,8 @@ pub(super) fn explained(error: DataFusionError, context: &SessionContext, sql: &
             "{verb} is not possible: SQL can only read here (SELECT, EXPLAIN, SHOW, DESCRIBE)"
         ));
     }
-    if REFUSED.iter().any(|refused| text.starts_with(refused)) {
+    let why = text.strip_prefix(OF_PLANNING).unwrap_or(&text);
+    if REFUSED.iter().any(|refused| why.starts_with(refused)) {
         let text = "SQL can only read here (SELECT, EXPLAIN, SHOW, DESCRIBE)";
         return QueryError::Invalid(text.to_owned());
     }

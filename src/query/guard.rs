@@ -9,7 +9,8 @@
 //! - [`rule`](GuardFunctions): before a plan is optimized, every function in it becomes one that is called
 //!   within limits (`function`, by the classes of `functions`), so that constants are folded within them
 //!   too. Casts, `||` and costly matches become such functions where they make large values or take long.
-//!   Calls of aggregate and window functions that no operator limits are refused (`aggregates`).
+//!   Calls of aggregate and window functions that no operator limits are refused (`aggregates`), and so are expressions that
+//!   become too large when they are simplified (`expanded`).
 //! - `batches`: the batches that go from one operator to the next are bounded in bytes.
 //! - [`batch_rows`]: a plan with large constants runs in batches of fewer rows.
 //! - [`Running`]: a function stops once nobody waits for its query, or its time is over. What takes long in one call
@@ -19,6 +20,7 @@ mod aggregates;
 mod batches;
 mod bounds;
 mod compact;
+mod expanded;
 mod function;
 mod functions;
 mod held;
@@ -159,6 +161,7 @@ impl AnalyzerRule for GuardFunctions {
                 schema.merge(&source);
             }
             check_subqueries(&plan)?;
+            expanded::check(&plan)?;
             let names = NamePreserver::new(&plan);
             let stored = Stored::of(&plan)?;
             let mut limited = |expression: Expr| {

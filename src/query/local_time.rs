@@ -292,21 +292,8 @@ fn converted(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
             Some(work) => Transformed::yes(work.lenient().call(field.data_type(), vec![*expr])),
             None => Transformed::no(Expr::TryCast(TryCast { expr, field })),
         },
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            let types = (type_of(&left, schema), type_of(&right, schema));
-            match (types, op) {
-                ((Some(own), Some(DataType::Interval(_))), Operator::Plus | Operator::Minus)
-                    if is_local(&own) =>
-                {
-                    let work = Work::Moved { is_back: op == Operator::Minus };
-                    Transformed::yes(work.call(&own, vec![*left, *right]))
-                }
-                ((Some(DataType::Interval(_)), Some(own)), Operator::Plus) if is_local(&own) => {
-                    let work = Work::Moved { is_back: false };
-                    Transformed::yes(work.call(&own, vec![*right, *left]))
-                }
-                _ => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
-            }
+        Expr::BinaryExpr(sum) if matches!(sum.op, Operator::Plus | Operator::Minus) => {
+            moved(sum, schema)
         }
         Expr::ScalarFunction(call) if call.func.name() == "date_bin" => {
             match call.args.as_slice() {
@@ -321,6 +308,40 @@ fn converted(expression: Expr, schema: &DFSchema) -> Transformed<Expr> {
         }
         other => Transformed::no(other),
     }
+}
+
+/// A sum of a local time and an interval. Of a chain of sums only the first operand is asked for its type, as that of the
+/// chain is the type of all in it.
+fn moved(sum: BinaryExpr, schema: &DFSchema) -> Transformed<Expr> {
+    let BinaryExpr { left, op, right } = sum;
+    let local = |of: &Expr| match clocks::gives(of) {
+        Some(own) => Some(own.clone()).filter(is_local),
+        None => type_of(of, schema).filter(is_local),
+    };
+    match type_of(&right, schema) {
+        Some(DataType::Interval(_)) => {
+            if let Some(own) = local(first_operand(&left)) {
+                return Transformed::yes(clocks::moved(*left, *right, op == Operator::Minus, &own));
+            }
+        }
+        Some(own) if is_local(&own) && op == Operator::Plus => {
+            if matches!(type_of(&left, schema), Some(DataType::Interval(_))) {
+                return Transformed::yes(clocks::moved(*right, *left, false, &own));
+            }
+        }
+        _ => {}
+    }
+    Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+}
+
+/// The first operand of a chain of sums.
+fn first_operand(mut expression: &Expr) -> &Expr {
+    while let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Plus | Operator::Minus, .. }) =
+        expression
+    {
+        expression = left;
+    }
+    expression
 }
 
 /// The instant that a text or a number tells a function such as `to_timestamp`; `None` where the function finds it. That one

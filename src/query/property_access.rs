@@ -261,13 +261,17 @@ impl ExprPlanner for PropertyPlanner {
                     | BinaryOperator::Gt
                     | BinaryOperator::GtEq
             );
-            let [left, right] =
-                [&binary.left, &binary.right].map(|side| side.get_type(schema).ok());
-            let is_both = is_arithmetic && is_property(&binary.left) && is_property(&binary.right);
-            let [left, right] = match is_both {
-                true => [Some(DataType::Float64), Some(DataType::Float64)],
-                false => [left, right],
+            let is_own = [is_property(&binary.left), is_property(&binary.right)];
+            let is_both = is_arithmetic && is_own == [true, true];
+            // The type of a side is that of all in it, so it is looked for only where it matters: a chain of operators is as
+            // deep as it is long.
+            let wanted = |side: &Expr, is_other_own: bool| match is_both {
+                true => Some(DataType::Float64),
+                false if is_other_own => side.get_type(schema).ok(),
+                false => None,
             };
+            let left = wanted(&binary.left, is_own[1]);
+            let right = wanted(&binary.right, is_own[0]);
             let wide = [is_wide(&binary.left), is_wide(&binary.right)];
             binary.left = self.as_type_of(binary.left, right.as_ref(), wide[1], schema);
             binary.right = self.as_type_of(binary.right, left.as_ref(), wide[0], schema);

@@ -96,6 +96,11 @@ impl Guarded {
         Self { inner, rule, pool: Arc::clone(pool), call }
     }
 
+    /// The function within the limits.
+    pub(super) fn inner(&self) -> &ScalarUDF {
+        &self.inner
+    }
+
     fn call(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         (self.call)(&self.inner, arguments)
     }

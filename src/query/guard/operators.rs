@@ -37,10 +37,12 @@ use datafusion::prelude::lit;
 
 use crate::event::pattern::PatternError;
 use crate::event::pattern::Size;
+use crate::query::guard::function::Guarded;
 use crate::query::guard::functions::Class;
 use crate::query::guard::functions::Cost;
 use crate::query::guard::functions::Output;
 use crate::query::guard::functions::Rule;
+use crate::query::guard::running::Running;
 use crate::query::guard::sizes::null_bytes;
 use crate::query::guard::sizes::width;
 use crate::query::guard::stored::Stored;
@@ -95,23 +97,23 @@ pub(super) fn bounded(
             return Ok(Transformed::yes(matched(as_match(expression))));
         }
         Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if is_checked(*op)
-                && left.get_type(schema)?.is_integer()
-                && right.get_type(schema)?.is_integer() =>
+            if is_of_integers(left, *op, right, schema)? =>
         {
-            Some(Operation::Checked(*op))
+            Some(Operation::Checked(vec![*op]))
         }
         Expr::Negative(inner)
             if !matches!(**inner, Expr::Literal(..)) && inner.get_type(schema)?.is_integer() =>
         {
-            Some(Operation::Checked(Operator::Minus))
+            Some(Operation::Checked(vec![Operator::Minus]))
         }
         _ => None,
     };
     let Some(operation) = wanted else { return Ok(Transformed::no(expression)) };
     let arguments = match expression {
         Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => vec![*expr],
-        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => vec![*left, *right],
+        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => {
+            return Ok(Transformed::yes(chained(*left, operation, *right)));
+        }
         Expr::Like(Like { expr, pattern, .. }) => vec![*expr, *pattern],
         Expr::Negative(inner) => {
             let zero = ScalarValue::new_zero(&inner.get_type(schema)?)?;
@@ -119,7 +121,8 @@ pub(super) fn bounded(
         }
         other => return Ok(Transformed::no(other)),
     };
-    Ok(Transformed::yes(ScalarUDF::new_from_impl(Operated::new(operation)).call(arguments)))
+    let function = Operated::new(operation, arguments.len());
+    Ok(Transformed::yes(ScalarUDF::new_from_impl(function).call(arguments)))
 }
 
 /// The limits of a function that stands for an operator.
@@ -176,6 +179,56 @@ fn is_expanded(from: &DataType, to: &DataType) -> bool {
 /// Whether an operator may exceed the range of integers. DataFusion's own goes on with what is left of the bits.
 fn is_checked(operator: Operator) -> bool {
     matches!(operator, Operator::Plus | Operator::Minus | Operator::Multiply)
+}
+
+/// Whether a function stands for an operator of integers: for one that may exceed their range, and for those that go on with
+/// what it gives.
+fn is_of_integers(
+    left: &Expr,
+    operator: Operator,
+    right: &Expr,
+    schema: &DFSchema,
+) -> Result<bool> {
+    let goes_on = matches!(operator, Operator::Divide | Operator::Modulo);
+    let is_chain = operated(left).is_some_and(|own| matches!(own.operation, Operation::Checked(_)));
+    if !(is_checked(operator) || goes_on && is_chain) {
+        return Ok(false);
+    }
+    // The type of a chain is that of all in it: it is not looked for at each operator.
+    Ok(right.get_type(schema)?.is_integer() && (is_chain || left.get_type(schema)?.is_integer()))
+}
+
+/// The function that an expression is, if it stands for an operator.
+fn operated(expression: &Expr) -> Option<&Operated> {
+    match expression {
+        Expr::ScalarFunction(call) => {
+            let function = call.func.inner();
+            let inner =
+                function.downcast_ref::<Guarded>().map_or(function, |own| own.inner().inner());
+            inner.downcast_ref::<Operated>()
+        }
+        _ => None,
+    }
+}
+
+/// A function in place of an operator. A chain of operators is one function: what is asked of a function, such as its name and
+/// its type, is asked of all that is in it, so in a chain of functions each would be asked as often as there are others.
+fn chained(left: Expr, operation: Operation, right: Expr) -> Expr {
+    let chain = match (operated(&left).map(|own| &own.operation), &operation) {
+        (Some(Operation::Concat), Operation::Concat) => Some(Operation::Concat),
+        (Some(Operation::Checked(own)), Operation::Checked(more)) => {
+            Some(Operation::Checked(own.iter().chain(more).copied().collect()))
+        }
+        _ => None,
+    };
+    let (operation, arguments) = match (chain, left) {
+        (Some(chain), Expr::ScalarFunction(mut call)) => {
+            call.args.push(right);
+            (chain, call.args)
+        }
+        (_, left) => (operation, vec![left, right]),
+    };
+    ScalarUDF::new_from_impl(Operated::new(operation, arguments.len())).call(arguments)
 }
 
 fn is_match(operator: Operator) -> bool {
@@ -285,9 +338,10 @@ fn matched(expression: Expr) -> Expr {
 /// What a function does in place of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Operation {
+    /// `||`, between each two arguments.
     Concat,
-    /// `+`, `-` or `*` of integers.
-    Checked(Operator),
+    /// `+`, `-` or `*` of integers, and what goes on with it: what stands between each two arguments, from left to right.
+    Checked(Vec<Operator>),
     /// A cast to this type; null for what cannot be cast, if so wanted.
     Cast(FieldRef, bool),
     Like {
@@ -304,24 +358,35 @@ struct Operated {
 }
 
 impl Operated {
-    fn new(operation: Operation) -> Self {
-        let arguments = if matches!(operation, Operation::Cast(..)) { 1 } else { 2 };
+    fn new(operation: Operation, arguments: usize) -> Self {
         Self { operation, signature: Signature::any(arguments, Volatility::Immutable) }
+    }
+
+    /// The operation of the argument at a place with what was before; the only one if it is not one of a chain.
+    fn at(&self, place: usize) -> Operation {
+        match &self.operation {
+            Operation::Checked(operators) => {
+                let own = place.checked_sub(1).and_then(|at| operators.get(at));
+                Operation::Checked(own.copied().into_iter().collect())
+            }
+            other => other.clone(),
+        }
     }
 
     /// The operator over columns of these types, and with this pattern if it is the same for all rows.
     fn expression(
-        &self,
+        operation: &Operation,
         schema: &Schema,
         pattern: Option<ScalarValue>,
     ) -> Result<Arc<dyn PhysicalExpr>> {
         let column = |at: usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new("", at)) };
-        Ok(match &self.operation {
+        Ok(match operation {
             Operation::Concat => {
                 Arc::new(expressions::BinaryExpr::new(column(0), Operator::StringConcat, column(1)))
             }
-            Operation::Checked(operator) => {
-                let plain = expressions::BinaryExpr::new(column(0), *operator, column(1));
+            Operation::Checked(operators) => {
+                let operator = operators.first().copied().unwrap_or(Operator::Plus);
+                let plain = expressions::BinaryExpr::new(column(0), operator, column(1));
                 Arc::new(plain.with_fail_on_overflow(true))
             }
             Operation::Cast(field, false) => {
@@ -346,15 +411,31 @@ fn schema_of(fields: &[FieldRef]) -> Schema {
 
 impl ScalarUDFImpl for Operated {
     fn name(&self) -> &str {
-        match self.operation {
+        match &self.operation {
             Operation::Concat => "||",
-            Operation::Checked(Operator::Plus) => "+",
-            Operation::Checked(Operator::Multiply) => "*",
-            Operation::Checked(_) => "-",
+            Operation::Checked(operators) => match operators.first() {
+                Some(Operator::Plus) => "+",
+                Some(Operator::Multiply) => "*",
+                _ => "-",
+            },
             Operation::Cast(_, false) => "cast",
             Operation::Cast(_, true) => "try_cast",
             Operation::Like { .. } => "like",
         }
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        let names = arguments.iter().map(|own| own.schema_name().to_string());
+        let Operation::Checked(operators) = &self.operation else {
+            return Ok(format!("{}({})", self.name(), names.collect::<Vec<_>>().join(",")));
+        };
+        // Each operator has a say.
+        let signs = std::iter::once(None).chain(operators.iter().map(Some));
+        let parts = names.zip(signs).map(|(name, sign)| match sign {
+            Some(sign) => format!(" {sign} ({name})"),
+            None => format!("({name})"),
+        });
+        Ok(parts.collect())
     }
 
     fn signature(&self) -> &Signature {
@@ -362,41 +443,91 @@ impl ScalarUDFImpl for Operated {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        let fields = types.iter().map(|of| Arc::new(Field::new("", of.clone(), true)));
-        let schema = schema_of(&fields.collect::<Vec<_>>());
-        self.expression(&schema, None)?.data_type(&schema)
+        let fields: Vec<FieldRef> =
+            types.iter().map(|of| Arc::new(Field::new("", of.clone(), true))).collect();
+        Ok(self.field(&fields)?.data_type().clone())
     }
 
     fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let schema = schema_of(arguments.arg_fields);
-        let expression = self.expression(&schema, None)?;
-        let data_type = expression.data_type(&schema)?;
-        Ok(Arc::new(Field::new(self.name(), data_type, expression.nullable(&schema)?)))
+        self.field(arguments.arg_fields)
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let running = Running::of(&arguments.config_options);
         let is_constant =
             arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { arguments.number_rows };
-        let schema = schema_of(&arguments.arg_fields);
-        let pattern = match arguments.args.get(1) {
-            Some(ColumnarValue::Scalar(pattern)) => Some(pattern.clone()),
-            _ => None,
-        };
-        let columns = arguments.args.into_iter().map(|value| value.into_array(rows));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
-        let expression = self.expression(&schema, pattern)?;
-        // What a column says of nulls may be more than its values do.
-        let fields = columns.iter().map(|column| Field::new("", column.data_type().clone(), true));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
-        let output = expression.evaluate(&batch)?;
-        match (is_constant, output) {
+        let mut operands = arguments.args.into_iter().zip(arguments.arg_fields);
+        let missing = || DataFusionError::Internal(format!("{} of nothing", self.name()));
+        let (mut value, mut field) = operands.next().ok_or_else(missing)?;
+        if operands.len() == 0 {
+            (value, field) = self.step(0, vec![(value, field)], rows)?;
+        }
+        for (place, next) in (1..).zip(operands) {
+            running.check()?;
+            (value, field) = self.step(place, vec![(value, field), next], rows)?;
+        }
+        match (is_constant, value) {
             (true, ColumnarValue::Array(array)) => {
                 Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
             }
             (_, output) => Ok(output),
         }
+    }
+}
+
+impl Operated {
+    /// What all arguments together give.
+    fn field(&self, arguments: &[FieldRef]) -> Result<FieldRef> {
+        let is_nullable = arguments.iter().any(|own| own.is_nullable());
+        // Operators of integers of one type give that type.
+        if let (Operation::Checked(_), Some(first)) = (&self.operation, arguments.first()) {
+            let data_type = first.data_type();
+            if data_type.is_integer() && arguments.iter().all(|own| own.data_type() == data_type) {
+                return Ok(Arc::new(Field::new(self.name(), data_type.clone(), is_nullable)));
+            }
+        }
+        let gives = |place: usize, fields: &[FieldRef]| -> Result<FieldRef> {
+            let schema = schema_of(fields);
+            let expression = Self::expression(&self.at(place), &schema, None)?;
+            let data_type = expression.data_type(&schema)?;
+            Ok(Arc::new(Field::new(self.name(), data_type, expression.nullable(&schema)?)))
+        };
+        let [first, rest @ ..] = arguments else {
+            return Err(DataFusionError::Internal(format!("{} of nothing", self.name())));
+        };
+        if rest.is_empty() {
+            return gives(0, arguments);
+        }
+        let mut field = Arc::clone(first);
+        for (own, place) in rest.iter().zip(1..) {
+            field = gives(place, &[field, Arc::clone(own)])?;
+        }
+        Ok(field)
+    }
+
+    /// What the operands give, the last of which is the argument at this place.
+    fn step(
+        &self,
+        place: usize,
+        operands: Vec<(ColumnarValue, FieldRef)>,
+        rows: usize,
+    ) -> Result<(ColumnarValue, FieldRef)> {
+        let pattern = match operands.get(1) {
+            Some((ColumnarValue::Scalar(pattern), _)) => Some(pattern.clone()),
+            _ => None,
+        };
+        let (values, fields): (Vec<_>, Vec<_>) = operands.into_iter().unzip();
+        let schema = schema_of(&fields);
+        let expression = Self::expression(&self.at(place), &schema, pattern)?;
+        let field = Field::new("", expression.data_type(&schema)?, true);
+        let columns = values.into_iter().map(|value| value.into_array(rows));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        // What a column says of nulls may be more than its values do.
+        let fields = columns.iter().map(|column| Field::new("", column.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(schema, columns, &options)?;
+        Ok((expression.evaluate(&batch)?, Arc::new(field)))
     }
 }

@@ -85,6 +85,13 @@ const OVER_ROWS: &[&str] = &[
     "overlay(s placing 'X' from 2 for 3)",
     "s || s",
     "s || '-' || n",
+    "s || '-' || n || (s || '+') || NULL || 'x'",
+    "n || '-' || s || 'x' || 1.5",
+    "n + 1 - 2 * n + (n - (3 - n)) - -n",
+    "n * 7 / 2 % 5 * 3 / 2 + n",
+    "n / 2 * 2 / 3 * CAST(n AS SMALLINT)",
+    "CAST(n % 100 AS TINYINT) + CAST(2 AS SMALLINT) - n + 1.5 - 1",
+    "n + 1 - NULL + 2",
     "concat(s, n, '-')",
     "concat_ws('-', s, s, n)",
     "upper(s)",
@@ -325,6 +332,33 @@ async fn functions_stop_with_their_query() {
     assert!(error.to_string().contains("the query was stopped"), "{error}");
 }
 
+/// Goal: a chain of operators is planned in a time that grows as its length does. Method: it is one function, and what takes
+/// more if it is nested is refused.
+#[tokio::test]
+async fn chains_are_one_function() {
+    let world = world();
+    for (sql, name) in [
+        (format!("SELECT n{} AS v FROM t", " + n".repeat(500)), "+("),
+        (format!("SELECT n{} AS v FROM t", " - n * 2 / 2".repeat(200)), "-("),
+        (format!("SELECT s{} AS v FROM t", " || s".repeat(500)), "||("),
+    ] {
+        let plan = world.limited.state().create_logical_plan(&sql).await.unwrap();
+        let plan = world.limited.state().optimize(&plan).unwrap().display_indent().to_string();
+        assert_eq!(plan.matches(name).count(), 1, "{}", &plan[..200]);
+        answer(&world.limited, &sql).await.unwrap();
+    }
+    let nested = |times: usize| {
+        format!(
+            "SELECT {}s{} AS v FROM t",
+            "coalesce(lower(".repeat(times),
+            "), 'x')".repeat(times)
+        )
+    };
+    answer(&world.limited, &nested(5)).await.unwrap();
+    let error = answer(&world.limited, &nested(20)).await.unwrap_err();
+    assert!(error.to_string().contains("written out"), "{error}");
+}
+
 #[tokio::test]
 async fn plans_with_large_constants_have_small_batches() {
     let world = world();
@@ -394,6 +428,9 @@ async fn integers_do_not_overflow_in_silence() {
         "SELECT max(n * 9223372036854775807) FROM t",
         "SELECT -(n - 9223372036854775807 - 1) FROM t WHERE n = 0",
         "SELECT n FROM t WHERE n + 9223372036854775807 > 5",
+        "SELECT n - 1 + 9223372036854775807 - 5 + 1 FROM t WHERE n = 2",
+        "SELECT n * 2 / 2 * 9223372036854775807 FROM t WHERE n = 2",
+        "SELECT 1 + 9223372036854775806 + 1 - 1",
         "SELECT CAST(n AS TINYINT) + CAST(127 AS TINYINT) FROM t WHERE n = 1",
     ] {
         let error = asked(&limited, sql).await.unwrap_err();
@@ -403,6 +440,8 @@ async fn integers_do_not_overflow_in_silence() {
         ("SELECT 9223372036854775806 + 1 AS x", "9223372036854775807"),
         ("SELECT -n * 2 - 1 AS x FROM t WHERE n = 3", "-7"),
         ("SELECT n + NULL AS x FROM t WHERE n = 3", "|   |"),
+        ("SELECT n - (1 + n) + 1, n - 1 + n + 1 AS x FROM t WHERE n = 3", "6"),
+        ("SELECT sum(n - 1 + 1), sum(n + 1 - 1) AS x FROM t WHERE n = 3", "3"),
         ("SELECT sum(n) * 2 AS x FROM t", "8997000"),
     ] {
         let found = asked(&limited, sql).await.unwrap();

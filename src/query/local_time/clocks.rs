@@ -63,11 +63,9 @@ pub(super) enum Work {
     },
     /// Instants become what clocks show.
     Shown,
-    /// Instants are moved by intervals: by days and months of clocks, and by hours that pass.
-    Moved {
-        /// Whether to the past.
-        is_back: bool,
-    },
+    /// Instants are moved by intervals, one after another: by days and months of clocks, and by hours that pass. Says of each
+    /// whether it is to the past.
+    Moved(Vec<bool>),
     /// Starts of the intervals of the second argument's instants, as this function finds them of what clocks show.
     Binned(Arc<ScalarUDF>),
 }
@@ -90,6 +88,34 @@ impl Work {
     }
 }
 
+/// A time of this type moved by an interval. What moves one that was moved before becomes a part of that.
+pub(super) fn moved(time: Expr, by: Expr, is_back: bool, gives: &DataType) -> Expr {
+    let before = function(&time).and_then(|own| match &own.work {
+        Work::Moved(steps) if own.gives == *gives => Some(steps.clone()),
+        _ => None,
+    });
+    match (before, time) {
+        (Some(mut steps), Expr::ScalarFunction(mut call)) => {
+            steps.push(is_back);
+            call.args.push(by);
+            Work::Moved(steps).call(gives, call.args)
+        }
+        (_, time) => Work::Moved(vec![is_back]).call(gives, vec![time, by]),
+    }
+}
+
+/// What an expression gives, if it is one of these functions.
+pub(super) fn gives(expression: &Expr) -> Option<&DataType> {
+    function(expression).map(|own| &own.gives)
+}
+
+fn function(expression: &Expr) -> Option<&LocalTime> {
+    match expression {
+        Expr::ScalarFunction(call) => call.func.inner().downcast_ref::<LocalTime>(),
+        _ => None,
+    }
+}
+
 /// A function that clocks have a say in.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct LocalTime {
@@ -104,7 +130,7 @@ impl ScalarUDFImpl for LocalTime {
             Work::Read { .. } => "local_time_read",
             Work::Set { .. } => "local_time_set",
             Work::Shown => "local_time_shown",
-            Work::Moved { .. } => "local_time_moved",
+            Work::Moved(_) => "local_time_moved",
             Work::Binned(_) => "local_time_binned",
         }
     }
@@ -127,20 +153,28 @@ impl ScalarUDFImpl for LocalTime {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_scalar = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
         let is_constant = args.args.iter().all(is_scalar);
+        if let (Work::Moved(steps), [times, by @ ..]) = (&self.work, args.args.as_slice()) {
+            let rows = if is_constant { 1 } else { args.number_rows };
+            return scalar_if(is_constant, self.moved(times, by, (steps, rows))?);
+        }
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let given = match (&self.work, arrays.as_slice()) {
             (Work::Read { is_lenient }, [texts]) => self.read(texts, *is_lenient)?,
             (Work::Set { is_lenient }, [times]) => self.set(times, *is_lenient)?,
             (Work::Shown, [times]) => shown(times, &self.gives)?,
-            (Work::Moved { is_back }, [times, by]) => self.moved(times, by, *is_back)?,
             (Work::Binned(bin), [_, times]) => self.binned(bin, times, &args)?,
             _ => return Err(DataFusionError::Internal(format!("arguments of {}", self.name()))),
         };
-        if is_constant && given.len() == 1 {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&given, 0)?));
-        }
-        Ok(ColumnarValue::Array(given))
+        scalar_if(is_constant && given.len() == 1, given)
     }
+}
+
+/// An array, or its one value.
+fn scalar_if(is_constant: bool, given: ArrayRef) -> Result<ColumnarValue> {
+    Ok(match is_constant {
+        true => ColumnarValue::Scalar(ScalarValue::try_from_array(&given, 0)?),
+        false => ColumnarValue::Array(given),
+    })
 }
 
 impl LocalTime {
@@ -173,16 +207,28 @@ impl LocalTime {
         self.typed(times)
     }
 
-    fn moved(&self, times: &ArrayRef, by: &ArrayRef, is_back: bool) -> Result<ArrayRef> {
+    /// One interval after another, so that the constants of a chain are not all copied for each row at once.
+    fn moved(
+        &self,
+        times: &ColumnarValue,
+        by: &[ColumnarValue],
+        (steps, rows): (&[bool], usize),
+    ) -> Result<ArrayRef> {
         let (unit, zone) = zone_of(&self.gives)?;
-        let by = cast(by, &DataType::Interval(IntervalUnit::MonthDayNano))?;
-        let by = by.as_primitive::<IntervalMonthDayNanoType>();
-        let times = naive(unit, times);
-        let instants = times.into_iter().zip(by.iter()).map(|(time, by)| match (time, by) {
-            (Some(time), Some(by)) => moved(&zone, time, by, is_back).map(Some).ok_or_else(beyond),
-            _ => Ok(None),
-        });
-        let times = written(unit, instants, false)?;
+        let mut times = naive(unit, &times.to_array(rows)?);
+        for (by, is_back) in by.iter().zip(steps) {
+            let by = cast(&by.to_array(rows)?, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+            let by = by.as_primitive::<IntervalMonthDayNanoType>();
+            for (time, by) in times.iter_mut().zip(by.iter()) {
+                *time = match (*time, by) {
+                    (Some(own), Some(by)) => {
+                        Some(step(&zone, own, by, *is_back).ok_or_else(beyond)?)
+                    }
+                    _ => None,
+                };
+            }
+        }
+        let times = written(unit, times.into_iter().map(Ok), false)?;
         self.typed(times)
     }
 
@@ -238,7 +284,7 @@ fn shown(times: &ArrayRef, gives: &DataType) -> Result<ArrayRef> {
 }
 
 /// An instant moved by months and days of clocks, and then by what passes.
-fn moved(
+fn step(
     zone: &Tz,
     time: NaiveDateTime,
     by: IntervalMonthDayNano,
