@@ -1,7 +1,7 @@
 """Correlations: what those who come through a funnel do or have more often, or less often, than the others."""
 
 from asking import FILTERS, Entity, Range, quote, same, unit
-from funnels import HOUR, ways_of
+from funnels import HOUR, best_of, thinned
 
 KINDS = ["events", "event_with_properties", "properties"]
 STEPS = ["view", "view", "buy", "sign up", "$pageview", None]
@@ -71,15 +71,14 @@ class Question:
         """Name, successes, failures and odds ratio of each row, and whether there are far more of the ones."""
         count = len(self.steps)
         flags = ", ".join(f"{step.condition} AS s{at}" for at, step in enumerate(self.steps))
-        any_step = " OR ".join(f"s{at}" for at in range(count))
+        mask = " + ".join(f"s{at}::INT * {1 << at}" for at in range(count))
         asked = "true" if not self.step else f"steps >= {self.step}" if self.step > 0 else f"steps = {-self.step - 1}"
         is_within = "true" if self.kind == "properties" else "us > first AND us < last"
+        events = f"""SELECT who, us, '' AS text, '' AS v, true AS is_own, {mask} AS mask
+                     FROM (SELECT {self.actor} AS who, us, {flags} FROM e WHERE {self.holds} AND {self.range.bounds()})
+                     WHERE who IS NOT NULL AND mask > 0"""
         found = ask(f"""
-            WITH r AS MATERIALIZED (
-                SELECT {self.actor} AS who, us, id, '' AS v, {flags} FROM e
-                WHERE {self.holds} AND {self.range.bounds()}),
-            rows AS MATERIALIZED (SELECT * FROM r WHERE who IS NOT NULL AND ({any_step})),
-            {', '.join(ways_of(count, self.hours))},
+            WITH {best_of(ask, thinned(events), count, self.hours)},
             ways AS MATERIALIZED (
                 SELECT who, times[1] AS first, steps = {count} AS won,
                        CASE WHEN won THEN times[{count}] ELSE first + {self.hours * HOUR} END AS last

@@ -1,6 +1,8 @@
 """Ordered funnels, with steps that may be skipped: how far persons come, how long they take, and by values of a breakdown."""
 
-from asking import EXPRESSIONS, FILTERS, OF_SESSIONS, Entity, Range, same, unit
+from itertools import groupby, permutations
+
+from asking import EXPRESSIONS, FILTERS, OF_SESSIONS, Entity, Range, quote, same, unit
 
 HOUR = 3_600_000_000
 NAMES = ["view", "view", "buy", "buy", "sign up", "$pageview", None]
@@ -8,36 +10,72 @@ BREAKDOWNS = {"$browser": "browser", **OF_SESSIONS, **EXPRESSIONS}
 ATTRIBUTIONS = [None, None, "first_touch", "last_touch", "all_events", "step"]
 
 
-def ways_of(count, hours, optional=()):
-    """Parts of a WITH that end with `best`: how far each actor of `rows` comes, by value, and the times of its steps,
-    which are NULL where it skips one."""
-    # Each step is another event, no earlier than the one before and within the window since the first.
-    attempts = ["a0 AS MATERIALIZED (SELECT who, v, us AS t0, id AS i0 FROM rows WHERE s0)"]
-    for at in range(1, count):
-        ways = []
-        for before in reversed(range(at)):
-            done = [f"a.{letter}{step}" for letter in "ti" for step in range(before + 1)]
-            skipped = [f"NULL AS {letter}{step}" for letter in "ti" for step in range(before + 1, at)]
-            others = " AND ".join(f"r.id IS DISTINCT FROM a.i{other}" for other in range(before + 1))
-            ways.append(f"""
-                SELECT a.who, a.v, {', '.join(done + skipped)}, r.us AS t{at}, r.id AS i{at} FROM a{before} a
-                JOIN rows r ON r.who = a.who AND r.v = a.v
-                AND s{at} AND r.us >= a.t{before} AND r.us <= a.t0 + {hours * HOUR} AND {others}""")
-            if before not in optional:
-                break
-        attempts.append(f"a{at} AS MATERIALIZED ({' UNION ALL BY NAME '.join(ways)})")
-    # What counts is the furthest, of those the one that is first there, of those the one that skips fewest of the steps
-    # nearest to its end, and of those the one with the latest steps.
+def thinned(rows):
+    """The rows without those of one step alone that lie between two others of this step and value, at other times."""
+    return f"""SELECT * FROM ({rows}) WINDOW own AS (PARTITION BY who ORDER BY us, mask, text)
+               QUALIFY NOT coalesce(bit_count(mask) = 1 AND mask = lag(mask) OVER own AND mask = lead(mask) OVER own
+                                    AND text = lag(text) OVER own AND text = lead(text) OVER own
+                                    AND us > lag(us) OVER own AND us < lead(us) OVER own, false)"""
+
+
+def best_of(ask, rows, count, hours, optional=(), chosen=None):
+    """A part of a WITH, `best`: how far each actor of `rows` comes, by value, and the times of its steps, which are NULL
+    where it skips one. Rows have who, v, us, mask (bit k for step k), text and is_own, whether the value is that of v."""
+    found = ask(f"SELECT who, v, us, mask, is_own FROM ({rows}) ORDER BY who, v, us, mask, text")
     best = []
-    for at in range(count):
-        times = [f"t{step}" for step in range(at + 1)]
-        order = ", ".join([*(f"{time} IS NULL" for time in reversed(times)), *(f"{time} DESC" for time in times)])
-        further = " AND ".join(f"(who, v) NOT IN (SELECT who, v FROM a{later})" for later in range(at + 1, count))
-        best.append(f"""
-            SELECT DISTINCT ON (who, v) who, v, {at + 1} AS steps, [{', '.join(times)}] AS times FROM a{at}
-            {f"WHERE {further}" if further else ""}
-            ORDER BY who, v, t{at}, {order}""")
-    return [*attempts, f"best AS ({' UNION ALL '.join(f'(SELECT * FROM ({own}))' for own in best)})"]
+    for (who, value), events in groupby(found, key=lambda row: row[:2]):
+        times = way([event[2:] for event in events], count, hours * HOUR, optional, chosen)
+        if times:
+            listed = ", ".join("NULL" if time is None else str(time) for time in times)
+            best.append(f"({quote(who)}, {quote(value)}, {len(times)}, [{listed}]::BIGINT[])")
+    none = "(NULL, NULL, NULL, NULL::BIGINT[])"
+    return f"""best AS MATERIALIZED (
+        SELECT * FROM (VALUES {', '.join(best or [none])}) b(who, v, steps, times) WHERE who IS NOT NULL)"""
+
+
+def way(events, count, window, optional, chosen):
+    """The times of the steps of the attempt that comes furthest, and of those the one that is there first.
+
+    Each event of the first step begins an attempt. An event of another step goes on from the attempt that came last to the
+    step before; if this may be skipped and nobody is there whose window is open, from the one before that. Who has been at
+    a step stays there as it came. Different events of one time go step by step, each for one step of an attempt.
+    """
+    is_of = lambda event, step: event[1] >> step & 1 and (step != chosen or event[2])
+    last, best = [None] * count, []
+
+    def before(step, at):
+        if step == 0:
+            return []
+        if last[step - 1] and at - last[step - 1][0] <= window:
+            return last[step - 1]
+        return before(step - 1, at) if step - 1 in optional and step > 1 else None
+
+    def advance(step, at, tied):
+        nonlocal best
+        attempt = before(step, at)
+        if attempt is None or last[step] and last[step][0] == (attempt or [at])[0]:
+            return
+        same = [other for other, time in enumerate(attempt) if time == at] + [step]
+        if tied and not any(all(map(is_of, own, same)) for own in permutations(tied, len(same))):
+            return
+        last[step] = attempt + [None] * (step - len(attempt)) + [at]
+        if step >= len(best):
+            best = last[step]
+
+    for at, group in groupby(events, key=lambda event: event[0]):
+        group = list(group)
+        if len({mask for _, mask, _ in group}) > 1:
+            for step in range(count):
+                if any(is_of(event, step) for event in group):
+                    advance(step, at, group)
+        else:
+            for event in group:
+                for step in reversed(range(count)):
+                    if is_of(event, step):
+                        advance(step, at, [])
+        if last[-1]:
+            break
+    return best
 
 
 def is_within(step, other):
@@ -88,19 +126,24 @@ class Question:
         flags = ", ".join(f"{step.condition} AS s{at}" for at, step in enumerate(self.steps))
         mask = " + ".join(f"s{at}::INT * {1 << at}" for at in range(count))
         # Who counts, and under which value.
-        chosen = f"s{self.attribution_step}"
-        first = """SELECT who, coalesce(arg_min(text, (us, mask, text)) FILTER (text IS NOT NULL), '') AS v
-                   FROM r GROUP BY who"""
+        first = "SELECT who, coalesce(arg_min(text, (us, mask, text)) FILTER (text <> ''), '') AS v FROM r GROUP BY who"
         actors = {
-            None: "SELECT *, '' AS v FROM r",
-            "first_touch": f"SELECT * FROM r JOIN ({first}) USING (who)",
-            "last_touch": f"SELECT * FROM r JOIN ({first.replace('arg_min', 'arg_max')}) USING (who)",
-            "all_events": "SELECT *, coalesce(text, '') AS v FROM r",
+            None: "SELECT *, '' AS v, true AS is_own FROM r",
+            "first_touch": f"SELECT *, true AS is_own FROM r JOIN ({first}) USING (who)",
+            "last_touch": f"SELECT *, true AS is_own FROM r JOIN ({first.replace('arg_min', 'arg_max')}) USING (who)",
+            "all_events": "SELECT *, text AS v, true AS is_own FROM r",
             # Of the step only the events with the value count.
-            "step": f"""SELECT r.* REPLACE ({chosen} AND coalesce(text, '') = v AS {chosen}), v
-                        FROM r JOIN (SELECT DISTINCT who, coalesce(text, '') AS v FROM r WHERE {chosen}) USING (who)""",
+            "step": f"""SELECT r.*, v, text = v AS is_own FROM r
+                        JOIN (SELECT DISTINCT who, text AS v FROM r WHERE mask >> {self.attribution_step} & 1 = 1) USING (who)""",
         }[self.attribution]
-        ways = ", ".join(ways_of(count, self.hours, self.optional))
+        value = f"coalesce({BREAKDOWNS[self.breakdown]}, '')" if self.attribution else "''"
+        events = f"""SELECT who, us, text, {mask} AS mask
+                     FROM (SELECT {self.actor} AS who, us, {value} AS text, {flags} FROM e
+                           WHERE {self.holds} AND {self.range.bounds()})
+                     WHERE who IS NOT NULL AND mask > 0"""
+        rows = f"WITH r AS MATERIALIZED ({thinned(events)}) {actors}"
+        chosen = self.attribution_step if self.attribution == "step" else None
+        best = best_of(ask, rows, count, self.hours, self.optional, chosen)
         # The time since the required step before.
         required = [at for at in range(count) if at not in self.optional]
         cases = [f"WHEN {at} THEN times[{at + 1}] - times[{before + 1}]" for before, at in zip(required, required[1:])]
@@ -108,12 +151,7 @@ class Question:
         is_later = f"{took} > 0"
         ranking = ", ".join(f"c{at} DESC" for at in reversed(range(count)))
         found = ask(f"""
-            WITH r AS MATERIALIZED (
-                SELECT who, us, id, text, {', '.join(f's{at}' for at in range(count))}, {mask} AS mask FROM (
-                    SELECT {self.actor} AS who, us, id, nullif({BREAKDOWNS[self.breakdown]}, '') AS text, {flags} FROM e
-                    WHERE {self.holds} AND {self.range.bounds()})
-                WHERE who IS NOT NULL AND mask > 0),
-            rows AS MATERIALIZED ({actors}), {ways},
+            WITH {best},
             reached AS (SELECT v, {', '.join(f'count(*) FILTER (times[{at + 1}] IS NOT NULL) AS c{at}' for at in range(count))}
                         FROM best GROUP BY v),
             ranks AS (SELECT v, row_number() OVER (ORDER BY {ranking}, v) AS rank FROM reached),

@@ -4,8 +4,9 @@
 
 A random world of two projects is sent to the server at URL, with flushes in between. Random questions of the kind are
 asked with several settings of the projects: half of them while events are in files and in memory, half when all are in
-files. Then DuckDB reads the files, gets whose each distinct id is from the world, and answers the same. Nothing is
-shared with the server but the files. Prints one line of JSON: what was compared and what differs.
+files. Then DuckDB reads the files, gets whose each distinct id is from the world, and answers the same; the steps of
+funnels are followed from row to row here. Nothing is shared with the server but the files. Prints one line of JSON: what
+was compared and what differs.
 """
 
 import concurrent.futures
