@@ -15,6 +15,7 @@ use serde_json::json;
 use uuid::Uuid;
 use weir::clock::UnixMicros;
 use weir::event::predicate::Matching;
+use weir::event::predicate::moment::Now;
 use weir::flags::cohorts::Cohort;
 use weir::flags::cohorts::CohortSet;
 use weir::flags::cohorts::Members;
@@ -86,7 +87,7 @@ fn main() {
         ("cohort by rule", set(|id| in_cohort(2 * id - 1))),
         ("cohort by list", set(|id| in_cohort(2 * id))),
     ] {
-        let mut subject = Subject::new("ada", NOW);
+        let mut subject = Subject::new("ada", Now::utc(NOW));
         subject.stored = Some(person);
         let uuids = || Some(vec![Uuid::from_u128((MEMBERS / 3) << 64)]);
         group.bench_function(name, |bencher| {

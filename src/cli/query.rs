@@ -72,16 +72,13 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let format = args.format.to_possible_value();
-    let request = serde_json::json!({
-        "query": args.sql,
-        "project": args.project,
-        "format": format.as_ref().map(PossibleValue::get_name),
-    });
+    let format = format.as_ref().map(PossibleValue::get_name);
     let answer = match &args.url {
         Some(url) => {
             let key = args.key.as_deref().context("--url needs --key")?;
             let url = url.trim_end_matches('/');
             let path = format!("{url}/api/projects/{}/query/", args.project);
+            let request = serde_json::json!({"query": args.sql, "format": format});
             let response = server::ask(&path, key, &request);
             let answer = runtime.block_on(response);
             answer.with_context(|| format!("project {} of {url}", args.project))?
@@ -96,6 +93,12 @@ pub fn run(args: QueryArgs, clock: Clock) -> anyhow::Result<()> {
             let settings = environment::settings();
             match Source::find(&args.data_dir)? {
                 Source::Server(server) => {
+                    // The path of the API has the project; this one has none.
+                    let request = serde_json::json!({
+                        "query": args.sql,
+                        "format": format,
+                        "project": args.project,
+                    });
                     let path = format!("{}/_internal/query", server.url);
                     let response = server::ask(&path, &server.secret, &request);
                     runtime.block_on(ends.unless(response))?

@@ -470,7 +470,8 @@ mod tests {
             assert_eq!([range.from, range.to].map(|time| range.written(time)), expected, "{from}");
         }
         // A duration has no borders.
-        assert_eq!(DateRange::shift(chrono::NaiveDateTime::UNIX_EPOCH, "-1wStart"), None);
+        let epoch = chrono::DateTime::UNIX_EPOCH.naive_utc();
+        assert_eq!(DateRange::shift(epoch, "-1wStart"), None);
     }
 
     #[test]

@@ -411,11 +411,16 @@ fn events_without_name_or_distinct_id_are_dropped_and_cost_no_other() {
 
     let good = |name: &str| json!({"event": name, "distinct_id": "good"});
     let mut events = vec![good("first"), json!(17), json!(null), json!("text"), json!([])];
+    let dropped = 4 + bad.len();
     events.extend(bad);
     events.insert(7, good("middle"));
     events.push(good("last"));
     let answer = server.capture(&Value::Array(events));
-    assert_eq!((answer.status, answer.json()), (200, json!({"status": 1})));
+    let body = answer.json();
+    assert_eq!((answer.status, &body["status"]), (200, &json!(1)), "{body}");
+    let warnings = body["warnings"].as_array().expect("warnings");
+    let told: u64 = warnings.iter().filter_map(|warning| warning["events"].as_u64()).sum();
+    assert_eq!(told, dropped as u64, "{body}");
     let names = server.query("SELECT event, distinct_id FROM events ORDER BY event");
     let expected =
         ["first", "last", "middle"].map(|name| json!({"event": name, "distinct_id": "good"}));

@@ -424,6 +424,15 @@ fn no_expression_ends_the_process() {
         format!("{}event = 'a'{}", chain("lower(", 900), chain(")", 900)),
         format!("CASE {} END", chain("WHEN true THEN true ", 400)),
         format!("event IN ({}'a')", chain("'a',", 1900)),
+        // What planning would write out once more for each that stands around it.
+        format!("{}2{} = 1", chain("if(event = 'a', 1, ", 45), chain(")", 45)),
+        format!("{}event{} = 'a'", chain("coalesce(lower(", 22), chain("), 'x')", 22)),
+        format!("event{} = 'a'", chain(" ?? event", 90)),
+        format!("(event = 'a'){}", chain(" BETWEEN false AND true", 60)),
+        // Chains of operators that are functions.
+        format!("event{} = '1'", chain(" || 'a'", 1900)),
+        format!("length(event){} = 1", chain(" * 2 / 2", 480)),
+        format!("timestamp{} > now()", chain(" + INTERVAL '1 day'", 900)),
     ];
     for text in &texts {
         let filter = json!([{"key": text, "type": "hogql"}]);

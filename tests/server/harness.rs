@@ -546,6 +546,23 @@ impl Client {
     }
 }
 
+/// Sends a body, without the fields that the endpoint refuses as unknown: one body of many fields so does what harm it can
+/// anywhere.
+pub(crate) fn send_known_fields(body: &str, send: impl Fn(&str) -> Answer) -> Answer {
+    let mut fields: serde_json::Map<String, Value> =
+        serde_json::from_str(body).expect("a body of fields");
+    loop {
+        let answer = send(&Value::from(fields.clone()).to_string());
+        let told = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
+        let is_unknown =
+            told["detail"].as_str().is_some_and(|detail| detail.starts_with("Unknown field \""));
+        let unknown = told["attr"].as_str().filter(|_| is_unknown && answer.status == 400);
+        if unknown.and_then(|name| fields.remove(name)).is_none() {
+            return answer;
+        }
+    }
+}
+
 /// One response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {

@@ -14,6 +14,7 @@ use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
+use crate::harness::send_known_fields;
 use crate::owner::Owner;
 use crate::owner::fill_in;
 use crate::owner::settle;
@@ -483,7 +484,8 @@ fn ids_lead_nowhere(server: &TestServer, (me, you): (&Owner, &Owner), round: &st
         for (method, path) in
             line.methods().flat_map(|method| paths.iter().map(move |path| (method, path)))
         {
-            let answer = ask(server, KEY, method, path, &you.of_mine(HARM));
+            let answer =
+                send_known_fields(&you.of_mine(HARM), |body| ask(server, KEY, method, path, body));
             let case = format!("{round}: {method} {path}");
             assert!(!you.shows_in(&answer), "{case}: {answer}");
             // What never deletes says so; the log of changes of what is not there is empty.
@@ -812,7 +814,9 @@ fn omega_ends(server: &TestServer, omega: &Owner) {
     for line in lines {
         for method in line.methods().filter(|method| *method != "GET") {
             let path = omega.path(line.path, omega);
-            let answer = ask(server, KEY, method, &path, &omega.of_mine(HARM));
+            let answer = send_known_fields(&omega.of_mine(HARM), |body| {
+                ask(server, KEY, method, &path, body)
+            });
             assert!(answer.status < 500, "{method} {path}: {answer}");
             done += usize::from(answer.status < 300);
         }

@@ -38,7 +38,8 @@ fn excluding(name: &str, from: usize, to: usize, order: &str) -> Value {
 }
 
 fn retention(options: &Value) -> Value {
-    query("RetentionQuery", &json!({"retentionFilter": options}))
+    json!({"kind": "RetentionQuery", "retentionFilter": options,
+           "dateRange": {"date_from": "2026-01-01", "date_to": "2026-01-05"}})
 }
 
 fn criteria(operator: &str, value: i64) -> Value {

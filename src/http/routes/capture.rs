@@ -75,7 +75,10 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
 
 /// The body of a success, where events were dropped. SDKs look at the status alone.
 fn warned(drops: &Drops) -> Value {
-    let warning = |(reason, events): (Drop, u64)| json!({"reason": reason.name(), "events": events, "detail": format!("Dropped: {}.", reason.text())});
+    let warning = |(reason, events): (Drop, u64)| {
+        let detail = format!("Dropped: {}.", reason.text());
+        json!({"reason": reason.name(), "events": events, "detail": detail})
+    };
     json!({"status": 1, "warnings": drops.iter().map(warning).collect::<Vec<_>>()})
 }
 

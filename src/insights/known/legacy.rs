@@ -48,6 +48,7 @@ const FILTER: Fields = Fields {
         ("breakdown_offset", Value),
         ("breakdown_type", Value),
         ("breakdown_value", Value),
+        ("breakdown_values", Value),
         ("breakdowns", Value),
         ("client_query_id", Value),
         ("compare", Value),

@@ -22,6 +22,15 @@ fn with(mut node: Value, place: &str, more: &Value) -> Value {
     node
 }
 
+/// Asserts that a node is taken, and refused with `more` at a place: with the field, and a hint.
+fn assert_refused(node: &Value, place: &str, more: &Value, field: &str, hint: &str) {
+    assert_eq!(refused(node), None, "{node}");
+    let sent = with(node.clone(), place, more);
+    let (found, detail) = refused(&sent).unwrap_or_else(|| panic!("{more}"));
+    assert_eq!(found, field, "{more}");
+    assert!(detail.starts_with("Unknown field \"") && detail.contains(hint), "{detail}");
+}
+
 fn trends() -> Value {
     json!({
         "kind": "TrendsQuery", "interval": "day", "dateRange": {"date_from": "-7d"},
@@ -40,9 +49,8 @@ fn paths() -> Value {
 }
 
 #[test]
-fn unknown_fields_are_refused_with_the_nearest_known_one_at_any_depth() {
+fn fields_found_to_be_dropped_are_refused_with_the_nearest_known_one() {
     for (node, place, more, field, hint) in [
-        // What others found to be dropped.
         (
             paths(),
             "/pathsFilter",
@@ -63,7 +71,14 @@ fn unknown_fields_are_refused_with_the_nearest_known_one_at_any_depth() {
             "filter_test_accounts",
             "\"filterTestAccounts\"",
         ),
-        // Their siblings, wherever there are objects.
+    ] {
+        assert_refused(&node, place, &more, field, hint);
+    }
+}
+
+#[test]
+fn unknown_fields_are_refused_wherever_there_are_objects() {
+    for (node, place, more, field, hint) in [
         (trends(), "/series/0", json!({"evnet": "b"}), "series.0.evnet", "\"event\""),
         (
             trends(),
@@ -101,6 +116,14 @@ fn unknown_fields_are_refused_with_the_nearest_known_one_at_any_depth() {
             "breakdownFilter.breakdowns.0.typ",
             "\"type\"",
         ),
+    ] {
+        assert_refused(&node, place, &more, field, hint);
+    }
+}
+
+#[test]
+fn unknown_fields_are_refused_in_what_belongs_to_a_kind() {
+    for (node, place, more, field, hint) in [
         (
             trends(),
             "/compareFilter",
@@ -145,17 +168,12 @@ fn unknown_fields_are_refused_with_the_nearest_known_one_at_any_depth() {
             "Known are",
         ),
     ] {
-        assert_eq!(refused(&node), None, "{node}");
-        let (found, detail) =
-            refused(&with(node, place, &more)).unwrap_or_else(|| panic!("{more}"));
-        assert_eq!(found, field, "{more}");
-        assert!(detail.starts_with("Unknown field \"") && detail.contains(hint), "{detail}");
+        assert_refused(&node, place, &more, field, hint);
     }
 }
 
 #[test]
 fn all_kinds_of_nodes_are_looked_at() {
-    let funnel = json!({"kind": "FunnelsQuery", "series": [{"event": "a"}]});
     for kind in [
         "TrendsQuery",
         "FunnelsQuery",
@@ -186,6 +204,11 @@ fn all_kinds_of_nodes_are_looked_at() {
             json!({"kind": "InsightVizNode", "source": with(known, "", &json!({"zz": 1}))});
         assert_eq!(refused(&around).unwrap().0, "source.zz", "{kind}");
     }
+}
+
+#[test]
+fn nodes_within_nodes_and_what_belongs_to_a_kind_are_looked_at() {
+    let funnel = json!({"kind": "FunnelsQuery", "series": [{"event": "a"}]});
     for (node, field) in [
         (
             json!({"kind": "FunnelCorrelationQuery", "source": {"source": with(funnel.clone(), "", &json!({"x": 1}))}}),

@@ -79,7 +79,7 @@ fn events_of_v1_survive_a_crash_as_they_were() {
 /// A full disk is temporary and not the sender's fault, so the request may be retried.
 #[test]
 fn a_request_of_v1_that_meets_a_full_disk_may_come_again() {
-    let server = TestServer::start_with(&[("WEIR_DISK_FREE_MIN_BYTES", "1000TiB")]);
+    let server = TestServer::start_unready_with(&[("WEIR_DISK_FREE_MIN_BYTES", "1000TiB")]);
     let case = v1_case(&[v1_event("u1")]);
     let refused = patiently(|| Some(ask(&server, &case)).filter(|answer| answer.status == 503));
     let refused = refused.expect("the disk has less than a petabyte");

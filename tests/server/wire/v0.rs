@@ -382,17 +382,25 @@ fn shapes(table: &mut Table) {
         });
     }
     // The API specification, "Silently dropped events".
-    for (name, more) in [
-        ("no name", json!({"event": null})),
-        ("an empty name", json!({"event": ""})),
-        ("no distinct id", json!({"distinct_id": null})),
-        ("an empty distinct id", json!({"distinct_id": ""})),
-        ("a blank distinct id", json!({"distinct_id": " \t"})),
-        ("an event that is never stored", json!({"event": "$performance_event"})),
+    let (no_name, no_id) = (
+        ("missing_event", "Dropped: an event needs a name, in `event`."),
+        ("missing_distinct_id", "Dropped: an event needs a `distinct_id`."),
+    );
+    let never = ("never_stored", "Dropped: events of this name are not stored.");
+    for (name, more, (reason, detail)) in [
+        ("no name", json!({"event": null}), no_name),
+        ("an empty name", json!({"event": ""}), no_name),
+        ("no distinct id", json!({"distinct_id": null}), no_id),
+        ("an empty distinct id", json!({"distinct_id": ""}), no_id),
+        ("a blank distinct id", json!({"distinct_id": " \t"}), no_id),
+        ("an event that is never stored", json!({"event": "$performance_event"}), never),
     ] {
         table.add(|id| {
             let body = json!([event(id, &more), event(id, &json!({}))]).to_string();
-            Case::post(id, &format!("{name} in an array"), "/e/", body).stores(row(id))
+            let warning = json!({"reason": reason, "events": 1, "detail": detail});
+            let told = json!({"status": 1, "warnings": [warning]});
+            let case = Case::post(id, &format!("{name} in an array"), "/e/", body);
+            case.told(200, Told::Json(told)).stores(row(id))
         });
     }
 }
