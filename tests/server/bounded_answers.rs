@@ -124,7 +124,8 @@ fn lists_of_documents_end_at_their_bytes_and_lose_no_row() {
     let peak = peak_mib(&server);
     eprintln!("lists: {before} MiB, then {peak} MiB; capture waited {waited:?}");
     assert!(peak < before + 200, "{before} MiB, then {peak} MiB");
-    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    // Bodies of events are decoded on the threads that write rows. Without optimization a page takes them seconds.
+    assert!(waited < Duration::from_secs(30), "{waited:?}");
 }
 
 /// The same for other lists with what users wrote: the log of changes, which has each of them before and after, and
