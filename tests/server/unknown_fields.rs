@@ -225,8 +225,7 @@ fn bodies_with_unknown_fields_change_nothing_and_what_was_read_can_be_sent_back(
         ("dashboards", json!({"name": "a", "use_template": ""})),
         ("actions", json!({"name": "a", "steps": [{"event": "a"}]})),
         ("annotations", json!({"content": "a"})),
-        ("event_definitions", json!({"name": "a"})),
-        ("early_access_feature", json!({"name": "a", "stage": "beta"})),
+        ("early_access_feature", json!({"name": "early", "stage": "beta"})),
     ] {
         let made = server.post(&api(&format!("{list}/")), &body).created();
         let path = api(&format!("{list}/{}/", made["id"].to_string().trim_matches('"')));

@@ -50,7 +50,8 @@ fn criteria(operator: &str, value: i64) -> Value {
 fn correlation(fields: &Value) -> Value {
     let source =
         json!({"kind": "FunnelsActorsQuery", "source": funnel(&["a", "b"].map(event), &json!({}))});
-    let mut query = query("FunnelCorrelationQuery", fields);
+    let mut query = fields.clone();
+    query["kind"] = json!("FunnelCorrelationQuery");
     query["source"] = source;
     query
 }
