@@ -139,9 +139,7 @@ pub struct Receipt {
     pub sequence: Option<Sequence>,
     /// Events that are durable now.
     pub accepted: usize,
-    /// Events that were dropped.
-    pub dropped: u64,
-    /// Why they were.
+    /// Events that were dropped, and why.
     pub drops: Drops,
     /// Outcome of each event, in order; only for capture v1.
     pub outcomes: Vec<(Uuid, EventOutcome)>,
@@ -335,22 +333,20 @@ impl Pipeline {
             event_max_bytes: shared.event_max_bytes,
         };
         let (mut ready, permit) = self.prepare(&request, &received, permit).await?;
-        let mut dropped = 0_u64;
         for (reason, count) in ready.prepared.drops.iter() {
-            dropped = dropped.saturating_add(count);
             let labels = ReasonLabels { reason: reason.name() };
             shared.metrics.events_dropped.get_or_create(&labels).inc_by(count);
         }
         shared.feedback.note_batch(&ready.prepared);
         let accepted = ready.prepared.rows;
-        let drops = ready.prepared.drops.clone();
+        let drops = std::mem::take(&mut ready.prepared.drops);
         let outcomes = std::mem::take(&mut ready.prepared.outcomes);
         if accepted == 0 {
-            return Ok(Receipt { sequence: None, accepted, dropped, drops, outcomes });
+            return Ok(Receipt { sequence: None, accepted, drops, outcomes });
         }
         let sequence = self.log(ready, permit).await?;
         shared.metrics.events_accepted.inc_by(u64::try_from(accepted).unwrap_or(0));
-        Ok(Receipt { sequence: Some(sequence), accepted, dropped, drops, outcomes })
+        Ok(Receipt { sequence: Some(sequence), accepted, drops, outcomes })
     }
 
     /// The project that `body` belongs to, found by the token in it. Nothing is stored.

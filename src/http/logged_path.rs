@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::event::key_kind::PERSONAL_PREFIX;
+use crate::event::key_kind::SECRET_PREFIX;
 use crate::http::call::decode;
 
 /// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.
@@ -11,7 +13,7 @@ const PATH_LOGGED_BYTES: usize = 256;
 const LINKS: [&str; 5] = ["shared", "shared_dashboard", "embedded", "login", "exporter"];
 
 /// How personal keys, and the secret keys of projects, begin.
-const SECRET_PREFIXES: [&str; 2] = ["phx_", "phs_"];
+const SECRET_PREFIXES: [&str; 2] = [PERSONAL_PREFIX, SECRET_PREFIX];
 
 /// What stands in the log for a secret.
 const HIDDEN: &str = "[token]";
@@ -20,15 +22,13 @@ const HIDDEN: &str = "[token]";
 /// since a link with a slip in it, or with a method that there is not, is no less a secret.
 pub(super) fn logged_path(path: &str) -> Box<str> {
     let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-    let is_link = segments.next().is_some_and(|first| {
-        let first = decode(first).to_ascii_lowercase();
-        LINKS.contains(&first.as_str())
-    });
+    let first = segments.next().unwrap_or_default();
+    let name = decode(first);
+    let is_link = LINKS.iter().any(|link| name.eq_ignore_ascii_case(link));
     let path = match segments.next() {
         Some(token) if is_link => {
             // The tokens are the same length each, so the end tells nothing but the format.
             let end = if token.ends_with(".json") { ".json" } else { "" };
-            let first = path.split('/').find(|segment| !segment.is_empty()).unwrap_or_default();
             Cow::Owned(format!("/{first}/{HIDDEN}{end}"))
         }
         _ => without_keys(path),

@@ -106,7 +106,10 @@ impl<K: Hash + Eq + Clone> Lately<K> {
 
     /// Forgets that `who` did it.
     pub fn forget(&self, who: &K) {
-        self.until.lock().put(who, Duration::ZERO);
+        // Who is not known takes no place of another.
+        if let Some(until) = self.until.lock().times.get_mut(who) {
+            *until = Duration::ZERO;
+        }
     }
 
     /// Whether `who` did it lately.

@@ -101,6 +101,11 @@ impl Drops {
         }
     }
 
+    /// How many there are of all reasons.
+    pub fn total(&self) -> u64 {
+        self.0.iter().copied().fold(0, u64::saturating_add)
+    }
+
     /// Reasons that occurred, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Drop, u64)> {
         Drop::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)

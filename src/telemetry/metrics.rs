@@ -100,8 +100,8 @@ pub struct Metrics {
     pub http_connections: Gauge,
     /// `weir_http_body_bytes`: memory of request bodies that are being read or processed.
     pub http_body_bytes: Gauge,
-    /// `weir_http_head_bytes`: memory of running requests without their bodies: heads, tasks, and responses
-    /// of more than 16 KiB.
+    /// `weir_http_head_bytes`: memory of requests without their bodies: heads, tasks, responses of more than
+    /// 16 KiB with what they are made of, and what shared links keep between requests.
     pub http_head_bytes: Gauge,
     /// `weir_http_accept_errors_total`.
     pub http_accept_errors: Counter,
@@ -307,7 +307,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "http_head",
-            "Memory of running requests without their bodies: heads, tasks, responses over 16 KiB",
+            "Memory of requests without their bodies: heads, tasks, responses over 16 KiB and what links keep",
             Unit::Bytes,
             self.http_head_bytes.clone(),
         );

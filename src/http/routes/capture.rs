@@ -67,7 +67,7 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
     if is_beacon {
         return Ok(Response::empty(StatusCode::NO_CONTENT));
     }
-    Ok(match receipt.dropped {
+    Ok(match receipt.drops.total() {
         0 => Response::json_bytes(StatusCode::OK, ACCEPTED),
         _ => Response::json(StatusCode::OK, &warned(&receipt.drops)),
     })

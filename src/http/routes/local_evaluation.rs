@@ -20,6 +20,7 @@ use tokio::sync::OnceCell;
 use crate::app::App;
 use crate::event::id::ProjectId;
 use crate::event::key_kind::KeyKind;
+use crate::event::key_kind::SECRET_PREFIX;
 use crate::event::predicate::Matching;
 use crate::flags::cohorts::Rule;
 use crate::http::auth;
@@ -122,7 +123,7 @@ fn project_of(
     let token = query.token.as_deref().filter(|token| !token.is_empty());
     let by_token = token.and_then(|token| snapshot.project_by_token(token));
     let bearer = auth::bearer(request);
-    if let Some(secret) = bearer.filter(|value| value.starts_with("phs_")) {
+    if let Some(secret) = bearer.filter(|value| value.starts_with(SECRET_PREFIX)) {
         return project_of_secret(snapshot, secret, by_token.map(|project| project.id));
     }
     if let (true, Some(token), None) = (named.is_empty(), token, by_token) {

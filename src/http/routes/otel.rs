@@ -57,7 +57,7 @@ pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
     let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
     let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
     let rejected = match accepted {
-        Ok(receipt) => receipt.dropped,
+        Ok(receipt) => receipt.drops.total(),
         // No span was about AI.
         Err(IngestError::Prepare(PrepareError::NoEvents)) => 0,
         Err(error) => return Err(problem(error)),
