@@ -1,5 +1,5 @@
 //! Patterns of users: regular expressions within limits ([`Pattern`]). Whoever compiles a pattern that somebody sent
-//! or stored does it here.
+//! or stored does it here, or, with another engine, asks for its [`Size`] first: path cleanings and functions of SQL.
 //!
 //! What a pattern costs is known before it is compiled: [`Size`] counts the states of its automata from its syntax, so
 //! that a few bytes such as `\w{1000}` are refused in no time and without memory. It is compiled when it is first asked,
@@ -31,6 +31,9 @@ pub const PATTERNS_MAX_STATES: usize = 200_000;
 
 /// States of all patterns of the flags of a project together, and of its cohorts.
 pub const PROJECT_MAX_STATES: usize = 1_000_000;
+
+/// States that a pattern counts for which is none here, and may be one of another engine.
+pub const UNKNOWN_STATES: usize = 10_000;
 
 /// Steps back on one text, so that no pattern of a project can block a thread. The figure is PostHog's
 /// (about 1 ms at worst).

@@ -162,6 +162,7 @@ impl Step {
             filters.add(properties, &format!("{path}.properties"))?;
         }
         if let Some(url) = pattern(&node, "url", "contains", false)? {
+            Size::of(&url).map_err(|error| node.refuse("url", error.to_string()))?;
             let of_url = json!([{"key": "$current_url", "operator": "regex", "value": url}]);
             filters.add(&of_url, &format!("{path}.url"))?;
         }
@@ -263,7 +264,6 @@ fn pattern(
         "contains" => like(text, is_any_case),
         _ => text.to_owned(),
     };
-    Size::of(&pattern).map_err(|error| node.refuse(name, error.to_string()))?;
     Ok(Some(pattern))
 }
 

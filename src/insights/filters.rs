@@ -54,8 +54,7 @@ impl Filters {
             return Err(refused(TreeError::TooLarge.to_string()));
         }
         check_words(self.0.iter().flat_map(Tree::filters)).map_err(refused)?;
-        let states = self.0.iter().flat_map(Tree::patterns).map(|pattern| pattern.size().states);
-        check_together(states).map_err(|error| refused(error.to_string()))
+        check_together([self.pattern_states()]).map_err(|error| refused(error.to_string()))
     }
 
     /// States of their patterns.

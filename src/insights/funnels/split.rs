@@ -43,7 +43,7 @@ pub(super) struct Found<'f> {
 /// What is needed to take the rows of an actor apart.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    /// What is attributed to a step says [`Splitter::attribution`].
+    /// Its `attributed` is set where [`Splitter::attribution`] is that to a step.
     pub(super) course: Course,
     /// `None` without a breakdown.
     pub(super) attribution: Option<Attribution>,
@@ -85,10 +85,11 @@ impl Splitter {
                 Ok(())
             }
             Some(Attribution::Step(step)) => {
+                let kept: Vec<&Row> = kept().collect();
                 for number in self.values_of(rows, step)? {
                     let moment =
-                        |row: &Row| Moment { is_own: row.text == number, ..Moment::own(row) };
-                    let events: Vec<Moment> = kept().map(moment).collect();
+                        |row: &&Row| Moment { is_own: row.text == number, ..Moment::own(row) };
+                    let events: Vec<Moment> = kept.iter().map(moment).collect();
                     self.walk(&events, value(number), &mut found)?;
                 }
                 Ok(())
@@ -150,7 +151,9 @@ impl Splitter {
             }
         }
         // PostHog's: who went on after an exclusion in one interval counts in none that does not convert.
-        open.retain(|_| !is_passed);
+        if is_passed {
+            return Ok(());
+        }
         open.iter().try_for_each(|(bucket, times)| show(*bucket, times))
     }
 }

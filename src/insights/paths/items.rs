@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use crate::event::pattern::PatternError;
 use crate::event::pattern::Size;
+use crate::event::pattern::UNKNOWN_STATES;
 use crate::event::pattern::check_together;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
@@ -39,9 +40,6 @@ const PATTERN_MAX_BYTES: usize = 400;
 
 /// Memory that one pattern, or all groups together, may take.
 const PATTERN_MEMORY_MAX_BYTES: usize = 1 << 20;
-
-/// What a pattern counts for whose states are not known.
-const UNKNOWN_STATES: usize = 10_000;
 
 /// The bit of a row whose text is an address.
 pub(super) const PAGE: u32 = 1;

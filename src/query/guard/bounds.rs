@@ -18,6 +18,7 @@ use datafusion::logical_expr::ColumnarValue;
 
 use crate::event::pattern::PatternError;
 use crate::event::pattern::Size;
+use crate::event::pattern::UNKNOWN_STATES;
 use crate::query::guard::functions::Cost;
 use crate::query::guard::functions::Output;
 use crate::query::guard::functions::Rule;
@@ -29,9 +30,6 @@ const ROW_BYTES: usize = 24;
 
 /// Steps for a byte of a text that is matched with a pattern, at least.
 const STEPS_PER_BYTE: usize = 500;
-
-/// States of a pattern that is valid for DataFusion alone.
-const UNKNOWN_STATES: usize = 10_000;
 
 /// Steps to compile a state of a pattern that differs from row to row. It takes some memory as well, as long as the call
 /// does.
