@@ -19,6 +19,8 @@ use crate::query::complexity;
 pub(super) struct Substitution {
     named: Vec<(Ident, Expr, usize)>,
     copied: usize,
+    /// The parameters of each lambda around the place, which come before the names of the query.
+    parameters: Vec<Vec<Ident>>,
 }
 
 /// Whether two names are the same: without quotes their case does not matter.
@@ -32,7 +34,7 @@ pub(super) fn is_same(own: &Ident, other: &Ident) -> bool {
 impl Substitution {
     /// Nothing yet, where so many parts of expressions were copied before.
     pub(super) fn new(copied: usize) -> Self {
-        Self { named: Vec::new(), copied }
+        Self { named: Vec::new(), copied, parameters: Vec::new() }
     }
 
     /// Adds a name.
@@ -70,6 +72,9 @@ impl Substitution {
     }
 
     fn of(&mut self, name: &Ident) -> Result<Option<Expr>> {
+        if self.parameters.iter().flatten().any(|own| is_same(own, name)) {
+            return Ok(None);
+        }
         let named = self.named.iter().find(|(own, ..)| is_same(own, name));
         let Some((_, expression, parts)) = named else { return Ok(None) };
         self.copied = self.copied.saturating_add(*parts);
@@ -97,7 +102,18 @@ impl VisitorMut for Substitution {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
+        if let Expr::Lambda(lambda) = expression {
+            let parameters = lambda.params.iter().map(|own| own.name.clone());
+            self.parameters.push(parameters.collect());
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
+        if let Expr::Lambda(_) = expression {
+            self.parameters.pop();
+        }
         let Expr::Identifier(name) = expression else { return ControlFlow::Continue(()) };
         match self.of(name) {
             Err(error) => ControlFlow::Break(error),

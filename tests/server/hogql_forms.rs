@@ -144,6 +144,11 @@ fn forms_of_hogql_are_answered() {
                  arrayExists(x -> x = 'b', splitByChar(',', 'a,b')) FROM events WHERE properties.n = 2",
                 json!([[[2, 4], [3], true]]),
             ),
+            // A parameter comes before a name of the query.
+            (
+                "WITH 1 AS x SELECT arrayMap(x -> x + 1, [5]), arrayMap(y -> y + x, [5])",
+                json!([[[6], [6]]]),
+            ),
             (
                 "SELECT count() FROM events WHERE created_at > toDateTime('2026-01-01 00:00:00')",
                 json!([[7]]),
@@ -155,8 +160,8 @@ fn forms_of_hogql_are_answered() {
         ],
     );
     for (sql, told) in [
-        ("SELECT arrayMapp(x, [1])", "arrayMap"),
-        ("SELECT toFloot('1')", "toFloat"),
+        ("SELECT arrayMapp(x, [1])", "the nearest one is arrayMap"),
+        ("SELECT toFloot('1')", "the nearest one is toFloat"),
         ("SELECT upper([1])", "upper"),
         ("SELECT argMax(event, timestamp) OVER () FROM events", "argMax takes no OVER"),
         ("SELECT concat([1], 'a')", "concat takes texts, or arrays, and not both"),
