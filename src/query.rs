@@ -72,6 +72,7 @@ mod property_values;
 mod pruning;
 pub mod quantile;
 mod ranges;
+mod rewritten;
 mod row_filter;
 pub mod rows;
 pub mod run;

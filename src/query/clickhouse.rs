@@ -196,12 +196,8 @@ impl VisitorMut for Functions<'_> {
         self.names.enter(select);
         // It says what WHERE says, and that it is to be asked first.
         if let Some(first) = select.prewhere.take() {
-            let nested = |part: Expr| Box::new(Expr::Nested(Box::new(part)));
             select.selection = Some(match select.selection.take() {
-                Some(second) => {
-                    let (left, right) = (nested(first), nested(second));
-                    Expr::BinaryOp { left, op: BinaryOperator::And, right }
-                }
+                Some(second) => both(first, second),
                 None => first,
             });
         }

@@ -22,7 +22,7 @@ use datafusion::execution::FunctionRegistry;
 use crate::query::functions::overloads::overloads;
 use crate::query::functions::own::Own;
 
-/// Names of functions that take a lambda first, as ClickHouse has them; others with a lambda are made of these.
+/// Names of functions that may have a lambda as their first argument, as ClickHouse has them.
 pub(super) use crate::query::functions::lambdas::NAMES as OF_LAMBDAS;
 
 /// Adds all of them to a session.

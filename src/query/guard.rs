@@ -36,7 +36,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::tree_node::TreeNode;
@@ -52,8 +51,6 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::ScalarUDF;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
 pub(super) use crate::query::guard::running::Running;
@@ -66,6 +63,8 @@ use crate::query::guard::function::Guarded;
 use crate::query::guard::functions::Class;
 use crate::query::guard::functions::class;
 use crate::query::guard::stored::Stored;
+use crate::query::rewritten::columns_of;
+use crate::query::rewritten::map_named;
 
 /// Rows of a batch at least, whatever constants a plan has.
 const BATCH_ROWS_MIN: usize = 16;
@@ -144,8 +143,8 @@ pub(super) fn batch_rows(plan: &LogicalPlan, rows: usize) -> Result<usize> {
     Ok(most.max(BATCH_ROWS_MIN).min(rows))
 }
 
-/// Puts limits around the functions of a plan. It has to be the last rule that makes functions, and comes
-/// before the first that evaluates any.
+/// Puts limits around the functions of a plan. It has to be the last rule that makes functions, but for the one that reads
+/// numbers from columns by a `coalesce` of these, and comes before the first that evaluates any.
 #[derive(Debug)]
 struct GuardFunctions {
     pool: Arc<dyn MemoryPool>,
@@ -154,30 +153,17 @@ struct GuardFunctions {
 impl AnalyzerRule for GuardFunctions {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|plan| {
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                let name = scan.table_name.clone();
-                let source = DFSchema::try_from_qualified_schema(name, &scan.source.schema())?;
-                schema.merge(&source);
-            }
+            let schema = columns_of(&plan)?;
             check_subqueries(&plan)?;
             expanded::check(&plan)?;
-            let names = NamePreserver::new(&plan);
             let stored = Stored::of(&plan)?;
-            let mut limited = |expression: Expr| {
-                let name = names.save(&expression);
-                let expression = expression.transform_up(|expression| {
+            map_named(plan, |expression| {
+                expression.transform_up(|expression| {
                     aggregates::check(&expression)?;
                     let expression = in_lists::exact(expression).data;
                     let bounded = operators::bounded(expression, &schema, &stored)?;
                     bounded.transform_data(|expression| guard(expression, &self.pool))
-                })?;
-                Ok(expression.update_data(|expression| name.restore(expression)))
-            };
-            plan.map_expressions(|expression| match expression {
-                // It is its expressions that have names, and it cannot have one.
-                Expr::GroupingSet(_) => expression.map_children(&mut limited),
-                _ => limited(expression),
+                })
             })
         })
         .map(|plan| plan.data)

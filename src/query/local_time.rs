@@ -37,11 +37,11 @@ use datafusion::logical_expr::Operator;
 use datafusion::logical_expr::cast;
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::expr::TryCast;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::query::local_time::clocks::Work;
+use crate::query::rewritten::columns_of;
+use crate::query::rewritten::map_named;
 
 /// Names of UTC in types of timestamps. Its clocks are the instants themselves.
 const UTC: [&str; 3] = ["UTC", "Etc/UTC", "+00:00"];
@@ -164,25 +164,12 @@ pub(super) struct LocalTimes;
 impl AnalyzerRule for LocalTimes {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         plan.transform_up_with_subqueries(|plan| {
-            let mut schema = merge_schema(&plan.inputs());
-            if let LogicalPlan::TableScan(scan) = &plan {
-                let name = scan.table_name.clone();
-                let source = DFSchema::try_from_qualified_schema(name, &scan.source.schema())?;
-                schema.merge(&source);
-            }
-            let names = NamePreserver::new(&plan);
-            let mut local = |expression: Expr| {
-                let name = names.save(&expression);
-                let expression = expression.transform_down_up(
+            let schema = columns_of(&plan)?;
+            map_named(plan, |expression| {
+                expression.transform_down_up(
                     |expression| Ok(compared(expression, &schema)),
                     |expression| Ok(converted(expression, &schema)),
-                )?;
-                Ok(expression.update_data(|expression| name.restore(expression)))
-            };
-            plan.map_expressions(|expression| match expression {
-                // It is its expressions that have names, and it cannot have one.
-                Expr::GroupingSet(_) => expression.map_children(&mut local),
-                _ => local(expression),
+                )
             })
         })
         .map(|plan| plan.data)

@@ -26,7 +26,6 @@ use datafusion::logical_expr::GetFieldAccess;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::lit;
 use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::planner::PlannerResult;
@@ -55,6 +54,7 @@ use crate::event::schema::PropertyType;
 use crate::event::schema::promoted_column_name;
 use crate::query::asked::asked;
 use crate::query::asked::take;
+use crate::query::rewritten::map_named;
 use crate::storage::exact::ExactColumns;
 
 /// The column with the JSON text, in every table that has one.
@@ -380,11 +380,8 @@ impl AnalyzerRule for TypedColumns {
             let inputs = plan.inputs();
             let [input] = inputs.as_slice() else { return Ok(Transformed::no(plan)) };
             let schema = Arc::clone(input.schema());
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expression| {
-                let name = names.save(&expression);
-                let read = expression.transform_up(|part| Ok(planner.number_of(part, &schema)))?;
-                Ok(read.update_data(|read| name.restore(read)))
+            map_named(plan, |expression| {
+                expression.transform_up(|part| Ok(planner.number_of(part, &schema)))
             })
         });
         read.map(|read| read.data)

@@ -19,11 +19,9 @@ use crate::query::guard;
 use crate::query::guard::Pools;
 use crate::query::local_time::LocalTimes;
 use crate::query::person_keys::NarrowPersons;
-use crate::query::property_access::PropertyPlanner;
 use crate::query::quantile;
 use crate::query::sources::Sources;
 use crate::query::spill;
-use crate::storage::exact::ExactColumns;
 
 /// Memory for footers and page indexes of Parquet files.
 const FILE_METADATA_CACHE_BYTES: usize = 64 << 20;
@@ -55,8 +53,6 @@ pub(super) fn session(
     let builder = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(environment)
-        // Before those of the default features: the first that plans an access does.
-        .with_expr_planners(vec![Arc::new(PropertyPlanner { exact: ExactColumns::default() })])
         .with_default_features();
     let builder = builder
         .with_analyzer_rule(Arc::new(LocalTimes))

@@ -154,8 +154,8 @@ impl View {
         catalogs.register_catalog("weir".to_owned(), Arc::new(catalog));
         let mut config = base.config().clone().with_extension(Arc::clone(&persons));
         config.options_mut().execution.time_zone = Some(calendar.zone.clone());
-        // The first of the planners knows which columns are exact; the others stay.
-        let planners = base.expr_planners().iter().skip(1).cloned();
+        // The first that plans an access does: before those of the default features.
+        let planners = base.expr_planners().iter().cloned();
         let planners = std::iter::once(Arc::new(PropertyPlanner { exact }) as Arc<dyn ExprPlanner>)
             .chain(planners);
         let state = SessionStateBuilder::new_from_existing(base.clone())

@@ -57,8 +57,8 @@ pub(super) const ALL: &[Own] = &[
     Own::new("arraySlice", &[Takes::List, Takes::Whole], same, slice).or(&[Takes::Whole]),
     Own::new("arraySort", &[Takes::List], same, |sent| sorted(sent, false)),
     Own::new("arrayReverseSort", &[Takes::List], same, |sent| sorted(sent, true)),
-    Own::new("arraySum", &[Takes::Numbers], number, |sent| numbers(sent, &SUM)),
-    Own::new("arrayProduct", &[Takes::Numbers], number, |sent| numbers(sent, &PRODUCT)),
+    Own::new("arraySum", &[Takes::Numbers], item, |sent| numbers(sent, &SUM)),
+    Own::new("arrayProduct", &[Takes::Numbers], item, |sent| numbers(sent, &PRODUCT)),
     Own::new("arrayAvg", &[Takes::Numbers], |_| Ok(DataType::Float64), average),
     Own::new("arrayMin", &[Takes::List], item, |sent| extreme(sent, false)),
     Own::new("arrayMax", &[Takes::List], item, |sent| extreme(sent, true)),
@@ -77,11 +77,6 @@ fn item(arguments: &[DataType]) -> Result<DataType> {
     arguments.first().and_then(element).cloned().ok_or_else(|| internal("a list"))
 }
 
-/// The same of numbers.
-fn number(arguments: &[DataType]) -> Result<DataType> {
-    item(arguments)
-}
-
 /// The elements of each list, as places in the values of all; nothing of null.
 pub(super) fn ranges(lists: &ListArray) -> impl Iterator<Item = Range<usize>> + '_ {
     let offset = |at: usize| {
@@ -95,7 +90,7 @@ pub(super) fn ranges(lists: &ListArray) -> impl Iterator<Item = Range<usize>> + 
 }
 
 /// Lists of values that stand at these places of the elements of others.
-fn picked(lists: &ListArray, rows: Vec<Vec<usize>>) -> Result<ArrayRef> {
+pub(super) fn picked(lists: &ListArray, rows: Vec<Vec<usize>>) -> Result<ArrayRef> {
     let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
     let places = rows.into_iter().flatten().map(u32::try_from);
     let places: UInt32Array = places
@@ -256,11 +251,6 @@ pub(super) fn order(
         places.into_iter().map(|(at, _)| at).collect()
     });
     Ok(order.collect())
-}
-
-/// Lists with their elements at these places.
-pub(super) fn at_places(lists: &ListArray, places: Vec<Vec<usize>>) -> Result<ArrayRef> {
-    picked(lists, places)
 }
 
 fn sorted(sent: &[ArrayRef], is_descending: bool) -> Result<ArrayRef> {

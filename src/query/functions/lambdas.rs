@@ -31,8 +31,8 @@ use datafusion::logical_expr::LambdaParametersProgress;
 use datafusion::logical_expr::ValueOrLambda;
 use datafusion::logical_expr::Volatility;
 
-use crate::query::functions::arrays::at_places;
 use crate::query::functions::arrays::order;
+use crate::query::functions::arrays::picked;
 use crate::query::functions::arrays::ranges;
 use crate::query::functions::own::element;
 use crate::query::functions::own::internal;
@@ -300,11 +300,11 @@ impl HigherOrderUDFImpl for OfLambda {
                 let of = list(Arc::clone(&first.values))?;
                 let keeps = |at: &usize| holds.is_valid(*at) && holds.value(*at);
                 let places = ranges(&of).map(|range| range.filter(keeps).collect());
-                at_places(&of, places.collect())?
+                picked(&of, places.collect())?
             }
             Kind::Sort { is_descending } => {
                 let (of, keys) = (list(Arc::clone(&first.values))?, list(given)?);
-                at_places(&of, order(&of, &keys, is_descending)?)?
+                picked(&of, order(&of, &keys, is_descending)?)?
             }
         };
         Ok(ColumnarValue::Array(answer))

@@ -10,6 +10,10 @@ use arrow::array::ListBuilder;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::DataType;
 use datafusion::error::Result;
+use percent_encoding::AsciiSet;
+use percent_encoding::NON_ALPHANUMERIC;
+use percent_encoding::percent_decode_str;
+use percent_encoding::utf8_percent_encode;
 
 use crate::query::functions::own::Own;
 use crate::query::functions::own::Takes;
@@ -165,36 +169,14 @@ fn cut_www(url: &str) -> Cow<'_, str> {
 
 /// With bytes in the place of `%xx`, as far as these are text.
 fn decoded(url: &str) -> Cow<'_, str> {
-    if !url.contains('%') {
-        return url.into();
-    }
-    let (mut bytes, mut rest) = (Vec::with_capacity(url.len()), url.as_bytes());
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    while let Some((first, others)) = rest.split_first() {
-        rest = others;
-        if let (b'%', [high, low, behind @ ..]) = (*first, others)
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-        {
-            bytes.push(high * 16 + low);
-            rest = behind;
-            continue;
-        }
-        bytes.push(*first);
-    }
-    String::from_utf8_lossy(&bytes).into_owned().into()
+    percent_decode_str(url).decode_utf8_lossy()
 }
 
+/// All but what RFC 3986 reserves for no use.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 fn encoded(text: &str) -> Cow<'_, str> {
-    let mut given = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                given.push(char::from(byte));
-            }
-            _ => given.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    given.into()
+    utf8_percent_encode(text, ENCODED).into()
 }
 
 /// Parameters of the query and of the fragment.

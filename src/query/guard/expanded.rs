@@ -96,6 +96,7 @@ mod tests {
         for nesting in [nested(5, values), nested(5, between), nested(5, condition)] {
             assert!(nesting < 5000, "{nesting}");
         }
+        assert!(nested(6, values) <= PARTS_MAX && nested(7, values) > PARTS_MAX);
         assert!(nested(49, chosen) < 1000);
         assert!(nested(1900, |inner| inner + lit(1)) < 4000);
         assert_eq!(size(&coalesce(vec![col("a"); 650])), 2601);
