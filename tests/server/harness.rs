@@ -546,6 +546,15 @@ impl Client {
     }
 }
 
+/// Work beside a test, such as requests that end with the server.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it ends with the test, for which a scope would wait when it fails"
+)]
+pub(crate) fn beside(work: impl FnOnce() + Send + 'static) {
+    thread::spawn(work);
+}
+
 /// Sends a body, without the fields that the endpoint refuses as unknown: one body of many fields so does what harm it can
 /// anywhere.
 pub(crate) fn send_known_fields(body: &str, send: impl Fn(&str) -> Answer) -> Answer {

@@ -18,9 +18,9 @@ use crate::harness::Client;
 use crate::harness::KEY;
 use crate::harness::TOKEN;
 use crate::harness::TestServer;
+use crate::harness::beside;
 use crate::harness::patiently;
 use crate::support::bucket::Moto;
-use crate::support::bucket::beside;
 use crate::support::bucket::settings;
 use crate::support::postgres::Postgres;
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::TestServer;
+use crate::harness::beside;
 use crate::limits::FREED_AT_ONCE;
 use crate::limits::peak_mib;
 
@@ -78,14 +79,6 @@ fn large_patterns_are_refused_everywhere() {
     assert!(answer.to_string().contains("too large together"), "{answer}");
     let more = peak_mib(&server).saturating_sub(before);
     assert!(more < 150, "{more} MiB");
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "requests that end with the server, for which a scope would wait when a test fails"
-)]
-fn beside(work: impl FnOnce() + Send + 'static) {
-    std::thread::spawn(work);
 }
 
 /// Goal: patterns that take very long on each text keep nobody else's queries from answers, and their query ends. Method:

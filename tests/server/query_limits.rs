@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::harness::Answer;
 use crate::harness::KEY;
 use crate::harness::TestServer;
+use crate::harness::beside;
 use crate::limits::FREED_AT_ONCE;
 use crate::limits::peak_mib;
 
@@ -164,14 +165,6 @@ fn sql_stays_within_its_time() {
         assert_eq!(answer.status, 400, "{sql}: {answer}");
         assert!(answer.to_string().contains("takes too long"), "{sql}: {answer}");
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "requests that end with the server, for which a scope would wait when a test fails"
-)]
-fn beside(work: impl FnOnce() + Send + 'static) {
-    std::thread::spawn(work);
 }
 
 /// Goal: one key cannot take all slots, nor SQL those of lists. Method: more endless queries of one key than

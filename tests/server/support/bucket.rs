@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::harness::beside;
 use crate::harness::within;
 use crate::sdk::tools;
 
@@ -186,14 +187,6 @@ impl Gate {
     pub(crate) fn disturbed(&self) -> u64 {
         self.disturbed.load(Ordering::Relaxed)
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "connections that end with the test, for which a scope would wait when it fails"
-)]
-pub(crate) fn beside(work: impl FnOnce() + Send + 'static) {
-    thread::spawn(work);
 }
 
 /// One request of a connection, which then ends.
