@@ -86,7 +86,10 @@ pub struct Node {
     pub places: Option<GeoIp>,
     /// Spawns tasks and threads.
     pub tasks: TasksHandle,
-    /// Thread pool for CPU work.
+    /// Threads that decode events and evaluate flags.
+    pub decoding: CpuPool,
+    /// Threads that read and write what the API and pages answer. Apart from the others, so that no long answer keeps
+    /// an event from its acknowledgement.
     pub cpu: CpuPool,
     /// Computes hashes of passwords.
     pub hashing: SlowJobs,
@@ -112,7 +115,8 @@ impl Node {
     pub(super) async fn open(process: Process, start: MetadataStart) -> Result<Self, OpenError> {
         let Process { config, tasks, runtimes, clock, metrics } = process;
         let metadata = start.open(&config, &clock, &metrics).await?;
-        let cpu = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
+        let decoding = CpuPool::new("decode", config.ingest.decode_threads.unwrap_or_else(cores))?;
+        let cpu = CpuPool::new("answer", cores())?;
         let places = config.ingest.geoip_file.as_deref().map(GeoIp::open).transpose()?;
         let answers = Answers::new(config.query.insight_cache_max_bytes.as_u64());
         let hashing = SlowJobs::new(&tasks, HASHES_RUNNING_MAX, HASHES_WAITING_MAX);
@@ -124,6 +128,7 @@ impl Node {
             slow: SlowQuestions::default(),
             places,
             tasks: TasksHandle(tasks),
+            decoding,
             cpu,
             hashing,
             clock,

@@ -145,7 +145,7 @@ impl Shard {
         role: Role,
     ) -> Result<Self, OpenError> {
         let Stores { tables, disk, store, identities, images, log } = stores;
-        let Node { config, metadata, runtimes, clock, metrics, cpu, .. } = &*node;
+        let Node { config, metadata, runtimes, clock, metrics, decoding, .. } = &*node;
         let (tasks, data_dir) = (&node.tasks.0, &config.storage.data_dir);
         read_overrides(tasks, identities.clone())?;
         metadata.name_log(store.app_id()).await?;
@@ -164,7 +164,7 @@ impl Shard {
         };
         let foundations = Foundations {
             tasks,
-            cpu: cpu.clone(),
+            cpu: decoding.clone(),
             runtime: runtimes.main.clone(),
             clock: clock.clone(),
             metrics: Arc::clone(metrics),
@@ -199,7 +199,7 @@ impl Shard {
             clock: clock.clone(),
             metrics: Arc::clone(metrics),
         };
-        let evaluator = Evaluator::new(&engine, metadata, tasks, cpu);
+        let evaluator = Evaluator::new(&engine, metadata, tasks, decoding);
         let flushing = Mutex::default();
         let rivals = log.rivals;
         Ok(Self {

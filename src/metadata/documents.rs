@@ -3,6 +3,7 @@
 //! fields, and which values they take, is decided by whoever reads the request. `operations` stores them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Map;
 use serde_json::Value;
@@ -17,6 +18,7 @@ use crate::metadata::activity::Scope;
 use crate::metadata::activity::Verb;
 use crate::metadata::error::MetadataError;
 
+pub mod batches;
 mod operations;
 pub(super) mod rows;
 pub mod shares;
@@ -75,13 +77,13 @@ pub struct DocumentText {
     /// The document without its fields.
     pub head: Document,
     /// The text of a JSON object with all of them.
-    pub text: String,
+    pub text: Arc<str>,
 }
 
 impl DocumentText {
     /// The text of a document.
     pub fn of(document: &Document) -> Self {
-        let text = rows::Fields(&document.fields).to_string();
+        let text = rows::Fields(&document.fields).to_string().into();
         Self { head: document.without_fields(), text }
     }
 

@@ -57,7 +57,7 @@ pub async fn create(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let sent = (Fields::read(request).await?, &memory);
     let made = add(app, &asker, sent, kind).await?;
     let document = DocumentText::of(&made);
-    let shown = (&document, Viewer::from(&asker));
+    let shown = (&document, &Viewer::from(&asker));
     tiles::answer(app, StatusCode::CREATED, shown, (&Asked::kept(), &memory)).await
 }
 
@@ -117,7 +117,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
             Err(error) => return Err(problem(error)),
         }
     }
-    let shown = (&document, Viewer::from(&asker));
+    let shown = (&document, &Viewer::from(&asker));
     tiles::answer(app, StatusCode::OK, shown, (&asked, &request.memory())).await
 }
 
@@ -148,7 +148,7 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     };
     let changed = store::write(app, "update-document", write).await?;
     let document = DocumentText::of(&changed);
-    let shown = (&document, Viewer::from(&asker));
+    let shown = (&document, &Viewer::from(&asker));
     tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), &memory)).await
 }
 
@@ -193,12 +193,11 @@ pub async fn my_last_viewed(
     let mut shown: Vec<DocumentText> = heads;
     shown.retain(|document| !document.head.deleted);
     shown.truncate(LAST_VIEWED_MAX);
-    let snapshot = app.metadata.snapshot();
     let mut text = vec![b'['];
-    for document in shown {
+    let bodies = body::bodies(app, &shown, &Viewer::from(&asker)).await?;
+    for (document, mut body) in shown.iter().zip(bodies) {
         let id = document.head.id;
         let at = viewed.iter().find(|(own, _)| *own == id).map(|(_, at)| at.to_rfc3339());
-        let mut body = body::body(&document, &snapshot, Viewer::from(&asker))?;
         body.set("last_viewed_at", json!(at));
         if text.len() > 1 {
             text.push(b',');

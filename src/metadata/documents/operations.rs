@@ -26,9 +26,6 @@ use crate::metadata::sql;
 use crate::metadata::tags::normal_tags;
 use crate::metadata::violation::Violation;
 
-/// Documents in one read.
-const READ_AT_ONCE: u32 = 64;
-
 impl Metadata {
     /// Creates a document.
     ///
@@ -164,22 +161,6 @@ impl Metadata {
         let mut found: HashMap<i64, DocumentText> =
             found.into_iter().map(|one| (one.head.id, one)).collect();
         Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
-    }
-
-    /// Some documents of a kind in the project that are not deleted, newest first, with ids below `before`: as many as
-    /// are read at once. `like` is a pattern of `LIKE` for the text of their fields, such as `%`.
-    ///
-    /// # Errors
-    ///
-    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
-    pub async fn documents_before(
-        &self,
-        place: (ProjectId, Kind),
-        before: i64,
-        like: &str,
-    ) -> Result<Vec<DocumentText>, MetadataError> {
-        let part = (before, READ_AT_ONCE);
-        rows::before(&mut self.shared.db.reader().await?, place, part, like).await
     }
 
     /// All documents of a kind in the project that are not deleted, newest first, without their fields.

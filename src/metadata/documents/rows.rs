@@ -231,7 +231,7 @@ impl TryFrom<Row> for DocumentText {
             updated_at: UnixMicros(row.updated_at),
             fields: Map::new(),
         };
-        Ok(Self { head, text: row.fields })
+        Ok(Self { head, text: row.fields.into() })
     }
 }
 

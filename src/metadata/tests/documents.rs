@@ -40,16 +40,33 @@ async fn update(
 async fn ids(bench: &Bench, kind: Of) -> Vec<i64> {
     let heads = bench.metadata.document_heads((PROJECT, kind)).await.expect("documents");
     let ids: Vec<i64> = heads.iter().map(|head| head.id).collect();
-    let (mut texts, mut before) = (Vec::new(), i64::MAX);
-    loop {
-        let part = bench.metadata.documents_before((PROJECT, kind), before, "%").await;
-        let part = part.expect("documents");
-        let Some(last) = part.last() else { break };
-        before = last.head.id;
-        texts.extend(part.iter().map(|one| one.head.id));
-    }
-    assert_eq!(texts, ids);
+    assert_eq!(matching(bench, (PROJECT, kind), "%").await, ids);
     ids
+}
+
+/// The ids of the documents whose text matches a pattern.
+async fn matching(bench: &Bench, place: (ProjectId, Of), like: &str) -> Vec<i64> {
+    let mut batches = bench.metadata.document_batches(place, like.to_owned());
+    let mut ids = Vec::new();
+    while let Some(some) = batches.next().await.expect("documents") {
+        ids.extend(some.iter().map(|one| one.head.id));
+    }
+    ids
+}
+
+/// Goal: batches have each document once, newest first. Method: as many documents as fill one, one more, and none.
+#[tokio::test]
+async fn batches_have_all_documents_once() {
+    let bench = Bench::started().await;
+    assert!(ids(&bench, Of::Action).await.is_empty());
+    for count in 1..=65_i64 {
+        let name = json!({"name": format!("a{count}")});
+        create(&bench, Of::Action, name).await.expect("one");
+        if count >= 63 {
+            let newest_first: Vec<i64> = (1..=count).rev().collect();
+            assert_eq!(ids(&bench, Of::Action).await, newest_first);
+        }
+    }
 }
 
 #[tokio::test]
@@ -348,8 +365,6 @@ async fn documents_are_read_by_their_ids_and_as_they_are_stored() {
     let many = (1..50_000).collect();
     assert_eq!(bench.metadata.document_texts(place, many).await.expect("all").len(), 3);
     // A pattern finds what has it, and may find more.
-    let found = bench.metadata.documents_before(place, i64::MAX, "%\"dashboards\":[%12%").await;
-    assert_eq!(found.expect("all").len(), 3);
-    let found = bench.metadata.documents_before(place, 3, "%\"name\":\"b\"%").await.expect("one");
-    assert_eq!(found.iter().map(|one| one.head.id).collect::<Vec<_>>(), [2]);
+    assert_eq!(matching(&bench, place, "%\"dashboards\":[%12%").await.len(), 3);
+    assert_eq!(matching(&bench, place, "%\"name\":\"b\"%").await, [2]);
 }

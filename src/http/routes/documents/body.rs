@@ -1,9 +1,12 @@
-//! What clients get of a document: [`body`], in PostHog's format.
+//! What clients get of documents: [`bodies`], in PostHog's format.
+
+use std::sync::Arc;
 
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::app::App;
 use crate::http::members::Member;
 use crate::http::members::Members;
 use crate::http::response::Problem;
@@ -61,12 +64,40 @@ pub(super) fn set_shared(body: &mut Members, is_shared: bool) {
     body.set("is_shared", json!(is_shared));
 }
 
-/// A document of a project as sent to clients, its fields as they are stored; `snapshot` contains its users.
-pub(super) fn body(
-    stored: &DocumentText,
-    snapshot: &Snapshot,
-    viewer: Viewer<'_>,
+/// Documents that are looked at in one go, beside the threads of sockets.
+const AT_ONCE: usize = 16;
+
+/// Documents of a project as sent to clients, their fields as they are stored.
+pub(super) async fn bodies(
+    app: &App,
+    documents: &[DocumentText],
+    viewer: &Viewer,
+) -> Result<Vec<Members>, Problem> {
+    let snapshot = app.metadata.snapshot();
+    let mut bodies = Vec::with_capacity(documents.len());
+    for some in documents.chunks(AT_ONCE) {
+        let (some, snapshot, viewer) = (some.to_vec(), Arc::clone(&snapshot), viewer.clone());
+        let made = app.cpu.run(move || -> Result<Vec<Members>, Problem> {
+            some.iter().map(|document| body(document, &snapshot, &viewer)).collect()
+        });
+        let made = made.await.map_err(|error| Problem::of(error.kind(), &error))?;
+        bodies.append(&mut made?);
+    }
+    Ok(bodies)
+}
+
+/// That of one document.
+pub(super) async fn one(
+    app: &App,
+    document: &DocumentText,
+    viewer: &Viewer,
 ) -> Result<Members, Problem> {
+    let bodies = bodies(app, std::slice::from_ref(document), viewer).await?;
+    Ok(bodies.into_iter().next().unwrap_or_default())
+}
+
+/// `snapshot` contains its users.
+fn body(stored: &DocumentText, snapshot: &Snapshot, viewer: &Viewer) -> Result<Members, Problem> {
     let user =
         |id: Option<UserId>| id.and_then(|id| snapshot.user(id)).map(|user| UserBody::new(user));
     let document = stored.with(&READ.map(Box::from)).map_err(problem)?;
@@ -78,7 +109,8 @@ pub(super) fn body(
     }
     let fields = stored.members().map_err(problem)?;
     body.extend(fields.into_iter().map(|(name, text)| (name, Member::Stored(text))));
-    let may_edit = viewer.user.is_some_and(|user| rights::can_edit(&document, user));
+    let viewed = viewer.user.as_ref();
+    let may_edit = viewed.is_some_and(|user| rights::can_edit(&document, user));
     let privilege = if may_edit { MAY_EDIT } else { MAY_READ };
     let updated_at = document.updated_at.to_rfc3339();
     let more = match document.kind {

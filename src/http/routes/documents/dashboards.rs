@@ -317,7 +317,7 @@ async fn edited(
     let write = async move { metadata.edit_documents(place, (Kind::Dashboard, id), edit).await };
     let changed = store::write(app, name, write).await?;
     let document = DocumentText::of(&changed);
-    let shown = (&document, Viewer::from(asker));
+    let shown = (&document, &Viewer::from(asker));
     tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), memory)).await
 }
 
@@ -348,7 +348,7 @@ pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, 
         return Err(refused("output_format", "invalid_choice", "Results have the format json."));
     }
     let memory = request.memory();
-    let whole = tiles::whole(app, &board, Viewer::from(&asker), (&asked, &memory)).await?;
+    let whole = tiles::whole(app, &board, &Viewer::from(&asker), (&asked, &memory)).await?;
     let tiles::Whole { mut body, held } = whole;
     let tiles = match body.remove("tiles") {
         Some(Member::List(tiles)) => tiles,

@@ -9,7 +9,6 @@ use crate::http::auth::Principal;
 use crate::http::budget::Memory;
 use crate::http::budget::Reservation;
 use crate::http::call::Call;
-use crate::http::members::Members;
 use crate::http::page::Page;
 use crate::http::response::Problem;
 use crate::http::response::Response;
@@ -46,10 +45,8 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
     let found = found(app, (project, kind), question, &memory).await?;
     let wanted = found.iter().skip(page.offset).take(page.limit).map(|(_, id)| *id).collect();
     let mut part = read(app, (project, kind), wanted, &memory).await?;
-    let snapshot = app.metadata.snapshot();
     let viewer = Viewer::from(&asker);
-    let bodies = part.documents.iter().map(|document| body::body(document, &snapshot, viewer));
-    let mut bodies: Vec<Members> = bodies.collect::<Result<_, _>>()?;
+    let mut bodies = body::bodies(app, &part.documents, &viewer).await?;
     if kind == Kind::Dashboard {
         let shared = app.metadata.shared_documents(project, kind).await.map_err(problem)?;
         for (document, body) in part.documents.iter().zip(&mut bodies) {
@@ -59,7 +56,7 @@ pub async fn list(app: &App, call: Call<Principal>, kind: Kind) -> Result<Respon
     if is_basic {
         bodies.iter_mut().for_each(body::make_basic);
     } else if kind == Kind::Insight {
-        let reader = Reader::new(app, viewer);
+        let reader = Reader::new(app, &viewer);
         let insights = part.documents.iter().zip(&mut bodies).collect();
         reader.add_all(insights, (&asked, &mut part.held)).await?;
     }
@@ -95,11 +92,9 @@ async fn found(
         let heads = app.metadata.document_heads(place).await.map_err(problem)?;
         found.extend(heads.iter().filter_map(|head| Some((question.place_of(head)?, head.id))));
     } else {
-        let (mut before, mut held) = (i64::MAX, memory.reservation());
-        loop {
-            let some = app.metadata.documents_before(place, before, "%").await.map_err(problem)?;
-            let Some(last) = some.last() else { break };
-            before = last.head.id;
+        let mut held = memory.reservation();
+        let mut batches = app.metadata.document_batches(place, "%".to_owned());
+        while let Some(some) = batches.next().await.map_err(problem)? {
             held.hold(bytes(&some))?;
             let (question, names) = (Arc::clone(&question), Arc::clone(&names));
             let look = move || -> Result<Vec<(Place, i64)>, MetadataError> {

@@ -3,6 +3,8 @@
 //! What one request computes is bounded: by the number of insights, by the time that a query may take, for all of
 //! them together, and by the length of the results. A client that hangs up ends its queries.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::Map;
@@ -150,10 +152,10 @@ impl Asked {
     }
 }
 
-/// Reads results for one request.
+/// Reads results for one request. Saved queries are parsed, and kept answers looked up, beside the threads of sockets.
 pub(in crate::http::routes) struct Reader<'a> {
     app: &'a App,
-    settings: ProjectSettings,
+    settings: Arc<ProjectSettings>,
     /// Who may ask for results later; without one, nobody.
     by: Option<KeyId>,
 }
@@ -161,6 +163,8 @@ pub(in crate::http::routes) struct Reader<'a> {
 /// The result of an insight, as far as there is one.
 #[derive(Debug, Default)]
 struct Found {
+    /// Whether the insight asks something, or something that is malformed.
+    is_asking: bool,
     result: Bytes,
     columns: Value,
     types: Value,
@@ -177,6 +181,7 @@ impl Found {
         let mut told = answer.told().map_err(unreadable)?;
         let mut part = |name: &str| told.remove(name).unwrap_or_default();
         Ok(Self {
+            is_asking: true,
             result: answer.results.clone(),
             columns: part("columns"),
             types: part("types"),
@@ -215,8 +220,8 @@ impl Found {
 
 impl<'a> Reader<'a> {
     /// One for somebody.
-    pub(in crate::http::routes) fn new(app: &'a App, viewer: Viewer<'_>) -> Self {
-        Self { app, settings: insight::settings(viewer.project), by: viewer.key }
+    pub(in crate::http::routes) fn new(app: &'a App, viewer: &Viewer) -> Self {
+        Self { app, settings: Arc::new(insight::settings(&viewer.project)), by: viewer.key }
     }
 
     /// Adds to the body of an insight its result.
@@ -255,7 +260,7 @@ impl<'a> Reader<'a> {
         };
         let reader = Reader {
             app: one_state.as_ref().unwrap_or(self.app),
-            settings: self.settings.clone(),
+            settings: Arc::clone(&self.settings),
             by: self.by,
         };
         let kept = Asked { refresh: Refresh::ForceCache, frame: asked.frame.clone() };
@@ -266,12 +271,7 @@ impl<'a> Reader<'a> {
         }
         let is_left_out = |at: usize, one: &Found| {
             let is_computed = asked.refresh != Refresh::ForceCache;
-            let is_left_out = is_computed && at >= COMPUTED_MAX && one.at.is_none();
-            let insight = insights.get(at).filter(|_| is_left_out).map(|(insight, _)| *insight);
-            let asks = |it: &DocumentText| {
-                it.with(&ASKING.map(Box::from)).map(|it| saved::query_of(&it.fields))
-            };
-            insight.is_some_and(|it| !matches!(asks(it), Ok(Ok(None))))
+            is_computed && at >= COMPUTED_MAX && one.at.is_none() && one.is_asking
         };
         let mut found = Vec::with_capacity(insights.len());
         let (mut bytes, mut is_busy): (usize, bool) = (0, false);
@@ -324,48 +324,71 @@ impl<'a> Reader<'a> {
     }
 
     async fn find(&self, document: &DocumentText, asked: &Asked) -> Result<Found, Problem> {
-        match self.prepared(document, &asked.frame) {
-            Ok(Some(prepared)) => self.found(prepared, asked.refresh).await,
-            Ok(None) => Ok(Found::default()),
-            // Whoever asks for what is there does not ask whether there could be more.
-            Err(_) if asked.refresh == Refresh::ForceCache => Ok(Found::default()),
-            Err(problem) => Err(problem),
-        }
-    }
-
-    fn prepared(
-        &self,
-        document: &DocumentText,
-        frame: &Frame,
-    ) -> Result<Option<Prepared>, Problem> {
-        let document = document.with(&ASKING.map(Box::from)).map_err(problem)?;
-        let Some(question) = question_of(&document.fields, frame)? else { return Ok(None) };
-        let (Question::Rows(node) | Question::Insight(node)) = question;
-        let kind = node.get("kind").and_then(Value::as_str);
-        let asked = question::Question::parse(kind, &node)?;
-        let key = Key::of(&node, &self.settings, self.app.engine.now());
-        Ok(Some(Prepared { key, node, asked }))
-    }
-
-    async fn found(&self, prepared: Prepared, refresh: Refresh) -> Result<Found, Problem> {
         let Self { app, settings, by } = self;
-        let Prepared { key, node, asked } = prepared;
-        if refresh.takes_kept()
-            && let Some(answer) = asked.kept(app, &key, settings)?
-        {
-            return Found::of(&answer, true);
-        }
-        if refresh == Refresh::ForceCache {
-            return Ok(Found::default());
-        }
+        let refresh = asked.refresh;
+        let (document, frame) = (document.clone(), asked.frame.clone());
+        let (own, owner) = (App::clone(app), Arc::clone(settings));
+        let look = move || look_up(&own, &owner, (&document, &frame), refresh);
+        let looked = app.cpu.run(look).await;
+        let looked = looked.map_err(|error| Problem::of(error.kind(), &error))?;
+        let Prepared { key, node, asked } = match looked? {
+            Looked::Found(found) => return Ok(found),
+            Looked::Open(prepared) => *prepared,
+        };
         if let Some(by) = by.filter(|_| refresh.is_later()) {
             let query_status = status::begin_saved(app, by, (key, node, asked), settings)?;
-            return Ok(Found { query_status, ..Found::default() });
+            return Ok(Found { query_status, is_asking: true, ..Found::default() });
         }
         let answer = asked.computed(app, (&key, &node), settings).await;
         let answer = answer.map_err(insight::problem)?;
         Found::of(&answer, false)
     }
+}
+
+/// What is known of an insight before anything is computed.
+enum Looked {
+    /// All that was asked for.
+    Found(Found),
+    /// What has to be computed.
+    Open(Box<Prepared>),
+}
+
+/// Parses what an insight asks, and looks for a kept answer if one will do.
+fn look_up(
+    app: &App,
+    settings: &ProjectSettings,
+    (document, frame): (&DocumentText, &Frame),
+    refresh: Refresh,
+) -> Result<Looked, Problem> {
+    let none = |is_asking| Ok(Looked::Found(Found { is_asking, ..Found::default() }));
+    let prepared = match prepared((app, settings), document, frame) {
+        Ok(Some(prepared)) => prepared,
+        Ok(None) => return none(false),
+        // Whoever asks for what is there does not ask whether there could be more.
+        Err(_) if refresh == Refresh::ForceCache => return none(true),
+        Err(problem) => return Err(problem),
+    };
+    if refresh.takes_kept()
+        && let Some(answer) = prepared.asked.kept(app, &prepared.key, settings)?
+    {
+        return Found::of(&answer, true).map(Looked::Found);
+    }
+    match refresh {
+        Refresh::ForceCache => none(true),
+        _ => Ok(Looked::Open(Box::new(prepared))),
+    }
+}
+
+fn prepared(
+    (app, settings): (&App, &ProjectSettings),
+    document: &DocumentText,
+    frame: &Frame,
+) -> Result<Option<Prepared>, Problem> {
+    let document = document.with(&ASKING.map(Box::from)).map_err(problem)?;
+    let Some(node) = node_of(&document.fields, frame)? else { return Ok(None) };
+    let asked = question::Question::parse(kind_of(&node), &node)?;
+    let key = Key::of(&node, settings, app.engine.now());
+    Ok(Some(Prepared { key, node, asked }))
 }
 
 /// What a saved insight asks.
@@ -386,6 +409,19 @@ pub(in crate::http::routes) fn question_of(
     fields: &Map<String, Value>,
     frame: &Frame,
 ) -> Result<Option<Question>, Problem> {
+    let Some(node) = node_of(fields, frame)? else { return Ok(None) };
+    match kind_of(&node) {
+        Some(kind) if KINDS.contains(&kind) => Ok(Some(Question::Insight(node))),
+        kind => question::Question::parse(kind, &node).map(|_| Some(Question::Rows(node))),
+    }
+}
+
+fn kind_of(node: &Value) -> Option<&str> {
+    node.get("kind").and_then(Value::as_str)
+}
+
+/// The node that an insight with these fields asks, as the dashboard changes it.
+fn node_of(fields: &Map<String, Value>, frame: &Frame) -> Result<Option<Value>, Problem> {
     let of_filters = |error: NodeError| {
         let name = format!("filters__{}", error.field.replace('.', "__"));
         refused(name, "invalid_input", error.detail)
@@ -395,20 +431,21 @@ pub(in crate::http::routes) fn question_of(
     {
         known::legacy::check(filter).map_err(of_filters)?;
     }
-    let query = saved::query_of(fields).map_err(of_filters)?;
-    let Some(query) = query else { return Ok(None) };
-    let (kind, node) = insight::unwrapped(&query);
-    let mut node = node.clone();
+    let mut node = match fields.get("query").filter(|query| !query.is_null()) {
+        Some(query) => saved::unwrapped(query).clone(),
+        None => match saved::query_of(fields).map_err(of_filters)? {
+            Some(node) => node,
+            None => return Ok(None),
+        },
+    };
     let (filters, variables) = frame.clone().into_values();
     saved::with_frame(&mut node, (&filters, &variables)).map_err(of_frame)?;
-    if kind.is_some_and(|kind| KINDS.contains(&kind)) {
-        return Ok(Some(Question::Insight(node)));
-    }
-    if frame.is_without_rows {
+    let is_insight = kind_of(&node).is_some_and(|kind| KINDS.contains(&kind));
+    if frame.is_without_rows && !is_insight {
         let detail = "Other filters and variables of a query of rows need the scope 'query:read'.";
         return Err(Problem::permission_denied(detail));
     }
-    question::Question::parse(kind, &node).map(|_| Some(Question::Rows(node)))
+    Ok(Some(node))
 }
 
 /// A question that can be answered.

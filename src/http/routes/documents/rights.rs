@@ -13,6 +13,7 @@
 //! | what an enabled link shows | `sharing_configuration:write` |
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde_json::Map;
 use serde_json::Value;
@@ -58,17 +59,19 @@ const SHOWN_OF_DASHBOARDS: [&str; 7] = [
 pub(super) const RESTRICTION: &str = "restriction_level";
 
 /// Who sees documents of a project.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::http::routes) struct Viewer<'a> {
-    pub(in crate::http::routes) project: &'a Project,
+#[derive(Clone, Debug)]
+pub(in crate::http::routes) struct Viewer {
+    pub(in crate::http::routes) project: Arc<Project>,
     /// `None` for whoever has a link.
-    pub(in crate::http::routes) user: Option<&'a User>,
+    pub(in crate::http::routes) user: Option<Arc<User>>,
     pub(in crate::http::routes) key: Option<KeyId>,
 }
 
-impl<'a> From<&'a Principal> for Viewer<'a> {
-    fn from(asker: &'a Principal) -> Self {
-        Self { project: &asker.project, user: Some(&asker.user), key: Some(asker.key.id) }
+impl From<&Principal> for Viewer {
+    fn from(asker: &Principal) -> Self {
+        let Principal { key, user, project } = asker;
+        let (project, user) = (Arc::clone(project), Some(Arc::clone(user)));
+        Self { project, user, key: Some(key.id) }
     }
 }
 

@@ -338,16 +338,16 @@ async fn told(
     memory: &Memory,
 ) -> Result<Whole, Problem> {
     let snapshot = app.metadata.snapshot();
-    let project = snapshot.project(share.project).ok_or_else(unknown)?;
+    let project = snapshot.project(share.project).cloned().ok_or_else(unknown)?;
     let app = app.for_links(share.project);
     let viewer = Viewer { project, user: None, key: None };
-    let whole = match tiles::whole(&app, document, viewer, (&Asked::computed(), memory)).await {
+    let whole = match tiles::whole(&app, document, &viewer, (&Asked::computed(), memory)).await {
         Ok(whole) => whole,
         Err(problem) => {
             if let Some(cause) = problem.cause() {
                 tracing::warn!(cause, "a shared insight has no result");
             }
-            tiles::whole(&app, document, viewer, (&Asked::kept(), memory)).await?
+            tiles::whole(&app, document, &viewer, (&Asked::kept(), memory)).await?
         }
     };
     let Whole { mut body, held } = whole;

@@ -25,6 +25,7 @@ use crate::http::routes::store::problem;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::DocumentText;
 use crate::metadata::documents::Kind;
+use crate::metadata::error::MetadataError;
 
 /// Most insights without a place of their own among the tiles of an answer; further ones are left out.
 const UNPLACED_MAX: usize = 500;
@@ -43,13 +44,13 @@ pub(in crate::http::routes) struct Whole {
 pub(in crate::http::routes) async fn whole(
     app: &App,
     document: &DocumentText,
-    viewer: Viewer<'_>,
+    viewer: &Viewer,
     (asked, memory): (&Asked, &Memory),
 ) -> Result<Whole, Problem> {
     let reader = Reader::new(app, viewer);
     let mut held = memory.reservation();
     held.hold(document.bytes())?;
-    let mut body = body::body(document, &app.metadata.snapshot(), viewer)?;
+    let mut body = body::one(app, document, viewer).await?;
     let head = &document.head;
     match head.kind {
         Kind::Insight => reader.add_one((document, &mut body), (asked, &mut held)).await?,
@@ -72,7 +73,7 @@ pub(in crate::http::routes) async fn whole(
 pub(in crate::http::routes) async fn answer(
     app: &App,
     status: StatusCode,
-    (document, viewer): (&DocumentText, Viewer<'_>),
+    (document, viewer): (&DocumentText, &Viewer),
     (asked, memory): (&Asked, &Memory),
 ) -> Result<Response, Problem> {
     let Whole { body, held } = whole(app, document, viewer, (asked, memory)).await?;
@@ -100,13 +101,16 @@ fn add(whole: &mut Members, frame: Frame, tiles: Vec<Members>) {
 async fn tiles(
     app: &App,
     dashboard: &Document,
-    (reader, viewer): (&Reader<'_>, Viewer<'_>),
+    (reader, viewer): (&Reader<'_>, &Viewer),
     (asked, held): (&Asked, &mut Reservation),
 ) -> Result<Vec<Members>, Problem> {
     let (tiles, insights) = placed(app, dashboard, held).await?;
-    let by_id: HashMap<i64, &DocumentText> =
-        insights.iter().map(|insight| (insight.head.id, insight)).collect();
-    let snapshot = app.metadata.snapshot();
+    for insight in &insights {
+        held.hold_more(insight.bytes())?;
+    }
+    let bodies = body::bodies(app, &insights, viewer).await?;
+    let mut by_id: HashMap<i64, (&DocumentText, Members)> =
+        insights.iter().zip(bodies).map(|own| (own.0.head.id, own)).collect();
     let mut shown: Vec<(Members, Option<(&DocumentText, Members)>)> =
         Vec::with_capacity(tiles.len());
     for tile in tiles {
@@ -115,10 +119,8 @@ async fn tiles(
             continue;
         };
         // A tile of a deleted insight is not shown until that is restored.
-        if let Some(insight) = by_id.get(&id) {
-            held.hold_more(insight.bytes())?;
-            let body = body::body(insight, &snapshot, viewer)?;
-            shown.push((Members::from(tile), Some((insight, body))));
+        if let Some(insight) = by_id.remove(&id) {
+            shown.push((Members::from(tile), Some(insight)));
         }
     }
     let bodies = shown.iter_mut().filter_map(|(_, insight)| insight.as_mut());
@@ -155,19 +157,25 @@ pub(in crate::http::routes) async fn placed(
     // Those that can name the dashboard, and others in whose queries the same digits stand.
     let like = format!("%\"dashboards\":[%{}%", dashboard.id);
     let mut unplaced = 0;
-    let mut before = i64::MAX;
-    loop {
-        let some = app.metadata.documents_before(place, before, &like).await.map_err(problem)?;
-        let Some(last) = some.last() else { break };
-        before = last.head.id;
-        for insight in some {
-            let id = insight.head.id;
-            if is_placed.contains(&id) {
-                continue;
+    let mut batches = app.metadata.document_batches(place, like);
+    while let Some(some) = batches.next().await.map_err(problem)? {
+        let board = dashboard.id;
+        let look = move || -> Result<Vec<DocumentText>, MetadataError> {
+            let mut own = Vec::new();
+            for insight in some {
+                let fields = insight.with(&["dashboards".into()])?;
+                if boards::boards_of(&fields).contains(&board) {
+                    own.push(insight);
+                }
             }
-            let own = insight.with(&["dashboards".into()]).map_err(problem)?;
+            Ok(own)
+        };
+        let own = app.cpu.run(look).await;
+        let own = own.map_err(|error| Problem::of(error.kind(), &error))?;
+        for insight in own.map_err(problem)? {
+            let id = insight.head.id;
             let has_room = unplaced < UNPLACED_MAX && bytes < INSIGHTS_MAX_BYTES;
-            if !has_room || !boards::boards_of(&own).contains(&dashboard.id) {
+            if is_placed.contains(&id) || !has_room {
                 continue;
             }
             tiles.push(json!({

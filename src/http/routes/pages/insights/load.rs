@@ -76,12 +76,10 @@ pub(in crate::http::routes::pages) async fn saved_of(
         return Ok(Vec::new());
     }
     let (snapshot, mut found) = (app.metadata.snapshot(), Vec::new());
-    let mut before = i64::MAX;
-    while found.len() < LISTED {
-        let some = app.metadata.documents_before((asker.project.id, kind), before, "%").await;
-        let some = some.map_err(problem)?;
-        let Some(last) = some.last() else { break };
-        before = last.head.id;
+    let mut batches = app.metadata.document_batches((asker.project.id, kind), "%".to_owned());
+    while found.len() < LISTED
+        && let Some(some) = batches.next().await.map_err(problem)?
+    {
         let snapshot = Arc::clone(&snapshot);
         let read = move || -> Result<Vec<Saved>, MetadataError> {
             some.iter().map(|one| listed(one, &snapshot)).collect()

@@ -96,11 +96,8 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     let place = (visit.asking.asker.project.id, Stored::Insight);
     // Those with the id, and others in whose queries it stands.
     let like = format!("%\"short_id\":\"{short_id}\"%");
-    let mut before = i64::MAX;
-    loop {
-        let some = app.metadata.documents_before(place, before, &like).await.map_err(problem)?;
-        let last = some.last().ok_or_else(missing)?;
-        before = last.head.id;
+    let mut batches = app.metadata.document_batches(place, like);
+    while let Some(some) = batches.next().await.map_err(problem)? {
         for one in some {
             let own = one.with(&["short_id".into()]).map_err(problem)?;
             if own.text("short_id") == short_id {
@@ -108,6 +105,7 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
             }
         }
     }
+    Err(missing())
 }
 
 /// `GET insights/:short_id`. Parameters ask something else than was saved, of the same kind, which can be saved in its

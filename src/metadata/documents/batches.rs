@@ -1,0 +1,46 @@
+//! All documents of a kind, some at a time: [`Batches`]. Each batch is a read of its own, so no connection is held, and no
+//! snapshot of the database, while the caller looks at one.
+
+use crate::event::id::ProjectId;
+use crate::metadata::Metadata;
+use crate::metadata::documents::DocumentText;
+use crate::metadata::documents::Kind;
+use crate::metadata::documents::rows;
+use crate::metadata::error::MetadataError;
+
+/// Documents of a batch.
+const BATCH_DOCUMENTS: u32 = 64;
+
+/// The documents of a kind in a project that are not deleted, newest first.
+#[derive(Debug)]
+pub struct Batches<'m> {
+    metadata: &'m Metadata,
+    place: (ProjectId, Kind),
+    like: String,
+    /// The ids that are left are below it; `None` at the end.
+    before: Option<i64>,
+}
+
+impl Metadata {
+    /// Those of all documents of the kind whose fields match `like`, a pattern of `LIKE` for their text, such as `%`.
+    pub fn document_batches(&self, place: (ProjectId, Kind), like: String) -> Batches<'_> {
+        Batches { metadata: self, place, like, before: Some(i64::MAX) }
+    }
+}
+
+impl Batches<'_> {
+    /// The next ones; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Database`], [`MetadataError::Corrupt`].
+    pub async fn next(&mut self) -> Result<Option<Vec<DocumentText>>, MetadataError> {
+        let Some(before) = self.before else { return Ok(None) };
+        let mut reader = self.metadata.shared.db.reader().await?;
+        let part = (before, BATCH_DOCUMENTS);
+        let some = rows::before(&mut reader, self.place, part, &self.like).await?;
+        let is_full = u32::try_from(some.len()).is_ok_and(|count| count == BATCH_DOCUMENTS);
+        self.before = some.last().map(|last| last.head.id).filter(|_| is_full);
+        Ok(Some(some).filter(|some| !some.is_empty()))
+    }
+}
