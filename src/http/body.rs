@@ -47,6 +47,7 @@ fields! {
     UnixMicros, time, {"type": "string", "format": "date-time"};
     Vec<String>, texts, {"type": "array", "items": {"type": "string"}};
     Option<String>, nullable_text, {"type": ["string", "null"]};
+    Option<UnixMicros>, nullable_time, {"type": ["string", "null"], "format": "date-time"};
     Option<i64>, nullable_integer, {"type": ["integer", "null"]};
 }
 

@@ -203,6 +203,18 @@ impl Fields {
         self.0.remove(name).map(read).transpose()
     }
 
+    /// A point in time; `Some(None)` for null.
+    pub(super) fn nullable_time(
+        &mut self,
+        name: &'static str,
+    ) -> Result<Option<Option<UnixMicros>>, Problem> {
+        if self.peek(name).is_some_and(Value::is_null) {
+            self.0.remove(name);
+            return Ok(Some(None));
+        }
+        Ok(self.time(name)?.map(Some))
+    }
+
     /// A point in time.
     pub fn time(&mut self, name: &'static str) -> Result<Option<UnixMicros>, Problem> {
         let Some(value) = self.value(name)? else { return Ok(None) };

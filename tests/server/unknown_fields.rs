@@ -225,6 +225,8 @@ fn bodies_with_unknown_fields_change_nothing_and_what_was_read_can_be_sent_back(
         ("dashboards", json!({"name": "a", "use_template": ""})),
         ("actions", json!({"name": "a", "steps": [{"event": "a"}]})),
         ("annotations", json!({"content": "a"})),
+        // Of an event that nobody sent yet.
+        ("event_definitions", json!({"name": "a"})),
         ("early_access_feature", json!({"name": "early", "stage": "beta"})),
     ] {
         let made = server.post(&api(&format!("{list}/")), &body).created();

@@ -130,7 +130,7 @@ pub(in crate::http) const UPDATE: Operation =
     Operation::ok::<DefinitionBody>("Change a definition").optional_body::<EventDefinitionWrite>();
 
 /// `PATCH event_definitions/:id/`, and `PUT`, which requires no more fields: an absent field keeps its
-/// value.
+/// value, and so does a time that is null, as that of an event that nobody sent yet.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     let Call { asker, request, .. } = call;
@@ -212,8 +212,8 @@ body! {
     /// A new definition of an event, or a change of one.
     struct EventDefinitionWrite {
         name: Option<String>,
-        created_at: Option<UnixMicros>,
-        last_seen_at: Option<UnixMicros>,
+        created_at: Option<Option<UnixMicros>>,
+        last_seen_at: Option<Option<UnixMicros>>,
         tags: Option<Vec<String>>,
         post_to_slack: Option<bool>,
         description: Option<Option<String>>,
@@ -242,8 +242,8 @@ fn patch(mut fields: Fields) -> Result<DefinitionPatch, Problem> {
     let sent = EventDefinitionWrite::read(&mut fields)?;
     Ok(DefinitionPatch {
         name: sent.name,
-        created_at: sent.created_at,
-        last_seen_at: sent.last_seen_at,
+        created_at: sent.created_at.flatten(),
+        last_seen_at: sent.last_seen_at.flatten(),
         tags: sent.tags,
         post_to_slack: sent.post_to_slack,
         notes: NotesPatch {

@@ -193,7 +193,7 @@ impl Given {
         let interval = fields.nullable_choice("recurrence_interval", &Interval::NAMES)?;
         let interval = interval.map(|name| name.as_deref().and_then(Interval::parse));
         let cron = nullable_text(&mut fields, "cron_expression", CRON_MAX_CHARS)?;
-        let end_date = nullable_time(&mut fields, "end_date")?;
+        let end_date = fields.nullable_time("end_date")?;
         let patch = SchedulePatch { payload, scheduled_at, is_recurring, interval, cron, end_date };
         Ok(Self { record_id, patch })
     }
@@ -230,18 +230,6 @@ fn nullable_text(
         return Ok(Some(None));
     }
     Ok(text(fields, name, chars_max)?.map(Some))
-}
-
-/// A point in time; `Some(None)` for null.
-fn nullable_time(
-    fields: &mut Fields,
-    name: &'static str,
-) -> Result<Option<Option<UnixMicros>>, Problem> {
-    if fields.peek(name).is_some_and(Value::is_null) {
-        fields.nullable_value(name);
-        return Ok(Some(None));
-    }
-    Ok(fields.time(name)?.map(Some))
 }
 
 /// A scheduled change as sent to clients.

@@ -253,9 +253,10 @@ async fn at_version(
     Ok(fields)
 }
 
-pub(in crate::http) const STATIC_COHORT: Operation =
-    Operation::created::<NewCohortBody<'static>>("Make a list of those for whom the flag is on")
-        .or(&[INVALID]);
+pub(in crate::http) const STATIC_COHORT: Operation = Operation::created::<NewCohortBody<'static>>(
+    "Make a list of those for whom the flag is on; needs cohort:write besides",
+)
+.or(&[INVALID]);
 
 /// `POST feature_flags/:id/create_static_cohort_for_flag/`: a static cohort of the persons for whom the
 /// flag is on.
