@@ -7,14 +7,12 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::error::Kind;
 use crate::http::fields::Fields;
 use crate::http::fields::refused;
 use crate::http::response::Problem;
 use crate::http::routes::user_body::UserBody;
 use crate::identity::person::Person;
 use crate::metadata::cohorts::CohortPatch;
-use crate::metadata::cohorts::MEMBERS_MAX;
 use crate::metadata::cohorts::StoredCohort;
 use crate::metadata::snapshot::Snapshot;
 
@@ -139,10 +137,6 @@ pub(super) fn members(fields: &mut Fields) -> Result<Listed, Problem> {
     }
     listed.distinct_ids =
         fields.exact_texts_within("distinct_ids", LISTED_MAX)?.unwrap_or_default();
-    if listed.uuids.len() + listed.distinct_ids.len() > MEMBERS_MAX {
-        let detail = format!("A static cohort has at most {MEMBERS_MAX} members.");
-        return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
-    }
     Ok(listed)
 }
 

@@ -9,12 +9,13 @@
 //!
 //! Names of columns count in any case. Who is unknown is left out, as in other lists of persons.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use csv::ReaderBuilder;
+use csv::StringRecord;
 use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
@@ -154,7 +155,11 @@ struct Sought {
 impl Sought {
     fn read(csv: &[u8]) -> Result<Self, Unusable> {
         let text = std::str::from_utf8(csv).map_err(|_| Unusable::Encoding)?;
-        let mut rows = Rows(text.strip_prefix('\u{feff}').unwrap_or(text));
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let rows =
+            ReaderBuilder::new().has_headers(false).flexible(true).from_reader(text.as_bytes());
+        // Reading from memory does not fail, and the text is UTF-8.
+        let mut rows = rows.into_records().filter_map(Result::ok);
         let first = rows.find(|row| row.iter().any(|cell| !cell.is_empty()));
         let first = first.ok_or(Unusable::Empty)?;
         let filled = first.iter().filter(|cell| !cell.trim().is_empty()).count();
@@ -164,7 +169,7 @@ impl Sought {
             _ if is_single => (IdKind::Distinct, 0),
             Some(found) => found,
             None => {
-                let names = first.iter().map(|cell| cell.trim()).filter(|cell| !cell.is_empty());
+                let names = first.iter().map(str::trim).filter(|cell| !cell.is_empty());
                 return Err(Unusable::NoColumn(names.collect::<Vec<_>>().join(", ")));
             }
         };
@@ -173,7 +178,7 @@ impl Sought {
         let head = (is_single && kind == IdKind::Distinct).then_some(first);
         let mut ids = Vec::new();
         for row in head.into_iter().chain(rows) {
-            let Some(id) = row.get(at).map(|cell| cell.trim()).filter(|id| !id.is_empty()) else {
+            let Some(id) = row.get(at).map(str::trim).filter(|id| !id.is_empty()) else {
                 continue;
             };
             if ids.len() == MEMBERS_MAX {
@@ -241,7 +246,7 @@ impl Sought {
 }
 
 /// The column that counts, by the names in a first line.
-fn column_of(names: &[Cow<'_, str>]) -> Option<(IdKind, usize)> {
+fn column_of(names: &StringRecord) -> Option<(IdKind, usize)> {
     let lower: Vec<String> = names.iter().map(|name| name.trim().to_lowercase()).collect();
     COLUMNS.into_iter().find_map(|(kind, known)| {
         let at = lower.iter().position(|name| known.contains(&name.as_str()))?;
@@ -249,89 +254,11 @@ fn column_of(names: &[Cow<'_, str>]) -> Option<(IdKind, usize)> {
     })
 }
 
-/// The rows of a CSV file (RFC 4180), with any ends of lines. A quote that nothing ends goes to the end of the file.
-struct Rows<'t>(&'t str);
-
-impl<'t> Iterator for Rows<'t> {
-    type Item = Vec<Cow<'t, str>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0.is_empty() {
-            return None;
-        }
-        let mut cells = Vec::new();
-        loop {
-            cells.push(self.cell());
-            let mut rest = self.0.chars();
-            match rest.next() {
-                Some(',') => self.0 = rest.as_str(),
-                Some('\r') => {
-                    self.0 = rest.as_str().strip_prefix('\n').unwrap_or(rest.as_str());
-                    return Some(cells);
-                }
-                Some(_) => {
-                    self.0 = rest.as_str();
-                    return Some(cells);
-                }
-                None => return Some(cells),
-            }
-        }
-    }
-}
-
-impl<'t> Rows<'t> {
-    /// Reads a cell up to the comma or the end of the line behind it.
-    fn cell(&mut self) -> Cow<'t, str> {
-        let Some(mut quoted) = self.0.strip_prefix('"') else { return Cow::Borrowed(self.bare()) };
-        let mut cell = Cow::Borrowed("");
-        loop {
-            let end = quoted.find('"').unwrap_or(quoted.len());
-            let (text, rest) = quoted.split_at_checked(end).unwrap_or((quoted, ""));
-            cell += text;
-            let rest = rest.strip_prefix('"').unwrap_or_default();
-            match rest.strip_prefix('"') {
-                Some(more) => {
-                    cell += "\"";
-                    quoted = more;
-                }
-                None => {
-                    self.0 = rest;
-                    cell += self.bare();
-                    return cell;
-                }
-            }
-        }
-    }
-
-    /// Reads up to a comma or the end of a line.
-    fn bare(&mut self) -> &'t str {
-        let end = self.0.find([',', '\r', '\n']).unwrap_or(self.0.len());
-        let (text, rest) = self.0.split_at_checked(end).unwrap_or((self.0, ""));
-        self.0 = rest;
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::IdKind;
-    use super::Rows;
     use super::Sought;
     use super::Unusable;
-
-    #[test]
-    fn rows_are_those_of_the_format() {
-        for (text, expected) in [
-            ("a,b\r\n1,2\n3\r4", vec![vec!["a", "b"], vec!["1", "2"], vec!["3"], vec!["4"]]),
-            ("\"a,\"\"b\"\"\r\n\",c\n", vec![vec!["a,\"b\"\r\n", "c"]]),
-            (",\n\n\"\"", vec![vec!["", ""], vec![""], vec![""]]),
-            ("\"a\"b,\"open", vec![vec!["ab", "open"]]),
-            ("a,", vec![vec!["a", ""]]),
-            ("", Vec::new()),
-        ] {
-            assert_eq!(Rows(text).collect::<Vec<_>>(), expected, "{text:?}");
-        }
-    }
 
     /// Expectations: PostHog's rules, as the table of this file has them.
     #[test]
