@@ -1,6 +1,6 @@
 //! Names that a SELECT gives its columns, where it uses them itself: `SELECT toDate(timestamp) AS day FROM events WHERE day >
 //! today() - 7`. A column of a table has its name first; so they are looked at once planning has found no column
-//! ([`Aliases::put`]). `created_at` of events is `received_at`, unless something has that name.
+//! ([`Aliases::put`]), and only where no table around the place has one.
 
 use std::ops::ControlFlow;
 
@@ -8,22 +8,21 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
 use crate::query::asked::asked;
+use crate::query::relations::Relations;
+use crate::query::relations::Tables;
+use crate::query::relations::is_same;
 use crate::query::substitution::Substitution;
-use crate::query::substitution::is_same;
 
 /// Names of one statement that are looked at.
 const NAMES_MAX: usize = 32;
-
-/// A column that HogQL has of events, and what it is here.
-const CREATED_AT: (&str, &str) = ("created_at", "received_at");
 
 /// What was put into a statement so far.
 #[derive(Debug, Default)]
@@ -42,6 +41,7 @@ impl Aliases {
         &mut self,
         statement: &mut Statement,
         error: &DataFusionError,
+        tables: &dyn Tables,
     ) -> Result<bool> {
         let DataFusionError::SchemaError(error, _) = error.find_root() else { return Ok(false) };
         let SchemaError::FieldNotFound { field, .. } = &**error else { return Ok(false) };
@@ -51,7 +51,8 @@ impl Aliases {
         }
         self.names.push(name.clone());
         let Some(query) = asked(statement) else { return Ok(false) };
-        let mut selects = Selects { name, copied: self.copied, is_changed: false };
+        let relations = Relations::new(tables);
+        let mut selects = Selects { name, relations, copied: self.copied, is_changed: false };
         let visited = match field.relation {
             None => VisitMut::visit(query, &mut selects),
             Some(_) => ControlFlow::Continue(()),
@@ -59,26 +60,31 @@ impl Aliases {
         self.copied = selects.copied;
         match visited {
             ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) if selects.is_changed => Ok(true),
-            ControlFlow::Continue(()) if field.name == CREATED_AT.0 => {
-                let mut renamed = Renamed { is_changed: false };
-                let _ = VisitMut::visit(query, &mut renamed);
-                Ok(renamed.is_changed)
-            }
-            ControlFlow::Continue(()) => Ok(false),
+            ControlFlow::Continue(()) => Ok(selects.is_changed),
         }
     }
 }
 
 /// Puts one name of a SELECT into it.
-struct Selects {
+struct Selects<'t> {
     name: Ident,
+    relations: Relations<'t>,
     copied: usize,
     is_changed: bool,
 }
 
-impl VisitorMut for Selects {
+impl VisitorMut for Selects<'_> {
     type Break = DataFusionError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        self.relations.enter(query);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+        self.relations.leave();
+        ControlFlow::Continue(())
+    }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         let named = select.projection.iter().find_map(|item| match item {
@@ -88,8 +94,11 @@ impl VisitorMut for Selects {
             _ => None,
         });
         let Some(expression) = named else { return ControlFlow::Continue(()) };
+        if self.relations.of(select).iter().any(|own| own.has(&self.name)) {
+            return ControlFlow::Continue(());
+        }
         let before = self.copied;
-        let mut substitution = Substitution::new(before);
+        let mut substitution = Substitution::within(self.relations.clone(), before);
         // As DataFusion has it, in lower case unless it is in quotes.
         substitution.add(Ident::new(self.name.value.clone()), expression);
         let mut put = || -> Result<()> {
@@ -119,31 +128,5 @@ fn is_lower_same(alias: &Ident, name: &Ident) -> bool {
     match alias.quote_style {
         Some(_) => alias.value == name.value,
         None => is_same(alias, &Ident::new(name.value.clone())),
-    }
-}
-
-/// Gives `created_at` its name here.
-struct Renamed {
-    is_changed: bool,
-}
-
-impl VisitorMut for Renamed {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
-        let (before, name) = match expression {
-            Expr::Identifier(name) => (None, name),
-            Expr::CompoundIdentifier(names) => match names.as_mut_slice() {
-                [table, name] => (Some(&*table), name),
-                _ => return ControlFlow::Continue(()),
-            },
-            _ => return ControlFlow::Continue(()),
-        };
-        let (own, here) = CREATED_AT;
-        if is_same(name, &Ident::new(own)) && before.is_none_or(|table| table.value != "person") {
-            *name = Ident::new(here);
-            self.is_changed = true;
-        }
-        ControlFlow::Continue(())
     }
 }

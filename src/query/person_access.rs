@@ -69,20 +69,35 @@ impl VisitorMut for Queries {
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<ParserError> {
         let Query { body, order_by, .. } = query;
-        let SetExpr::Select(select) = &mut **body else { return ControlFlow::Continue(()) };
-        let mut accesses = Accesses { tables: tables(select), columns: BTreeMap::new() };
-        if accesses.tables.iter().any(|table| is(&table.name, PERSON)) {
-            return ControlFlow::Continue(());
-        }
-        let _ = VisitMut::visit(select, &mut accesses);
-        if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = order_by {
-            let _ = VisitMut::visit(order, &mut accesses);
-        }
-        match joined(select, &accesses) {
+        match of_body(body, order_by.as_mut()) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => ControlFlow::Break(error),
         }
     }
+}
+
+/// Rewrites the SELECT of a query, or those of which it is the union. Only one alone can be ordered by what it does not give.
+fn of_body(
+    body: &mut SetExpr,
+    order_by: Option<&mut OrderBy>,
+) -> std::result::Result<(), ParserError> {
+    let select = match body {
+        SetExpr::Select(select) => select,
+        SetExpr::SetOperation { left, right, .. } => {
+            of_body(left, None)?;
+            return of_body(right, None);
+        }
+        _ => return Ok(()),
+    };
+    let mut accesses = Accesses { tables: tables(select), columns: BTreeMap::new() };
+    if accesses.tables.iter().any(|table| is(&table.name, PERSON)) {
+        return Ok(());
+    }
+    let _ = VisitMut::visit(select, &mut accesses);
+    if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = order_by {
+        let _ = VisitMut::visit(order, &mut accesses);
+    }
+    joined(select, &accesses)
 }
 
 /// A table of a FROM by its alias or its name.
@@ -101,12 +116,34 @@ fn tables(select: &Select) -> Vec<Table> {
             TableFactor::Derived { alias, .. } => (None, alias),
             _ => return None,
         };
-        let is_events = name.is_some_and(is_events);
+        let is_events = is_of_events(factor);
         let alias = alias.as_ref().map(|alias| alias.name.clone());
         let last = |name: &ObjectName| name.0.last()?.as_ident().cloned();
         Some(Table { name: alias.or_else(|| last(name?))?, is_events })
     };
     factors.filter_map(table).collect()
+}
+
+/// Whether rows are those of events, or have all of their columns: `(SELECT *, ... FROM events)`.
+fn is_of_events(factor: &TableFactor) -> bool {
+    match factor {
+        TableFactor::Table { name, .. } => is_events(name),
+        // That with the table of persons, and what is joined behind.
+        TableFactor::NestedJoin { table_with_joins, alias: None } => {
+            matches!(&*table_with_joins.joins, [join] if is_of_events(&join.relation))
+        }
+        TableFactor::Derived { subquery, .. } => {
+            let SetExpr::Select(select) = &*subquery.body else { return false };
+            let is_all = |item: &SelectItem| {
+                matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
+            };
+            let [table] = select.from.as_slice() else { return false };
+            table.joins.is_empty()
+                && select.projection.iter().any(is_all)
+                && is_of_events(&table.relation)
+        }
+        _ => false,
+    }
 }
 
 fn is_events(name: &ObjectName) -> bool {
@@ -201,17 +238,16 @@ fn joined(select: &mut Select, accesses: &Accesses) -> std::result::Result<(), P
         std::iter::once(&mut table.relation).chain(joins)
     });
     for factor in factors {
-        let TableFactor::Table { name, alias, .. } = &*factor else { continue };
-        if !is_events(name) {
-            continue;
-        }
-        let name = match alias {
-            Some(alias) => &alias.name,
-            None => match name.0.last().and_then(|part| part.as_ident()) {
-                Some(name) => name,
-                None => continue,
-            },
+        let (name, alias) = match &*factor {
+            TableFactor::Table { name, alias, .. } => (name.0.last(), alias),
+            TableFactor::Derived { alias, .. } => (None, alias),
+            _ => continue,
         };
+        let name = match alias {
+            Some(alias) => Some(&alias.name),
+            None => name.and_then(|part| part.as_ident()),
+        };
+        let Some(name) = name.filter(|_| is_of_events(factor)) else { continue };
         let columns = accesses.columns.iter().filter(|((table, _), _)| *table == name.value);
         let columns: Vec<String> =
             columns.map(|((_, column), of)| format!("{of} AS {}", identifier(column))).collect();
@@ -309,6 +345,14 @@ mod tests {
                     join(email, "events AS e", "e")
                 ),
             ),
+            (
+                "SELECT person.id FROM events UNION SELECT t.person.id FROM (SELECT *, 1 AS x FROM events) AS t",
+                format!(
+                    "SELECT \"events.person\".\"person.id\" FROM {} UNION SELECT \"t.person\".\"person.id\" FROM {}",
+                    join("uuid AS \"person.id\"", "events", "events"),
+                    join("uuid AS \"person.id\"", "(SELECT *, 1 AS x FROM events) AS t", "t")
+                ),
+            ),
         ] {
             assert_eq!(rewritten(sql), expected, "{sql}");
         }
@@ -321,6 +365,8 @@ mod tests {
             "SELECT person.properties['a'] FROM events AS e CROSS JOIN persons AS person",
             "SELECT person.nothing FROM events",
             "SELECT x.person.id FROM events AS e",
+            "SELECT person.id FROM (SELECT event FROM events) AS t",
+            "SELECT person.id FROM (SELECT * FROM persons) AS t",
             "SELECT person_id, event FROM events",
             "SELECT * FROM events",
         ] {

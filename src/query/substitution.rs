@@ -1,4 +1,5 @@
-//! Expressions in the place of names that a query has for them: [`Substitution`].
+//! Expressions in the place of names that a query has for them: [`Substitution`]. In queries inside of it, columns of their
+//! tables come before these names.
 
 use std::ops::ControlFlow;
 
@@ -6,35 +7,50 @@ use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
+use datafusion::sql::sqlparser::ast::SetExpr;
+use datafusion::sql::sqlparser::ast::TableFactor;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 
 use crate::query::complexity;
+use crate::query::relations::Relations;
+use crate::query::relations::is_same;
 
 /// Names and what they stand for.
 #[derive(Debug)]
-pub(super) struct Substitution {
+pub(super) struct Substitution<'t> {
+    relations: Relations<'t>,
     named: Vec<(Ident, Expr, usize)>,
     copied: usize,
+    /// Queries around the place that are inside of what is visited.
+    depth: usize,
+    /// How many of them have the names as their own.
+    own_depth: usize,
+    /// The names that are columns of tables of each query or SELECT around the place.
+    hidden: Vec<Vec<Ident>>,
+    /// Those outside of each query in a FROM, which sees no other tables of it.
+    outside: Vec<Vec<Vec<Ident>>>,
     /// The parameters of each lambda around the place, which come before the names of the query.
     parameters: Vec<Vec<Ident>>,
 }
 
-/// Whether two names are the same: without quotes their case does not matter.
-pub(super) fn is_same(own: &Ident, other: &Ident) -> bool {
-    match own.quote_style.or(other.quote_style) {
-        Some(_) => own.value == other.value,
-        None => own.value.eq_ignore_ascii_case(&other.value),
-    }
-}
-
-impl Substitution {
-    /// Nothing yet, where so many parts of expressions were copied before.
-    pub(super) fn new(copied: usize) -> Self {
-        Self { named: Vec::new(), copied, parameters: Vec::new() }
+impl<'t> Substitution<'t> {
+    /// Nothing yet, at a place with these relations, where so many parts of expressions were copied before.
+    pub(super) fn within(relations: Relations<'t>, copied: usize) -> Self {
+        Self {
+            relations,
+            named: Vec::new(),
+            copied,
+            depth: 0,
+            own_depth: 0,
+            hidden: Vec::new(),
+            outside: Vec::new(),
+            parameters: Vec::new(),
+        }
     }
 
     /// Adds a name.
@@ -71,8 +87,36 @@ impl Substitution {
         }
     }
 
+    /// The same for the query whose names they are, where they come before columns.
+    ///
+    /// # Errors
+    ///
+    /// See [`Substitution::put`].
+    pub(super) fn put_into_own(&mut self, query: &mut Query) -> Result<()> {
+        self.own_depth = 1;
+        let put = self.put(query);
+        self.own_depth = 0;
+        put
+    }
+
+    /// Whether a name is something else at the place.
+    fn is_hidden(&self, name: &Ident) -> bool {
+        let parameters = self.parameters.iter().flatten();
+        parameters.chain(self.hidden.iter().flatten()).any(|own| is_same(own, name))
+    }
+
+    /// The names that are columns of tables of a SELECT.
+    fn columns_of(&mut self, select: &Select) -> Vec<Ident> {
+        if self.depth <= self.own_depth {
+            return Vec::new();
+        }
+        let relations = self.relations.of(select);
+        let names = self.named.iter().map(|(name, ..)| name);
+        names.filter(|name| relations.iter().any(|own| own.has(name))).cloned().collect()
+    }
+
     fn of(&mut self, name: &Ident) -> Result<Option<Expr>> {
-        if self.parameters.iter().flatten().any(|own| is_same(own, name)) {
+        if self.is_hidden(name) {
             return Ok(None);
         }
         let named = self.named.iter().find(|(own, ..)| is_same(own, name));
@@ -86,14 +130,57 @@ impl Substitution {
     }
 }
 
-impl VisitorMut for Substitution {
+impl VisitorMut for Substitution<'_> {
     type Break = DataFusionError;
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        self.relations.enter(query);
+        self.depth += 1;
+        let hidden = match &*query.body {
+            SetExpr::Select(select) => self.columns_of(select),
+            _ => Vec::new(),
+        };
+        self.hidden.push(hidden);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+        self.relations.leave();
+        self.depth = self.depth.saturating_sub(1);
+        self.hidden.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
+            self.outside.push(std::mem::take(&mut self.hidden));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(
+        &mut self,
+        factor: &mut TableFactor,
+    ) -> ControlFlow<DataFusionError> {
+        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
+            self.hidden = self.outside.pop().unwrap_or_default();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<DataFusionError> {
+        self.hidden.pop();
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        let hidden = self.columns_of(select);
+        self.hidden.push(hidden);
         // A column keeps its name.
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
                 && self.named.iter().any(|(own, ..)| is_same(own, name))
+                && !self.is_hidden(name)
             {
                 let (expr, alias) = (Expr::Identifier(name.clone()), name.clone());
                 *item = SelectItem::ExprWithAlias { expr, alias };

@@ -42,6 +42,7 @@ use crate::query::cast_names;
 use crate::query::clickhouse;
 use crate::query::complexity;
 use crate::query::composed::Composed;
+use crate::query::created_at;
 use crate::query::definitions;
 use crate::query::dialect;
 use crate::query::error::QueryError;
@@ -318,7 +319,7 @@ impl View {
             .with_allow_dml(false)
             .with_allow_statements(false);
         let state = self.context.state();
-        with_constants::rewrite(&mut statement)?;
+        with_constants::rewrite(&mut statement, &self.tables)?;
         session_names::rewrite(&mut statement);
         filtered::rewrite(&mut statement, self.is_filtered)?;
         clickhouse::rewrite(&mut statement, &self.calendar)?;
@@ -329,6 +330,7 @@ impl View {
         property_numbers::rewrite(&mut statement);
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
+        created_at::rewrite(&mut statement, &self.tables);
         let mut aliases = Aliases::default();
         let plan = loop {
             match state.statement_to_plan(statement.clone()).await {
@@ -336,7 +338,7 @@ impl View {
                     cast_names::rewrite(&mut statement);
                     break state.statement_to_plan(statement).await.map_err(|_| error)?;
                 }
-                Err(error) if aliases.put(&mut statement, &error)? => {}
+                Err(error) if aliases.put(&mut statement, &error, &self.tables)? => {}
                 planned => break planned?,
             }
         };

@@ -23,6 +23,8 @@ use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
 use crate::query::asked::asked;
 use crate::query::asked::take;
+use crate::query::relations::Relations;
+use crate::query::relations::Tables;
 use crate::query::substitution::Substitution;
 
 /// The function whose call is the one column of a query that stands for an expression.
@@ -141,26 +143,35 @@ fn query(expression: &[TokenWithSpan], name: &TokenWithSpan) -> Vec<TokenWithSpa
 /// # Errors
 ///
 /// They are too long for that.
-pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
+pub(super) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
     let Some(query) = asked(statement) else { return Ok(()) };
-    let mut constants = Constants { copied: 0 };
+    let mut constants = Constants { relations: Relations::new(tables), copied: 0 };
     match VisitMut::visit(query, &mut constants) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-struct Constants {
+struct Constants<'t> {
+    relations: Relations<'t>,
     /// Parts of expressions so far.
     copied: usize,
 }
 
-impl VisitorMut for Constants {
+impl VisitorMut for Constants<'_> {
     type Break = DataFusionError;
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        self.relations.enter(query);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        let relations = self.relations.clone();
+        self.relations.leave();
         let Some(with) = &mut query.with else { return ControlFlow::Continue(()) };
-        let (mut substitution, mut tables) = (Substitution::new(self.copied), Vec::new());
+        let mut substitution = Substitution::within(relations, self.copied);
+        let mut tables = Vec::new();
         for mut table in std::mem::take(&mut with.cte_tables) {
             if let Err(error) = substitution.put(&mut table.query) {
                 return ControlFlow::Break(error);
@@ -179,7 +190,7 @@ impl VisitorMut for Constants {
         } else {
             with.cte_tables = tables;
         }
-        let put = substitution.put(query);
+        let put = substitution.put_into_own(query);
         self.copied = substitution.copied();
         match put {
             Err(error) => ControlFlow::Break(error),
@@ -208,10 +219,14 @@ fn expression_of(table: &mut Cte) -> Option<Expr> {
 mod tests {
     use super::rewrite;
     use crate::query::dialect;
+    use crate::query::relations::Tables;
+
+    const TABLES: &[(&str, &[&str])] = &[("u", &["n"])];
 
     fn rewritten(sql: &str) -> Result<String, String> {
         let mut statement = dialect::statement(sql, 50).map_err(|error| error.to_string())?;
-        rewrite(&mut statement).map_err(|error| error.to_string())?;
+        let tables: &dyn Tables = &TABLES;
+        rewrite(&mut statement, tables).map_err(|error| error.to_string())?;
         Ok(statement.to_string())
     }
 
@@ -237,6 +252,19 @@ mod tests {
                 "SELECT ((SELECT max(a) FROM t)) - 1",
             ),
             ("EXPLAIN WITH 1 AS x SELECT x + 1", "EXPLAIN SELECT (1) + 1"),
+            // Columns of the tables of an inner query come first.
+            (
+                "WITH 5 AS n SELECT a, n FROM (SELECT n AS a FROM u)",
+                "SELECT a, (5) AS n FROM (SELECT n AS a FROM u)",
+            ),
+            (
+                "WITH 5 AS n SELECT a FROM t WHERE a > n AND a IN (SELECT n FROM u WHERE n > (SELECT n)) AND b IN (SELECT n FROM t ORDER BY n)",
+                "SELECT a FROM t WHERE a > (5) AND a IN (SELECT n FROM u WHERE n > (SELECT n)) AND b IN (SELECT (5) AS n FROM t ORDER BY (5))",
+            ),
+            (
+                "WITH 5 AS n, t AS (SELECT 1 AS n) SELECT a FROM (SELECT n AS a FROM t) JOIN (SELECT n AS b) ON true",
+                "WITH t AS (SELECT 1 AS n) SELECT a FROM (SELECT n AS a FROM t) JOIN (SELECT (5) AS b) ON true",
+            ),
             (
                 "WITH t AS (SELECT lower(a)) SELECT * FROM t",
                 "WITH t AS (SELECT lower(a)) SELECT * FROM t",

@@ -204,3 +204,84 @@ fn persons_are_joined_by_their_uuid() {
     let sql = format!("SELECT properties.tier FROM persons WHERE id = '{uuid}'");
     check(&server, &[(sql.as_str(), json!([["tin"]]))]);
 }
+
+/// Goal: `created_at` is of the table that it is of. Expected: an event is received when its row says so, and a person is
+/// there from the first event on.
+#[test]
+fn created_at_is_of_its_table() {
+    let server = start();
+    let join = "events AS e JOIN persons AS p ON e.person_id = p.id";
+    let turned = "persons AS p JOIN events AS e ON e.person_id = p.id";
+    let counts = "countIf(e.created_at = e.received_at), countIf(p.created_at = toDateTime('2026-03-01 10:00:00')), \
+                  countIf(e.created_at = p.created_at)";
+    let (one, other) =
+        (format!("SELECT {counts} FROM {join}"), format!("SELECT {counts} FROM {turned}"));
+    check(
+        &server,
+        &[
+            (one.as_str(), json!([[7, 6, 0]])),
+            (other.as_str(), json!([[7, 6, 0]])),
+            (
+                "SELECT countIf(events.created_at = received_at), min(persons.created_at) FROM events JOIN persons ON \
+                 events.person_id = persons.id",
+                json!([[7, "2026-03-01T10:00:00Z"]]),
+            ),
+            (
+                "SELECT count() FROM events WHERE created_at = received_at AND person_id IN (SELECT id FROM persons WHERE \
+                 created_at = toDateTime('2026-03-07 10:00:00'))",
+                json!([[1]]),
+            ),
+            (
+                "SELECT count() FROM persons WHERE created_at = toDateTime('2026-03-01 10:00:00') AND id IN (SELECT person_id \
+                 FROM events WHERE created_at <> toDateTime('2026-03-01 10:00:00'))",
+                json!([[1]]),
+            ),
+            (
+                "SELECT count(DISTINCT created_at) > 0, min(c) FROM (SELECT * FROM events) AS e CROSS JOIN (SELECT \
+                 min(created_at) AS c FROM persons) AS p",
+                json!([[true, "2026-03-01T10:00:00Z"]]),
+            ),
+            (
+                "SELECT toYear(created_at) > 2025 AS created_at, count() FROM events GROUP BY created_at ORDER BY created_at",
+                json!([[true, 7]]),
+            ),
+            (
+                "SELECT count() FROM (SELECT created_at FROM events ORDER BY created_at)",
+                json!([[7]]),
+            ),
+        ],
+    );
+    let answer = ask(
+        &server,
+        "SELECT e.created_at, p.created_at AS joined FROM (SELECT * FROM events) AS e, (SELECT created_at FROM persons) AS p LIMIT 1",
+    );
+    assert_eq!(answer.json()["columns"], json!(["created_at", "joined"]), "{answer}");
+}
+
+/// Goal: a name of an outer query is not put where a table of an inner one has a column of that name.
+#[test]
+fn names_are_those_of_the_nearest_query() {
+    let server = start();
+    check(
+        &server,
+        &[
+            (
+                "WITH 5 AS n SELECT a, n FROM (SELECT n AS a FROM (VALUES (1)) AS t (n))",
+                json!([[1, 5]]),
+            ),
+            (
+                "SELECT n * 10 AS k FROM (VALUES (1), (2)) AS t (n) WHERE k > (SELECT max(k) FROM (VALUES (10)) AS u (k))",
+                json!([[20]]),
+            ),
+            (
+                "SELECT n * 10 AS k FROM (VALUES (1), (2)) AS t (n) WHERE k > 10 AND n IN (SELECT k FROM (VALUES (2)) AS u (k))",
+                json!([[20]]),
+            ),
+            (
+                "SELECT person.properties.tier AS tier FROM events WHERE event = 'look' UNION ALL SELECT person.properties.tier \
+                 FROM events WHERE properties.n = 1 ORDER BY tier",
+                json!([["gold"], ["tin"]]),
+            ),
+        ],
+    );
+}

@@ -64,7 +64,8 @@ fn state() -> SessionState {
 
 async fn answer(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
     let mut statement = dialect::statement(sql, 50)?;
-    with_constants::rewrite(&mut statement)?;
+    let tables: &[(&str, &[&str])] = &[];
+    with_constants::rewrite(&mut statement, &tables)?;
     clickhouse::rewrite(&mut statement, &Calendar::default())?;
     property_values::rewrite(&mut statement)?;
     let plan = context.state().statement_to_plan(statement).await?;
