@@ -175,7 +175,17 @@ fn tables() -> [&'static [(&'static str, usize, &'static str)]; 4] {
 /// Names of functions of ClickHouse that are understood.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let of_templates = tables().into_iter().flatten().map(|(name, ..)| *name);
-    let others = ["age", "dateAdd", "dateDiff", "dateSub", "multiIf", "toStartOfInterval"];
+    let others = [
+        "age",
+        "and",
+        "arrayIntersect",
+        "dateAdd",
+        "dateDiff",
+        "dateSub",
+        "multiIf",
+        "or",
+        "toStartOfInterval",
+    ];
     let of_levels = QUANTILE.into_iter().chain(QUANTILES).map(|(name, _)| name);
     let of_numbers = INTEGERS.into_iter().chain(FLOATS).chain(PARAMETRIC).chain(others);
     of_templates.chain(of_levels).chain(of_numbers).chain(built::names()).chain(values::names())
@@ -296,7 +306,10 @@ impl Functions<'_> {
             Some(parameters) => Some(parametric(name, &parameters, arguments)?),
             None => match built::built(name, arguments)? {
                 Some(built) => return Ok(Some(built)),
-                None => template(name, arguments, self.calendar)?,
+                None => match several(name, arguments)? {
+                    Some(template) => Some(template),
+                    None => template(name, arguments, self.calendar)?,
+                },
             },
         };
         let Some(template) = template else { return Ok(None) };
@@ -444,6 +457,28 @@ fn check_levels(name: &str, levels: &[f64], most: usize) -> Result<()> {
         return refused(format!("{name} takes at least one level and at most {most}"));
     }
     Ok(())
+}
+
+/// The template of a function that may have more arguments than one template says.
+fn several(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<String>> {
+    let is = |own: &str| own.eq_ignore_ascii_case(name);
+    let count = arguments.len();
+    let joined = |sign: &str| {
+        let parts: Vec<String> = (1..=count).map(|at| format!("CAST(${at} AS BOOLEAN)")).collect();
+        Some(format!("({})", parts.join(sign)))
+    };
+    Ok(match count {
+        2.. if is("and") => joined(" AND "),
+        2.. if is("or") => joined(" OR "),
+        2.. if is("arrayIntersect") => Some(
+            (2..=count).fold("$1".to_owned(), |all, at| format!("array_intersect({all}, ${at})")),
+        ),
+        // The precision, or a zone: it is an instant.
+        1 if is("now") => Some("CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)".to_owned()),
+        1.. if is("format") => Some(built::formatted(arguments)?),
+        2 | 3 if is("toDateTime") || is("toDateTime64") => dates::in_zone(name, arguments)?,
+        _ => aggregates::uniq_of_tuples(name, count),
+    })
 }
 
 /// The template of a function; `None` if there is none.

@@ -4,9 +4,12 @@
 //! argument gives null unless the function says otherwise, arrays are lists, and places in them count from 1.
 
 mod arrays;
+mod codes;
+mod elements;
 mod lambdas;
 mod overloads;
 mod own;
+mod patterns;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -25,14 +28,25 @@ use crate::query::functions::own::Own;
 /// Names of functions that may have a lambda as their first argument, as ClickHouse has them.
 pub(super) use crate::query::functions::lambdas::NAMES as OF_LAMBDAS;
 
+/// Scalar functions, by what they are of.
+const ALL: [&[Own]; 8] = [
+    arrays::ALL,
+    codes::ALL,
+    elements::ALL,
+    patterns::ALL,
+    steps::ALL,
+    texts::ALL,
+    times::ALL,
+    urls::ALL,
+];
+
 /// Adds all of them to a session.
 ///
 /// # Errors
 ///
 /// The session does not take them: a bug.
 pub(super) fn register(session: &mut dyn FunctionRegistry) -> Result<()> {
-    let all = [arrays::ALL, steps::ALL, texts::ALL, times::ALL, urls::ALL];
-    for own in all.into_iter().flatten().cloned().map(Own::function).chain(overloads()) {
+    for own in ALL.into_iter().flatten().cloned().map(Own::function).chain(overloads()) {
         session.register_udf(Arc::new(own))?;
     }
     for function in lambdas::all() {
@@ -43,8 +57,7 @@ pub(super) fn register(session: &mut dyn FunctionRegistry) -> Result<()> {
 
 /// Their names, as ClickHouse has them.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let all = [arrays::ALL, steps::ALL, texts::ALL, times::ALL, urls::ALL];
     let of_sql = |name: &&str| !name.contains('_');
-    let scalar = all.into_iter().flatten().map(|own| own.name).filter(of_sql);
+    let scalar = ALL.into_iter().flatten().map(|own| own.name).filter(of_sql);
     scalar.chain(OF_LAMBDAS).chain(["concat", "reverse"])
 }

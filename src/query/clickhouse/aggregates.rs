@@ -53,14 +53,39 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ("anyLastIf", 2, "last_value($1) FILTER (WHERE $2) IGNORE NULLS"),
     ("stddevPop", 1, "stddev_pop($1)"),
     ("stddevSamp", 1, "stddev_samp($1)"),
+    ("stddevPopIf", 2, "stddev_pop($1) FILTER (WHERE $2)"),
+    ("stddevSampIf", 2, "stddev_samp($1) FILTER (WHERE $2)"),
+    ("varPopIf", 2, "var_pop($1) FILTER (WHERE $2)"),
+    ("varSampIf", 2, "var_samp($1) FILTER (WHERE $2)"),
+    ("covarPopIf", 3, "covar_pop($1, $2) FILTER (WHERE $3)"),
+    ("covarSampIf", 3, "covar_samp($1, $2) FILTER (WHERE $3)"),
     ("varPop", 1, "var_pop($1)"),
     ("varSamp", 1, "var_samp($1)"),
     ("covarPop", 2, "covar_pop($1, $2)"),
     ("covarSamp", 2, "covar_samp($1, $2)"),
+    ("groupBitAndIf", 2, "bit_and($1) FILTER (WHERE $2)"),
+    ("groupBitOrIf", 2, "bit_or($1) FILTER (WHERE $2)"),
+    ("groupBitXorIf", 2, "bit_xor($1) FILTER (WHERE $2)"),
+    ("uniqHLL12If", 2, "count(DISTINCT $1) FILTER (WHERE $2)"),
+    ("uniqThetaIf", 2, "count(DISTINCT $1) FILTER (WHERE $2)"),
     ("groupBitAnd", 1, "bit_and($1)"),
     ("groupBitOr", 1, "bit_or($1)"),
     ("groupBitXor", 1, "bit_xor($1)"),
 ];
+
+/// How many different tuples of several values there are, of rows in which none is null.
+pub(super) fn uniq_of_tuples(name: &str, width: usize) -> Option<String> {
+    let is = |own: &str| own.eq_ignore_ascii_case(name);
+    let is_one = TEMPLATES
+        .iter()
+        .any(|(own, width, template)| *width == 1 && is(own) && *template == "count(DISTINCT $1)");
+    if !is_one || width < 2 {
+        return None;
+    }
+    let of = |what: &str| (1..=width).map(|at| format!("${at}{what}")).collect::<Vec<_>>();
+    let (values, known) = (of("").join(", "), of(" IS NOT NULL").join(" AND "));
+    Some(format!("count(DISTINCT struct({values})) FILTER (WHERE {known})"))
+}
 
 /// The template of an aggregate that takes a whole number in parentheses of its own, and the number of its other arguments.
 pub(super) fn of_most(name: &str, most: u32) -> Option<(usize, String)> {

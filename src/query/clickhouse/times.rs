@@ -13,7 +13,8 @@ use crate::query::asked::take;
 
 /// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
 /// `toIntervalDay` are there for each.
-pub(super) const UNITS: [&str; 7] = ["second", "minute", "hour", "day", "week", "month", "year"];
+pub(super) const UNITS: [&str; 8] =
+    ["second", "minute", "hour", "day", "week", "month", "quarter", "year"];
 
 /// Functions of SQL that give instants in nanoseconds, or in a unit of their own.
 const INSTANTS: [&str; 8] = [
@@ -98,6 +99,9 @@ fn digit(expression: &Expr) -> Option<u32> {
 
 /// The text of an interval of so many units.
 fn interval(argument: &str, unit: &str) -> String {
+    if unit == "quarter" {
+        return interval(&format!("(CAST({argument} AS BIGINT) * 3)"), "month");
+    }
     format!("CAST(concat(CAST({argument} AS VARCHAR), ' {unit}') AS INTERVAL)")
 }
 
@@ -192,6 +196,7 @@ pub(super) fn date_diff(unit: &str) -> String {
         let at = format!("{argument} AT TIME ZONE $zone");
         match unit {
             "year" => format!("date_part('year', {at})"),
+            "quarter" => format!("(date_part('year', {at}) * 4 + date_part('quarter', {at}))"),
             "month" => format!("date_part('epoch', date_trunc('month', {at})) / 2629746"),
             "week" => format!("floor((date_part('epoch', CAST({at} AS DATE)) / 86400 + 3) / 7)"),
             "day" => format!("date_part('epoch', CAST({at} AS DATE)) / 86400"),

@@ -68,7 +68,9 @@ pub(super) const ALL: &[Own] = &[
     Own::new("arrayFirstIndex", &[Takes::Truths], whole, first_index),
     Own::new("arrayStringConcat", &[Takes::Texts], text, joined).or(&[Takes::Text]),
     Own::new("arrayCumSum", &[Takes::Numbers], same, cumulated),
+    Own::new("arrayCumSumNonNegative", &[Takes::Numbers], same, cumulated_from_zero),
     Own::new("arrayDifference", &[Takes::Numbers], same, differences),
+    Own::new("arrayLastIndex", &[Takes::Truths], whole, last_index),
     Own::new("countEqual", &[Takes::Texts, Takes::Text], whole, count_equal),
 ];
 
@@ -110,7 +112,7 @@ fn each<T>(lists: &ListArray, value: impl Fn(Range<usize>) -> T) -> Vec<Option<T
 }
 
 /// The elements of all lists in a form that can be compared.
-fn compared(lists: &ListArray, options: SortOptions) -> Result<Rows> {
+pub(super) fn compared(lists: &ListArray, options: SortOptions) -> Result<Rows> {
     let field = SortField::new_with_options(lists.value_type(), options);
     let converter = RowConverter::new(vec![field])?;
     Ok(converter.convert_columns(&[Arc::clone(lists.values())])?)
@@ -364,6 +366,16 @@ fn first_index(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(each(lists, of))))
 }
 
+/// The place of the last element that is true, from 1 on; 0 if none is.
+fn last_index(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let lists = lists(sent, 0)?;
+    let of = |range| {
+        let places = (1..).zip(truths(lists, range)).filter(|(_, holds)| *holds);
+        places.last().map_or(0, |(at, _)| at)
+    };
+    Ok(Arc::new(Int64Array::from(each(lists, of))))
+}
+
 /// The texts of elements with a text between them.
 fn joined(sent: &[ArrayRef]) -> Result<ArrayRef> {
     let lists = lists(sent, 0)?;
@@ -410,6 +422,15 @@ fn cumulated(sent: &[ArrayRef]) -> Result<ArrayRef> {
         sent,
         |last, number| *last.insert(last.unwrap_or(0).saturating_add(number)),
         |last, number| *last.insert(last.unwrap_or(0.0) + number),
+    )
+}
+
+/// Sums of which each is at least 0, before the next number is added.
+fn cumulated_from_zero(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    running(
+        sent,
+        |last, number| *last.insert(last.unwrap_or(0).saturating_add(number).max(0)),
+        |last, number| *last.insert((last.unwrap_or(0.0) + number).max(0.0)),
     )
 }
 

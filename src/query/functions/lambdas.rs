@@ -40,15 +40,18 @@ use crate::query::functions::own::list_of;
 use crate::query::guard::Running;
 
 /// Names of functions that may have a lambda as their first argument, as ClickHouse has them.
-pub(in crate::query) const NAMES: [&str; 15] = [
+pub(in crate::query) const NAMES: [&str; 18] = [
     "arrayAll",
     "arrayAvg",
     "arrayCount",
+    "arrayCumSum",
+    "arrayDifference",
     "arrayExists",
     "arrayFilter",
     "arrayFirst",
     "arrayFirstIndex",
     "arrayLast",
+    "arrayLastIndex",
     "arrayMap",
     "arrayMax",
     "arrayMin",

@@ -28,6 +28,8 @@ use datafusion::logical_expr::Volatility;
 pub(super) enum Takes {
     /// A text, or what has one, but no list.
     Text,
+    /// A text, or bytes.
+    Bytes,
     /// A whole number.
     Whole,
     /// True or false.
@@ -177,6 +179,7 @@ impl ScalarUDFImpl for Function {
 fn told(kind: Takes) -> &'static str {
     match kind {
         Takes::Text => "a text",
+        Takes::Bytes => "a text, or what a digest gives,",
         Takes::Whole => "a whole number",
         Takes::Truth => "a condition",
         Takes::Time => "a time",
@@ -219,6 +222,10 @@ fn coerced(kind: Takes, sent: &DataType) -> Option<DataType> {
     };
     match kind {
         Takes::Text => has_text(sent).then_some(DataType::Utf8View),
+        Takes::Bytes => {
+            let is_one = sent.is_string() || sent.is_binary() || sent.is_null();
+            is_one.then_some(DataType::BinaryView)
+        }
         Takes::Whole => (sent.is_integer() || sent.is_null()).then_some(DataType::Int64),
         Takes::Truth => {
             matches!(sent, DataType::Boolean | DataType::Null).then_some(DataType::Boolean)

@@ -1,27 +1,62 @@
 //! Functions of texts. They count characters, where ClickHouse counts bytes in some.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::BooleanArray;
 use arrow::array::Int64Array;
+use arrow::array::ListArray;
 use arrow::array::ListBuilder;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
 use datafusion::error::Result;
 
+use crate::query::functions::arrays::ranges;
 use crate::query::functions::arrays::whole_of;
 use crate::query::functions::own::Own;
 use crate::query::functions::own::Takes;
+use crate::query::functions::own::internal;
 use crate::query::functions::own::list_of;
+use crate::query::functions::own::lists;
 use crate::query::functions::own::text;
 use crate::query::functions::own::texts;
+use crate::query::functions::own::truth;
 use crate::query::functions::own::whole;
+
+const SEARCH: &[Takes] = &[Takes::Text, Takes::Texts];
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[
     Own::new("countSubstrings", &[Takes::Text, Takes::Text], whole, occurrences),
     Own::new("replaceOne", &[Takes::Text, Takes::Text, Takes::Text], text, replaced),
+    Own::new(
+        "splitByNonAlpha",
+        &[Takes::Text],
+        |_| Ok(list_of(DataType::Utf8View)),
+        letters_and_digits,
+    ),
+    Own::new("splitByAlpha", &[Takes::Text], |_| Ok(list_of(DataType::Utf8View)), letters),
+    Own::new("alphaTokens", &[Takes::Text], |_| Ok(list_of(DataType::Utf8View)), letters),
+    Own::new("multiSearchAny", SEARCH, truth, |sent| any(sent, false)),
+    Own::new("multiSearchAnyCaseInsensitive", SEARCH, truth, |sent| any(sent, true)),
+    Own::new("multiSearchFirstIndex", SEARCH, whole, |sent| first(sent, true)),
+    Own::new("multiSearchFirstPosition", SEARCH, whole, |sent| first(sent, false)),
+    Own::new(
+        "multiSearchAllPositions",
+        SEARCH,
+        |_| Ok(list_of(DataType::Int64)),
+        |sent| positions(sent, false),
+    ),
+    Own::new(
+        "multiSearchAllPositionsCaseInsensitive",
+        SEARCH,
+        |_| Ok(list_of(DataType::Int64)),
+        |sent| positions(sent, true),
+    ),
     Own::new("splitByWhitespace", &[Takes::Text], |_| Ok(list_of(DataType::Utf8View)), words),
 ];
 
@@ -49,13 +84,84 @@ fn replaced(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-fn words(sent: &[ArrayRef]) -> Result<ArrayRef> {
+/// The parts of each text.
+fn parts<'t, I: Iterator<Item = &'t str>>(
+    sent: &'t [ArrayRef],
+    of: impl Fn(&'t str) -> I,
+) -> Result<ArrayRef> {
     let mut given = ListBuilder::new(StringViewBuilder::new());
     for text in texts(sent, 0)? {
-        for word in text.into_iter().flat_map(str::split_whitespace) {
-            given.values().append_value(word);
+        for part in text.into_iter().flat_map(&of) {
+            given.values().append_value(part);
         }
         given.append(text.is_some());
     }
     Ok(Arc::new(given.finish()))
+}
+
+fn words(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    parts(sent, str::split_whitespace)
+}
+
+/// What stands between blanks and punctuation of ASCII.
+fn letters_and_digits(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let is_between = |sign: char| sign.is_ascii_whitespace() || sign.is_ascii_punctuation();
+    parts(sent, |text| text.split(is_between).filter(|part| !part.is_empty()))
+}
+
+/// Letters of ASCII in a row.
+fn letters(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let is_between = |sign: char| !sign.is_ascii_alphabetic();
+    parts(sent, |text| text.split(is_between).filter(|part| !part.is_empty()))
+}
+
+/// What becomes of each text and the places of those that are looked for in it: the number of characters before each.
+fn searched<T>(
+    sent: &[ArrayRef],
+    is_caseless: bool,
+    of: impl Fn(Vec<Option<usize>>) -> T,
+) -> Result<Vec<Option<T>>> {
+    let (all, wanted) = (texts(sent, 0)?, lists(sent, 1)?);
+    let values = wanted.values().as_string_view_opt().ok_or_else(|| internal("texts"))?;
+    let cased = |text: &str| if is_caseless { text.to_lowercase() } else { text.to_owned() };
+    let answer = |(row, range): (usize, Range<usize>)| {
+        let is_known = all.is_valid(row) && wanted.is_valid(row);
+        is_known.then(|| {
+            let text = cased(all.value(row));
+            let place = |at: usize| {
+                let found = values.is_valid(at).then(|| text.find(&cased(values.value(at))))??;
+                Some(text.get(..found)?.chars().count())
+            };
+            of(range.map(place).collect())
+        })
+    };
+    Ok(ranges(wanted).enumerate().map(answer).collect())
+}
+
+/// Whether any of several texts stands in another.
+fn any(sent: &[ArrayRef], is_caseless: bool) -> Result<ArrayRef> {
+    let found = searched(sent, is_caseless, |places| places.iter().any(Option::is_some))?;
+    Ok(Arc::new(BooleanArray::from(found)))
+}
+
+/// The place of the one that stands first, or its number among them; 0 if none does.
+fn first(sent: &[ArrayRef], is_number: bool) -> Result<ArrayRef> {
+    let found = searched(sent, false, |places| {
+        let known = (1..).zip(places).filter_map(|(number, place)| Some((place?, number)));
+        let first: Option<(usize, i64)> = known.min();
+        first.map_or(0, |(place, number)| match is_number {
+            true => number,
+            false => whole_of(place.saturating_add(1)),
+        })
+    })?;
+    Ok(Arc::new(Int64Array::from(found)))
+}
+
+/// The place of each, or 0.
+fn positions(sent: &[ArrayRef], is_caseless: bool) -> Result<ArrayRef> {
+    let place = |place: Option<usize>| Some(place.map_or(0, |at| whole_of(at.saturating_add(1))));
+    let found = searched(sent, is_caseless, |places| {
+        places.into_iter().map(place).collect::<Vec<Option<i64>>>()
+    })?;
+    Ok(Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(found)))
 }

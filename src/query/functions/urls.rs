@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::Array;
 use arrow::array::ArrayRef;
+use arrow::array::Int64Array;
 use arrow::array::ListBuilder;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::DataType;
@@ -42,6 +43,15 @@ pub(super) const ALL: &[Own] = &[
     Own::new("cutQueryStringAndFragment", ONE, text, |sent| cut(sent, &without_both)),
     Own::new("cutWWW", ONE, text, |sent| cut(sent, &cut_www)),
     Own::new("decodeURLComponent", ONE, text, |sent| cut(sent, &decoded)),
+    Own::new("decodeURLFormComponent", ONE, text, |sent| {
+        cut(sent, &|url| decoded(&url.replace('+', " ")).into_owned().into())
+    }),
+    Own::new("encodeURLFormComponent", ONE, text, |sent| {
+        cut(sent, &|own| encoded(own).replace("%20", "+").into())
+    }),
+    Own::new("netloc", ONE, text, |sent| part(sent, netloc)),
+    Own::new("port", ONE, |_| Ok(DataType::Int64), port),
+    Own::new("queryStringAndFragment", ONE, text, |sent| part(sent, query_and_fragment)),
     Own::new("encodeURLComponent", ONE, text, |sent| cut(sent, &encoded)),
     Own::new("extractURLParameter", TWO, text, parameter),
     Own::new(
@@ -104,6 +114,34 @@ fn domain(url: &str) -> &str {
     let is_one =
         |host: &str| !host.contains([' ', '\t', '<', '>', '%', '{', '}', '|', '\\', '^', '~']);
     if is_known && is_one(host) { host } else { "" }
+}
+
+/// The user, the host and the port.
+fn netloc(url: &str) -> &str {
+    let rest = behind_protocol(url).unwrap_or(url);
+    rest.get(..host_end(rest)).unwrap_or("")
+}
+
+/// The number of the port; 0 if there is none.
+fn port(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let of = |url: &str| {
+        let host = netloc(url).rsplit('@').next().unwrap_or("");
+        let behind = host.rsplit(']').next().unwrap_or("");
+        behind.split_once(':').and_then(|(_, port)| port.parse::<u16>().ok()).map_or(0, i64::from)
+    };
+    let ports = texts(sent, 0)?.iter().map(|url| url.map(of));
+    Ok(Arc::new(ports.collect::<Int64Array>()))
+}
+
+/// What stands behind the path, without its `?` but with the `#` of the fragment.
+fn query_and_fragment(url: &str) -> &str {
+    match url.find(['?', '#']) {
+        Some(at) if url.get(at..).is_some_and(|rest| rest.starts_with('?')) => {
+            url.get(at + 1..).unwrap_or("")
+        }
+        Some(at) => url.get(at..).unwrap_or(""),
+        None => "",
+    }
 }
 
 fn without_www(url: &str) -> &str {

@@ -41,6 +41,12 @@ const FORMATTED_CHARACTERS: usize = 40;
 /// Bytes that a number or a time takes as text, or a null that has no text.
 const PLAIN_TEXT_BYTES: usize = 32;
 
+/// Views and offsets for a character that a group matches, of which each match has one at least, or for nothing.
+const BYTES_PER_MATCH: usize = 40;
+
+/// Bytes of SHA-512.
+const DIGEST_BYTES: usize = 64;
+
 const NANOS_PER_HOUR: i128 = 3_600_000_000_000;
 
 /// A figure of each row.
@@ -178,6 +184,11 @@ impl Bounds {
                 let groups = (of(1) / 2).saturating_add(1);
                 of(0).saturating_add(ROW_BYTES).saturating_mul(groups)
             }
+            Output::AllGroups => {
+                let groups = (of(1) / 2).saturating_add(1);
+                let each = of(0).saturating_add(ROW_BYTES).saturating_mul(groups);
+                each.saturating_mul(BYTES_PER_MATCH)
+            }
             Output::ElementsJoined => {
                 let between = of(1).saturating_add(of(2)).saturating_add(PLAIN_TEXT_BYTES);
                 of(0).saturating_mul(between)
@@ -194,6 +205,7 @@ impl Bounds {
                 let filled = count.saturating_mul(self.null.saturating_add(offsets));
                 self.arguments(row).saturating_mul(2).saturating_add(filled)
             }
+            Output::Digest => DIGEST_BYTES,
             Output::Formatted => of(1).saturating_mul(FORMATTED_CHARACTERS),
         };
         output.saturating_add(self.constants).saturating_add(ROW_BYTES)

@@ -40,6 +40,8 @@ pub(super) enum Output {
     PatternReplaced,
     /// A text for each group of the second argument, a pattern.
     Groups,
+    /// The same for each match of the pattern.
+    AllGroups,
     /// The elements of the first argument as text, with the second between them and the third for nulls.
     ElementsJoined,
     /// The first argument, the third in place of any of its elements.
@@ -52,6 +54,8 @@ pub(super) enum Output {
     Zipped,
     /// A time, written as the second argument says.
     Formatted,
+    /// As many bytes as the longest digest has.
+    Digest,
 }
 
 /// Most steps of a row, of about a nanosecond each.
@@ -149,6 +153,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "ends_with",
             "find_in_set",
             "octet_length",
+            "port",
             "starts_with",
             // Short texts.
             "arrow_typeof",
@@ -172,6 +177,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "arraycount",
             "arrayexists",
             "arrayfirstindex",
+            "arraylastindex",
             "arrayproduct",
             "arraysum",
             "arrayuniq",
@@ -214,6 +220,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "least",
             "left",
             "ltrim",
+            "netloc",
             "nullif",
             "quantiles_of_list",
             "nvl",
@@ -222,6 +229,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "pathfull",
             "protocol",
             "querystring",
+            "querystringandfragment",
             "reverse",
             "right",
             "rtrim",
@@ -241,6 +249,7 @@ const SCALAR: &[(Class, &[&str])] = &[
             "array_distinct",
             "array_except",
             "array_intersect",
+            "array_or_null",
             "array_pop_back",
             "array_pop_front",
             "array_prepend",
@@ -251,16 +260,22 @@ const SCALAR: &[(Class, &[&str])] = &[
             "array_slice",
             "array_sort",
             "array_union",
+            "arrays_aligned",
             "arraycompact",
             "arraydistinct",
+            "arrayflatten",
             "arrayreversesort",
             "arrayslice",
             "arraysort",
+            "arrayzip",
+            "base64decode",
+            "base64encode",
             "concat",
             "cuturlparameter",
             "decode",
             "encode",
             "flatten",
+            "hex",
             "json_as_text",
             "json_from_scalar",
             "json_get",
@@ -277,13 +292,25 @@ const SCALAR: &[(Class, &[&str])] = &[
             "most_frequent",
             "named_struct",
             "overlay",
+            "regexpquotemeta",
             "struct",
+            "trybase64decode",
+            "unhex",
         ],
     ),
     // Letters change their length, by at most three times in UTF-8.
     (
         guarded(Output::Times(4)),
-        &["decodeurlcomponent", "encodeurlcomponent", "initcap", "lower", "translate", "upper"],
+        &[
+            "decodeurlcomponent",
+            "decodeurlformcomponent",
+            "encodeurlcomponent",
+            "encodeurlformcomponent",
+            "initcap",
+            "lower",
+            "translate",
+            "upper",
+        ],
     ),
     // Eight bytes for an element of one.
     (
@@ -296,8 +323,11 @@ const SCALAR: &[(Class, &[&str])] = &[
             "array_scale",
             "array_subtract",
             "arraycumsum",
+            "arraycumsumnonnegative",
             "arraydifference",
             "arrayenumerate",
+            "arrayenumeratedense",
+            "arrayenumerateuniq",
             "funnel_steps",
         ],
     ),
@@ -305,10 +335,13 @@ const SCALAR: &[(Class, &[&str])] = &[
     (
         guarded(Output::Times(20)),
         &[
+            "alphatokens",
             "extracturlparameternames",
             "extracturlparameters",
             "json_get_array",
             "json_object_keys",
+            "splitbyalpha",
+            "splitbynonalpha",
             "splitbywhitespace",
             "string_to_array",
         ],
@@ -318,7 +351,14 @@ const SCALAR: &[(Class, &[&str])] = &[
     (guarded(Output::Padded), &["lpad", "rpad"]),
     (guarded(Output::Replaced), &["replace", "replaceone"]),
     (costly(Output::PatternReplaced, Cost::Pattern), &["regexp_replace"]),
-    (costly(Output::Groups, Cost::Pattern), &["regexp_match"]),
+    (costly(Output::Groups, Cost::Pattern), &["extractgroups", "regexp_match"]),
+    (
+        costly(Output::AllGroups, Cost::Pattern),
+        &["extractallgroups", "extractallgroupshorizontal", "extractallgroupsvertical"],
+    ),
+    (costly(Output::Times(20), Cost::Pattern), &["extractall", "split_by_pattern"]),
+    (costly(Output::Times(1), Cost::Pattern), &["regexpextract"]),
+    (guarded(Output::Digest), &["sha224", "sha256", "sha384", "sha512"]),
     (costly(Output::Narrow, Cost::Pattern), &["regexp_count", "regexp_instr", "regexp_like"]),
     (guarded(Output::ElementsJoined), &["array_to_string", "arraystringconcat"]),
     (guarded(Output::ElementsReplaced), &["array_replace", "array_replace_all", "array_replace_n"]),
@@ -328,7 +368,22 @@ const SCALAR: &[(Class, &[&str])] = &[
     (guarded(Output::Formatted), &["format_time", "to_char"]),
     (
         costly(Output::Narrow, Cost::Product),
-        &["array_has_all", "array_has_any", "countsubstrings", "levenshtein", "strpos"],
+        &[
+            "array_has_all",
+            "array_has_any",
+            "countsubstrings",
+            "hassubstr",
+            "levenshtein",
+            "multisearchany",
+            "multisearchanycaseinsensitive",
+            "multisearchfirstindex",
+            "multisearchfirstposition",
+            "strpos",
+        ],
+    ),
+    (
+        costly(Output::Times(8), Cost::Product),
+        &["multisearchallpositions", "multisearchallpositionscaseinsensitive"],
     ),
     (
         Class::Absent,

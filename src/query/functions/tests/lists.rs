@@ -25,9 +25,16 @@ pub(super) const AGGREGATES: &[Row] = &[
         &[("uniq(plan)", "3"), ("uniqExact(n)", "6"), ("countDistinct(n % 2)", "2")],
     ),
     (
-        "`uniqIf(x, c)`, `uniqExactIf(x, c)`, `countDistinctIf(x, c)`",
+        "`uniq(x, y, ...)`, and the others",
+        "how many different values together, where none is null",
+        &[("uniq(n % 2, n % 3)", "6"), ("uniqExact(plan, n % 2)", "3")],
+    ),
+    (
+        "`uniqIf(x, c)`, `uniqExactIf(x, c)`, `countDistinctIf(x, c)`, `uniqHLL12If(x, c)`, `uniqThetaIf(x, c)`",
         "the same of some rows",
         &[
+            ("uniqHLL12If(n % 2, n > 2)", "2"),
+            ("uniqThetaIf(n % 2, n = 1)", "1"),
             ("uniqIf(plan, n > 2)", "2"),
             ("uniqExactIf(n, n > 2)", "4"),
             ("countDistinctIf(n, n > 4)", "2"),
@@ -115,6 +122,32 @@ pub(super) const AGGREGATES: &[Row] = &[
         "`covarPop(x, y)`, `covarSamp(x, y)`",
         "covariance",
         &[("round(covarSamp(n, n), 2)", "3.5"), ("round(covarPop(n, n), 4)", "2.9167")],
+    ),
+    (
+        "`stddevPopIf(x, c)`, `stddevSampIf(x, c)`, `varPopIf(x, c)`, `varSampIf(x, c)`, `covarPopIf(x, y, c)`, `covarSampIf(x, y, c)`",
+        "the same of some rows",
+        &[
+            ("stddevPopIf(n, n < 4 AND n <> 2)", "1.0"),
+            ("stddevSampIf(n, n < 4)", "1.0"),
+            ("varPopIf(n, n = 1)", "0.0"),
+            ("varSampIf(n, n < 4)", "1.0"),
+            ("covarSampIf(n, n, n < 4)", "1.0"),
+            ("covarPopIf(n, n, n = 1)", "0.0"),
+        ],
+    ),
+    (
+        "`sumWithOverflow(x)`",
+        "the sum, which does not go on beyond its range",
+        &[("sumWithOverflow(n)", "21")],
+    ),
+    (
+        "`groupBitAndIf(x, c)`, `groupBitOrIf(x, c)`, `groupBitXorIf(x, c)`",
+        "bits of some numbers together",
+        &[
+            ("groupBitAndIf(n, n > 5)", "6"),
+            ("groupBitOrIf(n, n < 3)", "3"),
+            ("groupBitXorIf(n, n < 4)", "0"),
+        ],
     ),
     (
         "`groupBitAnd(x)`, `groupBitOr(x)`, `groupBitXor(x)`",
@@ -220,6 +253,62 @@ pub(super) const ARRAYS: &[Row] = &[
         ],
     ),
     (
+        "`array(x, ...)`, `arrayWithConstant(n, x)`, `arrayResize(a, n, x)`",
+        "an array of values; of the same one n times; with n elements, of which those that were not there are x",
+        &[
+            ("array(1, 2)", "[1, 2]"),
+            ("arrayWithConstant(3, 1)", "[1, 1, 1]"),
+            ("arrayResize([1], 3, 7)", "[1, 7, 7]"),
+            ("arrayResize([1, 2], 1, 7)", "[1]"),
+        ],
+    ),
+    (
+        "`hasSubstr(a, b)`",
+        "whether the elements of b stand in a one behind the other",
+        &[
+            ("hasSubstr([1, 2, 3, 4], [2, 3])", "true"),
+            ("hasSubstr([1, 2, 3, 4], [3, 2])", "false"),
+            ("hasSubstr(['a'], [])", "true"),
+        ],
+    ),
+    (
+        "`arrayIntersect(a, b, ...)`",
+        "elements that are in all",
+        &[
+            ("arraySort(arrayIntersect([1, 2, 3], [3, 2, 5]))", "[2, 3]"),
+            ("arrayIntersect([1, 2], [1, 3], [1, 4])", "[1]"),
+            ("arrayIntersect([1, 2], [1, 3], [2, 3])", "[]"),
+        ],
+    ),
+    (
+        "`arrayFlatten(a)`",
+        "the elements of arrays in an array, however deep",
+        &[("arrayFlatten([[[1]], [[2], [3]]])", "[1, 2, 3]"), ("arrayFlatten([1])", "[1]")],
+    ),
+    (
+        "`arrayZip(a, b, ...)`, `tupleElement(t, n)`",
+        "tuples of the elements of arrays as long as each other; a value of a tuple by its place",
+        &[
+            ("tupleElement(arrayZip([1, 2, 3], ['a', 'b', 'c'])[2], 2)", "b"),
+            ("length(arrayZip([1, 2, 3], [5, 2, 1]))", "3"),
+            ("arrayMap(t -> tupleElement(t, 1), arrayZip([1, 2], ['a', 'b']))", "[1, 2]"),
+            ("tupleElement(tuple('a', 5), 2)", "5"),
+        ],
+    ),
+    (
+        "`arrayReduce(f, a)`",
+        "one of `avg`, `count`, `groupUniqArray`, `max`, `min`, `sum`, `uniq` and `uniqExact` of the elements",
+        &[("arrayReduce('max', [1, 2, 3])", "3"), ("arrayReduce('uniq', [1, 1])", "1")],
+    ),
+    (
+        "`arrayEnumerateUniq(a)`, `arrayEnumerateDense(a)`",
+        "how often each element was there so far; which of the different ones it is",
+        &[
+            ("arrayEnumerateUniq([10, 20, 10, 30])", "[1, 1, 2, 1]"),
+            ("arrayEnumerateDense([10, 20, 10, 30])", "[1, 2, 1, 3]"),
+        ],
+    ),
+    (
         "`arrayEnumerate(a)`",
         "the places of the elements",
         &[("arrayEnumerate(['a', 'b'])", "[1, 2]")],
@@ -252,11 +341,14 @@ pub(super) const ARRAYS: &[Row] = &[
         ],
     ),
     (
-        "`arrayCumSum(a)`, `arrayDifference(a)`",
-        "running sums; what each is more than the one before",
+        "`arrayCumSum(a)`, `arrayCumSumNonNegative(a)`, `arrayDifference(a)`, with a lambda as well",
+        "running sums; those that are at least 0 each; what each is more than the one before",
         &[
             ("arrayCumSum([1, 1, 1, 1])", "[1, 2, 3, 4]"),
+            ("arrayCumSum(x -> x * 2, [1, 2])", "[2, 6]"),
+            ("arrayCumSumNonNegative([1, 1, -4, 1])", "[1, 2, 0, 1]"),
             ("arrayDifference([1, 2, 3, 4])", "[0, 1, 1, 1]"),
+            ("arrayDifference(x -> x * 2, [1, 2])", "[0, 2]"),
         ],
     ),
     (
@@ -287,13 +379,23 @@ pub(super) const ARRAYS: &[Row] = &[
         ],
     ),
     (
-        "`arrayFirst(x -> c, a)`, `arrayLast(x -> c, a)`, `arrayFirstIndex(x -> c, a)`",
-        "the first or last such element, null if there is none; the place of the first, or 0",
+        "`arrayFirst(x -> c, a)`, `arrayLast(x -> c, a)`, `arrayFirstIndex(x -> c, a)`, `arrayLastIndex(x -> c, a)`",
+        "the first or last such element, null if there is none; its place, or 0",
         &[
             ("arrayFirst(x -> x > 1, [1, 2, 3])", "2"),
             ("arrayLast(x -> x > 1, [1, 2, 3])", "3"),
             ("arrayFirst(x -> x > 9, [1, 2])", "NULL"),
             ("arrayFirstIndex(x -> x > 1, [1, 2, 3])", "2"),
+            ("arrayLastIndex(x -> x < 3, [1, 2, 3])", "2"),
+        ],
+    ),
+    (
+        "`mapFromArrays(k, v)`, `mapKeys(m)`, `mapValues(m)`, `mapContains(m, k)`",
+        "a map of keys and values, and what it has",
+        &[
+            ("mapKeys(mapFromArrays(['a', 'b'], [1, 2]))", "[a, b]"),
+            ("mapValues(mapFromArrays(['a', 'b'], [1, 2]))", "[1, 2]"),
+            ("mapContains(mapFromArrays(['a'], [1]), 'b')", "false"),
         ],
     ),
     ("`tuple(a, b, ...)`", "several values as one", &[("tuple(1, 'a') = tuple(1, 'a')", "true")]),
@@ -343,7 +445,7 @@ pub(super) const JSON: &[Row] = &[
     ),
     (
         "`JSONExtract(j, path..., type)`",
-        "a value of the type, one of `String`, `Int64`, `Float64`, `Bool`, also in `Nullable(...)`",
+        "a value of the type, one of `String`, `Int64`, `UInt64`, `Float64`, `Bool`, also in `Nullable(...)`",
         &[
             ("JSONExtract('{\"a\": 1.5}', 'a', 'Float64')", "1.5"),
             ("JSONExtract('{\"a\": \"x\"}', 'a', 'Nullable(String)')", "x"),

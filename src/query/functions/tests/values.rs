@@ -5,9 +5,12 @@ use crate::query::functions::tests::Row;
 /// See the head of this file.
 pub(super) const TEXTS: &[Row] = &[
     (
-        "`lengthUTF8(s)`, `lowerUTF8(s)`, `upperUTF8(s)`",
-        "characters; small and capital letters",
+        "`lengthUTF8(s)`, `lowerUTF8(s)`, `upperUTF8(s)`, `lcase(s)`, `ucase(s)`, `reverseUTF8(s)`",
+        "characters; small and capital letters; from the end to the beginning",
         &[
+            ("lcase('A')", "a"),
+            ("ucase('a')", "A"),
+            ("reverseUTF8('ClickHouse')", "esuoHkcilC"),
             ("lengthUTF8('é')", "1"),
             ("lowerUTF8('MÜNCHEN')", "münchen"),
             ("upperUTF8('münchen')", "MÜNCHEN"),
@@ -24,9 +27,18 @@ pub(super) const TEXTS: &[Row] = &[
         ],
     ),
     (
-        "`leftPad(s, n, c)`, `rightPad(s, n, c)`",
-        "filled up with other characters",
-        &[("leftPad('abc', 7, '*')", "****abc"), ("rightPad('abc', 7, '*')", "abc****")],
+        "`leftPad(s, n, c)`, `rightPad(s, n, c)`, `leftPadUTF8(s, n, c)`, `rightPadUTF8(s, n, c)`, `space(n)`, `appendTrailingCharIfAbsent(s, c)`",
+        "filled up with other characters; blanks; with a character at the end",
+        &[
+            ("leftPadUTF8('дверь', 7, '*')", "**дверь"),
+            ("rightPadUTF8('дверь', 7, '*')", "дверь**"),
+            ("concat('[', space(3), ']')", "[   ]"),
+            ("appendTrailingCharIfAbsent('https://example.com', '/')", "https://example.com/"),
+            ("appendTrailingCharIfAbsent('a/', '/')", "a/"),
+            ("appendTrailingCharIfAbsent('', '/')", ""),
+            ("leftPad('abc', 7, '*')", "****abc"),
+            ("rightPad('abc', 7, '*')", "abc****"),
+        ],
     ),
     (
         "`trimLeft(s)`, `trimRight(s)`, `trimBoth(s)`",
@@ -41,6 +53,112 @@ pub(super) const TEXTS: &[Row] = &[
             ("positionUTF8('Motörhead', 'r')", "5"),
             ("positionCaseInsensitive('Hello, world!', 'hello')", "1"),
             ("positionCaseInsensitiveUTF8('ÄB', 'b')", "2"),
+        ],
+    ),
+    (
+        "`multiSearchAny(s, [t, ...])`, `multiSearchAnyCaseInsensitive(s, [t, ...])`",
+        "whether any of several texts stands there",
+        &[
+            ("multiSearchAny('ClickHouse', ['C', 'H'])", "true"),
+            ("multiSearchAny('ClickHouse', ['x'])", "false"),
+            ("multiSearchAnyCaseInsensitive('ClickHouse', ['c', 'h'])", "true"),
+        ],
+    ),
+    (
+        "`multiSearchAllPositions(s, [t, ...])`, `multiSearchAllPositionsCaseInsensitive(s, [t, ...])`, `multiSearchFirstPosition(s, [t, ...])`, `multiSearchFirstIndex(s, [t, ...])`",
+        "where each of them stands; where the first one does; which one that is",
+        &[
+            ("multiSearchAllPositions('Hello, World!', ['hello', '!', 'world'])", "[0, 13, 0]"),
+            ("multiSearchAllPositionsCaseInsensitive('ClickHouse', ['c', 'h'])", "[1, 6]"),
+            ("multiSearchFirstPosition('Hello World', ['llo', 'Wor', 'ld'])", "3"),
+            ("multiSearchFirstIndex('Hello World', ['World', 'Hello'])", "2"),
+        ],
+    ),
+    (
+        "`multiMatchAny(s, ['pattern', ...])`",
+        "whether any of several patterns matches",
+        &[
+            ("multiMatchAny('Hello, World!', ['\\d+', 'lo, W'])", "true"),
+            ("multiMatchAny('abc', ['x|y', '^b'])", "false"),
+        ],
+    ),
+    (
+        "`countMatches(s, p)`, `countMatchesCaseInsensitive(s, p)`, `countSubstringsCaseInsensitive(s, t)`",
+        "how often a pattern matches, or a text stands there",
+        &[
+            ("countMatches('foobar.com', 'o+')", "2"),
+            ("countMatchesCaseInsensitive('AaaA', 'aa')", "2"),
+            ("countSubstringsCaseInsensitive('AAAA', 'aa')", "2"),
+        ],
+    ),
+    (
+        "`extractAll(s, p)`, `extractGroups(s, p)`, `regexpExtract(s, p, n)`, `regexpQuoteMeta(s)`",
+        "the first group of each match, or all of each; all groups of the first match; one of them, the first unless it is said which; the pattern of a text itself",
+        &[
+            ("extractAll('hello number 1 hello number 2', '\\d+')", "[1, 2]"),
+            ("extractAll('a=1, b=2', '(\\w)=')", "[a, b]"),
+            ("extractAll('abc', '\\d')", "[]"),
+            ("extractGroups('hello abc=111 world', '(\\w+)=(\\w+)')", "[abc, 111]"),
+            ("regexpExtract('100-200', '(\\d+)-(\\d+)', 1)", "100"),
+            ("regexpExtract('100-200', '(\\d+)-(\\d+)', 0)", "100-200"),
+            ("regexpExtract('100-200', '(\\d+)-(\\d+)')", "100"),
+            ("regexpQuoteMeta('Hello. [World]? (Yes)*')", "Hello\\. \\[World\\]\\? \\(Yes\\)\\*"),
+        ],
+    ),
+    (
+        "`extractAllGroups(s, p)`, `extractAllGroupsVertical(s, p)`, `extractAllGroupsHorizontal(s, p)`",
+        "the groups of each match; all matches of each group",
+        &[
+            (
+                "extractAllGroupsVertical('abc=111, def=222, ghi=333', '(\\w+)=(\\w+)')",
+                "[[abc, 111], [def, 222], [ghi, 333]]",
+            ),
+            ("extractAllGroups('a=1, b=2', '(\\w)=(\\d)')", "[[a, 1], [b, 2]]"),
+            (
+                "extractAllGroupsHorizontal('abc=111, def=222, ghi=333', '(\\w+)=(\\w+)')",
+                "[[abc, def, ghi], [111, 222, 333]]",
+            ),
+        ],
+    ),
+    (
+        "`editDistance(s, t)`, `levenshteinDistance(s, t)`",
+        "how many characters differ",
+        &[
+            ("editDistance('clickhouse', 'mouse')", "6"),
+            ("levenshteinDistance('clickhouse', 'mouse')", "6"),
+        ],
+    ),
+    (
+        "`format(pattern, x, ...)`",
+        "texts in the places of `{}`, or `{0}`, of a pattern that is written out",
+        &[
+            ("format('{1} {0} {1}', 'World', 'Hello')", "Hello World Hello"),
+            ("format('{} {}', 'Hello', 'World')", "Hello World"),
+            ("format('{{{}}}', 5)", "{5}"),
+        ],
+    ),
+    (
+        "`hex(s)`, `unhex(s)`, `base64Encode(s)`, `base64Decode(s)`, `tryBase64Decode(s)`",
+        "bytes as digits, and back; of what is no text in base 64 the last one is empty",
+        &[
+            ("hex('abc')", "616263"),
+            ("unhex('4D7953514C')", "MySQL"),
+            ("base64Encode('clickhouse')", "Y2xpY2tob3VzZQ=="),
+            ("base64Decode('Y2xpY2tob3VzZQ==')", "clickhouse"),
+            ("tryBase64Decode('invalid')", ""),
+        ],
+    ),
+    (
+        "`SHA224(s)`, `SHA256(s)`, `SHA384(s)`, `SHA512(s)`",
+        "digests, as bytes",
+        &[
+            ("hex(SHA224('abc'))", "23097D223405D8228642A477BDA255B32AADBCE4BDA0B3F7E36C9DA7"),
+            (
+                "hex(SHA256('abc'))",
+                "BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD",
+            ),
+            ("left(hex(SHA384('abc')), 16)", "CB00753F45A35E8B"),
+            ("left(hex(SHA512('abc')), 16)", "DDAF35A193617ABA"),
         ],
     ),
     (
@@ -78,9 +196,11 @@ pub(super) const TEXTS: &[Row] = &[
         ],
     ),
     (
-        "`replaceOne(s, t, u)`, `replaceAll(s, t, u)`, `replaceRegexpOne(s, p, u)`, `replaceRegexpAll(s, p, u)`",
-        "with another text in the place of one",
+        "`replaceOne(s, t, u)`, `replaceAll(s, t, u)`, `replaceRegexpOne(s, p, u)`, `replaceRegexpAll(s, p, u)`, `translateUTF8(s, from, to)`, `substringIndex(s, t, n)`",
+        "with another text in the place of one; characters in the place of others; what stands before the nth of a text",
         &[
+            ("translateUTF8('Münchener Straße', 'üß', 'us')", "Munchener Strase"),
+            ("substringIndex('www.clickhouse.com', '.', 2)", "www.clickhouse"),
             ("replaceOne('aba', 'a', 'c')", "cba"),
             ("replaceAll('aba', 'a', 'c')", "cbc"),
             ("replaceRegexpOne('aba', 'a', 'c')", "cba"),
@@ -88,9 +208,14 @@ pub(super) const TEXTS: &[Row] = &[
         ],
     ),
     (
-        "`splitByChar(t, s)`, `splitByString(t, s)`, `splitByWhitespace(s)`",
+        "`splitByChar(t, s)`, `splitByString(t, s)`, `splitByRegexp(p, s)`, `splitByWhitespace(s)`, `splitByNonAlpha(s)`, `splitByAlpha(s)`, `alphaTokens(s)`",
         "an array of parts",
         &[
+            ("splitByRegexp('\\d+', 'a12bc23de345f')", "[a, bc, de, f]"),
+            ("splitByRegexp('', 'abcde')", "[a, b, c, d, e]"),
+            ("splitByNonAlpha('user@domain.com')", "[user, domain, com]"),
+            ("splitByAlpha('abca1abc')", "[abca, abc]"),
+            ("alphaTokens('abca1abc')", "[abca, abc]"),
             ("splitByChar(',', '1,2,3')", "[1, 2, 3]"),
             ("splitByString(', ', '1, 2')", "[1, 2]"),
             ("splitByWhitespace('  1!  a ')", "[1!, a]"),
@@ -122,6 +247,17 @@ pub(super) const URLS: &[Row] = &[
             ("domain('//example.com/a')", "example.com"),
             ("domainWithoutWWW('http://paul@www.example.com:80/')", "example.com"),
             ("topLevelDomain('svn+ssh://www.some.svn-hosting.com:80/repo/trunk')", "com"),
+        ],
+    ),
+    (
+        "`netloc(u)`, `port(u)`, `queryStringAndFragment(u)`",
+        "the user, the host and the port; the port alone, or 0; what stands behind `?`, and `#` with what is behind it",
+        &[
+            ("netloc('http://paul@www.example.com:80/')", "paul@www.example.com:80"),
+            ("port('http://paul@www.example.com:80/')", "80"),
+            ("port('https://clickhouse.com')", "0"),
+            ("queryStringAndFragment('http://a.com/b?c=d#e')", "c=d#e"),
+            ("queryStringAndFragment('http://a.com/b#e')", "#e"),
         ],
     ),
     (
@@ -163,9 +299,17 @@ pub(super) const URLS: &[Row] = &[
         ],
     ),
     (
-        "`decodeURLComponent(u)`, `encodeURLComponent(s)`",
-        "`%` and the code of a byte",
+        "`decodeURLComponent(u)`, `encodeURLComponent(s)`, `decodeURLFormComponent(u)`, `encodeURLFormComponent(s)`",
+        "`%` and the code of a byte; of forms also `+` for a blank",
         &[
+            (
+                "decodeURLFormComponent('http://127.0.0.1:8123/?query=SELECT%201+2%2B3')",
+                "http://127.0.0.1:8123/?query=SELECT 1 2+3",
+            ),
+            (
+                "encodeURLFormComponent('http://127.0.0.1:8123/?query=SELECT 1 2+3')",
+                "http%3A%2F%2F127.0.0.1%3A8123%2F%3Fquery%3DSELECT+1+2%2B3",
+            ),
             (
                 "decodeURLComponent('http://127.0.0.1:8123/?query=SELECT%201%3B')",
                 "http://127.0.0.1:8123/?query=SELECT 1;",
@@ -217,6 +361,16 @@ pub(super) const NUMBERS: &[Row] = &[
         ],
     ),
     (
+        "`intDivOrZero(x, y)`, `moduloOrZero(x, y)`, `positiveModulo(x, y)`",
+        "the same, 0 if y is; the rest that is not negative",
+        &[
+            ("intDivOrZero(1, 0)", "0"),
+            ("intDivOrZero(7, 2)", "3"),
+            ("moduloOrZero(5, 0)", "0"),
+            ("positiveModulo(-1, 10)", "9"),
+        ],
+    ),
+    (
         "`intDiv(x, y)`, `modulo(x, y)`",
         "the quotient cut off at its point, and the rest",
         &[("intDiv(7, 2)", "3"), ("intDiv(-7, 2)", "-3"), ("modulo(7, 2)", "1")],
@@ -244,13 +398,35 @@ pub(super) const NUMBERS: &[Row] = &[
         ],
     ),
     (
-        "`max2(x, y)`, `min2(x, y)`, `sign(x)`, `truncate(x)`, `isNaN(x)`",
+        "`bitTest(x, n)`, `exp2(x)`, `exp10(x)`, `e()`",
+        "a bit; powers",
+        &[
+            ("bitTest(43, 1)", "1"),
+            ("bitTest(43, 2)", "0"),
+            ("exp2(3)", "8.0"),
+            ("exp10(2)", "100.0"),
+            ("round(e(), 4)", "2.7183"),
+        ],
+    ),
+    (
+        "`isFinite(x)`, `isInfinite(x)`, `ifNotFinite(x, y)`",
+        "whether a number is one",
+        &[
+            ("isFinite(1.5)", "true"),
+            ("isInfinite(CAST('inf' AS DOUBLE))", "true"),
+            ("ifNotFinite(CAST('inf' AS DOUBLE), 42.0)", "42.0"),
+            ("isFinite(CAST('nan' AS DOUBLE))", "false"),
+        ],
+    ),
+    (
+        "`max2(x, y)`, `min2(x, y)`, `sign(x)`, `truncate(x)`, `ceiling(x)`, `isNaN(x)`",
         "numbers",
         &[
             ("max2(1, 2)", "2"),
             ("min2(1, 2)", "1"),
             ("sign(-2.5)", "-1.0"),
             ("truncate(2.7)", "2.0"),
+            ("ceiling(1.2)", "2.0"),
             ("isNaN(1.5)", "false"),
         ],
     ),
@@ -290,9 +466,34 @@ pub(super) const CONDITIONS: &[Row] = &[
         ],
     ),
     (
-        "`x IN [a, ...]`, `x NOT IN [a, ...]`",
+        "`and(c, d, ...)`, `or(c, d, ...)`, `xor(c, d)`",
+        "conditions together",
+        &[
+            ("and(true, 1 < 2, false)", "false"),
+            ("or(false, true)", "true"),
+            ("xor(true, true)", "false"),
+        ],
+    ),
+    (
+        "`assumeNotNull(x)`, `toNullable(x)`, `identity(x)`, `materialize(x)`",
+        "the value itself",
+        &[
+            ("assumeNotNull(1)", "1"),
+            ("toNullable('a')", "a"),
+            ("identity(2)", "2"),
+            ("materialize(3)", "3"),
+        ],
+    ),
+    (
+        "`x IN [a, ...]`, `x NOT IN [a, ...]`, `in(x, [a, ...])`, `notIn(x, [a, ...])`",
         "whether a value is one of others",
-        &[("1 IN [1, 2]", "true"), ("1 NOT IN [1, 2]", "false")],
+        &[
+            ("in(1, [1, 2])", "true"),
+            ("in('a', ('b', 'c'))", "false"),
+            ("notIn(3, [1, 2])", "true"),
+            ("1 IN [1, 2]", "true"),
+            ("1 NOT IN [1, 2]", "false"),
+        ],
     ),
     (
         "`WITH x AS name SELECT ...`",
@@ -304,9 +505,13 @@ pub(super) const CONDITIONS: &[Row] = &[
 /// See the head of this file.
 pub(super) const TIMES: &[Row] = &[
     (
-        "`toDate(t)`, `toDateTime(t)`, `toDateTime64(t)`, `toDateOrNull(t)`, `toDateTimeOrNull(t)`",
-        "a date, a time",
+        "`toDate(t)`, `toDate32(t)`, `toDateTime(t)`, `toDateTime(t, zone)`, `toDateTime64(t)`, `toDateTime64(t, digits)`, `toDateTime64(t, digits, zone)`, `toDateOrNull(t)`, `toDateTimeOrNull(t)`",
+        "a date, a time; of 0, 3, 6 or more digits of seconds; a text without an offset is of the zone",
         &[
+            ("toString(toDate32('2016-12-27'))", "2016-12-27"),
+            ("toDateTime('2016-12-27 14:10:05', 'Asia/Tokyo')", "2016-12-27T05:10:05Z"),
+            ("toDateTime64('2016-12-27 14:10:05.123456', 3)", "2016-12-27T14:10:05.123Z"),
+            ("toDateTime64('2016-12-27 14:10:05.5', 6, 'Asia/Tokyo')", "2016-12-27T05:10:05.500Z"),
             ("toString(toDate(toDateTime('2016-12-27 14:10:05')))", "2016-12-27"),
             ("toDateTimeOrNull('x')", "NULL"),
             ("toDateTime64('2016-12-27 14:10:05')", "2016-12-27T14:10:05Z"),
@@ -324,9 +529,22 @@ pub(super) const TIMES: &[Row] = &[
         ],
     ),
     (
-        "`toStartOfSecond(t)`, `toStartOfMinute(t)`, `toStartOfFiveMinutes(t)`, `toStartOfFifteenMinutes(t)`, `toStartOfHour(t)`, `toStartOfDay(t)`, `toStartOfWeek(t)`, `toMonday(t)`, `toStartOfMonth(t)`, `toStartOfQuarter(t)`, `toStartOfYear(t)`, `toStartOfInterval(t, INTERVAL n unit)`",
-        "when the unit began",
+        "`toStartOfSecond(t)`, `toStartOfMinute(t)`, `toStartOfFiveMinutes(t)`, `toStartOfTenMinutes(t)`, `toStartOfFifteenMinutes(t)`, `timeSlot(t)`, `toStartOfHour(t)`, `toStartOfDay(t)`, `toStartOfWeek(t)`, `toMonday(t)`, `toStartOfMonth(t)`, `toStartOfQuarter(t)`, `toStartOfYear(t)`, `toStartOfISOYear(t)`, `toStartOfInterval(t, INTERVAL n unit)`",
+        "when the unit began; of `timeSlot` half an hour",
         &[
+            (
+                "formatDateTime(toStartOfTenMinutes(toDateTime('2023-04-21 10:20:00')), '%F %T')",
+                "2023-04-21 10:20:00",
+            ),
+            ("formatDateTime(timeSlot(toDateTime('2023-04-21 10:47:00')), '%T')", "10:30:00"),
+            (
+                "formatDateTime(toStartOfISOYear(toDateTime('2023-04-21 10:20:00')), '%F')",
+                "2023-01-02",
+            ),
+            (
+                "formatDateTime(toStartOfISOYear(toDateTime('2021-01-02 00:00:00')), '%F')",
+                "2019-12-30",
+            ),
             (
                 "formatDateTime(toStartOfMonth(toDateTime('2016-12-27 14:10:05')), '%F %T')",
                 "2016-12-01 00:00:00",
@@ -356,9 +574,11 @@ pub(super) const TIMES: &[Row] = &[
         ],
     ),
     (
-        "`toWeek(t)`, `toISOWeek(t)`",
-        "the week of a year: from Sunday, where the first one has the first Sunday, and that of ISO 8601",
+        "`toWeek(t)`, `toISOWeek(t)`, `toISOYear(t)`, `monthName(t)`",
+        "the week of a year: from Sunday, where the first one has the first Sunday, and that of ISO 8601, with its year; the name of a month",
         &[
+            ("toISOYear(toDateTime('2021-01-02 00:00:00'))", "2020"),
+            ("monthName(toDateTime('2021-04-14 11:22:33'))", "April"),
             ("toWeek(toDateTime('2016-12-27 00:00:00'))", "52"),
             ("toISOWeek(toDateTime('2016-12-27 00:00:00'))", "52"),
             ("toWeek(toDateTime('2018-01-01 00:00:00'))", "0"),
@@ -388,9 +608,18 @@ pub(super) const TIMES: &[Row] = &[
         )],
     ),
     (
-        "`toUnixTimestamp(t)`, `fromUnixTimestamp(n)`, `toUnixTimestamp64Milli(t)`, `fromUnixTimestamp64Milli(n)`",
-        "seconds and milliseconds since 1970",
+        "`toUnixTimestamp(t)`, `fromUnixTimestamp(n)`, `toUnixTimestamp64Milli(t)`, `fromUnixTimestamp64Milli(n)`, `toUnixTimestamp64Micro(t)`, `fromUnixTimestamp64Micro(n)`, `toUnixTimestamp64Nano(t)`",
+        "seconds, and shorter ones, since 1970",
         &[
+            (
+                "toUnixTimestamp64Micro(toDateTime('2009-02-13 23:31:31.011123'))",
+                "1234567891011123",
+            ),
+            (
+                "toUnixTimestamp64Nano(toDateTime('2009-02-13 23:31:31.011123'))",
+                "1234567891011123000",
+            ),
+            ("fromUnixTimestamp64Micro(1234567891011123)", "2009-02-13T23:31:31.011123Z"),
             ("toUnixTimestamp(toDateTime('2017-11-05 08:07:47'))", "1509869267"),
             ("toUnixTimestamp64Milli(toDateTime('2009-02-13 23:31:31.011'))", "1234567891011"),
             ("formatDateTime(fromUnixTimestamp(423543535), '%F %T')", "1983-06-04 02:58:55"),
@@ -406,7 +635,7 @@ pub(super) const TIMES: &[Row] = &[
         &[("toString(toLastDayOfMonth(toDateTime('2024-02-03 00:00:00')))", "2024-02-29")],
     ),
     (
-        "`dateAdd(t, INTERVAL ...)`, `dateAdd(unit, n, t)`, `dateSub(...)`, `date_add(...)`, `date_sub(...)`, `addDays(t, n)`, `subtractDays(t, n)` and so on, `toIntervalDay(n)`",
+        "`dateAdd(t, INTERVAL ...)`, `dateAdd(unit, n, t)`, `dateSub(...)`, `date_add(...)`, `date_sub(...)`, `timestampAdd(...)`, `timestamp_add(...)`, `timestampSub(...)`, `timestamp_sub(...)`, `addDays(t, n)`, `subtractDays(t, n)` and so on, `toIntervalDay(n)`",
         "a time before or after",
         &[
             (
@@ -416,6 +645,14 @@ pub(super) const TIMES: &[Row] = &[
             (
                 "formatDateTime(date_sub(day, 1, toDateTime('2018-01-01 00:00:00')), '%F')",
                 "2017-12-31",
+            ),
+            (
+                "formatDateTime(timestampAdd(toDateTime('2018-01-01 00:00:00'), INTERVAL 3 MONTH), '%F')",
+                "2018-04-01",
+            ),
+            (
+                "formatDateTime(addQuarters(toDateTime('2018-01-01 00:00:00'), 2), '%F')",
+                "2018-07-01",
             ),
             ("formatDateTime(addDays(toDateTime('2018-01-01 00:00:00'), 2), '%F')", "2018-01-03"),
         ],
@@ -427,6 +664,10 @@ pub(super) const TIMES: &[Row] = &[
             (
                 "dateDiff('hour', toDateTime('2018-01-01 22:00:00'), toDateTime('2018-01-02 23:00:00'))",
                 "25",
+            ),
+            (
+                "dateDiff('quarter', toDateTime('2017-12-31 23:59:59'), toDateTime('2018-04-01 00:00:00'))",
+                "2",
             ),
             (
                 "date_diff('day', toDateTime('2017-12-31 23:59:59'), toDateTime('2018-01-01 00:00:00'))",
@@ -453,12 +694,29 @@ pub(super) const TIMES: &[Row] = &[
         ],
     ),
     (
-        "`now64()`, `today()`, `yesterday()`, `generateUUIDv4()`",
-        "of now; a new id",
+        "`now()`, `now64(digits)`, `nowInBlock()`, `UTCTimestamp()`, `makeDate(y, m, d)`, `today()`, `yesterday()`, `generateUUIDv4()`",
+        "of now; a date of its parts; a new id",
         &[
+            ("now64(3) >= now('UTC')", "true"),
+            ("nowInBlock() = UTCTimestamp()", "true"),
+            ("toString(makeDate(2023, 2, 28))", "2023-02-28"),
             ("today() > yesterday()", "true"),
             ("now64() > toDateTime('2018-01-01 00:00:00')", "true"),
             ("length(toString(generateUUIDv4()))", "36"),
+        ],
+    ),
+    (
+        "`denseRank()`, `percentRank()` OVER (...)",
+        "`dense_rank` and `percent_rank`",
+        &[
+            (
+                "r FROM (SELECT n, denseRank() OVER (ORDER BY n) AS r FROM (VALUES (1), (2), (1)) AS v (n)) ORDER BY r",
+                "1, 1, 2",
+            ),
+            (
+                "r FROM (SELECT n, percentRank() OVER (ORDER BY n) AS r FROM (VALUES (1), (2), (3)) AS v (n)) ORDER BY r",
+                "0.0, 0.5, 1.0",
+            ),
         ],
     ),
     (

@@ -1,0 +1,113 @@
+//! Bytes as texts, and back: `hex`, base 64, and digests.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::BinaryViewArray;
+use arrow::array::BinaryViewBuilder;
+use arrow::array::StringViewBuilder;
+use arrow::datatypes::DataType;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use sha2::Digest;
+use sha2::Sha224;
+use sha2::Sha256;
+use sha2::Sha384;
+use sha2::Sha512;
+
+use crate::query::functions::own::Own;
+use crate::query::functions::own::Takes;
+use crate::query::functions::own::argument;
+use crate::query::functions::own::internal;
+use crate::query::functions::own::of_text;
+use crate::query::functions::own::text;
+use crate::query::functions::own::texts;
+
+const BYTES: &[Takes] = &[Takes::Bytes];
+const TEXT: &[Takes] = &[Takes::Text];
+
+/// All of them.
+pub(super) const ALL: &[Own] = &[
+    Own::new("hex", BYTES, text, |sent| shown(sent, &hex)),
+    Own::new("unhex", TEXT, text, |sent| back(sent, &of_hex, "hexadecimal digits")),
+    Own::new("base64Encode", BYTES, text, |sent| shown(sent, &|bytes| STANDARD.encode(bytes))),
+    Own::new("base64Decode", TEXT, text, |sent| back(sent, &of_base64, "in base 64")),
+    Own::new("tryBase64Decode", TEXT, text, |sent| {
+        Ok(of_text(texts(sent, 0)?, |text| Some(of_base64(text).unwrap_or_default())))
+    }),
+    Own::new("SHA224", BYTES, digests, digest::<Sha224>),
+    Own::new("SHA256", BYTES, digests, digest::<Sha256>),
+    Own::new("SHA384", BYTES, digests, digest::<Sha384>),
+    Own::new("SHA512", BYTES, digests, digest::<Sha512>),
+];
+
+fn digests(_: &[DataType]) -> Result<DataType> {
+    Ok(DataType::BinaryView)
+}
+
+fn bytes(sent: &[ArrayRef]) -> Result<&BinaryViewArray> {
+    argument(sent, 0)?.as_binary_view_opt().ok_or_else(|| internal("bytes"))
+}
+
+/// A text of each.
+fn shown(sent: &[ArrayRef], of: &dyn Fn(&[u8]) -> String) -> Result<ArrayRef> {
+    let all = bytes(sent)?;
+    let mut given = StringViewBuilder::with_capacity(all.len());
+    for own in all {
+        given.append_option(own.map(of));
+    }
+    Ok(Arc::new(given.finish()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
+    for byte in bytes {
+        // It takes what is written.
+        let _ = write!(text, "{byte:02X}");
+    }
+    text
+}
+
+fn of_hex(text: &str) -> Option<String> {
+    let digit = |digit: &u8| char::from(*digit).to_digit(16).and_then(|own| u8::try_from(own).ok());
+    // A digit alone is the low one of its byte.
+    let padded = if text.len() % 2 == 1 { format!("0{text}") } else { text.to_owned() };
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(high)? * 16 + digit(low)?),
+        _ => None,
+    };
+    let bytes = padded.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
+    String::from_utf8(bytes).ok()
+}
+
+fn of_base64(text: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(text).ok()?).ok()
+}
+
+/// The text that each text stands for.
+fn back(sent: &[ArrayRef], of: &dyn Fn(&str) -> Option<String>, wanted: &str) -> Result<ArrayRef> {
+    let all = texts(sent, 0)?;
+    let mut given = StringViewBuilder::with_capacity(all.len());
+    for own in all {
+        let text = own.map(|own| {
+            let why = || DataFusionError::Execution(format!("what is to be {wanted} is no text"));
+            of(own).ok_or_else(why)
+        });
+        given.append_option(text.transpose()?);
+    }
+    Ok(Arc::new(given.finish()))
+}
+
+fn digest<D: Digest>(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let all = bytes(sent)?;
+    let mut given = BinaryViewBuilder::with_capacity(all.len());
+    for own in all {
+        given.append_option(own.map(D::digest));
+    }
+    Ok(Arc::new(given.finish()))
+}

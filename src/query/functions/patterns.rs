@@ -1,0 +1,237 @@
+//! Functions of texts and patterns, each with all of what matches. As in ClickHouse a point matches line ends, too, and each
+//! search begins where the last match ended, as if nothing stood before.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use arrow::array::ArrayRef;
+use arrow::array::AsArray;
+use arrow::array::ListBuilder;
+use arrow::array::StringViewBuilder;
+use arrow::datatypes::DataType;
+use arrow::datatypes::Int64Type;
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
+use regex::Regex;
+use regex::RegexBuilder;
+
+use crate::query::functions::own::Own;
+use crate::query::functions::own::Takes;
+use crate::query::functions::own::list_of;
+use crate::query::functions::own::of_text;
+use crate::query::functions::own::text;
+use crate::query::functions::own::texts;
+
+const TWO: &[Takes] = &[Takes::Text, Takes::Text];
+
+/// Memory of a compiled pattern, whose states were counted before (`guard/bounds.rs`).
+const COMPILED_MAX_BYTES: usize = 64 << 20;
+
+/// All of them.
+pub(super) const ALL: &[Own] = &[
+    Own::new("extractAll", TWO, |_| Ok(list_of(DataType::Utf8View)), extracted),
+    Own::new("extractGroups", TWO, |_| Ok(list_of(DataType::Utf8View)), groups),
+    Own::new("extractAllGroups", TWO, nested, |sent| all_groups(sent, true)),
+    Own::new("extractAllGroupsVertical", TWO, nested, |sent| all_groups(sent, true)),
+    Own::new("extractAllGroupsHorizontal", TWO, nested, |sent| all_groups(sent, false)),
+    Own::new("regexpExtract", TWO, text, group).or(&[Takes::Whole]),
+    Own::new("split_by_pattern", TWO, |_| Ok(list_of(DataType::Utf8View)), split),
+    Own::new("regexpQuoteMeta", &[Takes::Text], text, quoted),
+];
+
+fn nested(_: &[DataType]) -> Result<DataType> {
+    Ok(list_of(list_of(DataType::Utf8View)))
+}
+
+fn compiled(pattern: &str) -> Result<Regex> {
+    let built = RegexBuilder::new(pattern)
+        .dot_matches_new_line(true)
+        .size_limit(COMPILED_MAX_BYTES)
+        .build();
+    built.map_err(|error| DataFusionError::Execution(format!("the pattern is none: {error}")))
+}
+
+/// Calls a function with each text and its compiled pattern; without both of them with nothing.
+fn each<'t>(
+    sent: &'t [ArrayRef],
+    mut with: impl FnMut(usize, Option<(&'t str, &Regex)>) -> Result<()>,
+) -> Result<()> {
+    let (all, patterns) = (texts(sent, 0)?, texts(sent, 1)?);
+    let mut last: Option<(&str, Regex)> = None;
+    for (row, (text, pattern)) in all.iter().zip(patterns.iter()).enumerate() {
+        let Some((text, pattern)) = text.zip(pattern) else {
+            with(row, None)?;
+            continue;
+        };
+        if last.as_ref().is_none_or(|(own, _)| *own != pattern) {
+            last = Some((pattern, compiled(pattern)?));
+        }
+        with(row, last.as_ref().map(|(_, pattern)| (text, pattern)))?;
+    }
+    Ok(())
+}
+
+/// What stands behind some bytes; nothing if they end in a character.
+fn behind(text: &str, at: usize) -> &str {
+    text.get(at..).unwrap_or("")
+}
+
+/// The first group of each match, or all of it if there is no group, up to the first match of nothing.
+fn extracted(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let mut given = ListBuilder::new(StringViewBuilder::new());
+    each(sent, |_, own| {
+        let Some((mut rest, pattern)) = own else {
+            given.append(false);
+            return Ok(());
+        };
+        let wanted = usize::from(pattern.captures_len() > 1);
+        while let Some(found) = pattern.captures(rest) {
+            let Some(whole) = found.get(0).filter(|whole| !whole.is_empty()) else { break };
+            given.values().append_value(found.get(wanted).map_or("", |group| group.as_str()));
+            rest = behind(rest, whole.end());
+        }
+        given.append(true);
+        Ok(())
+    })?;
+    Ok(Arc::new(given.finish()))
+}
+
+/// The groups of a pattern that has some.
+fn count_of_groups(pattern: &Regex) -> Result<usize> {
+    match pattern.captures_len().saturating_sub(1) {
+        0 => Err(DataFusionError::Execution(format!("the pattern {pattern} has no groups"))),
+        count => Ok(count),
+    }
+}
+
+/// The groups of the first match.
+fn groups(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let mut given = ListBuilder::new(StringViewBuilder::new());
+    each(sent, |_, own| {
+        if let Some((text, pattern)) = own {
+            count_of_groups(pattern)?;
+            for group in pattern.captures(text).iter().flat_map(|found| found.iter().skip(1)) {
+                given.values().append_value(group.map_or("", |group| group.as_str()));
+            }
+        }
+        given.append(own.is_some());
+        Ok(())
+    })?;
+    Ok(Arc::new(given.finish()))
+}
+
+/// The groups of all matches: a list for each match, or for each group.
+fn all_groups(sent: &[ArrayRef], is_by_match: bool) -> Result<ArrayRef> {
+    let mut given = ListBuilder::new(ListBuilder::new(StringViewBuilder::new()));
+    each(sent, |_, own| {
+        let Some((mut rest, pattern)) = own else {
+            given.append(false);
+            return Ok(());
+        };
+        let count = count_of_groups(pattern)?;
+        let mut by_group = vec![Vec::new(); if is_by_match { 0 } else { count }];
+        while !rest.is_empty()
+            && let Some(found) = pattern.captures(rest)
+        {
+            let groups = (1..=count).map(|at| found.get(at).map_or("", |group| group.as_str()));
+            if is_by_match {
+                for group in groups {
+                    given.values().values().append_value(group);
+                }
+                given.values().append(true);
+            } else {
+                for (all, group) in by_group.iter_mut().zip(groups) {
+                    all.push(group);
+                }
+            }
+            let (end, is_empty) =
+                found.get(0).map_or((0, true), |whole| (whole.end(), whole.is_empty()));
+            // Behind nothing it goes on with the next character.
+            let next = behind(rest, end).chars().next().map_or(0, char::len_utf8);
+            rest = behind(rest, if is_empty { end.saturating_add(next) } else { end });
+            if is_empty && next == 0 {
+                break;
+            }
+        }
+        for all in by_group {
+            for group in all {
+                given.values().values().append_value(group);
+            }
+            given.values().append(true);
+        }
+        given.append(true);
+        Ok(())
+    })?;
+    Ok(Arc::new(given.finish()))
+}
+
+/// One group of the first match, the first one unless it is said which; 0 is all of it.
+fn group(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let numbers = sent.get(2).map(|numbers| numbers.as_primitive::<Int64Type>());
+    let mut given = StringViewBuilder::with_capacity(sent.first().map_or(0, |all| all.len()));
+    each(sent, |row, own| {
+        let number = match numbers {
+            None => Some(1),
+            Some(numbers) => numbers.is_valid(row).then(|| numbers.value(row)),
+        };
+        let Some(((text, pattern), number)) = own.zip(number) else {
+            given.append_null();
+            return Ok(());
+        };
+        let number = usize::try_from(number).ok().filter(|at| *at < pattern.captures_len());
+        let Some(number) = number else {
+            let why = format!("the pattern {pattern} has no group of this number");
+            return Err(DataFusionError::Execution(why));
+        };
+        let found = pattern.captures(text).and_then(|found| found.get(number));
+        given.append_value(found.map_or("", |group| group.as_str()));
+        Ok(())
+    })?;
+    Ok(Arc::new(given.finish()))
+}
+
+/// What stands between matches; between all characters, if the pattern is empty.
+fn split(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let mut given = ListBuilder::new(StringViewBuilder::new());
+    each(sent, |_, own| {
+        let Some((mut rest, pattern)) = own else {
+            given.append(false);
+            return Ok(());
+        };
+        if pattern.as_str().is_empty() {
+            let mut bytes = [0; 4];
+            for character in rest.chars() {
+                given.values().append_value(character.encode_utf8(&mut bytes));
+            }
+            given.append(true);
+            return Ok(());
+        }
+        while let Some(found) = pattern.find(rest).filter(|found| !found.is_empty()) {
+            given.values().append_value(rest.get(..found.start()).unwrap_or(""));
+            rest = behind(rest, found.end());
+        }
+        given.values().append_value(rest);
+        given.append(true);
+        Ok(())
+    })?;
+    Ok(Arc::new(given.finish()))
+}
+
+/// Signs that mean something in a pattern.
+const SIGNS: &str = "\\|()^$.[]?*+{:-";
+
+/// The pattern of a text itself.
+fn quoted(sent: &[ArrayRef]) -> Result<ArrayRef> {
+    let of = |text: &str| {
+        let mut quoted = String::with_capacity(text.len());
+        for character in text.chars() {
+            match character {
+                '\0' => quoted.push_str("\\0"),
+                own if SIGNS.contains(own) => quoted.extend(['\\', own]),
+                own => quoted.push(own),
+            }
+        }
+        Some(quoted)
+    };
+    Ok(of_text(texts(sent, 0)?, of))
+}
