@@ -1,6 +1,6 @@
 //! SQL as HogQL has it, for the parser: [`Hogql`] is the generic dialect and `a ?? b`, `c ? a : b`, `=~`, `=~*`, `IN [..]`,
 //! `extract(text, pattern)`, and lambdas where a function takes one. [`statement`] parses a question, in which
-//! `WITH 1 AS x` names an expression.
+//! `WITH 1 AS x` names an expression, and ARRAY JOIN takes arrays.
 
 use std::any::TypeId;
 
@@ -33,6 +33,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
+use crate::query::array_join;
 use crate::query::clickhouse::call;
 use crate::query::functions;
 use crate::query::with_constants;
@@ -51,7 +52,7 @@ const TERNARY: u8 = 3;
 pub(super) fn statement(sql: &str, recursion_limit: usize) -> Result<Statement> {
     let tokens = Tokenizer::new(&Hogql, sql).tokenize_with_location();
     let tokens = tokens.map_err(|error| DataFusionError::from(ParserError::from(error)))?;
-    let mut statements = DFParserBuilder::new(with_constants::written(tokens))
+    let mut statements = DFParserBuilder::new(array_join::written(with_constants::written(tokens)))
         .with_dialect(&Hogql)
         .with_recursion_limit(recursion_limit)
         .build()?
@@ -513,7 +514,7 @@ mod tests {
             "SELECT {'a': 1}, [1, 2][1], ARRAY[1], MAP {'a': 2}, a[1:2] FROM t",
             "SELECT a::DOUBLE, TRY_CAST(a AS BIGINT), a ~ 'x', $1, INTERVAL '1 day' FROM t",
             "SELECT quantile(0.5)(a), sum(a) FILTER (WHERE b) OVER (PARTITION BY c) FROM t PREWHERE d",
-            "WITH RECURSIVE r AS (SELECT 1) SELECT position('a' IN b), N'x', E'y' FROM r ARRAY JOIN c AS d",
+            "WITH RECURSIVE r AS (SELECT 1) SELECT position('a' IN b), N'x', E'y' FROM r",
             "SELECT a FROM t LIMIT 1 BY a SETTINGS b = 1",
         ] {
             let generic = Parser::parse_sql(&GenericDialect {}, sql).expect(sql);

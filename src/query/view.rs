@@ -36,6 +36,7 @@ use crate::identity::deletions::Deletions;
 use crate::identity::overrides::Overrides;
 use crate::identity::view::View as IdentityView;
 use crate::query::aliases::Aliases;
+use crate::query::array_join;
 use crate::query::arrow_precedence;
 use crate::query::calendar::Calendar;
 use crate::query::cast_names;
@@ -322,6 +323,7 @@ impl View {
         with_constants::rewrite(&mut statement, &self.tables)?;
         session_names::rewrite(&mut statement);
         filtered::rewrite(&mut statement, self.is_filtered)?;
+        array_join::rewrite(&mut statement, &self.tables)?;
         clickhouse::rewrite(&mut statement, &self.calendar)?;
         guard::check(&statement, &state)?;
         arrow_precedence::rewrite(&mut statement);

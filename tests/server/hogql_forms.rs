@@ -285,3 +285,102 @@ fn names_are_those_of_the_nearest_query() {
         ],
     );
 }
+
+/// The first cases are those of ClickHouse's documentation of ARRAY JOIN.
+#[test]
+fn arrays_are_joined() {
+    let server = start();
+    let arrays = "(VALUES ('Hello', [1, 2]), ('World', [3, 4, 5]), ('Goodbye', arraySlice([1], 2))) AS arrays_test (s, arr)";
+    let of = |sql: &str| sql.replace("arrays_test", arrays);
+    let documented = [
+        (
+            of("SELECT s, arr FROM arrays_test ARRAY JOIN arr ORDER BY arr"),
+            json!([["Hello", 1], ["Hello", 2], ["World", 3], ["World", 4], ["World", 5]]),
+        ),
+        (
+            of("SELECT s, arr FROM arrays_test LEFT ARRAY JOIN arr ORDER BY arr NULLS LAST"),
+            json!([
+                ["Hello", 1],
+                ["Hello", 2],
+                ["World", 3],
+                ["World", 4],
+                ["World", 5],
+                ["Goodbye", null]
+            ]),
+        ),
+        (
+            of(
+                "SELECT s, arr, a, num, mapped FROM arrays_test ARRAY JOIN arr AS a, arrayEnumerate(arr) AS num, \
+                arrayMap(x -> x + 1, arr) AS mapped ORDER BY a",
+            ),
+            json!([
+                ["Hello", [1, 2], 1, 1, 2],
+                ["Hello", [1, 2], 2, 2, 3],
+                ["World", [3, 4, 5], 3, 1, 4],
+                ["World", [3, 4, 5], 4, 2, 5],
+                ["World", [3, 4, 5], 5, 3, 6]
+            ]),
+        ),
+        (
+            of(
+                "SELECT s, arr, a FROM arrays_test ARRAY JOIN [1, 2, 3] AS a WHERE s = 'Hello' ORDER BY a",
+            ),
+            json!([["Hello", [1, 2], 1], ["Hello", [1, 2], 2], ["Hello", [1, 2], 3]]),
+        ),
+    ];
+    let documented: Vec<(&str, Value)> =
+        documented.iter().map(|(sql, expected)| (sql.as_str(), expected.clone())).collect();
+    check(&server, &documented);
+    let cases = [
+        (
+            "SELECT count(), uniq(x) FROM events ARRAY JOIN JSONExtractArrayRaw(properties, 'list') AS x",
+            json!([[12, 7]]),
+        ),
+        (
+            "SELECT count(), count(x) FROM events AS e LEFT ARRAY JOIN JSONExtractArrayRaw(e.properties, 'list') AS x",
+            json!([[13, 12]]),
+        ),
+        (
+            "SELECT e.properties.n, e.event, x, y FROM events AS e ARRAY JOIN JSONExtractArrayRaw(properties, 'list') AS x, \
+             arrayEnumerate(JSONExtractArrayRaw(properties, 'list')) AS y WHERE properties.n = 2 ORDER BY y",
+            json!([["2", "buy", "\"a\"", 1], ["2", "buy", "{\"b\":2}", 2]]),
+        ),
+        (
+            "SELECT person.properties.tier AS tier, count() FROM events ARRAY JOIN JSONExtractArrayRaw(properties, 'list') AS x \
+             WHERE x = '\"a\"' GROUP BY tier",
+            json!([["gold", 6]]),
+        ),
+        (
+            "SELECT part, count() FROM events ARRAY JOIN splitByChar('o', person.properties.tier) AS part GROUP BY part ORDER BY \
+             part",
+            json!([["g", 6], ["ld", 6], ["tin", 1]]),
+        ),
+        (
+            "SELECT splitByChar('/', properties.$current_url) AS parts, part FROM events ARRAY JOIN parts AS part WHERE \
+             properties.n = 2 AND part = 'p'",
+            json!([[["https:", "", "www.example.com", "p", "2?q=1#x"], "p"]]),
+        ),
+        (
+            "SELECT p.properties.tier, count() FROM events ARRAY JOIN [1, 2] AS x JOIN persons AS p ON p.id = person_id \
+             GROUP BY p.properties.tier ORDER BY 1",
+            json!([["gold", 12], ["tin", 2]]),
+        ),
+    ];
+    check(&server, &cases);
+    let flushed = server.weir(&["flush"]).output().expect("runs");
+    assert!(flushed.status.success(), "{flushed:?}");
+    check(&server, &cases);
+    for (sql, told) in [
+        ("SELECT x FROM events ARRAY JOIN [1] AS x, [1, 2] AS y", "as long as each other"),
+        ("SELECT x FROM events ARRAY JOIN lower('a')", "with names"),
+        (
+            "SELECT x FROM events JOIN persons ON person_id = id ARRAY JOIN [1] AS x",
+            "arrayJoin(...) in SELECT",
+        ),
+        ("SELECT count() FROM events WHERE person_id IN COHORT 5", "IN COHORT is not available"),
+    ] {
+        let answer = ask(&server, sql);
+        assert_eq!(answer.status, 400, "{sql}: {answer}");
+        assert!(answer.to_string().contains(told), "{sql}: not {told}: {answer}");
+    }
+}
