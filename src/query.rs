@@ -21,6 +21,7 @@ pub mod composed;
 pub mod condition;
 mod created_at;
 mod damage;
+mod dashed_names;
 mod date_trunc;
 pub mod definitions;
 mod deleted;

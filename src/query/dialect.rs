@@ -35,6 +35,7 @@ use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
 use crate::query::array_join;
 use crate::query::clickhouse::call;
+use crate::query::dashed_names;
 use crate::query::functions;
 use crate::query::with_constants;
 
@@ -52,6 +53,7 @@ const TERNARY: u8 = 3;
 pub(super) fn statement(sql: &str, recursion_limit: usize) -> Result<Statement> {
     let tokens = Tokenizer::new(&Hogql, sql).tokenize_with_location();
     let tokens = tokens.map_err(|error| DataFusionError::from(ParserError::from(error)))?;
+    dashed_names::check(&tokens)?;
     let mut statements = DFParserBuilder::new(array_join::written(with_constants::written(tokens)))
         .with_dialect(&Hogql)
         .with_recursion_limit(recursion_limit)

@@ -23,6 +23,7 @@ use crate::query::clickhouse;
 use crate::query::complexity;
 use crate::query::composed::Composed;
 use crate::query::composed::Places;
+use crate::query::dashed_names;
 use crate::query::dialect::Hogql;
 use crate::query::error::QueryError;
 use crate::query::filtered;
@@ -285,6 +286,7 @@ impl Reader {
         }
         let tokens = Tokenizer::new(&Hogql, text).tokenize_with_location();
         let mut tokens = tokens.map_err(|error| invalid(&error))?;
+        dashed_names::check(&tokens).map_err(|error| invalid(&error))?;
         let counted: Vec<usize> = complexity::counted(&tokens).collect();
         if counted.last().is_some_and(|words| *words > WORDS_MAX) {
             return Err(too_long());

@@ -384,3 +384,28 @@ fn arrays_are_joined() {
         assert!(answer.to_string().contains(told), "{sql}: not {told}: {answer}");
     }
 }
+
+#[test]
+fn names_with_dashes_need_quotes() {
+    let server = start();
+    let name = "$survey_response_0196e96d-7705-7d32";
+    let sent =
+        json!({"event": "survey", "distinct_id": "u1", "properties": {name: "yes", "$price": 5}});
+    assert_eq!(server.capture(&json!([sent])).status, 200);
+    let event = "FROM events WHERE event = 'survey'";
+    let (quoted, bracketed) = (
+        format!("SELECT properties.\"{name}\" {event}"),
+        format!("SELECT properties['{name}'], properties.$price-1, properties.$price - 2 {event}"),
+    );
+    check(
+        &server,
+        &[(quoted.as_str(), json!([["yes"]])), (bracketed.as_str(), json!([["yes", 4.0, 3.0]]))],
+    );
+    let answer = ask(&server, &format!("SELECT properties.{name} {event}"));
+    assert_eq!(answer.status, 400, "{answer}");
+    assert!(answer.to_string().contains("write it in quotes"), "{answer}");
+    let query = json!({"kind": "EventsQuery", "select": [format!("properties.{name}")]});
+    let answer = server.post(QUERY, &json!({"query": query}));
+    assert_eq!(answer.status, 400, "{answer}");
+    assert!(answer.to_string().contains("write it in quotes"), "{answer}");
+}

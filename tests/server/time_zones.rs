@@ -400,3 +400,50 @@ fn dates_of_flags_are_of_the_projects_clocks() {
         assert_eq!(found, (&json!(local), &json!(offset)), "{trial}: {answer}");
     }
 }
+
+/// Goal: what is ordered by the start of an interval is in the order of time where clocks show an hour twice. Expected: the
+/// clocks of Berlin went back at 01:00 UTC.
+#[test]
+fn starts_of_intervals_are_in_the_order_of_time() {
+    let times = [
+        "2025-10-26T01:30:00Z",
+        "2025-10-25T23:30:00Z",
+        "2025-10-26T02:30:00Z",
+        "2025-10-26T00:30:00Z",
+        "2025-10-26T23:30:00Z",
+    ];
+    let server = start(&json!({"timezone": "Europe/Berlin"}), &times);
+    let starts = [
+        "toStartOfHour(timestamp)",
+        "date_trunc('hour', timestamp)",
+        "toStartOfInterval(timestamp, INTERVAL 1 hour)",
+        "toStartOfFifteenMinutes(timestamp)",
+        "date_bin(INTERVAL '30 minutes', timestamp)",
+    ];
+    let check = || {
+        for start in starts {
+            for (direction, expected) in [
+                ("", json!([[23], [0], [1], [2], [23]])),
+                ("DESC", json!([[23], [2], [1], [0], [23]])),
+            ] {
+                let sql = format!(
+                    "SELECT toHour(timestamp, 'UTC') FROM events ORDER BY {start} {direction}"
+                );
+                assert_eq!(rows(&server, &sql), expected, "{sql}");
+            }
+            let sql = format!(
+                "SELECT n, k FROM (SELECT {start} AS k, count() AS n FROM events GROUP BY k) ORDER BY k"
+            );
+            let found = rows(&server, &sql);
+            assert_eq!(found.as_array().map(Vec::len), Some(5), "{sql}: {found}");
+        }
+        let sql = "SELECT toHour(timestamp, 'UTC') FROM events ORDER BY toStartOfDay(timestamp) DESC, timestamp";
+        assert_eq!(rows(&server, sql), json!([[23], [23], [0], [1], [2]]));
+        let sql = "SELECT toHour(timestamp, 'UTC') FROM events WHERE toStartOfHour(timestamp) >= toDateTime('2025-10-26 \
+                   02:00:00', 'Europe/Berlin') ORDER BY timestamp";
+        assert_eq!(rows(&server, sql), json!([[0], [1], [2], [23]]));
+    };
+    check();
+    flush(&server);
+    check();
+}
