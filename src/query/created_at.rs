@@ -1,10 +1,12 @@
 //! `created_at` of events, which is their `received_at` here: [`rewrite`]. Other tables have a column of that name, so each
 //! name is looked at where it stands: `e.created_at` is of events if `e` is, and `created_at` alone if the innermost SELECT
-//! around it that has such a column at all has it of events.
+//! around it that has such a column at all has it of events. One that has it of both is refused.
 
 use std::mem;
 use std::ops::ControlFlow;
 
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Ident;
@@ -26,11 +28,17 @@ use crate::query::relations::name_of;
 const CREATED_AT: &str = "created_at";
 const RECEIVED_AT: &str = "received_at";
 
-/// Gives the column its name here, under which the answer has it as it was asked for.
-pub(super) fn rewrite(statement: &mut Statement, tables: &dyn Tables) {
-    if let Some(query) = asked(statement) {
-        let mut names = Names { relations: Relations::new(tables), scopes: Vec::new() };
-        let _ = VisitMut::visit(query, &mut names);
+/// Gives the column its name here, and keeps that in the answer as it was asked for.
+///
+/// # Errors
+///
+/// The name alone is that of columns of two tables.
+pub(super) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
+    let Some(query) = asked(statement) else { return Ok(()) };
+    let mut names = Names { relations: Relations::new(tables), scopes: Vec::new() };
+    match VisitMut::visit(query, &mut names) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
     }
 }
 
@@ -53,37 +61,46 @@ fn own() -> Ident {
 }
 
 impl Names<'_> {
-    fn is_of_events(&self, table: Option<&Ident>) -> bool {
+    /// Whether the column is of events, by the name of its table if it has one.
+    fn is_of_events(&self, table: Option<&Ident>) -> Result<bool> {
+        let name = own();
         for scope in self.scopes.iter().rev() {
-            match table {
-                Some(table) => {
-                    if let Some(own) = scope.relations.iter().find(|own| own.is_called(table)) {
-                        return own.is_of_events() && !own.has(&self::own());
-                    }
+            let relations = &scope.relations;
+            if let Some(table) = table {
+                match relations.iter().find(|own| own.is_called(table)) {
+                    Some(own) => return Ok(own.is_of_events() && !own.has(&name)),
+                    None => continue,
                 }
-                None if scope.is_given
-                    || scope.relations.iter().any(|own| own.has(&self::own())) =>
-                {
-                    return false;
+            }
+            if scope.is_given {
+                return Ok(false);
+            }
+            let is_renamed = |own: &Relation<'_>| own.is_of_events() && !own.has(&name);
+            match (relations.iter().any(|own| own.has(&name)), relations.iter().any(is_renamed)) {
+                (true, true) => {
+                    let why = "created_at is of events and of another table: say of which, as in events.created_at";
+                    return Err(DataFusionError::Plan(why.to_owned()));
                 }
-                None if scope.relations.iter().any(Relation::is_of_events) => return true,
-                None => {}
+                (true, false) => return Ok(false),
+                (false, true) => return Ok(true),
+                (false, false) => {}
             }
         }
-        false
+        Ok(false)
     }
 
     /// The name of the column, if the expression is one that is to have another.
-    fn renamed<'e>(&self, expression: &'e mut Expr) -> Option<&'e mut Ident> {
+    fn renamed<'e>(&self, expression: &'e mut Expr) -> Result<Option<&'e mut Ident>> {
         let (table, name) = match expression {
             Expr::Identifier(name) => (None, name),
             Expr::CompoundIdentifier(names) => match names.as_mut_slice() {
                 [table, name] => (Some(&*table), name),
-                _ => return None,
+                _ => return Ok(None),
             },
-            _ => return None,
+            _ => return Ok(None),
         };
-        (is_same(name, &own()) && self.is_of_events(table)).then_some(name)
+        let is_wanted = is_same(name, &own()) && self.is_of_events(table)?;
+        Ok(is_wanted.then_some(name))
     }
 }
 
@@ -93,10 +110,10 @@ fn is_named_so(item: &SelectItem) -> bool {
 }
 
 impl VisitorMut for Names<'_> {
-    type Break = ();
+    type Break = DataFusionError;
 
     // ORDER BY is of the query.
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
         self.relations.enter(query);
         let scope = match &*query.body {
             SetExpr::Select(select) => {
@@ -116,31 +133,32 @@ impl VisitorMut for Names<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
         self.scopes.pop();
         self.relations.leave();
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         let relations = self.relations.of(select);
         self.scopes.push(Scope { relations, is_given: false, items: Vec::new() });
         // With DISTINCT, what an answer is ordered by has to be written as in the list of columns.
         let keeps_names = select.distinct.is_none();
         let mut items = mem::take(&mut select.projection);
         for item in &mut items {
-            if let SelectItem::UnnamedExpr(expression) = item
-                && let Some(name) = self.renamed(expression)
-            {
-                let alias = mem::replace(name, Ident::new(RECEIVED_AT));
-                if keeps_names {
-                    let expr = expression.clone();
-                    *item = SelectItem::ExprWithAlias { expr, alias };
-                }
+            let SelectItem::UnnamedExpr(expression) = item else { continue };
+            let alias = match self.renamed(expression) {
+                Err(error) => return ControlFlow::Break(error),
+                Ok(None) => continue,
+                Ok(Some(name)) => mem::replace(name, Ident::new(RECEIVED_AT)),
+            };
+            if keeps_names {
+                let expr = expression.clone();
+                *item = SelectItem::ExprWithAlias { expr, alias };
             }
         }
         // In the list of columns the name is that of a column; behind it, it may be that of an item.
-        let _ = VisitMut::visit(&mut items, self);
+        VisitMut::visit(&mut items, self)?;
         if let Some(scope) = self.scopes.last_mut() {
             let mut named = items.iter().filter(|item| is_named_so(item));
             scope.is_given = named.any(|item| !is_received(item));
@@ -149,16 +167,18 @@ impl VisitorMut for Names<'_> {
         ControlFlow::Continue(())
     }
 
-    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         if let Some(scope) = self.scopes.pop() {
             select.projection = scope.items;
         }
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
-        if let Some(name) = self.renamed(expression) {
-            *name = Ident::new(RECEIVED_AT);
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
+        match self.renamed(expression) {
+            Err(error) => return ControlFlow::Break(error),
+            Ok(None) => {}
+            Ok(Some(name)) => *name = Ident::new(RECEIVED_AT),
         }
         ControlFlow::Continue(())
     }
@@ -188,8 +208,10 @@ mod tests {
     fn rewritten(sql: &str) -> String {
         let tables: &dyn Tables = &TABLES;
         let mut statement = dialect::statement(sql, 50).unwrap();
-        rewrite(&mut statement, tables);
-        statement.to_string()
+        match rewrite(&mut statement, tables) {
+            Ok(()) => statement.to_string(),
+            Err(error) => error.to_string(),
+        }
     }
 
     #[test]
@@ -252,12 +274,20 @@ mod tests {
         }
         for sql in [
             "SELECT created_at FROM persons ORDER BY created_at",
-            "SELECT created_at FROM events AS e JOIN persons AS p ON e.person_id = p.id",
             "SELECT created_at FROM (SELECT 1 AS created_at) AS events",
             "WITH events AS (SELECT created_at FROM persons) SELECT created_at, events.created_at FROM events",
             "SELECT person.created_at, x.created_at FROM events",
         ] {
             assert_eq!(rewritten(sql), sql);
+        }
+        let both = "events AS e JOIN persons AS p ON e.person_id = p.id";
+        for sql in [
+            format!("SELECT created_at FROM {both}"),
+            format!("SELECT 1 FROM {both} WHERE created_at > 1"),
+            format!("SELECT 1 FROM {both} ORDER BY created_at"),
+        ] {
+            let refused = rewritten(&sql);
+            assert!(refused.contains("say of which"), "{sql}: {refused}");
         }
     }
 }

@@ -2,6 +2,8 @@
 //! puts something else in the place of a name asks it whose the name is.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
@@ -47,11 +49,11 @@ pub(super) fn is_same(own: &Ident, other: &Ident) -> bool {
     }
 }
 
-/// Columns by their names, and all of some stored tables.
+/// Columns by their names, and all of some stored tables. Each is there once, however often `*` stands for it.
 #[derive(Clone, Debug, Default)]
 struct Columns {
-    named: Vec<Ident>,
-    of_tables: Vec<String>,
+    named: HashSet<Ident>,
+    of_tables: BTreeSet<String>,
 }
 
 /// A table, a query or a function in a FROM.
@@ -77,7 +79,7 @@ impl Relation<'_> {
 
     /// Whether it has all columns of events.
     pub(super) fn is_of_events(&self) -> bool {
-        self.columns.of_tables.iter().any(|table| table == EVENTS)
+        self.columns.of_tables.contains(EVENTS)
     }
 }
 
@@ -144,7 +146,7 @@ impl<'t> Relations<'t> {
                 (last, columns.unwrap_or_default(), alias)
             }
             TableFactor::Table { name, alias, .. } => {
-                let named = vec![Ident::new(OF_FUNCTIONS)];
+                let named = HashSet::from([Ident::new(OF_FUNCTIONS)]);
                 (last(name), Columns { named, ..Columns::default() }, alias)
             }
             TableFactor::Derived { subquery, alias, .. } => (None, self.of_query(subquery), alias),
@@ -176,7 +178,7 @@ impl<'t> Relations<'t> {
                     Some(_) => last.value.clone(),
                     None => last.value.to_lowercase(),
                 };
-                Columns { named: Vec::new(), of_tables: vec![table] }
+                Columns { named: HashSet::new(), of_tables: BTreeSet::from([table]) }
             }
         }
     }
@@ -212,7 +214,7 @@ impl<'t> Relations<'t> {
                     all(relations.iter().filter(is_own))
                 }
                 SelectItem::ExprWithAliases { aliases, .. } => {
-                    Columns { named: aliases.clone(), ..Columns::default() }
+                    Columns { named: aliases.iter().cloned().collect(), ..Columns::default() }
                 }
                 SelectItem::ExprWithAlias { .. } | SelectItem::UnnamedExpr(_) => {
                     Columns { named: name_of(item).into_iter().collect(), ..Columns::default() }
@@ -250,7 +252,7 @@ fn renamed(columns: Columns, alias: Option<&TableAlias>) -> Columns {
     match alias {
         Some(alias) if !alias.columns.is_empty() => {
             let named = alias.columns.iter().map(|column| column.name.clone()).collect();
-            Columns { named, of_tables: Vec::new() }
+            Columns { named, of_tables: BTreeSet::new() }
         }
         _ => columns,
     }
@@ -325,5 +327,15 @@ mod tests {
                 expected.into_iter().map(|(name, has, is)| (name.to_owned(), has, is)).collect();
             assert_eq!(found(sql, "created_at"), expected, "{sql}");
         }
+    }
+
+    /// Goal: columns are not multiplied. Method: each of many queries has all of those of the next one twice.
+    #[test]
+    fn columns_are_there_once() {
+        let inner = (0..40).fold("events".to_owned(), |inner, at| {
+            format!("(SELECT *, *, {at} AS c{at} FROM {inner}) AS t")
+        });
+        let sql = format!("SELECT 1 FROM {inner}");
+        assert_eq!(found(&sql, "c7"), [("t".to_owned(), true, true)]);
     }
 }

@@ -332,7 +332,7 @@ impl View {
         property_numbers::rewrite(&mut statement);
         property_access::rewrite(&mut statement);
         person_access::rewrite(&mut statement)?;
-        created_at::rewrite(&mut statement, &self.tables);
+        created_at::rewrite(&mut statement, &self.tables)?;
         let mut aliases = Aliases::default();
         let plan = loop {
             match state.statement_to_plan(statement.clone()).await {

@@ -251,6 +251,10 @@ fn created_at_is_of_its_table() {
             ),
         ],
     );
+    let sql = "SELECT created_at FROM events JOIN persons ON events.person_id = persons.id";
+    let answer = ask(&server, sql);
+    assert_eq!(answer.status, 400, "{answer}");
+    assert!(answer.to_string().contains("say of which"), "{answer}");
     let answer = ask(
         &server,
         "SELECT e.created_at, p.created_at AS joined FROM (SELECT * FROM events) AS e, (SELECT created_at FROM persons) AS p LIMIT 1",
