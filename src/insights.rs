@@ -8,6 +8,7 @@ pub mod audience;
 pub mod bins;
 pub mod breakdown;
 pub mod cache;
+mod cohort_tables;
 pub mod cohorts;
 pub mod columns;
 pub mod compare;

@@ -14,6 +14,7 @@ mod asked;
 mod calendar;
 mod cast_names;
 mod clickhouse;
+pub mod cohort_names;
 mod column_recall;
 mod columns;
 pub mod complexity;

@@ -6,17 +6,20 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
 use crate::insights::InsightError;
 use crate::insights::ProjectSettings;
 use crate::insights::answered::Answered;
 use crate::insights::answered::Timing;
 use crate::insights::answered::Told;
+use crate::insights::cohort_tables;
 use crate::insights::interval::Interval;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
 use crate::insights::saved::values_of_variables;
 use crate::insights::selection::Selection;
 use crate::query::engine::Engine;
+use crate::query::error::QueryError;
 use crate::query::lists::Layout;
 use crate::query::lists::Lists;
 use crate::query::paging::page_of;
@@ -74,7 +77,7 @@ impl SqlQuery {
         engine: &Engine,
         owner: &ProjectSettings,
     ) -> Result<View, InsightError> {
-        let view = engine.view(owner.project).await?;
+        let view = view_of(engine, owner.project).await?;
         let Some(selection) = &self.filters else { return Ok(view) };
         let dates = &selection.dates;
         let range = dates.range_at(engine.now(), owner, Interval::Day);
@@ -142,6 +145,28 @@ impl SqlQuery {
         let view = self.view(engine, owner).await?;
         Ok(engine.file(owner.project, (view, &self.text), format).await?)
     }
+}
+
+/// The rows of SQL that comes without anything else, as a file.
+///
+/// # Errors
+///
+/// See [`QueryError`].
+pub async fn file(
+    engine: &Engine,
+    project: ProjectId,
+    sql: &str,
+    format: Format,
+) -> Result<Bytes, QueryError> {
+    let view = view_of(engine, project).await?;
+    engine.file(project, (view, sql), format).await
+}
+
+/// What SQL may name.
+async fn view_of(engine: &Engine, project: ProjectId) -> Result<View, QueryError> {
+    let view = engine.view(project).await?;
+    cohort_tables::register(engine, &view, project).await?;
+    Ok(view)
 }
 
 /// A field of `filters` as one of the query.

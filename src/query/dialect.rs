@@ -1,4 +1,4 @@
-//! SQL as HogQL has it, for the parser: [`Hogql`] is the generic dialect and `a ?? b`, `c ? a : b`, `=~`, `=~*`, `IN [..]`,
+//! SQL as HogQL has it, for the parser: [`Hogql`] is the generic dialect and `a ?? b`, `c ? a : b`, `=~`, `=~*`, `IN [..]`, `IN COHORT 5`,
 //! `extract(text, pattern)`, and lambdas where a function takes one. [`statement`] parses a question, in which
 //! `WITH 1 AS x` names an expression, and ARRAY JOIN takes arrays.
 
@@ -35,6 +35,8 @@ use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
 use crate::query::array_join;
 use crate::query::clickhouse::call;
+use crate::query::cohort_names;
+use crate::query::cohort_names::By;
 use crate::query::dashed_names;
 use crate::query::functions;
 use crate::query::with_constants;
@@ -328,9 +330,21 @@ impl Infix {
                 },
                 other => other,
             },
-            Self::InCohort { .. } => {
-                let why = "IN COHORT is not available in SQL; filters of the type cohort are";
-                return Err(ParserError::ParserError(why.to_owned()));
+            Self::InCohort { is_negated } => {
+                let (by, name) = match parser.next_token().token {
+                    Token::Number(id, _) => (By::Id, id),
+                    Token::SingleQuotedString(name) => (By::Name, name),
+                    _ => {
+                        let why =
+                            "IN COHORT takes the id of a cohort, or its name in single quotes";
+                        return Err(ParserError::ParserError(why.to_owned()));
+                    }
+                };
+                Expr::InSubquery {
+                    expr: Box::new(left.clone()),
+                    subquery: cohort_names::members(by, &name)?,
+                    negated: is_negated,
+                }
             }
         })
     }
@@ -484,6 +498,8 @@ mod tests {
             ("a IN [1, 2]", "a IN (1, 2)"),
             ("a NOT IN ['x'] AND b", "a NOT IN ('x') AND b"),
             ("a IN []", "false"),
+            ("a IN COHORT 5 AND b", "a IN (SELECT id FROM cohorts_by_id.\"5\") AND b"),
+            ("a NOT IN cohort 'big'", "a NOT IN (SELECT id FROM cohorts_by_name.\"big\")"),
             ("arrayMap(x -> x + 1, a)", "arrayMap(x -> x + 1, a)"),
             ("ARRAYFILTER( (x, y) -> x > y, a, b)", "ARRAYFILTER((x, y) -> x > y, a, b)"),
             ("lower(x -> 'a')", "lower(x -> 'a')"),
@@ -494,8 +510,9 @@ mod tests {
             assert_eq!(parsed(text).as_deref(), Ok(expected), "{text}");
         }
         for text in [
-            "a IN COHORT 5",
-            "a NOT IN COHORT 'big'",
+            "a IN COHORT b",
+            "a IN COHORT",
+            "a NOT IN COHORT (5)",
             "a ? b",
             "a ? b :",
             "a ??",

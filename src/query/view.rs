@@ -227,11 +227,11 @@ impl View {
     }
 
     /// Adds a schema, which SQL can name from now on.
-    pub(super) fn register(
-        &self,
-        name: &str,
-        schema: Arc<dyn SchemaProvider>,
-    ) -> Result<(), QueryError> {
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses it: a bug.
+    pub fn register(&self, name: &str, schema: Arc<dyn SchemaProvider>) -> Result<(), QueryError> {
         if let Some(catalog) = self.context.catalog("weir") {
             catalog.register_schema(name, schema)?;
         }

@@ -413,3 +413,66 @@ fn names_with_dashes_need_quotes() {
     assert_eq!(answer.status, 400, "{answer}");
     assert!(answer.to_string().contains("write it in quotes"), "{answer}");
 }
+
+/// Members of cohorts, by their id or name: of a rule, and of a list.
+#[test]
+fn members_of_cohorts_are_asked_for() {
+    let server = start();
+    let cohort = |body: Value| server.post("/api/projects/@current/cohorts/", &body).created();
+    let is_gold = json!({"key": "tier", "type": "person", "value": "gold", "operator": "exact"});
+    let rule = json!({"properties": {"type": "AND", "values": [is_gold]}});
+    let gold = cohort(json!({"name": "gold ones", "filters": rule}))["id"].clone();
+    let listed =
+        cohort(json!({"name": "it's a \"list\"", "is_static": true, "distinct_ids": ["u2"]}));
+    let listed = listed["id"].clone();
+    for round in ["in memory", "in files"] {
+        for (condition, count) in [
+            (format!("person_id IN COHORT {gold}"), 6),
+            (format!("person_id NOT IN COHORT {gold}"), 1),
+            (format!("person_id in cohort {listed}"), 1),
+            ("person_id IN COHORT 'gold ones'".to_owned(), 6),
+            ("person_id IN COHORT 'it''s a \"list\"'".to_owned(), 1),
+            (format!("NOT (person_id IN COHORT {gold}) AND event = 'look'"), 1),
+            (format!("person_id IN COHORT {gold} AND person_id IN COHORT {listed}"), 0),
+            (format!("person_id IN COHORT {gold} OR person_id IN COHORT {listed}"), 7),
+            (format!("person_id IN COHORT {gold} AND properties.n > 4"), 2),
+            ("person_id IN COHORT (5)".to_owned(), -1),
+            ("person_id IN COHORT gold".to_owned(), -1),
+            ("person_id IN COHORT 4711".to_owned(), -1),
+            ("person_id IN COHORT 'gold'".to_owned(), -1),
+        ] {
+            let answer = ask(&server, &format!("SELECT count() FROM events WHERE {condition}"));
+            if count < 0 {
+                assert_eq!(answer.status, 400, "{condition}: {answer}");
+                assert!(answer.to_string().to_lowercase().contains("cohort"), "{answer}");
+                continue;
+            }
+            assert_eq!(answer.status, 200, "{round}: {condition}: {answer}");
+            assert_eq!(answer.json()["results"], json!([[count]]), "{round}: {condition}");
+        }
+        check(
+            &server,
+            &[
+                (&format!("SELECT count() FROM persons WHERE id IN COHORT {gold}"), json!([[1]])),
+                (
+                    &format!(
+                        "SELECT e.event FROM events e JOIN persons p ON e.person_id = p.id WHERE p.id IN COHORT {listed}"
+                    ),
+                    json!([["look"]]),
+                ),
+            ],
+        );
+        server.flush();
+    }
+    // Of which several have the name.
+    cohort(json!({"name": "gold ones", "filters": {"properties": {"type": "AND", "values": [
+        {"key": "tier", "type": "person", "value": "tin", "operator": "exact"}]}}}));
+    let answer = ask(&server, "SELECT count() FROM events WHERE person_id IN COHORT 'gold ones'");
+    assert_eq!(answer.status, 400, "{answer}");
+    assert!(answer.to_string().contains("several cohorts"), "{answer}");
+    // As a text, without anything around it.
+    let sql = format!("SELECT count(*) AS n FROM events WHERE person_id IN COHORT {gold}");
+    let answer = server.post(QUERY, &json!({"query": sql}));
+    assert_eq!(answer.status, 200, "{answer}");
+    assert_eq!(answer.json()[0]["n"], 6, "{answer}");
+}
