@@ -8,6 +8,9 @@
 //!
 //! # Undecidable values and absent properties
 //!
+//! Which values are numbers is told by [`Number`]: the same ones as to insights and SQL, but for filters of flags
+//! ([`Reading::of_flags`]), which SDKs evaluate, too.
+//!
 //! A value that the operator cannot read (text for `gt`, a pattern that is not valid or too large) matches
 //! neither the operator nor its negation. An absent property is different: it matches the
 //! negated operators (`is_not`, `not_icontains`, ...) and no other.
@@ -28,6 +31,7 @@ use serde_json::Map;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::event::number::Number;
 use crate::event::pattern::Pattern;
 use crate::event::pattern::PatternError;
 use crate::event::predicate::moment::Moment;
@@ -74,13 +78,22 @@ pub enum Condition {
     /// The pattern matches somewhere in the text, case-sensitive.
     Regex(Arc<Pattern>),
     /// The value, read as a number, stands in this relation to the bound.
-    Number(Relation, f64),
+    Number {
+        /// The relation.
+        relation: Relation,
+        /// The bound.
+        bound: Number,
+        /// How the value is read.
+        numbers: Numbers,
+    },
     /// The value, read as a number, lies between the bounds, both included.
     Between {
         /// The smallest number that matches.
-        low: f64,
+        low: Number,
         /// The largest number that matches.
-        high: f64,
+        high: Number,
+        /// How the value is read.
+        numbers: Numbers,
     },
     /// The value, read as a semantic version, stands in this relation to the bound.
     Version(Relation, Version),
@@ -147,6 +160,25 @@ pub enum Matching {
     Explicit,
 }
 
+/// Which values are numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Numbers {
+    /// Those that are numbers to insights and SQL: [`Number::of_value`].
+    #[default]
+    OfQueries,
+    /// Those that are numbers to SDKs: [`Number::of_flag`].
+    OfFlags,
+}
+
+/// How a filter reads values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// What is true.
+    pub matching: Matching,
+    /// What is a number.
+    pub numbers: Numbers,
+}
+
 /// Why a filter is malformed.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum PredicateError {
@@ -194,13 +226,13 @@ impl Predicate {
         key: &str,
         operator: Option<&str>,
         value: Option<&Value>,
-        matching: Matching,
+        reading: impl Into<Reading>,
     ) -> Result<Self, PredicateError> {
         let operator = match operator {
             Some(name) => Operator::parse(name)?,
             None => Operator::Exact,
         };
-        Ok(Self { key: key.into(), test: Test::new(operator, value, matching) })
+        Ok(Self { key: key.into(), test: Test::new(operator, value, reading.into()) })
     }
 
     /// Whether the properties match the predicate at the time `now`.
@@ -262,10 +294,11 @@ impl Condition {
             Self::StartsWith(start) => Some(ascii_lower(actual).starts_with(&**start)),
             Self::EndsWith(end) => Some(ascii_lower(actual).ends_with(&**end)),
             Self::Regex(pattern) => pattern.is_match(&text_of(actual)),
-            Self::Number(relation, bound) => relation.holds(&number_of(actual)?, bound),
-            Self::Between { low, high } => {
-                let actual = number_of(actual).filter(|number| !number.is_nan())?;
-                Some((*low..=*high).contains(&actual))
+            Self::Number { relation, bound, numbers } => {
+                relation.holds(&numbers.number_of(actual)?, bound)
+            }
+            Self::Between { low, high, numbers } => {
+                Some((*low..=*high).contains(&numbers.number_of(actual)?))
             }
             Self::Version(relation, bound) => {
                 relation.holds(&version::parse(&text_of(actual))?, bound)
@@ -293,7 +326,7 @@ impl Equality {
 }
 
 impl Relation {
-    /// `None` if the two have no order, as NaN.
+    /// `None` if the two have no order.
     fn holds<T: PartialOrd>(self, left: &T, right: &T) -> Option<bool> {
         let order = left.partial_cmp(right)?;
         Some(match self {
@@ -336,12 +369,27 @@ fn eq_lower(text: &str, lower: &str) -> bool {
     text.to_lowercase() == lower
 }
 
-/// The number that numeric operators compare: a number, or a string that parses as one.
-fn number_of(value: &Value) -> Option<f64> {
-    match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
+impl Numbers {
+    /// The number that numeric operators compare.
+    fn number_of(self, value: &Value) -> Option<Number> {
+        match self {
+            Self::OfQueries => Number::of_value(value),
+            Self::OfFlags => Number::of_flag(value),
+        }
+    }
+}
+
+impl Reading {
+    /// That of flags.
+    pub fn of_flags(matching: Matching) -> Self {
+        Self { matching, numbers: Numbers::OfFlags }
+    }
+}
+
+/// That of lists, insights and cohorts.
+impl From<Matching> for Reading {
+    fn from(matching: Matching) -> Self {
+        Self { matching, numbers: Numbers::OfQueries }
     }
 }
 

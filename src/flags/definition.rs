@@ -13,6 +13,7 @@ use thiserror::Error;
 use crate::event::pattern::PatternError;
 use crate::event::predicate::Matching;
 use crate::event::predicate::PredicateError;
+use crate::event::predicate::Reading;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::group_type;
 use crate::event::predicate::patterns;
@@ -303,7 +304,7 @@ impl ConditionReader<'_> {
             None => &[],
         };
         let parse = |filter| {
-            Filter::parse(filter, self.matching)
+            Filter::parse(filter, Reading::of_flags(self.matching))
                 .map_err(|source| DefinitionError::Filter { index, source })
         };
         let pinned = group.get("variant").and_then(Value::as_str);

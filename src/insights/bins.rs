@@ -16,14 +16,12 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::cast;
 use datafusion::logical_expr::create_udf;
-use datafusion::logical_expr::when;
 use datafusion::prelude::ident;
-use datafusion::prelude::lit;
 use serde_json::Value;
 
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
-use crate::query::event_property::number;
+use crate::query::text_number::number;
 
 /// How far the last bin is said to go beyond the largest number, which it has, too (PostHog's figure).
 const BEYOND_LARGEST: f64 = 0.01;
@@ -70,7 +68,7 @@ impl Bins {
     ) -> Result<Vec<Self>, QueryError> {
         let mut found = Vec::with_capacity(columns.len() * 2);
         for (column, _) in columns {
-            let number = finite(column)?;
+            let number = number_of(column);
             found.push(min(number.clone()).alias(format!("{column}_min")));
             found.push(max(number).alias(format!("{column}_max")));
         }
@@ -98,11 +96,7 @@ impl Bins {
     }
 
     /// The name of the bin of the number that the text of a column is; null where it is none.
-    ///
-    /// # Errors
-    ///
-    /// A bug in the plan.
-    pub fn labels_of(&self, column: &str) -> Result<Expr, QueryError> {
+    pub fn labels_of(&self, column: &str) -> Expr {
         let bins = self.clone();
         let invoke = move |arguments: &[ColumnarValue]| {
             let arrays = ColumnarValue::values_to_arrays(arguments)?;
@@ -118,15 +112,13 @@ impl Bins {
             Volatility::Immutable,
             Arc::new(invoke),
         );
-        Ok(function.call(vec![finite(column)?]))
+        function.call(vec![number_of(column)])
     }
 }
 
-/// The finite number that the text of a column is; null where it is none.
-fn finite(column: &str) -> Result<Expr, QueryError> {
-    let number = || number(cast(ident(column), DataType::Utf8));
-    // Compared as by order, NaN is the largest.
-    Ok(when(number().between(lit(f64::MIN), lit(f64::MAX)), number()).end()?)
+/// The number that the text of a column is; null where it is none.
+fn number_of(column: &str) -> Expr {
+    number(cast(ident(column), DataType::Utf8))
 }
 
 /// The name of a bin.

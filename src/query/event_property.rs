@@ -1,9 +1,7 @@
 //! A property of events as a column of a plan: read from its own column if it has one, else from the JSON text.
 
-use arrow::datatypes::DataType;
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::try_cast;
 use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
@@ -11,6 +9,7 @@ use datafusion::prelude::lit;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::promoted_column_name;
+use crate::query::text_number::number;
 use crate::storage::exact::ExactColumns;
 
 /// The property whose column has a shorter name.
@@ -45,11 +44,6 @@ pub fn event_number(key: &str, exact: ExactColumns) -> Expr {
         }
         _ => number(event_text(key)),
     }
-}
-
-/// The number that a text is; null where it is none.
-pub fn number(text: Expr) -> Expr {
-    try_cast(text, DataType::Float64)
 }
 
 /// Whether the values of a property are all in its column.

@@ -133,10 +133,12 @@ fn is_told_by(kind: PropertyType, predicate: &Predicate) -> bool {
         (Test::Is(test) | Test::IsNot(test), PropertyType::Text) => {
             !matches!(test, Condition::Date(..)) || !TEXT_OF_SCALARS.contains(&&*predicate.key)
         }
-        // Nor one of numbers how they are written.
-        (Test::Is(test) | Test::IsNot(test), PropertyType::Double) => {
-            matches!(test, Condition::Number(..) | Condition::Between { .. })
-        }
+        // Nor one of numbers how they are written, nor which of several integers that are one double.
+        (Test::Is(test) | Test::IsNot(test), PropertyType::Double) => match test {
+            Condition::Number { bound, .. } => !bound.is_wide(),
+            Condition::Between { low, high, .. } => !low.is_wide() && !high.is_wide(),
+            _ => false,
+        },
         (Test::Is(_) | Test::IsNot(_), PropertyType::Boolean) => true,
     }
 }

@@ -3,7 +3,7 @@
 //! [`rewrite`] brings all forms to that with brackets before planning, where keys are still written as in the
 //! query. [`PropertyPlanner`] plans an access: a text, from the promoted column where that has all values, else from the
 //! JSON text; and what it is compared with numbers and truth values as. [`TypedColumns`] reads these from the promoted
-//! column.
+//! column, and has one meaning of the number of a text.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -24,6 +24,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::GetFieldAccess;
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::cast;
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::lit;
@@ -49,12 +50,17 @@ use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::Visitor;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
+use crate::event::number::WIDE_FROM;
 use crate::event::schema::PROMOTED;
 use crate::event::schema::PropertyType;
 use crate::event::schema::promoted_column_name;
 use crate::query::asked::asked;
 use crate::query::asked::take;
 use crate::query::rewritten::map_named;
+use crate::query::text_number::checked_number;
+use crate::query::text_number::is_text;
+use crate::query::text_number::number;
+use crate::query::text_number::wide_number;
 use crate::storage::exact::ExactColumns;
 
 /// The column with the JSON text, in every table that has one.
@@ -320,7 +326,7 @@ impl PropertyPlanner {
         let Some(other) = other.filter(|_| is_property(&side)) else { return side };
         match other {
             // Doubles do not tell such integers from each other.
-            other if other.is_integer() && is_wide => try_cast(side, WIDE),
+            other if other.is_integer() && is_wide => wide_number(side),
             // `TypedColumns` reads it from the column.
             other if other.is_numeric() => try_cast(side, DataType::Float64),
             DataType::Boolean => {
@@ -389,25 +395,33 @@ impl AnalyzerRule for TypedColumns {
 }
 
 impl PropertyPlanner {
-    /// A cast of a property to a number as its column has it.
+    /// A cast of a text to a number as the number that the text is, of a property as its column has it.
     fn number_of(&self, part: Expr, schema: &DFSchema) -> Transformed<Expr> {
-        let inner = match &part {
-            Expr::TryCast(cast) if *cast.field.data_type() == DataType::Float64 => &cast.expr,
-            Expr::Cast(cast) if *cast.field.data_type() == DataType::Float64 => &cast.expr,
-            _ => return Transformed::no(part),
+        let (inner, is_checked) = match part {
+            Expr::TryCast(cast) if *cast.field.data_type() == DataType::Float64 => {
+                (*cast.expr, false)
+            }
+            // Other texts than properties are cast as PostgreSQL does.
+            Expr::Cast(cast)
+                if *cast.field.data_type() == DataType::Float64 && is_property(&cast.expr) =>
+            {
+                (*cast.expr, true)
+            }
+            part => return Transformed::no(part),
         };
-        match self.typed(inner, PropertyType::Double, schema) {
-            Typed::None => Transformed::no(part),
-            column => Transformed::yes(column.whole(part)),
+        if !inner.get_type(schema).is_ok_and(|own| is_text(&own)) {
+            return Transformed::no(match is_checked {
+                true => cast(inner, DataType::Float64),
+                false => try_cast(inner, DataType::Float64),
+            });
         }
+        let column = self.typed(&inner, PropertyType::Double, schema);
+        Transformed::yes(column.whole(match is_checked {
+            true => checked_number(inner),
+            false => number(inner),
+        }))
     }
 }
-
-/// Integers that doubles do not tell from each other, with the places that properties may have behind the point.
-const WIDE: DataType = DataType::Decimal128(38, 9);
-
-/// The first integer that is a double as well as its neighbour.
-const WIDE_FROM: u64 = 1 << 53;
 
 /// Whether it is an integer, as it is written, that doubles do not tell from its neighbours.
 fn is_wide(side: &Expr) -> bool {

@@ -16,6 +16,7 @@ import sys
 import duckdb
 
 now, files = sys.argv[1], sys.argv[2:]
+BLANKS = " \t\n\f\r"
 NUMBER = r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?"
 INSTANT = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})?)?)?"
 VERSION = r"\s*[vV]?(\d+)(\.(\d+))?(\.(\d+))?(-([0-9A-Za-z.-]+))?(\+[0-9A-Za-z.-]+)?\s*"
@@ -52,7 +53,9 @@ def is_number(value):
 def number_of(value):
     if is_number(value):
         return float(value)
-    return float(value) if isinstance(value, str) and re.fullmatch(NUMBER, value) else None
+    # A number may have blanks around it.
+    text = value.strip(BLANKS) if isinstance(value, str) else ""
+    return float(text) if re.fullmatch(NUMBER, text) else None
 
 
 def is_boolean(value):
@@ -81,12 +84,18 @@ class Property:
         # ASCII letters only, and no other.
         upper, lower = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
         self.ascii = f"translate({self.text}, '{upper}', '{lower}')"
-        is_numeric = f"{is_string} AND regexp_full_match({string}, {quote(NUMBER)})"
         of_kind = f"{self.kind} IN ('UBIGINT', 'BIGINT', 'DOUBLE')"
-        self.number = (
-            f"(CASE WHEN {of_kind} THEN CAST({raw} AS DOUBLE) "
-            f"WHEN {is_numeric} THEN CAST({string} AS DOUBLE) END)"
-        )
+
+        def number(text):
+            is_numeric = f"{is_string} AND regexp_full_match({text}, {quote(NUMBER)})"
+            return (
+                f"(CASE WHEN {of_kind} THEN CAST({raw} AS DOUBLE) "
+                f"WHEN {is_numeric} THEN CAST({text} AS DOUBLE) END)"
+            )
+
+        self.number = number(f"trim({string}, {quote(BLANKS)})")
+        # Seconds since 1970 have no blanks around them.
+        seconds = number(string)
         untrue = f"list_filter(CAST({raw} AS JSON[]), lambda x: coalesce(lower(json_extract_string(x, '$')), '') <> 'true')"
         self.truth = (
             f"(CASE WHEN {self.kind} IN ('VARCHAR', 'BOOLEAN') THEN lower({string}) = 'true' "
@@ -94,8 +103,8 @@ class Property:
         )
         is_instant = f"{is_string} AND regexp_full_match({string}, {quote(INSTANT)})"
         self.time = (
-            f"(CASE WHEN {self.number} IS NOT NULL "
-            f"THEN make_timestamptz(CAST(round({self.number} * 1000000) AS BIGINT)) "
+            f"(CASE WHEN {seconds} IS NOT NULL "
+            f"THEN make_timestamptz(CAST(round({seconds} * 1000000) AS BIGINT)) "
             f"WHEN {is_instant} THEN TRY_CAST({string} AS TIMESTAMPTZ) END)"
         )
         part = lambda group: f"regexp_extract({self.text}, {quote('^' + VERSION + '$')}, {group})"

@@ -6,9 +6,9 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::predicate::Matching;
 use crate::event::predicate::Predicate;
 use crate::event::predicate::PredicateError;
+use crate::event::predicate::Reading;
 use crate::event::predicate::operator::Operator;
 
 /// A filter of a flag, a cohort or an insight.
@@ -97,7 +97,7 @@ impl Filter {
     /// # Errors
     ///
     /// [`PredicateError`]: the filter is malformed, or its type or operator is unknown.
-    pub fn parse(json: &Value, matching: Matching) -> Result<Self, PredicateError> {
+    pub fn parse(json: &Value, reading: impl Into<Reading>) -> Result<Self, PredicateError> {
         let filter = json.as_object().ok_or(PredicateError::NotAnObject)?;
         let text = |name| filter.get(name).and_then(Value::as_str);
         let operator = text("operator");
@@ -112,7 +112,7 @@ impl Filter {
             "group" => Scope::Group(group_type(filter.get("group_type_index"))?),
             other => return Err(PredicateError::UnknownType(other.to_owned())),
         };
-        Self::property(filter, scope, matching)
+        Self::property(filter, scope, reading)
     }
 
     /// Parses a filter on a property of `scope`, regardless of its `type`.
@@ -123,11 +123,11 @@ impl Filter {
     pub(super) fn property(
         filter: &Map<String, Value>,
         scope: Scope,
-        matching: Matching,
+        reading: impl Into<Reading>,
     ) -> Result<Self, PredicateError> {
         let text = |name| filter.get(name).and_then(Value::as_str);
         let key = text("key").ok_or(PredicateError::MissingKey)?;
-        let predicate = Predicate::parse(key, text("operator"), filter.get("value"), matching)?;
+        let predicate = Predicate::parse(key, text("operator"), filter.get("value"), reading)?;
         Ok(Self::Property { scope, predicate })
     }
 }

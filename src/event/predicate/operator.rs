@@ -8,13 +8,14 @@ use crate::event::predicate::Condition;
 use crate::event::predicate::Equality;
 use crate::event::predicate::Invalid;
 use crate::event::predicate::Matching;
+use crate::event::predicate::Numbers;
 use crate::event::predicate::PredicateError;
+use crate::event::predicate::Reading;
 use crate::event::predicate::Relation;
 use crate::event::predicate::Test;
 use crate::event::predicate::is_boolean;
 use crate::event::predicate::is_true;
 use crate::event::predicate::moment::Moment;
-use crate::event::predicate::number_of;
 use crate::event::predicate::text_of;
 use crate::event::predicate::version;
 
@@ -110,7 +111,8 @@ impl Operator {
 impl Test {
     /// The test of an operator with the value of a filter. A value that the operator cannot read becomes a
     /// [`Condition::Invalid`].
-    pub fn new(operator: Operator, value: Option<&Value>, matching: Matching) -> Self {
+    pub fn new(operator: Operator, value: Option<&Value>, reading: Reading) -> Self {
+        let Reading { matching, numbers } = reading;
         match operator {
             Operator::IsSet => return Self::Set,
             Operator::IsNotSet => return Self::NotSet,
@@ -133,12 +135,12 @@ impl Test {
             Operator::NotEndsWith => Self::IsNot(Condition::EndsWith(lower())),
             Operator::Regex => Self::Is(regex(value)),
             Operator::NotRegex => Self::IsNot(regex(value)),
-            Operator::Gt => Self::Is(number(Relation::Greater, value)),
-            Operator::Gte => Self::Is(number(Relation::GreaterOrEqual, value)),
-            Operator::Lt => Self::Is(number(Relation::Less, value)),
-            Operator::Lte => Self::Is(number(Relation::LessOrEqual, value)),
-            Operator::Between => Self::Is(between(value)),
-            Operator::NotBetween => Self::IsNot(between(value)),
+            Operator::Gt => Self::Is(number(Relation::Greater, value, numbers)),
+            Operator::Gte => Self::Is(number(Relation::GreaterOrEqual, value, numbers)),
+            Operator::Lt => Self::Is(number(Relation::Less, value, numbers)),
+            Operator::Lte => Self::Is(number(Relation::LessOrEqual, value, numbers)),
+            Operator::Between => Self::Is(between(value, numbers)),
+            Operator::NotBetween => Self::IsNot(between(value, numbers)),
             Operator::IsDateExact => Self::Is(date(Relation::Equal, value)),
             Operator::IsDateBefore => Self::Is(date(Relation::Less, value)),
             Operator::IsDateAfter => Self::Is(date(Relation::Greater, value)),
@@ -189,21 +191,20 @@ fn regex(value: &Value) -> Condition {
     }
 }
 
-fn number(relation: Relation, value: &Value) -> Condition {
-    match number_of(value) {
-        Some(bound) => Condition::Number(relation, bound),
+fn number(relation: Relation, value: &Value, numbers: Numbers) -> Condition {
+    match numbers.number_of(value) {
+        Some(bound) => Condition::Number { relation, bound, numbers },
         None => Condition::Invalid(Invalid::Number),
     }
 }
 
-fn between(value: &Value) -> Condition {
+fn between(value: &Value, numbers: Numbers) -> Condition {
     let bounds = match value.as_array().map(Vec::as_slice) {
-        Some([low, high]) => number_of(low).zip(number_of(high)),
+        Some([low, high]) => numbers.number_of(low).zip(numbers.number_of(high)),
         _ => None,
     };
     match bounds {
-        // Also false if one of them is NaN.
-        Some((low, high)) if low <= high => Condition::Between { low, high },
+        Some((low, high)) if low <= high => Condition::Between { low, high, numbers },
         _ => Condition::Invalid(Invalid::Bounds),
     }
 }

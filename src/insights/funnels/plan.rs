@@ -172,7 +172,7 @@ async fn with_value(
     let mut values = Vec::new();
     for (name, property) in columns.iter().zip(properties) {
         let text = match property.bins.and_then(|_| bins.next()) {
-            Some(bins) => bins.labels_of(name)?,
+            Some(bins) => bins.labels_of(name),
             None => cast(ident(name), DataType::Utf8),
         };
         values.push(coalesce(vec![text, lit("")]));

@@ -38,13 +38,13 @@ use crate::insights::selection::buckets;
 use crate::insights::selection::zone;
 use crate::query::error::QueryError;
 use crate::query::event_property::event_number;
-use crate::query::event_property::number;
 use crate::query::expression_columns::with_columns;
 use crate::query::histories::ACTOR;
 use crate::query::histories::AT;
 use crate::query::histories::MASK;
 use crate::query::histories::Rows;
 use crate::query::histories::TEXT;
+use crate::query::text_number::number;
 use crate::query::view::View;
 
 /// Most cells of one answer.

@@ -48,7 +48,6 @@ use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::event_property::event_number;
 use crate::query::event_property::event_text;
-use crate::query::event_property::number;
 use crate::query::events::PERSON_NUMBER;
 use crate::query::expression_columns::with_columns;
 use crate::query::matches::GROUPS;
@@ -57,6 +56,7 @@ use crate::query::number_set::count_union;
 use crate::query::number_set::number_set;
 use crate::query::quantile::quantile;
 use crate::query::session_columns;
+use crate::query::text_number::number;
 use crate::query::view::View;
 
 /// The value of a breakdown that is not there, in answers (PostHog's).
@@ -170,7 +170,7 @@ impl SeriesPlan<'_> {
         for (at, (property, part)) in self.breakdown.iter().zip(self.parts()).enumerate() {
             events = property.add_to(self.view, events, &part).await?;
             let text = match self.bins.get(at) {
-                Some(Some(bins)) => bins.labels_of(&part)?,
+                Some(Some(bins)) => bins.labels_of(&part),
                 _ => nullif(ident(&part), lit("")),
             };
             events = events.with_column(&part, text)?;

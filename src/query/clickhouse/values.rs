@@ -66,7 +66,7 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ("plus", 2, "($1 + $2)"),
     ("minus", 2, "($1 - $2)"),
     ("multiply", 2, "($1 * $2)"),
-    ("divide", 2, "(CAST($1 AS DOUBLE) / $2)"),
+    ("divide", 2, "(try_cast($1 AS DOUBLE) / $2)"),
     ("negate", 1, "(- $1)"),
     ("bitAnd", 2, "($1 & $2)"),
     ("bitOr", 2, "($1 | $2)"),
