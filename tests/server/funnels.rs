@@ -331,8 +331,11 @@ impl Asked {
         let is_trend = self.viz == "trends";
         let count = if is_trend { self.between.1 + 1 } else { self.steps.len() };
         let window = self.window_hours * HOUR;
-        let is_of = |row: &Valued, step: usize| {
-            row.1 >> step & 1 == 1 && (row.2 || self.attributed() != Some(step))
+        let is_of = |row: &Valued, step: usize| row.1 >> step & 1 == 1;
+        // The value matters for what goes on from the step before the attributed one, whichever step it is of.
+        let brings = |row: &Valued, (step, before): (usize, Option<usize>)| {
+            let next = before.map_or(0, |before| before + 1);
+            is_of(row, step) && (row.2 || self.attributed() != Some(next))
         };
         let mut stands: BTreeMap<usize, (Way, bool)> = BTreeMap::new();
         let mut best: Option<(Way, Option<bool>)> = None;
@@ -355,23 +358,24 @@ impl Asked {
         for group in rows.chunk_by(|a, b| a.0 == b.0) {
             let at = group[0].0;
             let are_alike = group.iter().all(|row| row.1 == group[0].1);
-            let moves: Vec<(usize, bool, bool)> = if are_alike {
-                let of = |row: &Valued| {
+            let mut moves: Vec<(usize, bool, bool, Option<&Valued>)> = Vec::new();
+            if are_alike {
+                for row in group {
                     let spoils = |step: &usize| {
                         let within = self.exclusion.filter(|_| row.1 & EXCLUDED != 0);
                         within.is_some_and(|(from, to)| from < *step && *step <= to)
                     };
-                    let spoiled = (1..count).rev().filter(spoils).map(|step| (step, true, false));
+                    let spoiled = (1..count).rev().filter(spoils);
+                    moves.extend(spoiled.map(|step| (step, true, false, None)));
                     let own = (0..count).rev().filter(|step| is_of(row, *step));
-                    let own = own.map(|step| (step, false, false));
-                    spoiled.chain(own).chain([(0, false, true)]).collect::<Vec<_>>()
-                };
-                group.iter().flat_map(of).collect()
+                    moves.extend(own.map(|step| (step, false, false, Some(row))));
+                    moves.push((0, false, true, None));
+                }
             } else {
                 let own = (0..count).filter(|step| group.iter().any(|row| is_of(row, *step)));
-                own.map(|step| (step, false, false)).collect()
-            };
-            for (step, is_leave, is_end) in moves {
+                moves.extend(own.map(|step| (step, false, false, None)));
+            }
+            for (step, is_leave, is_end, row) in moves {
                 if is_end {
                     if self.order == "strict" {
                         stands.retain(|step, _| group[0].1 >> step & 1 == 1);
@@ -400,10 +404,15 @@ impl Asked {
                 }
                 let (mut way, is_spoiled) =
                     before.map_or_else(Default::default, |before| stands[&before].clone());
-                let mut tied: Vec<usize> =
-                    (0..way.len()).filter(|own| way[*own] == Some(at)).collect();
-                tied.push(step);
-                if !are_alike && !fits(&tied, group, &is_of) {
+                let earlier = |step: usize| (0..step).rev().find(|own| way[*own].is_some());
+                let tied = (0..way.len()).filter(|own| way[*own] == Some(at));
+                let mut tied: Vec<_> = tied.map(|own| (own, earlier(own))).collect();
+                tied.push((step, before));
+                let is_brought = match are_alike {
+                    true => brings(row.expect("one"), (step, before)),
+                    false => fits(&tied, group, &brings),
+                };
+                if !is_brought {
                     continue;
                 }
                 way.resize(step, None);
@@ -597,11 +606,15 @@ impl Asked {
 }
 
 /// Whether each of these steps has a row of its own.
-fn fits(steps: &[usize], rows: &[Valued], is_of: &impl Fn(&Valued, usize) -> bool) -> bool {
+fn fits(
+    steps: &[(usize, Option<usize>)],
+    rows: &[Valued],
+    brings: &impl Fn(&Valued, (usize, Option<usize>)) -> bool,
+) -> bool {
     let Some((step, others)) = steps.split_first() else { return true };
-    (0..rows.len()).filter(|at| is_of(&rows[*at], *step)).any(|at| {
+    (0..rows.len()).filter(|at| brings(&rows[*at], *step)).any(|at| {
         let left = [&rows[..at], &rows[at + 1..]].concat();
-        fits(others, &left, is_of)
+        fits(others, &left, brings)
     })
 }
 

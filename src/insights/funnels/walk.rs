@@ -75,8 +75,8 @@ pub(super) struct Course {
     /// The longest time from the first step to the last, in microseconds.
     pub(super) window: i64,
     pub(super) exclusions: Vec<Exclusion>,
-    /// The step of which only events with the value of the breakdown count; of unordered funnels the one that is done
-    /// first.
+    /// The step of which only events with the value of the breakdown count, see [`Course::brings`]; of unordered funnels the
+    /// one that is done first.
     pub(super) attributed: Option<usize>,
     pub(super) counted: Counted,
 }
@@ -126,9 +126,11 @@ impl Course {
         self.optional >> step & 1 == 1
     }
 
-    /// Whether an event is one of a step, as far as its value matters.
-    fn is_of(&self, event: &Moment, step: usize) -> bool {
-        event.mask >> step & 1 == 1 && (event.is_own || self.attributed != Some(step))
+    /// Whether an event brings an attempt from the step `before` to a step. As in PostHog, the value matters for the event
+    /// that goes on from the step before the attributed one, be it of a later step because that one was skipped.
+    fn brings(&self, event: &Moment, before: Option<usize>, step: usize) -> bool {
+        let next = before.map_or(0, |before| before + 1);
+        event.mask >> step & 1 == 1 && (event.is_own || self.attributed != Some(next))
     }
 
     /// Whether an event is one of an exclusion that spoils attempts on their way to a step.

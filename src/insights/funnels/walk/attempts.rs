@@ -94,8 +94,8 @@ impl<'c> Attempts<'c> {
             let spoiled = spoiled.filter(|step| self.course.is_spoiler(event, *step));
             spoiled.for_each(|step| self.spoil(step, event.at));
         }
-        for step in (0..self.course.steps).rev().filter(|step| self.course.is_of(event, *step)) {
-            self.advance(step, event.at, &[]);
+        for step in (0..self.course.steps).rev().filter(|step| event.mask >> step & 1 == 1) {
+            self.advance(step, event.at, std::slice::from_ref(event));
         }
         if self.course.order == Order::Strict {
             let left = self.reached.iter_mut().zip(0_u32..);
@@ -109,9 +109,7 @@ impl<'c> Attempts<'c> {
     fn take_together(&mut self, group: &[Moment]) {
         let Some(Moment { at, .. }) = group.first() else { return };
         for step in 0..self.course.steps {
-            if group.iter().any(|event| self.course.is_of(event, step)) {
-                self.advance(step, *at, group);
-            }
+            self.advance(step, *at, group);
         }
     }
 
@@ -152,7 +150,7 @@ impl<'c> Attempts<'c> {
         }
     }
 
-    /// Goes on to a step; if `group` is not empty, by an event of it that the attempt does not have already.
+    /// Goes on to a step by one of the events of `group`; of several by one that the attempt does not have already.
     fn advance(&mut self, step: usize, at: i64, group: &[Moment]) {
         let before = self.before(step, at);
         let may_begin = step == 0
@@ -163,7 +161,9 @@ impl<'c> Attempts<'c> {
         }
         let (earlier, later) = self.reached.split_at_mut(step);
         let from = before.and_then(|before| earlier.get(before));
-        if from.is_some_and(|from| !has_room(self.course, from, (step, at), group)) {
+        if !group.iter().any(|event| self.course.brings(event, before, step))
+            || from.is_some_and(|from| !has_room(self.course, from, (step, at), group))
+        {
             return;
         }
         let is_spoiled = from.is_some_and(|from| from.is_spoiled);
@@ -193,16 +193,29 @@ fn has_room(
     (step, at): (usize, i64),
     group: &[Moment],
 ) -> bool {
-    let tied = attempt.way.iter().zip(0_usize..).filter(|(own, _)| **own == Some(at));
-    let steps: Vec<usize> = tied.map(|(_, step)| step).chain([step]).collect();
-    if group.is_empty() || steps.len() == 1 {
+    if group.len() == 1 {
         return true;
     }
+    // Each with the step from which the attempt went on to it.
+    let mut steps: Vec<(usize, Option<usize>)> = Vec::new();
+    let mut before = None;
+    for (own, done) in (0_usize..).zip(&attempt.way).filter(|(_, done)| done.is_some()) {
+        if *done == Some(at) {
+            steps.push((own, before));
+        }
+        before = Some(own);
+    }
+    if steps.is_empty() {
+        return true;
+    }
+    steps.push((step, before));
     // Of equal events no more matter than there are steps.
     let equal = group.chunk_by(|a, b| (a.mask, a.is_own) == (b.mask, b.is_own));
     let own: Vec<&Moment> = equal.flat_map(|equal| equal.iter().take(steps.len())).collect();
-    let fits =
-        |step: usize, place: usize| own.get(place).is_some_and(|event| course.is_of(event, step));
+    let fits = |place_of_step: usize, place: usize| {
+        let step = steps.get(place_of_step).zip(own.get(place));
+        step.is_some_and(|((step, before), event)| course.brings(event, *before, *step))
+    };
     let mut matching = Matching::new(own.len());
-    steps.iter().all(|step| matching.add(*step, &fits))
+    (0..steps.len()).all(|step| matching.add(step, &fits))
 }

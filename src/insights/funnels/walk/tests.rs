@@ -299,6 +299,32 @@ fn steps_are_attributed_to_a_value() {
     }
 }
 
+/// As in PostHog's `funnel-udf`, whose `process_event` compares the step before with the attributed one: of a skipped
+/// step the event that goes on in its stead has the value, and after a skipped step any event goes on.
+#[test]
+fn the_value_of_a_skipped_step_is_that_of_the_event_in_its_stead() {
+    for (step, history, expected) in [
+        (1, "A@0 C@1", &[Some(0)][..]),
+        (1, "A@0 C@1 C!@2", &[Some(0), None, Some(2)]),
+        (1, "A@0 B!@1 C@2", &[Some(0), Some(1), Some(2)]),
+        (1, "A@0 B@1 C!@2", &[Some(0), None, Some(2)]),
+        (2, "A@0 C@1", &[Some(0), None, Some(1)]),
+        (2, "A@0 B@1 C@2 C!@3", &[Some(0), Some(1), Some(3)]),
+        (0, "A@0 A!@1 C@2", &[Some(1), None, Some(2)]),
+        // Of one time.
+        (1, "A@0 C@0", &[Some(0)]),
+        (1, "A@0 C!@0", &[Some(0), None, Some(0)]),
+    ] {
+        let mut course = course(Order::Ordered, 3, 100);
+        (course.attributed, course.optional) = (Some(step), 0b010);
+        let mut events = moments(&history.replace('!', ""));
+        let owned = history.split_whitespace().map(|word| word.contains('!'));
+        events.iter_mut().zip(owned).for_each(|(event, is_own)| event.is_own = is_own);
+        let expected = Outcome::Reached(expected.to_vec());
+        assert_eq!(course.walk(&events, &ALL), expected, "{step} {history}");
+    }
+}
+
 #[test]
 fn events_between_equal_ones_are_left_out() {
     let rows = |text: &str| -> Vec<Row> {
