@@ -3,9 +3,9 @@
 //!
 //! What a pattern costs is known before it is compiled: [`Size`] counts the states of its automata from its syntax, so
 //! that a few bytes such as `\w{1000}` are refused in no time and without memory. It is compiled when it is first asked,
-//! which is on the threads of queries or of the pool; parsing a filter once more costs no automaton. Backtracking, which
-//! look-arounds and references to groups need, is bounded for each text, and how often a pattern had to be given up is
-//! counted, so that a query can end.
+//! which is on the threads of queries or of the pool; parsing a filter once more costs no automaton. What references to
+//! groups refer to is looked at without compiling, too. Backtracking, which look-arounds and references need, is bounded
+//! for each text, and how often a pattern had to be given up is counted, so that a query can end.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +18,8 @@ use fancy_regex::Absent;
 use fancy_regex::Expr;
 use fancy_regex::Regex;
 use fancy_regex::RegexBuilder;
+use fancy_regex::internal::AnalyzeContext;
+use fancy_regex::internal::analyze;
 use thiserror::Error;
 
 /// Longest pattern.
@@ -58,7 +60,7 @@ const SEARCH_MAX_BYTES: usize = 256 << 10;
 /// Instructions of a pattern with backtracking.
 const INSTRUCTIONS_MAX: usize = 20_000;
 
-/// A pattern with backtracking has several automata, and is compiled at once.
+/// A pattern with backtracking has several automata.
 const BACKTRACKED_FACTOR: usize = 2;
 
 /// States of a pattern beside those of what it matches.
@@ -102,6 +104,12 @@ pub enum PatternError {
          {PATTERNS_MAX_STATES}."
     )]
     TooMany(usize),
+    /// All of a project would.
+    #[error(
+        "The regular expressions of the project are too large together: they would have {0} states of at most \
+         {PROJECT_MAX_STATES}."
+    )]
+    OfProject(usize),
 }
 
 /// How large the automata of a pattern are, at most.
@@ -122,6 +130,11 @@ impl Size {
     ///
     /// It is not valid, or beyond the limits of one pattern.
     pub fn of(pattern: &str) -> Result<Self, PatternError> {
+        Self::read(pattern, false)
+    }
+
+    /// The same, of a pattern whose references to groups are valid if they are to be `checked`.
+    fn read(pattern: &str, checked: bool) -> Result<Self, PatternError> {
         if pattern.len() > PATTERN_MAX_BYTES {
             return Err(PatternError::TooLong);
         }
@@ -132,7 +145,13 @@ impl Size {
             counted.add(expression, times)?;
             counted.parts(expression, times, &mut waiting);
         }
-        counted.size()
+        let size = counted.size()?;
+        // What it is compiled from, without any automaton.
+        let is_valid = || analyze(&tree, AnalyzeContext::default()).is_ok();
+        if checked && size.is_backtracked && !is_valid() {
+            return Err(PatternError::Invalid);
+        }
+        Ok(size)
     }
 
     /// Steps for a byte of a text, at worst.
@@ -149,6 +168,18 @@ impl Size {
 pub fn check_together(states: impl IntoIterator<Item = usize>) -> Result<(), PatternError> {
     match states.into_iter().fold(0, usize::saturating_add) {
         states if states > PATTERNS_MAX_STATES => Err(PatternError::TooMany(states)),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the patterns of all flags of a project, or of its cohorts: `others`, and those of one that is to be stored.
+///
+/// # Errors
+///
+/// [`PatternError::OfProject`]. What has no patterns is never refused.
+pub fn check_of_project(others: usize, own: usize) -> Result<(), PatternError> {
+    match others.saturating_add(own) {
+        states if own > 0 && states > PROJECT_MAX_STATES => Err(PatternError::OfProject(states)),
         _ => Ok(()),
     }
 }
@@ -295,15 +326,10 @@ impl Pattern {
     ///
     /// It is not valid, or beyond a limit.
     pub fn new(text: &str) -> Result<Arc<Self>, PatternError> {
-        let size = Size::of(text)?;
+        let size = Size::read(text, true)?;
         #[expect(clippy::disallowed_types, reason = "a field that is filled once")]
         let compiled = OnceLock::new();
-        let pattern = Self { text: text.into(), size, compiled, given_up: AtomicUsize::new(0) };
-        // What backtracking cannot do is found when it is compiled.
-        if size.is_backtracked && pattern.compiled().is_none() {
-            return Err(PatternError::Invalid);
-        }
-        Ok(Arc::new(pattern))
+        Ok(Arc::new(Self { text: text.into(), size, compiled, given_up: AtomicUsize::new(0) }))
     }
 
     /// How large it is.
@@ -311,12 +337,12 @@ impl Pattern {
         self.size
     }
 
-    /// Whether it matches somewhere in the text; `None` if that takes too many steps.
+    /// Whether it matches somewhere in the text; `None` if that takes too many steps, or if it cannot be compiled, which no
+    /// step changes: a few look-behinds cannot.
     pub fn is_match(&self, text: &str) -> Option<bool> {
-        let found = match self.compiled() {
-            Some(regex) if text.len() <= self.text_max_bytes() => regex.is_match(text).ok(),
-            _ => None,
-        };
+        let regex = self.compiled()?;
+        let is_short = text.len() <= self.text_max_bytes();
+        let found = if is_short { regex.is_match(text).ok() } else { None };
         if found.is_none() {
             self.given_up.fetch_add(1, Ordering::Relaxed);
         }
@@ -416,6 +442,17 @@ mod tests {
             ["(", "[z-a]", r"\p{Nothing}", "(?P<", "a{2,1}", r"(?<=(a)\1)\9", &"(".repeat(9000)]
         {
             assert_eq!(Pattern::new(pattern).err(), Some(PatternError::Invalid), "{pattern}");
+        }
+    }
+
+    /// What a look-around needs to be compiled is not done where it is read: of each pattern that is sent.
+    #[test]
+    fn patterns_are_compiled_when_they_are_asked() {
+        for (pattern, text) in [(r"^(?=.*\d)\w+$", "a1"), (r"(\w+) \1", "a a"), ("a+", "a")] {
+            let pattern = Pattern::new(pattern).unwrap();
+            assert!(pattern.compiled.get().is_none(), "{}", pattern.text);
+            assert_eq!(pattern.is_match(text), Some(true), "{}", pattern.text);
+            assert!(pattern.compiled.get().is_some_and(Option::is_some), "{}", pattern.text);
         }
     }
 

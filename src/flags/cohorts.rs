@@ -13,7 +13,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::event::pattern::PatternError;
+use crate::event::pattern::check_together;
 use crate::event::predicate::Matching;
+use crate::event::predicate::Predicate;
 use crate::event::predicate::filter::Filter;
 use crate::event::predicate::filter::Membership;
 use crate::event::predicate::filter::Scope;
@@ -32,6 +34,10 @@ pub struct Cohort {
     pub id: i64,
     /// Its members.
     pub members: Members,
+    /// States of the patterns of its rule; 0 if it is a list, which keeps none.
+    pub pattern_states: usize,
+    /// Why filters of its rule match nobody, if their patterns are beyond a limit.
+    pub refused: Option<PatternError>,
 }
 
 /// The members of a cohort.
@@ -86,8 +92,46 @@ impl Rule {
     ///
     /// [`RuleError`]; a behavioral filter is reported only if the rest is valid.
     pub fn parse(json: &Value, matching: Matching) -> Result<Self, RuleError> {
-        patterns::check(json).map_err(RuleError::Patterns)?;
-        Self::read(json, matching)
+        match Self::read(json, matching) {
+            Ok(rule) => match check_together([rule.pattern_states()]) {
+                Ok(()) => Ok(rule),
+                Err(error) => Err(RuleError::Patterns(error)),
+            },
+            // The filters of its events have patterns as well.
+            Err(RuleError::Behavioral) => {
+                patterns::check(json).map_err(RuleError::Patterns)?;
+                Err(RuleError::Behavioral)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// States of all its patterns.
+    pub fn pattern_states(&self) -> usize {
+        let states = self.predicates().into_iter().filter_map(Predicate::pattern);
+        states.fold(0, |all, pattern| all.saturating_add(pattern.size().states))
+    }
+
+    /// Why the first of its patterns that is beyond a limit is, if any.
+    pub fn large_pattern(&self) -> Option<PatternError> {
+        let large = |predicate: &Predicate| predicate.large_pattern().map(|(_, error)| error);
+        self.predicates().into_iter().find_map(large)
+    }
+
+    fn predicates(&self) -> Vec<&Predicate> {
+        let (mut found, mut waiting) = (Vec::new(), vec![self]);
+        while let Some(rule) = waiting.pop() {
+            for term in &rule.terms {
+                match term {
+                    Term::Nested(rule) => waiting.push(rule),
+                    Term::Filter { filter: Filter::Property { predicate, .. }, .. } => {
+                        found.push(predicate);
+                    }
+                    Term::Filter { .. } => {}
+                }
+            }
+        }
+        found
     }
 
     fn read(json: &Value, matching: Matching) -> Result<Self, RuleError> {
@@ -203,10 +247,32 @@ impl Term {
 }
 
 impl Cohort {
-    /// A cohort by its rule. One with an invalid rule has no members.
-    pub fn by_rule(id: i64, rule: &Value, matching: Matching) -> Self {
-        let members = Rule::parse(rule, matching).map_or(Members::Nobody, Members::Rule);
-        Self { id, members }
+    /// A cohort by its rule, or, if the rule asks what persons did, by the members that were `found`. One with an invalid
+    /// rule has no members.
+    pub fn by_rule(id: i64, rule: &Value, matching: Matching, found: &Arc<[Uuid]>) -> Self {
+        match Rule::parse(rule, matching) {
+            Ok(rule) => Self {
+                id,
+                pattern_states: rule.pattern_states(),
+                refused: rule.large_pattern(),
+                members: Members::Rule(rule),
+            },
+            Err(RuleError::Behavioral) => {
+                Self { refused: patterns::large_in(rule), ..Self::listed(id, Arc::clone(found)) }
+            }
+            Err(RuleError::Patterns(error)) => Self::nobody(id, Some(error)),
+            Err(RuleError::Malformed) => Self::nobody(id, None),
+        }
+    }
+
+    /// A cohort of these persons, in ascending order.
+    pub fn listed(id: i64, members: Arc<[Uuid]>) -> Self {
+        Self { id, members: Members::Listed(members), pattern_states: 0, refused: None }
+    }
+
+    /// A cohort that has nobody, because its patterns are beyond a limit or because it is invalid.
+    pub fn nobody(id: i64, refused: Option<PatternError>) -> Self {
+        Self { id, members: Members::Nobody, pattern_states: 0, refused }
     }
 
     fn needs(&self) -> Vec<i64> {
@@ -239,6 +305,12 @@ impl CohortSet {
     /// The cohort with this id.
     pub fn get(&self, id: i64) -> Option<&Cohort> {
         self.cohorts.get(*self.by_id.get(&id)?)
+    }
+
+    /// States of the patterns of all cohorts but one.
+    pub fn pattern_states_without(&self, id: Option<i64>) -> usize {
+        let others = self.cohorts.iter().filter(|cohort| Some(cohort.id) != id);
+        others.fold(0, |all, cohort| all.saturating_add(cohort.pattern_states))
     }
 
     /// The ids, in no particular order.

@@ -13,7 +13,6 @@ use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
 use crate::event::predicate::Matching;
 use crate::flags::cohorts::Cohort;
-use crate::flags::cohorts::Members;
 use crate::flags::cohorts::Rule;
 use crate::flags::cohorts::RuleError;
 use crate::metadata::accounts::UserId;
@@ -130,10 +129,10 @@ impl StoredCohort {
 
     /// The cohort as flag evaluation reads it.
     pub(super) fn evaluable(&self, matching: Matching) -> Cohort {
-        if self.is_static || self.is_by_events() {
-            return Cohort { id: self.id.0, members: Members::Listed(Arc::clone(&self.members)) };
+        match self.is_static {
+            true => Cohort::listed(self.id.0, Arc::clone(&self.members)),
+            false => Cohort::by_rule(self.id.0, self.rule(), matching, &self.members),
         }
-        Cohort::by_rule(self.id.0, self.rule(), matching)
     }
 
     /// Whether its rule asks what persons did: its members are those of the last calculation.

@@ -19,7 +19,6 @@ use crate::event::id::ProjectId;
 use crate::event::pattern::PROJECT_MAX_STATES;
 use crate::event::predicate::Matching;
 use crate::event::predicate::moment::Now;
-use crate::event::predicate::patterns;
 use crate::flags::cohorts::Cohort;
 use crate::flags::cohorts::CohortSet;
 use crate::flags::cohorts::Members;
@@ -339,20 +338,26 @@ impl Snapshot {
         let same = same(self.cohorts(project));
         let mut states_left = PROJECT_MAX_STATES;
         let set = CohortSet::new(cohorts.iter().map(|cohort| {
-            let states = patterns::states_in(cohort.rule());
-            let Some(left) = states_left.checked_sub(states) else {
-                let (project, cohort) = (project.0, cohort.id.0);
-                tracing::warn!(
-                    project,
-                    cohort,
-                    "patterns of cohorts are too large together; it has nobody"
-                );
-                return Cohort { id: cohort, members: Members::Nobody };
-            };
-            states_left = left;
             let is_same = same.contains(&Arc::as_ptr(cohort));
-            let known = before.get(cohort.id.0).filter(|_| is_same).cloned();
-            known.unwrap_or_else(|| read(cohort, matching))
+            // There may be room for one now that had none.
+            let is_known = |known: &&Cohort| is_same && !matches!(known.members, Members::Nobody);
+            let known = before.get(cohort.id.0).filter(is_known).cloned();
+            let cohort = known.unwrap_or_else(|| read(cohort, matching));
+            match states_left.checked_sub(cohort.pattern_states) {
+                Some(left) => {
+                    states_left = left;
+                    cohort
+                }
+                None => {
+                    let (project, cohort) = (project.0, cohort.id);
+                    tracing::warn!(
+                        project,
+                        cohort,
+                        "patterns of cohorts are too large together; it has nobody"
+                    );
+                    Cohort::nobody(cohort, None)
+                }
+            }
         }));
         self.cohort_sets.insert(project, Arc::new(set));
         self.cohorts.insert(project, cohorts.into());
@@ -406,13 +411,12 @@ fn same<T>(stored: &[Arc<T>]) -> HashSet<*const T> {
 
 /// The cohort as flag evaluation reads it.
 fn read(cohort: &StoredCohort, matching: Matching) -> Cohort {
-    let rule = cohort.rule();
-    let large = patterns::large_in(rule).or_else(|| patterns::check(rule).err());
-    if let Some(error) = large {
+    let read = cohort.evaluable(matching);
+    if let Some(error) = read.refused {
         let (project, cohort) = (cohort.project.0, cohort.id.0);
         tracing::warn!(project, cohort, %error, "a filter of a cohort matches nobody");
     }
-    cohort.evaluable(matching)
+    read
 }
 
 /// The flag as its evaluation reads it, if its patterns have no more states than are left.

@@ -8,6 +8,9 @@ use std::time::Instant;
 use serde_json::Value;
 use serde_json::json;
 
+use sqlx::Connection;
+
+use crate::harness::TOKEN;
 use crate::harness::TestServer;
 use crate::harness::beside;
 use crate::limits::FREED_AT_ONCE;
@@ -134,4 +137,106 @@ fn seven_characters_keep_nobody_waiting() {
         assert!(matches!(status, Ok(Some(200 | 400 | 504))), "{status:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+/// Goal: what a project keeps of patterns is bounded, nothing that is stored breaks what was stored before, and what is
+/// stored beyond the limit all the same matches nobody and says so. Method: flags and cohorts up to the limit, one more of
+/// each, then rows that an older version might have written.
+#[test]
+fn a_project_keeps_patterns_up_to_a_limit() {
+    const FLAGS: &str = "/api/projects/1/feature_flags/";
+    const COHORTS: &str = "/api/projects/1/cohorts/";
+    // 98,030 states each, as `schemas/compatibility.md` counts them.
+    let pattern = r"^\w{1,140}$";
+    let twice = |pattern: &str| {
+        let one = &filter("person", pattern)[0];
+        json!([one, one])
+    };
+    let flag = |key: &str, filters: &Value| {
+        let groups = json!([{"properties": filters, "rollout_percentage": 100}]);
+        json!({"key": key, "active": true, "filters": {"groups": groups}})
+    };
+    let cohort = |name: &str, filters: &Value| json!({"name": name, "filters": {"properties": {"type": "AND", "values": filters}}});
+    let mut server = TestServer::start();
+    let event = json!({"event": "e", "distinct_id": "u", "properties": {"$set": {"email": "ann"}}});
+    assert_eq!(server.capture(&event).status, 200);
+    let mut made: Vec<[Value; 2]> = Vec::new();
+    for number in 0..5 {
+        let name = format!("number{number}");
+        made.push([
+            server.post(FLAGS, &flag(&name, &twice(pattern))).created(),
+            server.post(COHORTS, &cohort(&name, &twice(pattern))).created(),
+        ]);
+    }
+    let others = filter("person", r"^\w{1,40}$");
+    for (path, body) in [(FLAGS, flag("more", &others)), (COHORTS, cohort("more", &others))] {
+        let refused = server.post(path, &body);
+        assert_eq!(refused.status, 400, "{refused}");
+        assert_eq!(refused.json()["code"], "invalid_value", "{refused}");
+        let told = refused.json()["detail"].as_str().expect("a text").to_owned();
+        assert!(told.contains("of the project") && told.contains("at most 1000000"), "{told}");
+    }
+    // There is room for small ones, what has none is not concerned, nor is what stays as it is.
+    let small = filter("person", "^ann$");
+    let plain = json!([{"key": "email", "type": "person", "operator": "exact", "value": "ann"}]);
+    let last = [
+        server.post(FLAGS, &flag("last", &small)).created(),
+        server.post(COHORTS, &cohort("last", &small)).created(),
+    ];
+    server.post(FLAGS, &flag("plain", &plain)).created();
+    server.post(COHORTS, &cohort("plain", &plain)).created();
+    let again =
+        server.patch(&format!("{FLAGS}{}/", made[0][0]["id"]), &flag("number0", &twice(pattern)));
+    assert_eq!(again.status, 200, "{again}");
+    // One that is deleted makes room, which it needs again to be restored.
+    let first = format!("{FLAGS}{}/", made[0][0]["id"]);
+    assert_eq!(server.patch(&first, &json!({"deleted": true})).status, 200);
+    let more = server.post(FLAGS, &flag("more", &others)).created();
+    assert_eq!(server.patch(&first, &json!({"deleted": false})).status, 400);
+    let delete = json!({"deleted": true});
+    assert_eq!(server.patch(&format!("{FLAGS}{}/", more["id"]), &delete).status, 200);
+    assert_eq!(server.patch(&first, &json!({"deleted": false})).status, 200);
+
+    let enabled = |server: &TestServer| {
+        let body = json!({"token": TOKEN, "distinct_id": "u"}).to_string();
+        let answer = server.send("POST", "/flags/?v=2", &[], body);
+        assert_eq!(answer.status, 200, "{answer}");
+        let flags = answer.json()["flags"].as_object().expect("flags").clone();
+        flags.into_iter().filter(|(_, flag)| flag["enabled"] == true).map(|(key, _)| key).collect()
+    };
+    let members = |server: &TestServer, cohort: &Value| {
+        let answer = server.get(&format!("{COHORTS}{}/persons/", cohort["id"]));
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()["results"].as_array().expect("persons").len()
+    };
+    let all: Vec<String> = enabled(&server);
+    assert_eq!(all.len(), 7, "{all:?}");
+    assert!(made.iter().all(|[_, cohort]| members(&server, cohort) == 1));
+
+    server.stop();
+    let url = format!("sqlite://{}", server.data_dir().join("metadata.db").display());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let mut database = sqlx::SqliteConnection::connect(&url).await.expect("the database");
+        for (table, id) in [("feature_flags", &last[0]["id"]), ("cohorts", &last[1]["id"])] {
+            let update = format!(
+                r"UPDATE {table} SET filters = replace(filters, '^ann$', '^\\w{{1,100}}$') WHERE id = {id}"
+            );
+            let done = sqlx::query(sqlx::AssertSqlSafe(update)).execute(&mut database).await.expect("an update");
+            assert_eq!(done.rows_affected(), 1);
+        }
+        database.close().await.expect("the end");
+    });
+    server.restart();
+    // The newest come first.
+    let left: Vec<String> = enabled(&server);
+    let lost: Vec<&String> = all.iter().filter(|key| !left.contains(key)).collect();
+    assert_eq!(lost, ["number0"], "{left:?}");
+    let counts: Vec<usize> = made.iter().map(|[_, cohort]| members(&server, cohort)).collect();
+    assert_eq!(counts, [0, 1, 1, 1, 1]);
+    assert_eq!(members(&server, &last[1]), 1);
+    let told = server.stderr();
+    for part in ["a flag cannot be evaluated", "patterns of cohorts are too large together"] {
+        assert!(told.contains(part), "{told}");
+    }
 }

@@ -11,7 +11,6 @@ use uuid::Uuid;
 use super::Cohort;
 use super::CohortSet;
 use super::DEPTH_MAX;
-use super::Members;
 use super::Memberships;
 use super::Rule;
 use super::RuleError;
@@ -41,9 +40,11 @@ fn negated(mut filter: Value) -> Value {
 }
 
 fn set(rules: &[(i64, Value)]) -> CohortSet {
-    let dynamic = rules.iter().map(|(id, rule)| Cohort::by_rule(*id, rule, Matching::Legacy));
-    let listed = Members::Listed(Arc::from([Uuid::from_u128(3), Uuid::from_u128(8)]));
-    CohortSet::new(dynamic.chain([Cohort { id: 100, members: listed }]))
+    let nobody = Arc::from([]);
+    let dynamic =
+        rules.iter().map(|(id, rule)| Cohort::by_rule(*id, rule, Matching::Legacy, &nobody));
+    let listed = Arc::from([Uuid::from_u128(3), Uuid::from_u128(8)]);
+    CohortSet::new(dynamic.chain([Cohort::listed(100, listed)]))
 }
 
 fn contains(set: &CohortSet, id: i64, uuids: &[u128]) -> Result<bool, UnknownCohort> {

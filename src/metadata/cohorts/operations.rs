@@ -9,6 +9,8 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::event::id::ProjectId;
+use crate::event::pattern::PatternError;
+use crate::event::pattern::check_of_project;
 use crate::event::predicate::Matching;
 use crate::event::predicate::patterns;
 use crate::flags::cohorts::CohortSet;
@@ -57,8 +59,7 @@ impl Metadata {
             Some(filters) if !new.is_static => filters,
             _ => json!({"properties": {}}),
         };
-        let live = write.base.cohorts(project);
-        check_filters(&filters, None, live)?;
+        check_filters(&filters, None, (project, &write.base))?;
         let members: BTreeSet<Uuid> = new.members.into_iter().collect();
         check_members(members.len())?;
         let cohort = StoredCohort {
@@ -110,7 +111,7 @@ impl Metadata {
             after.count = None;
         }
         if after.filters != before.filters || is_restored {
-            check_filters(&after.filters, Some(&after), write.base.cohorts(project))?;
+            check_filters(&after.filters, Some(&after), (project, &write.base))?;
             let (flags, live) = (write.base.flags(project), write.base.cohorts(project));
             flag_rules::cohorts::check_users(&after, flags, live)?;
         }
@@ -308,9 +309,10 @@ fn check_unneeded(cohort: &StoredCohort, base: &Snapshot) -> Result<(), Violatio
 fn check_filters(
     filters: &Value,
     this: Option<&StoredCohort>,
-    live: &[Arc<StoredCohort>],
+    (project, base): (ProjectId, &Snapshot),
 ) -> Result<(), Violation> {
     flag_rules::check_size(filters)?;
+    let live = base.cohorts(project);
     let object = filters.as_object().ok_or_else(|| {
         Violation::filters(format!(
             "Expected a dictionary of items but got type \"{}\".",
@@ -319,25 +321,30 @@ fn check_filters(
     })?;
     let rule = object.get("properties");
     let rule = rule.ok_or_else(|| Violation::filters("Must contain a 'properties' key."))?;
-    if let Some(error) = patterns::large_in(rule) {
-        return Err(Violation::coded("invalid_value", error.to_string()));
-    }
+    let too_large = |error: PatternError| Violation::coded("invalid_value", error.to_string());
     let rule = match Rule::parse(rule, Matching::Legacy) {
         Ok(rule) => rule,
-        Err(RuleError::Patterns(error)) => {
-            return Err(Violation::coded("invalid_value", error.to_string()));
+        Err(RuleError::Patterns(error)) => return Err(too_large(error)),
+        Err(RuleError::Behavioral) => {
+            return patterns::large_in(rule).map_or(Ok(()), |error| Err(too_large(error)));
         }
-        Err(RuleError::Behavioral) => return Ok(()),
         Err(RuleError::Malformed) => {
             let detail = "properties must be a group of AND or OR over property filters";
             return Err(Violation::filters(detail));
         }
     };
+    if let Some(error) = rule.large_pattern() {
+        return Err(too_large(error));
+    }
     if rule.asks_nobody() {
         let detail = "Cohort properties must use the 'in' or 'not_in' operator";
         return Err(Violation::coded("invalid_operator", detail));
     }
     let id = this.map(|this| this.id);
+    let others = base
+        .cohort_set(project)
+        .map_or(0, |set| set.pattern_states_without(id.map(|CohortId(id)| id)));
+    check_of_project(others, rule.pattern_states()).map_err(too_large)?;
     for needed in rule.cohorts() {
         if id == Some(CohortId(needed)) {
             return Err(Violation::filters("Cohorts cannot reference other cohorts in a loop."));

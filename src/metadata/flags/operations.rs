@@ -6,6 +6,8 @@ use serde_json::Value;
 
 use crate::clock::UnixMicros;
 use crate::event::id::ProjectId;
+use crate::event::pattern::check_of_project;
+use crate::event::predicate::patterns;
 use crate::metadata::Metadata;
 use crate::metadata::Write;
 use crate::metadata::accounts::UserId;
@@ -106,6 +108,7 @@ impl Write {
         let filters = flag_rules::initial(new.filters)?;
         let cohorts = base.cohorts(project);
         check_filters(&filters, &Graph { flag: None, key: &new.key, live, cohorts })?;
+        check_patterns(&filters, (project, None), &base)?;
         let plain = PlainFields::default().patched(new.plain, new.active);
         locking::check_bucketing(&plain)?;
         let active = new.active.unwrap_or(true);
@@ -216,6 +219,7 @@ fn patched(
         flag.key = patch.key.unwrap_or(flag.key);
         check_key(&flag.key, Some(stored.id), live)?;
     }
+    let is_changed = patch.filters.is_some() || is_restored;
     match patch.filters {
         Some(given) => {
             flag.filters = match patch.replaces_filters {
@@ -226,6 +230,9 @@ fn patched(
             flag_rules::check_enrollment(&stored.filters, &flag.filters, is_linked)?;
         }
         None => flag.filters = flag_rules::canonical(flag.filters),
+    }
+    if is_changed {
+        check_patterns(&flag.filters, (stored.project, Some(stored.id)), base)?;
     }
     flag.deleted = patch.deleted.unwrap_or(stored.deleted);
     if flag.deleted && !stored.deleted {
@@ -266,6 +273,20 @@ fn check_key(key: &str, this: Option<FlagId>, live: &[Arc<StoredFlag>]) -> Resul
 fn check_filters(filters: &Value, graph: &Graph<'_>) -> Result<(), Violation> {
     flag_rules::check_size(filters)?;
     flag_rules::check_filters(filters, graph)
+}
+
+/// Checks the patterns of a flag with those of all others of its project: beyond what they may have together, one of them
+/// could not be evaluated.
+fn check_patterns(
+    filters: &Value,
+    (project, this): (ProjectId, Option<FlagId>),
+    base: &Snapshot,
+) -> Result<(), Violation> {
+    let flags = base.flag_set(project).map(|set| set.entries()).unwrap_or_default();
+    let others = flags.iter().filter(|entry| this != Some(FlagId(entry.id)));
+    let others = others.fold(0_usize, |all, entry| all.saturating_add(entry.pattern_states));
+    check_of_project(others, patterns::states_in(filters))
+        .map_err(|error| Violation::coded("invalid_value", error.to_string()))
 }
 
 fn key_race(error: MetadataError) -> MetadataError {
