@@ -1,7 +1,7 @@
 //! JSON access functions of SQL (`json_get_str(properties, 'plan')`, `properties ->> 'plan'`): texts without the
 //! key are NULL without being parsed. Of an event's hundreds of bytes a query reads one value, and most
 //! events do not have the property that a query asks for. Of a key that an object has more than once the last one counts
-//! (`query/json_last.rs`).
+//! (`query/json_last.rs`), and a value is the same text however it is written (`query/json_written.rs`).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,6 +25,10 @@ use datafusion::logical_expr::ScalarUDF;
 use crate::event::json_key::KeyFinder;
 use crate::query::json_last;
 use crate::query::json_last::Step;
+use crate::query::json_written;
+
+/// The function that gives values as texts.
+const AS_TEXT: &str = "json_as_text";
 
 /// Functions that return NULL for an object without the key, and whose values have a plain type.
 const ACCESS: [&str; 8] = [
@@ -157,15 +161,26 @@ pub(super) fn is_access(function: &ScalarUDF) -> bool {
     ACCESS.contains(&function.name())
 }
 
-/// Calls an access function on the texts that may have the key, and has NULL for the others.
+/// Calls an access function on the texts that may have the key, and has NULL for the others. What is no text is written in
+/// one way (`query/json_written.rs`).
 ///
 /// # Errors
 ///
 /// Those of the function.
-pub(super) fn call(
-    function: &ScalarUDF,
-    mut arguments: ScalarFunctionArgs,
-) -> Result<ColumnarValue> {
+pub(super) fn call(function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    if function.name() != AS_TEXT {
+        return called(function, arguments);
+    }
+    let asked = arguments.args.clone();
+    let values = called(function, arguments)?;
+    let Some((texts, path)) = asked.split_first() else { return Ok(values) };
+    let path: Option<Vec<Step<'_>>> = path.iter().map(step).collect();
+    let otherwise =
+        |row, found: &str| json_written::otherwise(texts, path.as_deref()?, (row, found));
+    Ok(replaced(&values, otherwise).unwrap_or(values))
+}
+
+fn called(function: &ScalarUDF, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
     let rows = arguments.number_rows;
     let Some(Looked { mask, doubtful }) = looked(function, &arguments) else {
         return call_looking(function, arguments);

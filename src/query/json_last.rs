@@ -52,6 +52,21 @@ pub(super) fn along(text: &str, path: &[Step<'_>], with_end: bool) -> Option<Str
     }
 }
 
+/// The first byte of the value along `path`, of which the last one of each key counts. `None` if there is none, or if the
+/// text is no JSON.
+pub(super) fn first_byte(text: &str, path: &[Step<'_>]) -> Option<u8> {
+    let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
+    for step in path {
+        reader.at = match (reader.first()?, step) {
+            (b'{', Step::Key(key)) => reader.object(|own: &[u8]| own == key.as_bytes())?.value?,
+            (b'[', Step::Key(key)) => reader.item(key.parse().ok()?)?,
+            (b'[', Step::Place(place)) => reader.item(*place)?,
+            _ => return None,
+        };
+    }
+    reader.first()
+}
+
 /// `text` without the members of any of its objects that a later one of the same key replaces. `None` if there are
 /// none, or if the text is no JSON.
 pub(super) fn everywhere(text: &str) -> Option<String> {

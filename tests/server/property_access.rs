@@ -1,8 +1,11 @@
 //! Properties in SQL as analysts write them, on rows in memory and in files.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use serde_json::json;
 
+use crate::harness::TOKEN;
 use crate::harness::TestServer;
 
 fn start() -> TestServer {
@@ -355,6 +358,293 @@ fn few_words_are_truth_values() {
             for (condition, expected) in [("= true", 4), ("= false", 2), ("<> true", 2)] {
                 let sql = format!("SELECT count(*) FROM events WHERE properties.{key} {condition}");
                 assert_eq!(server.count(&sql), expected, "{round}: {sql}");
+            }
+        }
+        server.flush();
+    }
+}
+
+const QUERY: &str = "/api/projects/1/query/";
+
+/// The answer of a list or an insight.
+fn results(server: &TestServer, node: &Value) -> Vec<Value> {
+    let answer = server.post(QUERY, &json!({"query": node}));
+    assert_eq!(answer.status, 200, "{node}: {answer}");
+    answer.json()["results"].as_array().expect("results").clone()
+}
+
+type Ids = BTreeSet<String>;
+
+/// The ids of whom a filter of a property finds, by each surface that has filters. Each person has one event, which has the
+/// properties of the person.
+fn found(server: &TestServer, filter: &Value, sql: &str) -> Vec<(&'static str, Ids)> {
+    let of = |kind: &str| {
+        let mut filter = filter.clone();
+        filter["type"] = kind.into();
+        filter
+    };
+    let texts = |rows: Vec<Value>, id: &dyn Fn(&Value) -> Value| -> Ids {
+        rows.iter().map(|row| id(row).as_str().expect("an id").to_owned()).collect()
+    };
+    let events = |more: Value| {
+        let mut node = json!({"kind": "EventsQuery", "select": ["distinct_id"], "after": "2026-01-01", "limit": 1000});
+        node.as_object_mut().expect("one").extend(more.as_object().expect("one").clone());
+        texts(results(server, &node), &|row| row[0].clone())
+    };
+    let trend = |filter: Value| {
+        let by = json!({"breakdown": "distinct_id", "breakdown_type": "event_metadata", "breakdown_limit": 500});
+        let node = json!({"kind": "TrendsQuery", "series": [{"event": "p"}], "properties": [filter],
+            "dateRange": {"date_from": "2026-01-01", "date_to": "2026-01-02"}, "breakdownFilter": by});
+        let some = results(server, &node).into_iter().filter(|line| line["count"] != 0).collect();
+        texts(some, &|line| line["breakdown_value"].clone())
+    };
+    let listed = |path: &str, filter: &Value, id: &dyn Fn(&Value) -> Value| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("limit", "1000");
+        if path == "events" {
+            query.append_pair("after", "2026-01-01");
+        }
+        if !filter.is_null() {
+            query.append_pair("properties", &json!([filter]).to_string());
+        }
+        let query = query.finish();
+        let answer = server.get(&format!("/api/projects/1/{path}/?{query}"));
+        assert_eq!(answer.status, 200, "{answer}");
+        texts(answer.json()["results"].as_array().expect("a list").clone(), id)
+    };
+    let by_sql = |condition: &str| {
+        let rows = server.query(&format!("SELECT distinct_id AS id FROM events WHERE {condition}"));
+        texts(rows, &|row| row["id"].clone())
+    };
+    let actors = json!({"kind": "ActorsQuery", "select": ["person"], "properties": [of("person")], "limit": 1000});
+    let rule = json!({"properties": {"type": "AND", "values": [of("person")]}});
+    let cohort =
+        server.post("/api/projects/1/cohorts/", &json!({"name": "c", "filters": rule})).created();
+    let of_cohort = format!("cohorts/{}/persons", cohort["id"]);
+    let first_id = |person: &Value| person["distinct_ids"][0].clone();
+    let in_cohort = json!({"type": "cohort", "key": "id", "value": cohort["id"]});
+    vec![
+        ("SQL", by_sql(sql)),
+        ("SQL of persons", by_sql(&sql.replace("properties", "person.properties"))),
+        ("expressions", events(json!({"where": [sql]}))),
+        ("expressions of insights", trend(json!({"type": "hogql", "key": sql}))),
+        ("EventsQuery", events(json!({"properties": [of("event")]}))),
+        ("EventsQuery of persons", events(json!({"properties": [of("person")]}))),
+        ("GET events/", listed("events", &of("event"), &|event| event["distinct_id"].clone())),
+        ("insights", trend(of("event"))),
+        ("insights of persons", trend(of("person"))),
+        ("insights of a cohort", trend(in_cohort)),
+        ("GET persons/", listed("persons", &of("person"), &first_id)),
+        ("ActorsQuery", texts(results(server, &actors), &|row| first_id(&row[0]))),
+        ("a cohort", listed(&of_cohort, &Value::Null, &first_id)),
+    ]
+}
+
+/// Who has a flag with this filter.
+fn flagged(server: &TestServer, key: &str, filter: &Value, ids: &Ids) -> Ids {
+    let groups = json!([{"properties": [filter], "rollout_percentage": 100}]);
+    let flag = json!({"key": key, "active": true, "filters": {"groups": groups}});
+    server.post("/api/projects/1/feature_flags/", &flag).created();
+    let has = |id: &&String| {
+        let body = json!({"token": TOKEN, "distinct_id": id}).to_string();
+        let answer = server.send("POST", "/flags/?v=2", &[], body);
+        assert_eq!(answer.status, 200, "{answer}");
+        answer.json()["flags"][key]["enabled"] == true
+    };
+    ids.iter().filter(has).cloned().collect()
+}
+
+/// Values, each the property of a person and of its one event.
+fn shop(values: &[Value]) -> (TestServer, Ids) {
+    let server = TestServer::start();
+    let ids: Vec<String> = (0..values.len()).map(|at| format!("u{at:02}")).collect();
+    let event = |(id, value): (&String, &Value)| {
+        let own = json!({"price": value, "cost": value, "utm_content": value, "$is_server": value});
+        let mut properties = own.clone();
+        properties["$set"] = own;
+        json!({"event": "p", "distinct_id": id, "timestamp": "2026-01-01T12:00:00Z", "properties": properties})
+    };
+    let events: Vec<Value> = ids.iter().zip(values).map(event).collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    (server, ids.into_iter().collect())
+}
+
+/// Goal: a value is the same number, or none, wherever it is asked, whatever the type of its column. Method: values of which
+/// the rule in `schemas/compatibility.md` says whether they are numbers, by every surface. Flags have the rule of the SDKs.
+#[test]
+fn values_are_the_same_numbers_everywhere() {
+    // Whether it is above 1 to queries and to flags.
+    let values = [
+        (json!(5), true, true),
+        (json!("5"), true, true),
+        (json!(" 5 "), true, false),
+        (json!("5\t"), true, false),
+        (json!("1e3"), true, true),
+        (json!("+7"), true, true),
+        (json!(0.5), false, false),
+        (json!(".5"), false, false),
+        (json!("NaN"), false, false),
+        (json!("Infinity"), false, false),
+        (json!("-inf"), false, false),
+        (json!("1e400"), false, false),
+        (json!("0x1f"), false, false),
+        (json!("1_000"), false, false),
+        (json!("abc"), false, false),
+        (json!(""), false, false),
+        (json!(" "), false, false),
+        (json!(true), false, false),
+        (json!(null), false, false),
+        (json!([5]), false, false),
+        (json!({"a": 5}), false, false),
+    ];
+    let (server, ids) = shop(&values.clone().map(|(value, ..)| value));
+    let those = |is: &dyn Fn(&(Value, bool, bool)) -> bool| -> Ids {
+        ids.iter().zip(&values).filter(|(_, value)| is(value)).map(|(id, _)| id.clone()).collect()
+    };
+    let (of_queries, of_flags) = (those(&|own| own.1), those(&|own| own.2));
+    for round in ["in memory", "in files"] {
+        for key in ["price", "cost", "utm_content", "$is_server"] {
+            let filter = json!({"key": key, "operator": "gt", "value": "1"});
+            for (surface, found) in found(&server, &filter, &format!("properties['{key}'] > 1")) {
+                assert_eq!(found, of_queries, "{round}, {key}: {surface}");
+            }
+            let of = format!("properties['{key}']");
+            // 5, 5, 5, 5, 1000, 7, 0.5 and 0.5.
+            for (expression, expected) in [
+                ("sum($)", 1028.0),
+                ("sum(toFloat($))", 1028.0),
+                ("max(toFloat($))", 1000.0),
+                ("count(toFloat($))", 8.0),
+                ("avg(toFloat($))", 128.5),
+                ("quantile(0.5)(toFloat($))", 5.0),
+                ("countIf(toFloatOrZero($) > 1)", 6.0),
+                ("countIf(try_cast($ AS double) > 1)", 6.0),
+                ("countIf($ * 2 > 2)", 6.0),
+                ("countIf(divide($, 2) > 0.5)", 6.0),
+                ("countIf($ BETWEEN 2 AND 6)", 4.0),
+                ("countIf($ IN (5, 7))", 5.0),
+                ("countIf(isNaN($))", 0.0),
+            ] {
+                let expression = expression.replace('$', &of);
+                let rows = server.query(&format!("SELECT {expression} AS x FROM events"));
+                assert_eq!(rows[0]["x"].as_f64(), Some(expected), "{round}: {expression}");
+            }
+            // A cast that is not tried fails, as of any other text.
+            let sql = format!("SELECT CAST({of} AS double) FROM events WHERE distinct_id = 'u08'");
+            let refused = server.post(QUERY, &json!({"query": sql}));
+            assert!(refused.status == 400 && refused.to_string().contains("'NaN'"), "{refused}");
+            for kind in ["event_properties", "person_properties"] {
+                for (math, expected) in [
+                    ("sum", 1028.0),
+                    ("max", 1000.0),
+                    ("min", 0.5),
+                    ("avg", 128.5),
+                    ("median", 5.0),
+                ] {
+                    let series = json!([{"event": "p", "math": math, "math_property": key, "math_property_type": kind}]);
+                    let day = json!({"date_from": "2026-01-01", "date_to": "2026-01-01"});
+                    let node = json!({"kind": "TrendsQuery", "series": series, "dateRange": day});
+                    let told = &results(&server, &node)[0]["data"][0];
+                    assert_eq!(told.as_f64(), Some(expected), "{round}, {key}: {math} of {kind}");
+                }
+            }
+            let node = json!({"kind": "TrendsQuery", "series": [{"event": "p"}],
+                "dateRange": {"date_from": "2026-01-01", "date_to": "2026-01-01"},
+                "breakdownFilter": {"breakdown": key, "breakdown_histogram_bin_count": 1}});
+            let bins = results(&server, &node);
+            let bins: Vec<_> =
+                bins.iter().map(|bin| (&bin["breakdown_value"], bin["count"].as_f64())).collect();
+            assert!(bins.contains(&(&json!("[0.5,1000.01]"), Some(8.0))), "{round}: {bins:?}");
+        }
+        server.flush();
+    }
+    let filter = json!({"key": "cost", "type": "person", "operator": "gt", "value": "1"});
+    assert_eq!(flagged(&server, "above", &filter, &ids), of_flags);
+}
+
+/// Goal: doubles make no two integers one. What fails: `9007199254740993` is not above the integer before it.
+#[test]
+fn large_integers_are_compared_as_they_are_written_everywhere() {
+    let values = [
+        json!(9_007_199_254_740_991_u64),
+        json!(9_007_199_254_740_992_u64),
+        json!(9_007_199_254_740_993_u64),
+        json!(" 9007199254740993 "),
+        json!("9007199254740994"),
+        json!(u64::MAX),
+        json!(1e30),
+        json!("-1e30"),
+        json!("NaN"),
+    ];
+    let (server, ids) = shop(&values);
+    let above: Ids = ids.iter().skip(2).take(5).cloned().collect();
+    for round in ["in memory", "in files"] {
+        for key in ["price", "cost", "utm_content", "$is_server"] {
+            let filter = json!({"key": key, "operator": "gt", "value": "9007199254740992"});
+            let sql = format!("properties['{key}'] > 9007199254740992");
+            for (surface, found) in found(&server, &filter, &sql) {
+                assert_eq!(found, above, "{round}, {key}: {surface}");
+            }
+        }
+        server.flush();
+    }
+    // SDKs compare doubles.
+    let above = above.into_iter().filter(|id| !["u02", "u03"].contains(&&**id)).collect::<Ids>();
+    let filter =
+        json!({"key": "cost", "type": "person", "operator": "gt", "value": "9007199254740992"});
+    assert_eq!(flagged(&server, "above", &filter, &ids), above);
+}
+
+/// Goal: a value is one, however its sender writes JSON, and what a breakdown shows is found by a filter. Method: each value
+/// as two SDKs write it.
+#[test]
+fn values_are_one_however_they_are_written() {
+    let server = TestServer::start();
+    // As Python, Java and others write it, as JavaScript does, and as it is told.
+    let values = [
+        (r#"["a", "b"]"#, r#"["a","b"]"#, r#"["a","b"]"#),
+        (r#"{"b": 1, "a": [1.50]}"#, r#"{"b":1,"a":[1.5]}"#, r#"{"a":[1.5],"b":1}"#),
+        (r#"["caf\u00e9"]"#, r#"["café"]"#, r#"["café"]"#),
+        ("1.2345678E7", "12345678.0", "12345678.0"),
+        ("1.50", "1.5", "1.5"),
+        // A text is as it was sent.
+        (r#""[1, 2]""#, r#""[1, 2]""#, "[1, 2]"),
+        (r#""1.50" "#, r#""\u0031.50""#, "1.50"),
+    ];
+    let keys = ["cost", "price", "utm_content", "$is_server"];
+    let event = |at: usize, value: &str| {
+        let own: Vec<String> = keys.iter().map(|key| format!(r#""{key}": {value}"#)).collect();
+        let own = own.join(", ");
+        format!(
+            r#"{{"event": "p", "distinct_id": "u{at}", "timestamp": "2026-01-01T12:00:00Z", "properties": {{{own}, "$set": {{{own}}}}}}}"#
+        )
+    };
+    let events = (0..).step_by(2).zip(&values);
+    let events = events.flat_map(|(at, (one, two, _))| [event(at, one), event(at + 1, two)]);
+    let batch = events.collect::<Vec<_>>().join(", ");
+    let body = format!(r#"{{"api_key": "{TOKEN}", "batch": [{batch}]}}"#);
+    assert_eq!(server.send("POST", "/batch/", &[], body).status, 200);
+    for round in ["in memory", "in files"] {
+        for key in keys {
+            let node = json!({"kind": "TrendsQuery", "series": [{"event": "p"}],
+                "dateRange": {"date_from": "2026-01-01", "date_to": "2026-01-01"},
+                "breakdownFilter": {"breakdown": key, "breakdown_limit": 100}});
+            let told: BTreeSet<(String, bool)> = results(&server, &node)
+                .iter()
+                .map(|line| {
+                    let value = line["breakdown_value"].as_str().expect("a text").to_owned();
+                    (value, line["data"][0].as_f64() == Some(2.0))
+                })
+                .collect();
+            let expected = values.iter().map(|(.., told)| ((*told).to_owned(), true)).collect();
+            assert_eq!(told, expected, "{round}, {key}");
+            for (at, (.., told)) in (0..).step_by(2).zip(&values) {
+                let filter = json!({"key": key, "operator": "exact", "value": told});
+                let expected: Ids = [at, at + 1].map(|at| format!("u{at}")).into();
+                let sql = format!("properties['{key}'] = '{told}'");
+                for (surface, found) in found(&server, &filter, &sql) {
+                    assert_eq!(found, expected, "{round}, {key}, {told}: {surface}");
+                }
             }
         }
         server.flush();
