@@ -7,6 +7,7 @@ pub mod id;
 pub mod json;
 pub mod json_key;
 pub mod key_kind;
+pub mod number;
 pub mod pattern;
 pub mod predicate;
 pub mod schema;
