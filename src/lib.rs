@@ -179,7 +179,8 @@
 //! | No key lets anybody do, see or publish what it may not itself. | `tests/server/accounts.rs`, `tests/server/sharing.rs` |
 //! | No guess at the password of a link keeps out who knows it. | `http/routes/documents/unlock.rs` |
 //! | What a public token can make up is bounded, and costs nothing of what was there. | `metadata/tests/definitions.rs` |
-//! | A filter means the same to lists, plans and flags, and what it means to DuckDB. | `tests/server/filters.rs` |
+//! | A filter means the same to lists and plans, and what it means to DuckDB; to flags as well, but for numbers that SDKs read in another way. | `tests/server/filters.rs`, `event/number.rs` |
+//! | A value is the same number and the same text to SQL, expressions, filters, breakdowns and sums, whatever its column and however it was written. | `tests/server/property_access.rs` |
 //! | Insights have the numbers that SQL has over the same files, and those of models. | `tests/server/oracle.rs` beside DuckDB; `tests/server/trends.rs` and those of other kinds |
 //! | They have the numbers that PostHog publishes with its own tests. | `tests/server/published.rs` and those of retention and bins |
 //! | They do not depend on how events came or where they are, and count merged persons once. | `tests/server/arrangements.rs`, `tests/server/merged_persons.rs` |

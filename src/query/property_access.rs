@@ -397,29 +397,26 @@ impl AnalyzerRule for TypedColumns {
 impl PropertyPlanner {
     /// A cast of a text to a number as the number that the text is, of a property as its column has it.
     fn number_of(&self, part: Expr, schema: &DFSchema) -> Transformed<Expr> {
-        let (inner, is_checked) = match part {
-            Expr::TryCast(cast) if *cast.field.data_type() == DataType::Float64 => {
-                (*cast.expr, false)
-            }
+        let is_double = |own: &DataType| matches!(own, DataType::Float64 | DataType::Float32);
+        let (inner, field, is_checked) = match &part {
+            Expr::TryCast(cast) => (&cast.expr, &cast.field, false),
             // Other texts than properties are cast as PostgreSQL does.
-            Expr::Cast(cast)
-                if *cast.field.data_type() == DataType::Float64 && is_property(&cast.expr) =>
-            {
-                (*cast.expr, true)
-            }
-            part => return Transformed::no(part),
+            Expr::Cast(cast) if is_property(&cast.expr) => (&cast.expr, &cast.field, true),
+            _ => return Transformed::no(part),
         };
-        if !inner.get_type(schema).is_ok_and(|own| is_text(&own)) {
-            return Transformed::no(match is_checked {
-                true => cast(inner, DataType::Float64),
-                false => try_cast(inner, DataType::Float64),
-            });
+        let is_of_text = || inner.get_type(schema).is_ok_and(|own| is_text(&own));
+        if !is_double(field.data_type()) || !is_of_text() {
+            return Transformed::no(part);
         }
-        let column = self.typed(&inner, PropertyType::Double, schema);
-        Transformed::yes(column.whole(match is_checked {
-            true => checked_number(inner),
-            false => number(inner),
-        }))
+        let column = self.typed(inner, PropertyType::Double, schema);
+        let number = column.whole(match is_checked {
+            true => checked_number((**inner).clone()),
+            false => number((**inner).clone()),
+        });
+        Transformed::yes(match field.data_type() {
+            DataType::Float64 => number,
+            other => cast(number, other.clone()),
+        })
     }
 }
 
