@@ -10,6 +10,7 @@ decided). An operator holds if P and C; a negated one if not P, or if C is false
 """
 
 import json
+import math
 import re
 import sys
 
@@ -55,7 +56,8 @@ def number_of(value):
         return float(value)
     # A number may have blanks around it.
     text = value.strip(BLANKS) if isinstance(value, str) else ""
-    return float(text) if re.fullmatch(NUMBER, text) else None
+    number = float(text) if re.fullmatch(NUMBER, text) else math.inf
+    return number if math.isfinite(number) else None
 
 
 def is_boolean(value):
@@ -88,9 +90,11 @@ class Property:
 
         def number(text):
             is_numeric = f"{is_string} AND regexp_full_match({text}, {quote(NUMBER)})"
+            # What is beyond doubles is none.
+            parsed = f"TRY_CAST({text} AS DOUBLE)"
             return (
                 f"(CASE WHEN {of_kind} THEN CAST({raw} AS DOUBLE) "
-                f"WHEN {is_numeric} THEN CAST({text} AS DOUBLE) END)"
+                f"WHEN {is_numeric} AND isfinite({parsed}) THEN {parsed} END)"
             )
 
         self.number = number(f"trim({string}, {quote(BLANKS)})")
