@@ -401,7 +401,7 @@ impl PropertyPlanner {
         let (inner, field, is_checked) = match &part {
             Expr::TryCast(cast) => (&cast.expr, &cast.field, false),
             // Other texts than properties are cast as PostgreSQL does.
-            Expr::Cast(cast) if is_property(&cast.expr) => (&cast.expr, &cast.field, true),
+            Expr::Cast(cast) if is_coerced_property(&cast.expr) => (&cast.expr, &cast.field, true),
             _ => return Transformed::no(part),
         };
         let is_of_text = || inner.get_type(schema).is_ok_and(|own| is_text(&own));
@@ -495,6 +495,18 @@ fn is_property(side: &Expr) -> bool {
     match side {
         Expr::Column(column) => column.name.starts_with(OF_PERSONS) || is_promoted(&column.name),
         other => as_call(other).is_some(),
+    }
+}
+
+/// The same once all texts of an expression have one type.
+fn is_coerced_property(side: &Expr) -> bool {
+    let bare = |side: &Expr| match side {
+        Expr::Cast(cast) if is_text(cast.field.data_type()) => is_property(&cast.expr),
+        other => is_property(other),
+    };
+    match side {
+        Expr::ScalarFunction(call) if call.func.name() == COALESCE => call.args.iter().all(bare),
+        other => bare(other),
     }
 }
 

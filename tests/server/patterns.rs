@@ -159,7 +159,7 @@ fn a_project_keeps_patterns_up_to_a_limit() {
     let cohort = |name: &str, filters: &Value| json!({"name": name, "filters": {"properties": {"type": "AND", "values": filters}}});
     let mut server = TestServer::start();
     let event = json!({"event": "e", "distinct_id": "u", "properties": {"$set": {"email": "ann"}}});
-    assert_eq!(server.capture(&event).status, 200);
+    assert_eq!(server.capture(&json!([event])).status, 200);
     let mut made: Vec<[Value; 2]> = Vec::new();
     for number in 0..5 {
         let name = format!("number{number}");
