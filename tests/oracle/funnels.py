@@ -40,7 +40,9 @@ def way(events, count, window, optional, chosen):
     step before; if this may be skipped and nobody is there whose window is open, from the one before that. Who has been at
     a step stays there as it came. Different events of one time go step by step, each for one step of an attempt.
     """
-    is_of = lambda event, step: event[1] >> step & 1 and (step != chosen or event[2])
+    is_of = lambda event, step: event[1] >> step & 1
+    # The value matters for the event that goes on from the step before the chosen one, whichever step it is of.
+    brings = lambda event, step, following: is_of(event, step) and (following != chosen or event[2])
     last, best = [None] * count, []
 
     def before(step, at):
@@ -50,13 +52,16 @@ def way(events, count, window, optional, chosen):
             return last[step - 1]
         return before(step - 1, at) if step - 1 in optional and step > 1 else None
 
-    def advance(step, at, tied):
+    def advance(step, at, event, tied):
         nonlocal best
         attempt = before(step, at)
         if attempt is None or last[step] and last[step][0] == (attempt or [at])[0]:
             return
         same = [other for other, time in enumerate(attempt) if time == at] + [step]
-        if tied and not any(all(map(is_of, own, same)) for own in permutations(tied, len(same))):
+        done = [place for place, time in enumerate(attempt) if time is not None]
+        following = lambda other: max([place + 1 for place in done if place < other], default=0)
+        fits = lambda own: all(brings(event, other, following(other)) for event, other in zip(own, same))
+        if not (any(map(fits, permutations(tied, len(same)))) if tied else brings(event, step, following(step))):
             return
         last[step] = attempt + [None] * (step - len(attempt)) + [at]
         if step >= len(best):
@@ -67,12 +72,12 @@ def way(events, count, window, optional, chosen):
         if len({mask for _, mask, _ in group}) > 1:
             for step in range(count):
                 if any(is_of(event, step) for event in group):
-                    advance(step, at, group)
+                    advance(step, at, None, group)
         else:
             for event in group:
                 for step in reversed(range(count)):
                     if is_of(event, step):
-                        advance(step, at, [])
+                        advance(step, at, event, [])
         if last[-1]:
             break
     return best
