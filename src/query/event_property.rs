@@ -42,7 +42,7 @@ pub fn event_number(key: &str, exact: ExactColumns) -> Expr {
         Some(PropertyType::Double) => {
             coalesce(vec![ident(promoted_column_name(key)), number(json_text(key))])
         }
-        _ => number(event_text(key)),
+        _ => number(whole_text(key, exact)),
     }
 }
 
