@@ -21,6 +21,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::app::copy::WorkingCopy;
 use crate::app::directory::MetadataPolicy;
 use crate::app::directory::MetadataStart;
@@ -32,12 +34,14 @@ use crate::app::shard::Shard;
 use crate::app::shard::Stores;
 use crate::app::tables::TablesAccess;
 use crate::event::id::ProjectId;
+use crate::insights::sql;
 use crate::metadata::accounts::KeyId;
 use crate::metadata::postgres::MetadataAccess;
 use crate::metadata::standing::Standing;
 use crate::query::admission::Caller;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
+use crate::query::rows::Format;
 
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
@@ -127,6 +131,20 @@ impl App {
     /// See [`Engine::view`].
     pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
         Ok(Self { engine: self.engine.holding(project).await?, ..self.clone() })
+    }
+
+    /// Answers one SQL query about `project`, written as `format`.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn sql(
+        &self,
+        project: ProjectId,
+        sql: &str,
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
+        sql::file(&self.engine, project, sql, format).await
     }
 
     /// Closes the shard: see [`Shard`]. The last step of a clean end, after [`Shard::drain`], and after the tasks were

@@ -29,7 +29,6 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::config::telemetry::LogFormat;
 use crate::config::telemetry::TelemetryConfig;
-use crate::insights::sql;
 use crate::query::complexity;
 use crate::query::rows::Format;
 use crate::tasks::Tasks;
@@ -138,7 +137,7 @@ fn read(
         let app = App::open_copy(copy, process).await;
         let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
         let project = app.project(args.project)?;
-        Ok(sql::file(&app.engine, project, &args.sql, args.format).await?)
+        Ok(app.sql(project, &args.sql, args.format).await?)
     };
     let answer = runtime.block_on(async {
         tokio::select! {

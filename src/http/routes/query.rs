@@ -26,7 +26,6 @@ use crate::http::routes::query::refresh::client_query_id;
 use crate::insights::known;
 use crate::insights::node::NodeError;
 use crate::insights::saved;
-use crate::insights::sql;
 use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
 use crate::query::rows::Format;
@@ -190,7 +189,7 @@ async fn answer(
     sql: &str,
     format: Format,
 ) -> Result<Response, Problem> {
-    let answering = Box::pin(sql::file(&app.engine, project.id, sql, format));
+    let answering = Box::pin(app.sql(project.id, sql, format));
     let body = question::noted(app, project.id, || sql.to_owned(), answering).await;
     let body = body.map_err(problem)?;
     Ok(Response::bytes(StatusCode::OK, media_type(format), body))
