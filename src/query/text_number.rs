@@ -145,9 +145,11 @@ fn scaled(number: Number) -> i128 {
     let own = match number.wide() {
         Some(integer) => integer.saturating_mul(WIDE_ONE),
         None => {
+            // Apart, as their product with the scale is no double.
+            let (whole, part) = (number.double().trunc(), number.double().fract());
             #[expect(clippy::cast_possible_truncation, reason = "what is beyond becomes the last")]
-            let own = (number.double() * 1e9).round() as i128;
-            own
+            let (whole, part) = (whole as i128, (part * 1e9).round() as i128);
+            whole.saturating_mul(WIDE_ONE).saturating_add(part)
         }
     };
     own.clamp(-WIDE_MAX, WIDE_MAX)
