@@ -33,7 +33,7 @@ use crate::insights::columns::time;
 use crate::insights::filters::Filters;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
-use crate::query::event_property::event_text;
+use crate::query::event_property::whole_text;
 use crate::query::view::View;
 use crate::storage::exact::ExactColumns;
 
@@ -185,7 +185,8 @@ pub async fn values(
     project: ProjectId,
     question: ValuesQuestion,
 ) -> Result<Vec<String>, QueryError> {
-    let value = event_text(&question.key);
+    let source = Source::of(engine, project, None).await?;
+    let value = whole_text(&question.key, source.view.exact());
     let mut condition = value.clone().is_not_null();
     engine.note_events_named(project, question.events.iter().map(String::as_str));
     if !question.events.is_empty() {
@@ -197,8 +198,7 @@ pub async fn values(
         let part = lit(question.part.to_lowercase());
         condition = condition.and(datafusion::functions::expr_fn::contains(lower, part));
     }
-    let source = Source::of(engine, project, Some(condition)).await?;
-    let rows = source.filtered(within(source.table().await?, question.after, None)?)?;
+    let rows = within(source.table().await?, question.after, None)?.filter(condition)?;
     let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
     let (_, batches) = engine.collect(rows).await?;
     let values = batches.iter().flat_map(|batch| texts(batch, "value"));

@@ -650,3 +650,24 @@ fn values_are_one_however_they_are_written() {
         server.flush();
     }
 }
+
+/// Goal: the editor of a filter suggests each value, whatever the type of the column of its property. Method: the same values
+/// under a property with a column of texts, one of numbers, and one without.
+#[test]
+fn values_are_suggested_whatever_their_type() {
+    let server = TestServer::start();
+    let values = [json!("a"), json!(42), json!("1.5"), json!(true), json!(["x"]), json!(null)];
+    let event = |value: &Value| json!({"event": "p", "distinct_id": "u", "properties": {"cost": value, "price": value, "utm_content": value}});
+    let events: Vec<Value> = values.iter().map(event).collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let expected: BTreeSet<&str> = ["a", "42", "1.5", "true", r#"["x"]"#].into();
+    for round in ["in memory", "in files"] {
+        for key in ["cost", "price", "utm_content"] {
+            let told = server.get(&format!("/api/projects/1/events/values/?key={key}")).json();
+            let told = told.as_array().expect("values").iter();
+            let names: BTreeSet<&str> = told.filter_map(|own| own["name"].as_str()).collect();
+            assert_eq!(names, expected, "{round}: {key}");
+        }
+        server.flush();
+    }
+}
