@@ -18,7 +18,6 @@ use weir::event::predicate::Matching;
 use weir::event::predicate::moment::Now;
 use weir::flags::cohorts::Cohort;
 use weir::flags::cohorts::CohortSet;
-use weir::flags::cohorts::Members;
 use weir::flags::cohorts::Memberships;
 use weir::flags::definition::Stored;
 use weir::flags::set::Entry;
@@ -44,10 +43,11 @@ fn set(filters: impl Fn(i64) -> Value) -> FlagSet {
 
 /// A cohort for every flag, since each cohort is evaluated once: odd ids have a rule, even ids a list.
 fn cohorts(rule: &Value) -> CohortSet {
+    let nobody: Arc<[Uuid]> = Arc::default();
     let listed: Arc<[Uuid]> = (0..MEMBERS).map(|number| Uuid::from_u128(number << 64)).collect();
     CohortSet::new((1..=2 * FLAGS).map(|id| match id % 2 {
-        0 => Cohort { id, members: Members::Listed(Arc::clone(&listed)) },
-        _ => Cohort::by_rule(id, rule, Matching::Legacy),
+        0 => Cohort::listed(id, Arc::clone(&listed)),
+        _ => Cohort::by_rule(id, rule, Matching::Legacy, &nobody),
     }))
 }
 
