@@ -41,7 +41,7 @@ use crate::query::sql_text::identifier;
 use crate::query::substitution::Substitution;
 
 /// The function in FROM that has the arrays as its arguments and their names as its columns.
-const MARKER: &str = "arrays_of_join";
+pub(super) const MARKER: &str = "arrays_of_join";
 
 /// Functions that check that arrays are as long as each other, and that give one null for no elements.
 const ALIGNED: &str = "arrays_aligned";

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
 use datafusion::sql::sqlparser::ast::SetExpr;
+use datafusion::sql::sqlparser::ast::TableWithJoins;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
@@ -47,8 +48,17 @@ struct Scope<'t> {
     relations: Vec<Relation<'t>>,
     /// Whether the name alone is that of what the SELECT gives.
     is_given: bool,
-    /// What the SELECT gives, while the rest of it is visited.
+    /// What was visited of the SELECT, while the rest of it is.
+    visited: Visited,
+}
+
+/// Parts of a SELECT in which the name is that of the column, whatever the SELECT gives: all that comes before its groups.
+#[derive(Default)]
+struct Visited {
     items: Vec<SelectItem>,
+    from: Vec<TableWithJoins>,
+    prewhere: Option<Expr>,
+    selection: Option<Expr>,
 }
 
 struct Names<'t> {
@@ -124,10 +134,10 @@ impl VisitorMut for Names<'_> {
                 };
                 let is_given = select.projection.iter().any(is_own);
                 let relations = self.relations.of(select);
-                Scope { relations, is_given, items: Vec::new() }
+                Scope { relations, is_given, visited: Visited::default() }
             }
             // What several give together is ordered by that alone.
-            _ => Scope { relations: Vec::new(), is_given: true, items: Vec::new() },
+            _ => Scope { relations: Vec::new(), is_given: true, visited: Visited::default() },
         };
         self.scopes.push(scope);
         ControlFlow::Continue(())
@@ -141,7 +151,7 @@ impl VisitorMut for Names<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         let relations = self.relations.of(select);
-        self.scopes.push(Scope { relations, is_given: false, items: Vec::new() });
+        self.scopes.push(Scope { relations, is_given: false, visited: Visited::default() });
         // With DISTINCT, what an answer is ordered by has to be written as in the list of columns.
         let keeps_names = select.distinct.is_none();
         let mut items = mem::take(&mut select.projection);
@@ -157,19 +167,25 @@ impl VisitorMut for Names<'_> {
                 *item = SelectItem::ExprWithAlias { expr, alias };
             }
         }
-        // In the list of columns the name is that of a column; behind it, it may be that of an item.
+        let mut from = mem::take(&mut select.from);
+        let (mut prewhere, mut selection) = (select.prewhere.take(), select.selection.take());
         VisitMut::visit(&mut items, self)?;
+        VisitMut::visit(&mut from, self)?;
+        VisitMut::visit(&mut prewhere, self)?;
+        VisitMut::visit(&mut selection, self)?;
         if let Some(scope) = self.scopes.last_mut() {
             let mut named = items.iter().filter(|item| is_named_so(item));
             scope.is_given = named.any(|item| !is_received(item));
-            scope.items = items;
+            scope.visited = Visited { items, from, prewhere, selection };
         }
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         if let Some(scope) = self.scopes.pop() {
-            select.projection = scope.items;
+            let Visited { items, from, prewhere, selection } = scope.visited;
+            (select.projection, select.from) = (items, from);
+            (select.prewhere, select.selection) = (prewhere, selection);
         }
         ControlFlow::Continue(())
     }
@@ -256,6 +272,10 @@ mod tests {
             (
                 "SELECT toDate(created_at) AS created_at, count() FROM events GROUP BY created_at ORDER BY created_at",
                 "SELECT toDate(received_at) AS created_at, count() FROM events GROUP BY created_at ORDER BY created_at",
+            ),
+            (
+                "SELECT toDate(created_at) AS created_at, count() FROM events WHERE created_at > 1 GROUP BY created_at",
+                "SELECT toDate(received_at) AS created_at, count() FROM events WHERE received_at > 1 GROUP BY created_at",
             ),
             (
                 "SELECT created_at, count() FROM events GROUP BY created_at HAVING max(created_at) > 1",

@@ -193,7 +193,7 @@ fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
     })?;
     match is_there {
         true => Err(DataFusionError::Plan(
-            "IN (SELECT ...) and EXISTS are conditions of WHERE and HAVING; among the columns, join the rows \
+            "IN (SELECT ...), IN COHORT and EXISTS are conditions of WHERE and HAVING; among the columns, join the rows \
              of the other SELECT and look whether there are any"
                 .to_owned(),
         )),

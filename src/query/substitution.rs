@@ -5,17 +5,23 @@ use std::ops::ControlFlow;
 
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::GroupByExpr;
 use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::OrderBy;
+use datafusion::sql::sqlparser::ast::OrderByKind;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
 use datafusion::sql::sqlparser::ast::SetExpr;
 use datafusion::sql::sqlparser::ast::TableFactor;
+use datafusion::sql::sqlparser::ast::Value as SqlValue;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 
+use crate::query::array_join;
 use crate::query::complexity;
 use crate::query::relations::Relations;
 use crate::query::relations::is_same;
@@ -105,14 +111,23 @@ impl<'t> Substitution<'t> {
         parameters.chain(self.hidden.iter().flatten()).any(|own| is_same(own, name))
     }
 
-    /// The names that are columns of tables of a SELECT.
+    /// The names that are columns of tables of a SELECT, or elements of its ARRAY JOIN.
     fn columns_of(&mut self, select: &Select) -> Vec<Ident> {
-        if self.depth <= self.own_depth {
-            return Vec::new();
+        let names = || self.named.iter().map(|(name, ..)| name);
+        let elements = select.from.iter().flat_map(|from| &from.joins).filter_map(|join| {
+            let TableFactor::Table { name, alias, .. } = &join.relation else { return None };
+            alias.as_ref().filter(|_| name.to_string() == array_join::MARKER)
+        });
+        let elements: Vec<&Ident> =
+            elements.flat_map(|alias| &alias.columns).map(|column| &column.name).collect();
+        let is_element = |name: &&Ident| elements.iter().any(|own| is_same(own, name));
+        let mut hidden: Vec<Ident> = names().filter(is_element).cloned().collect();
+        if self.depth > self.own_depth {
+            let relations = self.relations.of(select);
+            let is_column = |name: &&Ident| relations.iter().any(|own| own.has(name));
+            hidden.extend(names().filter(is_column).cloned());
         }
-        let relations = self.relations.of(select);
-        let names = self.named.iter().map(|(name, ..)| name);
-        names.filter(|name| relations.iter().any(|own| own.has(name))).cloned().collect()
+        hidden
     }
 
     fn of(&mut self, name: &Ident) -> Result<Option<Expr>> {
@@ -128,6 +143,32 @@ impl<'t> Substitution<'t> {
         }
         Ok(Some(Expr::Nested(Box::new(expression.clone()))))
     }
+
+    /// The same for a part of GROUP BY or ORDER BY, where a whole number alone would be the position of a column.
+    fn put_key(&mut self, key: &mut Expr) -> Result<()> {
+        let Expr::Identifier(name) = &*key else { return Ok(()) };
+        let Some(own) = self.of(name)? else { return Ok(()) };
+        *key = match is_number(&own) {
+            true => {
+                let zero = Expr::Value(SqlValue::Number("0".to_owned(), false).into());
+                Expr::BinaryOp {
+                    left: Box::new(own),
+                    op: BinaryOperator::Plus,
+                    right: Box::new(zero),
+                }
+            }
+            false => own,
+        };
+        Ok(())
+    }
+}
+
+fn is_number(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) => is_number(inner),
+        Expr::Value(value) => matches!(value.value, SqlValue::Number(..)),
+        _ => false,
+    }
 }
 
 impl VisitorMut for Substitution<'_> {
@@ -141,6 +182,13 @@ impl VisitorMut for Substitution<'_> {
             _ => Vec::new(),
         };
         self.hidden.push(hidden);
+        if let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by {
+            for key in keys {
+                if let Err(error) = self.put_key(&mut key.expr) {
+                    return ControlFlow::Break(error);
+                }
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -174,6 +222,14 @@ impl VisitorMut for Substitution<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        // Arrays are named before their elements are.
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            if let TableFactor::Table { name, args: Some(arrays), .. } = &mut join.relation
+                && name.to_string() == array_join::MARKER
+            {
+                VisitMut::visit(&mut arrays.args, self)?;
+            }
+        }
         let hidden = self.columns_of(select);
         self.hidden.push(hidden);
         // A column keeps its name.
@@ -184,6 +240,13 @@ impl VisitorMut for Substitution<'_> {
             {
                 let (expr, alias) = (Expr::Identifier(name.clone()), name.clone());
                 *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+        }
+        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+            for key in keys {
+                if let Err(error) = self.put_key(key) {
+                    return ControlFlow::Break(error);
+                }
             }
         }
         ControlFlow::Continue(())

@@ -251,6 +251,11 @@ mod tests {
                 "WITH (SELECT max(a) FROM t) AS m SELECT m - 1",
                 "SELECT ((SELECT max(a) FROM t)) - 1",
             ),
+            // A number alone would be the position of a column.
+            (
+                "WITH 2 AS x, 'a' AS y SELECT n, x FROM u GROUP BY n, x, y ORDER BY x",
+                "SELECT n, (2) AS x FROM u GROUP BY n, (2) + 0, ('a') ORDER BY (2) + 0",
+            ),
             ("EXPLAIN WITH 1 AS x SELECT x + 1", "EXPLAIN SELECT (1) + 1"),
             // Columns of the tables of an inner query come first.
             (

@@ -464,6 +464,9 @@ fn members_of_cohorts_are_asked_for() {
         );
         server.flush();
     }
+    let answer = ask(&server, &format!("SELECT countIf(person_id IN COHORT {gold}) FROM events"));
+    assert_eq!(answer.status, 400, "{answer}");
+    assert!(answer.to_string().contains("IN COHORT"), "{answer}");
     // Of which several have the name.
     cohort(json!({"name": "gold ones", "filters": {"properties": {"type": "AND", "values": [
         {"key": "tier", "type": "person", "value": "tin", "operator": "exact"}]}}}));
@@ -475,4 +478,82 @@ fn members_of_cohorts_are_asked_for() {
     let answer = server.post(QUERY, &json!({"query": sql}));
     assert_eq!(answer.status, 200, "{answer}");
     assert_eq!(answer.json()[0]["n"], 6, "{answer}");
+}
+
+/// What stands for something else is what it stands for where it is asked, and functions are those of ClickHouse for null,
+/// line ends and nothing.
+#[test]
+fn names_and_functions_mean_one_thing() {
+    let server = start();
+    check(
+        &server,
+        &[
+            (
+                "SELECT toYear(created_at) > 2000 AS created_at, count() FROM events \
+                 WHERE created_at > now() - INTERVAL 1 hour GROUP BY created_at",
+                json!([[true, 7]]),
+            ),
+            (
+                "WITH 2 AS x SELECT event, x, count() FROM events GROUP BY event, x ORDER BY event",
+                json!([["buy", 2, 6], ["look", 2, 1]]),
+            ),
+            (
+                "WITH 2 AS x SELECT event, properties.n AS n FROM events WHERE event = 'buy' ORDER BY x, toInt(n) DESC LIMIT 1",
+                json!([["buy", "6"]]),
+            ),
+            (
+                "WITH ['a', 'b'] AS tag SELECT tag, count() FROM events ARRAY JOIN tag GROUP BY tag ORDER BY tag",
+                json!([["a", 7], ["b", 7]]),
+            ),
+            (
+                "SELECT max2(NULL, 1), min2(1, NULL), ifNotFinite(NULL, 42.0), intDivOrZero(NULL, 0), moduloOrZero(NULL, 0)",
+                json!([[null, null, null, null, null]]),
+            ),
+            (
+                "SELECT match('a' || chr(10) || 'b', 'a.b'), countMatches('a' || chr(10) || 'b', 'a.b'), \
+                 countMatches('abc', 'x*'), countMatchesCaseInsensitive('aXx', 'x'), countMatches('a', NULL)",
+                json!([[true, 1, 0, 2, null]]),
+            ),
+        ],
+    );
+    // Queries of WITH in each other are gone through more than once at each level.
+    let nested = (0..30).fold("SELECT 1 AS a".to_owned(), |inner, _| {
+        format!("WITH w AS ({inner}) SELECT * FROM w")
+    });
+    let twice = (0..14).fold("SELECT 1 AS a".to_owned(), |inner, _| {
+        format!("WITH w AS ({inner}) SELECT 1 AS a FROM w, w AS z")
+    });
+    for sql in [nested, twice] {
+        let answer = ask(&server, &sql);
+        assert_eq!(answer.status, 400, "{sql}: {answer}");
+    }
+    let chain: Vec<String> =
+        (1..100).map(|at| format!("w{at} AS (SELECT * FROM w{})", at - 1)).collect();
+    let sql = format!("WITH w0 AS (SELECT 1 AS a), {} SELECT a FROM w99", chain.join(", "));
+    check(&server, &[(&sql, json!([[1]]))]);
+}
+
+/// Goal: a search that reads on to the end for each match ends with its query. What fails: it goes on for minutes.
+#[test]
+fn searches_of_all_matches_end_with_their_query() {
+    let server = TestServer::start_with(&[("WEIR_QUERY_TIMEOUT", "2s")]);
+    for function in ["extractAll", "countMatches", "extractAllGroups", "splitByRegexp"] {
+        let (text, pattern) = ("repeat('a', 400000)", "'(a).*b|(a)'");
+        let arguments = match function {
+            "splitByRegexp" => format!("{pattern}, {text}"),
+            _ => format!("{text}, {pattern}"),
+        };
+        #[expect(clippy::disallowed_methods, reason = "how long it takes")]
+        let began = std::time::Instant::now();
+        let call = format!("{function}({arguments})");
+        let sql = match function {
+            "countMatches" => format!("SELECT {call}"),
+            _ => format!("SELECT length({call})"),
+        };
+        let answer = ask(&server, &sql);
+        assert_eq!(answer.status, 504, "{function}: {answer}");
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{function}: {answer}");
+    }
+    // The threads are there for others.
+    assert_eq!(ask(&server, "SELECT 1").json()["results"], json!([[1]]));
 }

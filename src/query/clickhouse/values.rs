@@ -41,13 +41,13 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     ("replaceAll", 3, "replace($1, $2, $3)"),
     ("replaceRegexpAll", 3, "regexp_replace($1, $2, $3, 'g')"),
     ("countSubstringsCaseInsensitive", 2, "countSubstrings(lower($1), lower($2))"),
-    ("countMatches", 2, "regexp_count($1, $2)"),
-    ("countMatchesCaseInsensitive", 2, "regexp_count($1, $2, 1, 'i')"),
+    ("countMatchesCaseInsensitive", 2, "countMatches($1, '(?i)' || $2)"),
     ("splitByRegexp", 2, "split_by_pattern($2, $1)"),
     ("replaceRegexpOne", 3, "regexp_replace($1, $2, $3)"),
     ("splitByChar", 2, "string_to_array($2, $1)"),
     ("splitByString", 2, "string_to_array($2, $1)"),
-    ("match", 2, "regexp_like($1, $2)"),
+    // A point matches line ends, too.
+    ("match", 2, "regexp_like($1, $2, 's')"),
     // The first group, or all if there is none.
     ("extract", 2, "coalesce((regexp_match($1, $2))[1], left($1, 0))"),
     ("startsWith", 2, "starts_with($1, $2)"),
@@ -57,11 +57,11 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     (
         "intDivOrZero",
         2,
-        "CASE WHEN try_cast($2 AS DOUBLE) = 0 THEN 0 ELSE CAST(trunc(try_cast($1 AS DOUBLE) / nullif(try_cast($2 AS \
+        "CASE WHEN $1 IS NULL THEN NULL WHEN try_cast($2 AS DOUBLE) = 0 THEN 0 ELSE CAST(trunc(try_cast($1 AS DOUBLE) / nullif(try_cast($2 AS \
          DOUBLE), 0)) AS BIGINT) END",
     ),
     ("modulo", 2, "($1 % $2)"),
-    ("moduloOrZero", 2, "CASE WHEN $2 = 0 THEN 0 ELSE $1 % $2 END"),
+    ("moduloOrZero", 2, "CASE WHEN $1 IS NULL THEN NULL WHEN $2 = 0 THEN 0 ELSE $1 % $2 END"),
     ("positiveModulo", 2, "((($1 % $2) + abs($2)) % abs($2))"),
     ("plus", 2, "($1 + $2)"),
     ("minus", 2, "($1 - $2)"),
@@ -82,10 +82,10 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     (
         "ifNotFinite",
         2,
-        "CASE WHEN abs(CAST($1 AS DOUBLE)) < CAST('Infinity' AS DOUBLE) THEN $1 ELSE $2 END",
+        "CASE WHEN $1 IS NULL THEN NULL WHEN abs(CAST($1 AS DOUBLE)) < CAST('Infinity' AS DOUBLE) THEN $1 ELSE $2 END",
     ),
-    ("max2", 2, "greatest($1, $2)"),
-    ("min2", 2, "least($1, $2)"),
+    ("max2", 2, "CASE WHEN $1 IS NULL OR $2 IS NULL THEN NULL ELSE greatest($1, $2) END"),
+    ("min2", 2, "CASE WHEN $1 IS NULL OR $2 IS NULL THEN NULL ELSE least($1, $2) END"),
     // Conversions.
     (
         "toBool",

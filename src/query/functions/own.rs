@@ -23,6 +23,8 @@ use datafusion::logical_expr::ScalarUDFImpl;
 use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::Volatility;
 
+use crate::query::guard::Running;
+
 /// What an argument is taken as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takes {
@@ -52,7 +54,13 @@ pub(super) enum Takes {
 pub(super) type Gives = fn(&[DataType]) -> Result<DataType>;
 
 /// What it gives for the rows of its arguments.
-pub(super) type Call = fn(&[ArrayRef]) -> Result<ArrayRef>;
+#[derive(Clone, Copy)]
+pub(super) enum Call {
+    /// In about as long as they have bytes.
+    Plain(fn(&[ArrayRef]) -> Result<ArrayRef>),
+    /// In a time that depends on what is found, so that it has to look at whether the query goes on.
+    Searching(fn(&[ArrayRef], &Running) -> Result<ArrayRef>),
+}
 
 /// See the head of this file.
 #[derive(Clone)]
@@ -75,9 +83,19 @@ impl Own {
         name: &'static str,
         takes: &'static [Takes],
         gives: Gives,
-        call: Call,
+        call: fn(&[ArrayRef]) -> Result<ArrayRef>,
     ) -> Self {
-        Self { name, takes, may_take: &[], more: None, gives, call }
+        Self { name, takes, may_take: &[], more: None, gives, call: Call::Plain(call) }
+    }
+
+    /// One that searches.
+    pub(super) const fn searching(
+        name: &'static str,
+        takes: &'static [Takes],
+        gives: Gives,
+        call: fn(&[ArrayRef], &Running) -> Result<ArrayRef>,
+    ) -> Self {
+        Self { name, takes, may_take: &[], more: None, gives, call: Call::Searching(call) }
     }
 
     /// The same, which may have further arguments.
@@ -168,7 +186,11 @@ impl ScalarUDFImpl for Function {
             arguments.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
         let rows = if is_constant { 1 } else { arguments.number_rows };
         let arrays = arguments.args.into_iter().map(|value| value.into_array(rows));
-        let given = (self.own.call)(&arrays.collect::<Result<Vec<_>>>()?)?;
+        let arrays = arrays.collect::<Result<Vec<_>>>()?;
+        let given = match self.own.call {
+            Call::Plain(call) => call(&arrays)?,
+            Call::Searching(call) => call(&arrays, &Running::of(&arguments.config_options))?,
+        };
         Ok(match is_constant {
             true => ColumnarValue::Scalar(ScalarValue::try_from_array(&given, 0)?),
             false => ColumnarValue::Array(given),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::Array;
 use arrow::array::ArrayRef;
 use arrow::array::AsArray;
+use arrow::array::Int64Builder;
 use arrow::array::ListBuilder;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::DataType;
@@ -21,6 +22,8 @@ use crate::query::functions::own::list_of;
 use crate::query::functions::own::of_text;
 use crate::query::functions::own::text;
 use crate::query::functions::own::texts;
+use crate::query::functions::own::whole;
+use crate::query::guard::Running;
 
 const TWO: &[Takes] = &[Takes::Text, Takes::Text];
 
@@ -29,13 +32,14 @@ const COMPILED_MAX_BYTES: usize = 64 << 20;
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[
-    Own::new("extractAll", TWO, |_| Ok(list_of(DataType::Utf8View)), extracted),
-    Own::new("extractGroups", TWO, |_| Ok(list_of(DataType::Utf8View)), groups),
-    Own::new("extractAllGroups", TWO, nested, |sent| all_groups(sent, true)),
-    Own::new("extractAllGroupsVertical", TWO, nested, |sent| all_groups(sent, true)),
-    Own::new("extractAllGroupsHorizontal", TWO, nested, |sent| all_groups(sent, false)),
-    Own::new("regexpExtract", TWO, text, group).or(&[Takes::Whole]),
-    Own::new("split_by_pattern", TWO, |_| Ok(list_of(DataType::Utf8View)), split),
+    Own::searching("countMatches", TWO, whole, count),
+    Own::searching("extractAll", TWO, |_| Ok(list_of(DataType::Utf8View)), extracted),
+    Own::searching("extractGroups", TWO, |_| Ok(list_of(DataType::Utf8View)), groups),
+    Own::searching("extractAllGroups", TWO, nested, by_match),
+    Own::searching("extractAllGroupsVertical", TWO, nested, by_match),
+    Own::searching("extractAllGroupsHorizontal", TWO, nested, by_group),
+    Own::searching("regexpExtract", TWO, text, group).or(&[Takes::Whole]),
+    Own::searching("split_by_pattern", TWO, |_| Ok(list_of(DataType::Utf8View)), split),
     Own::new("regexpQuoteMeta", &[Takes::Text], text, quoted),
 ];
 
@@ -51,14 +55,17 @@ fn compiled(pattern: &str) -> Result<Regex> {
     built.map_err(|error| DataFusionError::Execution(format!("the pattern is none: {error}")))
 }
 
-/// Calls a function with each text and its compiled pattern; without both of them with nothing.
+/// Calls a function with each text and its compiled pattern; without both of them with nothing. All matches of a text may
+/// take the square of its length, if each search reads to its end, so the function asks `running` at each of them.
 fn each<'t>(
     sent: &'t [ArrayRef],
+    running: &Running,
     mut with: impl FnMut(usize, Option<(&'t str, &Regex)>) -> Result<()>,
 ) -> Result<()> {
     let (all, patterns) = (texts(sent, 0)?, texts(sent, 1)?);
     let mut last: Option<(&str, Regex)> = None;
     for (row, (text, pattern)) in all.iter().zip(patterns.iter()).enumerate() {
+        running.check()?;
         let Some((text, pattern)) = text.zip(pattern) else {
             with(row, None)?;
             continue;
@@ -77,15 +84,16 @@ fn behind(text: &str, at: usize) -> &str {
 }
 
 /// The first group of each match, or all of it if there is no group, up to the first match of nothing.
-fn extracted(sent: &[ArrayRef]) -> Result<ArrayRef> {
+fn extracted(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let mut given = ListBuilder::new(StringViewBuilder::new());
-    each(sent, |_, own| {
+    each(sent, running, |_, own| {
         let Some((mut rest, pattern)) = own else {
             given.append(false);
             return Ok(());
         };
         let wanted = usize::from(pattern.captures_len() > 1);
         while let Some(found) = pattern.captures(rest) {
+            running.check()?;
             let Some(whole) = found.get(0).filter(|whole| !whole.is_empty()) else { break };
             given.values().append_value(found.get(wanted).map_or("", |group| group.as_str()));
             rest = behind(rest, whole.end());
@@ -105,9 +113,9 @@ fn count_of_groups(pattern: &Regex) -> Result<usize> {
 }
 
 /// The groups of the first match.
-fn groups(sent: &[ArrayRef]) -> Result<ArrayRef> {
+fn groups(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let mut given = ListBuilder::new(StringViewBuilder::new());
-    each(sent, |_, own| {
+    each(sent, running, |_, own| {
         if let Some((text, pattern)) = own {
             count_of_groups(pattern)?;
             for group in pattern.captures(text).iter().flat_map(|found| found.iter().skip(1)) {
@@ -120,10 +128,44 @@ fn groups(sent: &[ArrayRef]) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
+/// How often something matches; what matches nothing does not count.
+fn count(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
+    let mut given = Int64Builder::with_capacity(sent.first().map_or(0, |all| all.len()));
+    each(sent, running, |_, own| {
+        let Some((mut rest, pattern)) = own else {
+            given.append_null();
+            return Ok(());
+        };
+        let mut count = 0;
+        while let Some(found) = pattern.find(rest) {
+            running.check()?;
+            let next = behind(rest, found.end()).chars().next().map(char::len_utf8);
+            let end = match (found.is_empty(), next) {
+                (false, _) => found.end(),
+                (true, Some(next)) => found.end().saturating_add(next),
+                (true, None) => break,
+            };
+            count += i64::from(!found.is_empty());
+            rest = behind(rest, end);
+        }
+        given.append_value(count);
+        Ok(())
+    })?;
+    Ok(Arc::new(given.finish()))
+}
+
+fn by_match(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
+    all_groups(sent, running, true)
+}
+
+fn by_group(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
+    all_groups(sent, running, false)
+}
+
 /// The groups of all matches: a list for each match, or for each group.
-fn all_groups(sent: &[ArrayRef], is_by_match: bool) -> Result<ArrayRef> {
+fn all_groups(sent: &[ArrayRef], running: &Running, is_by_match: bool) -> Result<ArrayRef> {
     let mut given = ListBuilder::new(ListBuilder::new(StringViewBuilder::new()));
-    each(sent, |_, own| {
+    each(sent, running, |_, own| {
         let Some((mut rest, pattern)) = own else {
             given.append(false);
             return Ok(());
@@ -133,6 +175,7 @@ fn all_groups(sent: &[ArrayRef], is_by_match: bool) -> Result<ArrayRef> {
         while !rest.is_empty()
             && let Some(found) = pattern.captures(rest)
         {
+            running.check()?;
             let groups = (1..=count).map(|at| found.get(at).map_or("", |group| group.as_str()));
             if is_by_match {
                 for group in groups {
@@ -166,10 +209,10 @@ fn all_groups(sent: &[ArrayRef], is_by_match: bool) -> Result<ArrayRef> {
 }
 
 /// One group of the first match, the first one unless it is said which; 0 is all of it.
-fn group(sent: &[ArrayRef]) -> Result<ArrayRef> {
+fn group(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let numbers = sent.get(2).map(|numbers| numbers.as_primitive::<Int64Type>());
     let mut given = StringViewBuilder::with_capacity(sent.first().map_or(0, |all| all.len()));
-    each(sent, |row, own| {
+    each(sent, running, |row, own| {
         let number = match numbers {
             None => Some(1),
             Some(numbers) => numbers.is_valid(row).then(|| numbers.value(row)),
@@ -191,9 +234,9 @@ fn group(sent: &[ArrayRef]) -> Result<ArrayRef> {
 }
 
 /// What stands between matches; between all characters, if the pattern is empty.
-fn split(sent: &[ArrayRef]) -> Result<ArrayRef> {
+fn split(sent: &[ArrayRef], running: &Running) -> Result<ArrayRef> {
     let mut given = ListBuilder::new(StringViewBuilder::new());
-    each(sent, |_, own| {
+    each(sent, running, |_, own| {
         let Some((mut rest, pattern)) = own else {
             given.append(false);
             return Ok(());
@@ -207,6 +250,7 @@ fn split(sent: &[ArrayRef]) -> Result<ArrayRef> {
             return Ok(());
         }
         while let Some(found) = pattern.find(rest).filter(|found| !found.is_empty()) {
+            running.check()?;
             given.values().append_value(rest.get(..found.start()).unwrap_or(""));
             rest = behind(rest, found.end());
         }

@@ -359,7 +359,10 @@ const SCALAR: &[(Class, &[&str])] = &[
     (costly(Output::Times(20), Cost::Pattern), &["extractall", "split_by_pattern"]),
     (costly(Output::Times(1), Cost::Pattern), &["regexpextract"]),
     (guarded(Output::Digest), &["sha224", "sha256", "sha384", "sha512"]),
-    (costly(Output::Narrow, Cost::Pattern), &["regexp_count", "regexp_instr", "regexp_like"]),
+    (
+        costly(Output::Narrow, Cost::Pattern),
+        &["countmatches", "regexp_count", "regexp_instr", "regexp_like"],
+    ),
     (guarded(Output::ElementsJoined), &["array_to_string", "arraystringconcat"]),
     (guarded(Output::ElementsReplaced), &["array_replace", "array_replace_all", "array_replace_n"]),
     (guarded(Output::Resized), &["array_resize"]),

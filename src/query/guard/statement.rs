@@ -15,6 +15,8 @@ use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::FunctionArg;
 use datafusion::sql::sqlparser::ast::FunctionArgExpr;
 use datafusion::sql::sqlparser::ast::GroupByExpr;
+use datafusion::sql::sqlparser::ast::Ident;
+use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::TableFactor;
@@ -23,9 +25,13 @@ use datafusion::sql::sqlparser::ast::Visit;
 use datafusion::sql::sqlparser::ast::Visitor;
 
 use crate::query::guard::ignored;
+use crate::query::relations::is_same;
 
 /// Expressions of a CUBE.
 const CUBE_MAX: usize = 12;
+
+/// Tables of a statement once the queries of WITH stand in the place of their names.
+const EXPANDED_MAX: usize = 1 << 15;
 
 /// Grouping sets of a query times their expressions.
 const GROUPED_MAX: usize = 1 << 16;
@@ -38,10 +44,14 @@ const GROUPED_MAX: usize = 1 << 16;
 /// It does.
 pub(in crate::query) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
     match statement {
-        Statement::Statement(statement) => match statement.visit(&mut Refusals { state }) {
-            ControlFlow::Break(why) => Err(DataFusionError::Plan(why)),
-            ControlFlow::Continue(()) => Ok(()),
-        },
+        Statement::Statement(statement) => {
+            let refused = statement.visit(&mut Refusals { state });
+            match refused.is_continue().then(|| statement.visit(&mut Expansion::default())) {
+                Some(ControlFlow::Continue(())) => Ok(()),
+                Some(ControlFlow::Break(why)) => Err(DataFusionError::Plan(why)),
+                None => Err(DataFusionError::Plan(refused.break_value().unwrap_or_default())),
+            }
+        }
         Statement::Explain(explain) => check(&explain.statement, state),
         // Whatever else there is, is no question.
         _ => Ok(()),
@@ -106,6 +116,67 @@ impl Visitor for Refusals<'_> {
             Expr::Cast { data_type, .. } => refused(ignored::of_type(data_type)),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// How large a statement becomes, since each name of WITH stands for a copy of its query, and queries of WITH within such
+/// queries are gone through once more at each level.
+#[derive(Debug, Default)]
+struct Expansion {
+    /// The queries around the place.
+    around: Vec<Expanded>,
+}
+
+/// A query as far as it was visited.
+#[derive(Debug, Default)]
+struct Expanded {
+    /// Tables that it reads, and all that those of WITH read.
+    tables: usize,
+    /// The names of its WITH whose queries are still to come, last first.
+    named: Vec<Ident>,
+    /// The others, with what each of them reads.
+    known: Vec<(Ident, usize)>,
+}
+
+impl Visitor for Expansion {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<String> {
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        let mut named: Vec<Ident> = tables.map(|table| table.alias.name.clone()).collect();
+        named.reverse();
+        self.around.push(Expanded { tables: 1, named, known: Vec::new() });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<String> {
+        let Some(ended) = self.around.pop() else { return ControlFlow::Continue(()) };
+        if let Some(outer) = self.around.last_mut() {
+            outer.tables = outer.tables.saturating_add(ended.tables);
+            // The queries of WITH come first, in their order.
+            if let Some(name) = outer.named.pop() {
+                outer.known.push((name, ended.tables));
+            }
+        }
+        refused((ended.tables > EXPANDED_MAX).then_some(
+            "the queries of WITH are too many in each other, or are named too often: written out they have more than \
+             32768 tables",
+        ))
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<String> {
+        let name = match relation.0.as_slice() {
+            [name] => name.as_ident(),
+            _ => None,
+        };
+        let known = name.and_then(|name| {
+            let known = self.around.iter().rev().flat_map(|query| query.known.iter().rev());
+            known.into_iter().find(|(own, _)| is_same(own, name)).map(|(_, tables)| *tables)
+        });
+        if let Some(query) = self.around.last_mut() {
+            query.tables = query.tables.saturating_add(known.unwrap_or(1));
+        }
+        ControlFlow::Continue(())
     }
 }
 

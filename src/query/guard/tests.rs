@@ -59,7 +59,7 @@ fn world() -> World {
         _ => Some(format!("text {n}")),
     });
     let texts: ArrayRef = Arc::new(StringViewArray::from_iter(texts));
-    let json = (0..ROWS).map(|n| format!(r#"{{"a": {n}, "b": "x{n}", "c": [1, {n}]}}"#));
+    let json = (0..ROWS).map(|n| format!(r#"{{"a": {n}, "b": "x{n}", "c": [1,{n}]}}"#));
     let json: ArrayRef = Arc::new(StringViewArray::from_iter_values(json));
     let columns = [("n", numbers), ("s", texts), ("j", json)];
     let batch = RecordBatch::try_from_iter(columns).unwrap();

@@ -87,6 +87,7 @@ pub(super) const TEXTS: &[Row] = &[
         "how often a pattern matches, or a text stands there",
         &[
             ("countMatches('foobar.com', 'o+')", "2"),
+            ("countMatches('abcx', 'x*')", "1"),
             ("countMatchesCaseInsensitive('AaaA', 'aa')", "2"),
             ("countSubstringsCaseInsensitive('AAAA', 'aa')", "2"),
         ],
