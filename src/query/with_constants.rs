@@ -264,7 +264,7 @@ mod tests {
             ),
             (
                 "WITH 5 AS n SELECT a FROM t WHERE a > n AND a IN (SELECT n FROM u WHERE n > (SELECT n)) AND b IN (SELECT n FROM t ORDER BY n)",
-                "SELECT a FROM t WHERE a > (5) AND a IN (SELECT n FROM u WHERE n > (SELECT n)) AND b IN (SELECT (5) AS n FROM t ORDER BY (5))",
+                "SELECT a FROM t WHERE a > (5) AND a IN (SELECT n FROM u WHERE n > (SELECT n)) AND b IN (SELECT (5) AS n FROM t ORDER BY (5) + 0)",
             ),
             (
                 "WITH 5 AS n, t AS (SELECT 1 AS n) SELECT a FROM (SELECT n AS a FROM t) JOIN (SELECT n AS b) ON true",

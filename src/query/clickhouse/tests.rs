@@ -82,7 +82,7 @@ fn further_functions_become_those_that_there_are() {
             "SELECT any(a) AS v, anyIf(a, b) AS w",
             "SELECT first_value((a)) IGNORE NULLS AS v, first_value((a)) FILTER (WHERE (b)) IGNORE NULLS AS w",
         ),
-        ("SELECT match(a, '^x') AS v", "SELECT regexp_like((a), ('^x')) AS v"),
+        ("SELECT match(a, '^x') AS v", "SELECT regexp_like((a), ('^x'), 's') AS v"),
         (
             "SELECT toStartOfInterval(a, INTERVAL 1 week) AS v",
             "SELECT date_trunc('week', (a) AT TIME ZONE 'Europe/Berlin') AS v",
