@@ -111,9 +111,19 @@ impl<'t> Substitution<'t> {
         parameters.chain(self.hidden.iter().flatten()).any(|own| is_same(own, name))
     }
 
-    /// The names that are columns of tables of a SELECT, or elements of its ARRAY JOIN.
+    /// The names that are columns of tables of a SELECT, where these come first.
     fn columns_of(&mut self, select: &Select) -> Vec<Ident> {
-        let names = || self.named.iter().map(|(name, ..)| name);
+        if self.depth <= self.own_depth {
+            return Vec::new();
+        }
+        let relations = self.relations.of(select);
+        let names = self.named.iter().map(|(name, ..)| name);
+        names.filter(|name| relations.iter().any(|own| own.has(name))).cloned().collect()
+    }
+
+    /// The same, and those that are elements of its ARRAY JOIN, wherever it stands.
+    fn hidden_in(&mut self, select: &Select) -> Vec<Ident> {
+        let mut hidden = self.columns_of(select);
         let elements = select.from.iter().flat_map(|from| &from.joins).filter_map(|join| {
             let TableFactor::Table { name, alias, .. } = &join.relation else { return None };
             alias.as_ref().filter(|_| name.to_string() == array_join::MARKER)
@@ -121,12 +131,7 @@ impl<'t> Substitution<'t> {
         let elements: Vec<&Ident> =
             elements.flat_map(|alias| &alias.columns).map(|column| &column.name).collect();
         let is_element = |name: &&Ident| elements.iter().any(|own| is_same(own, name));
-        let mut hidden: Vec<Ident> = names().filter(is_element).cloned().collect();
-        if self.depth > self.own_depth {
-            let relations = self.relations.of(select);
-            let is_column = |name: &&Ident| relations.iter().any(|own| own.has(name));
-            hidden.extend(names().filter(is_column).cloned());
-        }
+        hidden.extend(self.named.iter().map(|(name, ..)| name).filter(is_element).cloned());
         hidden
     }
 
@@ -178,7 +183,7 @@ impl VisitorMut for Substitution<'_> {
         self.relations.enter(query);
         self.depth += 1;
         let hidden = match &*query.body {
-            SetExpr::Select(select) => self.columns_of(select),
+            SetExpr::Select(select) => self.hidden_in(select),
             _ => Vec::new(),
         };
         self.hidden.push(hidden);
@@ -223,6 +228,9 @@ impl VisitorMut for Substitution<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         // Arrays are named before their elements are.
+        let around = self.hidden.pop();
+        let columns = self.columns_of(select);
+        self.hidden.push(columns);
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             if let TableFactor::Table { name, args: Some(arrays), .. } = &mut join.relation
                 && name.to_string() == array_join::MARKER
@@ -230,7 +238,9 @@ impl VisitorMut for Substitution<'_> {
                 VisitMut::visit(&mut arrays.args, self)?;
             }
         }
-        let hidden = self.columns_of(select);
+        self.hidden.pop();
+        self.hidden.extend(around);
+        let hidden = self.hidden_in(select);
         self.hidden.push(hidden);
         // A column keeps its name.
         for item in &mut select.projection {
