@@ -32,12 +32,12 @@ pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[
     (
         "argMax",
         2,
-        "first_value($1 ORDER BY $2 DESC) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)",
+        "first_value($1 ORDER BY $2 DESC NULLS LAST) FILTER (WHERE $1 IS NOT NULL AND $2 IS NOT NULL)",
     ),
     (
         "argMaxIf",
         3,
-        "first_value($1 ORDER BY $2 DESC) FILTER (WHERE $3 AND $1 IS NOT NULL AND $2 IS NOT NULL)",
+        "first_value($1 ORDER BY $2 DESC NULLS LAST) FILTER (WHERE $3 AND $1 IS NOT NULL AND $2 IS NOT NULL)",
     ),
     ("groupArray", 1, "list_or_empty(array_agg($1) FILTER (WHERE $1 IS NOT NULL))"),
     ("groupArrayIf", 2, "list_or_empty(array_agg($1) FILTER (WHERE $2 AND $1 IS NOT NULL))"),

@@ -108,7 +108,7 @@ fn further_functions_become_those_that_there_are() {
         ),
         (
             "SELECT argMax(a, b) AS x, argMinIf(a, b, c) FILTER (WHERE d) AS y",
-            "SELECT first_value((a) ORDER BY (b) DESC) FILTER (WHERE (a) IS NOT NULL AND (b) IS NOT NULL) AS x, \
+            "SELECT first_value((a) ORDER BY (b) DESC NULLS LAST) FILTER (WHERE (a) IS NOT NULL AND (b) IS NOT NULL) AS x, \
              first_value((a) ORDER BY (b) ASC) FILTER (WHERE ((c) AND (a) IS NOT NULL AND (b) IS NOT NULL) AND (d)) AS y",
         ),
         (
