@@ -23,7 +23,7 @@
 //! [`app::copy::WorkingCopy`].
 //! There is no global state. Sockets are served by one asynchronous runtime, queries run on
 //! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
-//! ([`tasks::CpuPool`]); the log, the spare of its next segment, its replay at start, the projector, flush,
+//! ([`tasks::CpuPool`]), what the API and pages tell is read and written on another; the log, the spare of its next segment, its replay at start, the projector, flush,
 //! merge, the persons table and the record of warnings have one thread each.
 //!
 //! # Write path

@@ -93,6 +93,7 @@ mod spill;
 pub mod sql_text;
 mod substitution;
 pub mod text_number;
+mod tokens;
 mod unknown_column;
 pub mod usage;
 pub mod value_rows;

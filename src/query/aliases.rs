@@ -12,10 +12,9 @@ use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
+use crate::query::asked;
 use crate::query::relations::Relations;
 use crate::query::relations::Tables;
 use crate::query::relations::is_same;
@@ -50,18 +49,14 @@ impl Aliases {
             return Ok(false);
         }
         self.names.push(name.clone());
-        let Some(query) = asked(statement) else { return Ok(false) };
+        if field.relation.is_some() {
+            return Ok(false);
+        }
         let relations = Relations::new(tables);
         let mut selects = Selects { name, relations, copied: self.copied, is_changed: false };
-        let visited = match field.relation {
-            None => VisitMut::visit(query, &mut selects),
-            Some(_) => ControlFlow::Continue(()),
-        };
+        asked::rewrite(statement, &mut selects)?;
         self.copied = selects.copied;
-        match visited {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(selects.is_changed),
-        }
+        Ok(selects.is_changed)
     }
 }
 

@@ -13,6 +13,8 @@ use datafusion::sql::sqlparser::ast::FunctionArgExpr;
 use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::Join;
 use datafusion::sql::sqlparser::ast::JoinOperator;
+use datafusion::sql::sqlparser::ast::ObjectName;
+use datafusion::sql::sqlparser::ast::ObjectNamePart;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
@@ -21,7 +23,6 @@ use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::ast::TableAlias;
 use datafusion::sql::sqlparser::ast::TableFactor;
 use datafusion::sql::sqlparser::ast::TableWithJoins;
-use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -31,7 +32,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
-use crate::query::asked::asked;
+use crate::query::asked;
 use crate::query::clickhouse::call;
 use crate::query::complexity;
 use crate::query::relations::Relations;
@@ -39,9 +40,13 @@ use crate::query::relations::Tables;
 use crate::query::relations::is_same;
 use crate::query::sql_text::identifier;
 use crate::query::substitution::Substitution;
+use crate::query::tokens::is_blank;
+use crate::query::tokens::items;
+use crate::query::tokens::keyword;
+use crate::query::tokens::next;
 
 /// The function in FROM that has the arrays as its arguments and their names as its columns.
-pub(super) const MARKER: &str = "arrays_of_join";
+const MARKER: &str = "arrays_of_join";
 
 /// Functions that check that arrays are as long as each other, and that give one null for no elements.
 const ALIGNED: &str = "arrays_aligned";
@@ -78,28 +83,10 @@ const ENDS: [Keyword; 24] = [
     Keyword::WINDOW,
 ];
 
-fn keyword(token: &Token) -> Keyword {
-    match token {
-        Token::Word(word) => word.keyword,
-        _ => Keyword::NoKeyword,
-    }
-}
-
-fn is_blank(token: &TokenWithSpan) -> bool {
-    matches!(token.token, Token::Whitespace(_))
-}
-
-/// The place of the next token that is not blank.
-fn next(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
-    let mut rest = tokens.get(from..)?.iter();
-    rest.position(|token| !is_blank(token)).map(|at| from + at)
-}
-
 /// Where the arrays begin, if ARRAY JOIN stands at this place.
 fn begins(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
-    let is = |at: usize, wanted: Keyword| {
-        tokens.get(at).is_some_and(|token| keyword(&token.token) == wanted)
-    };
+    let is =
+        |at: usize, wanted: Keyword| tokens.get(at).is_some_and(|token| keyword(token) == wanted);
     let join = next(tokens, at + 1)?;
     (is(at, Keyword::ARRAY) && is(join, Keyword::JOIN)).then_some(join + 1)
 }
@@ -109,46 +96,29 @@ pub(super) fn written(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let places: Vec<usize> = (0..tokens.len()).filter_map(|at| begins(&tokens, at)).collect();
     // From the last one on: it may stand in an array of another.
     for begin in places.into_iter().take(JOINS_MAX).rev() {
-        let (items, end) = items(&tokens, begin);
+        let (items, end) = items(&tokens, begin, |at, item| is_end(&tokens, at, item));
         drop(tokens.splice(begin..end, table(items)));
     }
     tokens
 }
 
-/// The arrays from a place on, and where they end.
-fn items(tokens: &[TokenWithSpan], from: usize) -> (Vec<Vec<TokenWithSpan>>, usize) {
-    let (mut items, mut depth) = (vec![Vec::new()], 0_usize);
-    for (at, token) in tokens.iter().enumerate().skip(from) {
-        match &token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
-            Token::RParen | Token::RBracket | Token::RBrace if depth == 0 => return (items, at),
-            Token::RParen | Token::RBracket | Token::RBrace => depth -= 1,
-            Token::SemiColon => return (items, at),
-            Token::Comma if depth == 0 => {
-                items.push(Vec::new());
-                continue;
-            }
-            own if depth == 0 && ENDS.contains(&keyword(own)) => {
-                // It may be a name, or the function of that name.
-                let is_name = items.last().is_some_and(|item| {
-                    let last = item.iter().rev().find(|token| !is_blank(token));
-                    last.is_some_and(|last| keyword(&last.token) == Keyword::AS)
-                });
-                let behind = next(tokens, at + 1).and_then(|at| tokens.get(at));
-                let is_call = behind.is_some_and(|behind| behind.token == Token::LParen)
-                    && matches!(keyword(own), Keyword::LEFT | Keyword::RIGHT | Keyword::FORMAT);
-                if !is_name && !is_call {
-                    return (items, at);
-                }
-            }
-            _ if depth == 0 && begins(tokens, at).is_some() => return (items, at),
-            _ => {}
-        }
-        if let Some(item) = items.last_mut() {
-            item.push(token.clone());
-        }
+/// Whether the arrays end before this token, `item` being what there is of the last one.
+fn is_end(tokens: &[TokenWithSpan], at: usize, item: &[TokenWithSpan]) -> bool {
+    let Some(own) = tokens.get(at) else { return true };
+    if own.token == Token::SemiColon || begins(tokens, at).is_some() {
+        return true;
     }
-    (items, tokens.len())
+    let own = keyword(own);
+    if !ENDS.contains(&own) {
+        return false;
+    }
+    // It may be a name, or the function of that name.
+    let last = item.iter().rev().find(|token| !is_blank(token));
+    let is_name = last.is_some_and(|last| keyword(last) == Keyword::AS);
+    let behind = next(tokens, at + 1).and_then(|at| tokens.get(at));
+    let is_call = behind.is_some_and(|behind| behind.token == Token::LParen)
+        && matches!(own, Keyword::LEFT | Keyword::RIGHT | Keyword::FORMAT);
+    !is_name && !is_call
 }
 
 /// `arrays_of_join(a, b) AS arrays_of_join (x, y) `, where all have names.
@@ -191,11 +161,32 @@ fn array_and_name(item: &[TokenWithSpan]) -> Option<(&[TokenWithSpan], TokenWith
     }
     match behind.next() {
         None => Some((item, name.clone())),
-        Some((at, own)) if keyword(&own.token) == Keyword::AS => {
-            Some((item.get(..at)?, name.clone()))
-        }
+        Some((at, own)) if keyword(own) == Keyword::AS => Some((item.get(..at)?, name.clone())),
         Some(_) => None,
     }
+}
+
+/// The arrays of a join; `None` of another table.
+pub(super) fn arrays(factor: &mut TableFactor) -> Option<&mut Vec<FunctionArg>> {
+    match factor {
+        TableFactor::Table { name, args: Some(arrays), .. } if is_marker(name) => {
+            Some(&mut arrays.args)
+        }
+        _ => None,
+    }
+}
+
+/// The names of the elements of a join; none of another table.
+pub(super) fn elements(factor: &TableFactor) -> impl Iterator<Item = &Ident> {
+    let alias = match factor {
+        TableFactor::Table { name, alias, .. } if is_marker(name) => alias.as_ref(),
+        _ => None,
+    };
+    alias.into_iter().flat_map(|alias| &alias.columns).map(|column| &column.name)
+}
+
+fn is_marker(name: &ObjectName) -> bool {
+    matches!(name.0.as_slice(), [ObjectNamePart::Identifier(name)] if name.value == MARKER)
 }
 
 /// Puts a query in the place of each table with such a join.
@@ -204,12 +195,7 @@ fn array_and_name(item: &[TokenWithSpan]) -> Option<(&[TokenWithSpan], TokenWith
 ///
 /// An array has no name, or the join stands behind more than one table.
 pub(super) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
-    let Some(query) = asked(statement) else { return Ok(()) };
-    let mut joins = Joins { relations: Relations::new(tables), copied: 0 };
-    match VisitMut::visit(query, &mut joins) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    asked::rewrite(statement, &mut Joins { relations: Relations::new(tables), copied: 0 })
 }
 
 struct Joins<'t> {
@@ -278,7 +264,7 @@ fn first_arrays(joined: &mut TableWithJoins) -> Result<Arrays> {
     else {
         return Err(unnamed());
     };
-    if name.to_string() != MARKER || sent.args.len() != alias.columns.len() {
+    if !is_marker(&name) || sent.args.len() != alias.columns.len() {
         return Err(unnamed());
     }
     let array = |argument| match argument {

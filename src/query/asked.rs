@@ -1,12 +1,16 @@
-//! For all that rewrites or checks a statement: its query, whether it is asked or explained ([`asked`]), and an expression
-//! taken out of its tree ([`take`]).
+//! For all that rewrites or checks a statement: its query, whether it is asked or explained ([`asked`]), a visitor that may
+//! refuse parts of it ([`rewrite`]), and an expression taken out of its tree ([`take`]).
 
 use std::mem;
 
+use datafusion::error::DataFusionError;
+use datafusion::error::Result;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use datafusion::sql::sqlparser::ast::Value;
+use datafusion::sql::sqlparser::ast::VisitMut;
+use datafusion::sql::sqlparser::ast::VisitorMut;
 
 /// The query; `None` of a statement that is none.
 pub(super) fn asked(statement: &mut Statement) -> Option<&mut SqlStatement> {
@@ -15,6 +19,30 @@ pub(super) fn asked(statement: &mut Statement) -> Option<&mut SqlStatement> {
         Statement::Explain(explain) => asked(&mut explain.statement),
         _ => None,
     }
+}
+
+/// Lets a visitor rewrite the query of a statement.
+///
+/// # Errors
+///
+/// What the visitor ends with.
+pub(super) fn rewrite(
+    statement: &mut Statement,
+    visitor: &mut impl VisitorMut<Break = DataFusionError>,
+) -> Result<()> {
+    asked(statement).map_or(Ok(()), |query| rewrite_part(query, visitor))
+}
+
+/// The same of a part of a tree.
+///
+/// # Errors
+///
+/// What the visitor ends with.
+pub(super) fn rewrite_part(
+    part: &mut impl VisitMut,
+    visitor: &mut impl VisitorMut<Break = DataFusionError>,
+) -> Result<()> {
+    VisitMut::visit(part, visitor).break_value().map_or(Ok(()), Err)
 }
 
 /// The expression, in whose place NULL is left.

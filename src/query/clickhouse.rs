@@ -26,13 +26,12 @@ use datafusion::sql::sqlparser::ast::Ident;
 use datafusion::sql::sqlparser::ast::ObjectName;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
 pub(super) use crate::query::clickhouse::built::call;
 pub(super) use crate::query::clickhouse::built::step;
 
-use crate::query::asked::asked;
+use crate::query::asked;
 use crate::query::calendar::Calendar;
 use crate::query::clickhouse::parts::Parts;
 use crate::query::clickhouse::times::added;
@@ -141,12 +140,10 @@ const AROUND: [&str; 6] =
 ///
 /// One has other arguments than it takes, or the statement becomes too long.
 pub(super) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<()> {
-    let Some(query) = asked(statement) else { return Ok(()) };
+    let Some(query) = asked::asked(statement) else { return Ok(()) };
     let names = ItemNames::default();
     let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };
-    if let ControlFlow::Break(error) = VisitMut::visit(query, &mut functions) {
-        return Err(error);
-    }
+    asked::rewrite_part(query, &mut functions)?;
     match functions.is_changed.then(|| complexity::check_tree(query)) {
         Some(Err(QueryError::Invalid(why))) => Err(DataFusionError::Plan(why)),
         _ => Ok(()),
@@ -161,10 +158,7 @@ pub(super) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<
 pub(super) fn rewrite_expression(expression: &mut Expr, calendar: &Calendar) -> Result<()> {
     let names = ItemNames::default();
     let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };
-    match VisitMut::visit(expression, &mut functions) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    asked::rewrite_part(expression, &mut functions)
 }
 
 /// All templates by where they stand.

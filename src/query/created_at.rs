@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::TableWithJoins;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
+use crate::query::asked;
 use crate::query::relations::Relation;
 use crate::query::relations::Relations;
 use crate::query::relations::Tables;
@@ -35,12 +35,8 @@ const RECEIVED_AT: &str = "received_at";
 ///
 /// The name alone is that of columns of two tables.
 pub(super) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
-    let Some(query) = asked(statement) else { return Ok(()) };
-    let mut names = Names { relations: Relations::new(tables), scopes: Vec::new() };
-    match VisitMut::visit(query, &mut names) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    let relations = Relations::new(tables);
+    asked::rewrite(statement, &mut Names { relations, scopes: Vec::new() })
 }
 
 /// A SELECT around a place.

@@ -15,10 +15,9 @@ use datafusion::sql::sqlparser::ast::ObjectNamePart;
 use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::TableFactor;
 use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
+use crate::query::asked;
 
 /// The function whose call stands for `{filters}`.
 pub(super) const MARKER: &str = "filters_of_the_query";
@@ -34,11 +33,7 @@ const EVENTS: &str = "events";
 ///
 /// A marker stands elsewhere than in the WHERE of a SELECT from events, alone or beside AND.
 pub(super) fn rewrite(statement: &mut Statement, is_filtered: bool) -> Result<()> {
-    let Some(query) = asked(statement) else { return Ok(()) };
-    match VisitMut::visit(query, &mut Markers { is_filtered }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    asked::rewrite(statement, &mut Markers { is_filtered })
 }
 
 struct Markers {

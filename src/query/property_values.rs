@@ -15,10 +15,9 @@ use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::Subscript;
 use datafusion::sql::sqlparser::ast::UnaryOperator;
 use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
+use crate::query::asked;
 use crate::query::asked::take;
 use crate::query::clickhouse::call;
 use crate::query::clickhouse::step;
@@ -33,11 +32,7 @@ const AS_TEXT: &str = "json_as_text";
 ///
 /// A place in a list is none.
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
-    let Some(query) = asked(statement) else { return Ok(()) };
-    match VisitMut::visit(query, &mut Wanted) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    asked::rewrite(statement, &mut Wanted)
 }
 
 struct Wanted;

@@ -22,6 +22,7 @@ use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 
 use crate::query::array_join;
+use crate::query::asked;
 use crate::query::complexity;
 use crate::query::relations::Relations;
 use crate::query::relations::is_same;
@@ -87,10 +88,7 @@ impl<'t> Substitution<'t> {
         if self.is_empty() {
             return Ok(());
         }
-        match VisitMut::visit(place, self) {
-            ControlFlow::Break(error) => Err(error),
-            ControlFlow::Continue(()) => Ok(()),
-        }
+        asked::rewrite_part(place, self)
     }
 
     /// The same for the query whose names they are, where they come before columns.
@@ -124,15 +122,29 @@ impl<'t> Substitution<'t> {
     /// The same, and those that are elements of its ARRAY JOIN, wherever it stands.
     fn hidden_in(&mut self, select: &Select) -> Vec<Ident> {
         let mut hidden = self.columns_of(select);
-        let elements = select.from.iter().flat_map(|from| &from.joins).filter_map(|join| {
-            let TableFactor::Table { name, alias, .. } = &join.relation else { return None };
-            alias.as_ref().filter(|_| name.to_string() == array_join::MARKER)
-        });
-        let elements: Vec<&Ident> =
-            elements.flat_map(|alias| &alias.columns).map(|column| &column.name).collect();
-        let is_element = |name: &&Ident| elements.iter().any(|own| is_same(own, name));
+        let joins = || select.from.iter().flat_map(|from| &from.joins);
+        let is_element = |name: &&Ident| {
+            joins()
+                .flat_map(|join| array_join::elements(&join.relation))
+                .any(|own| is_same(own, name))
+        };
         hidden.extend(self.named.iter().map(|(name, ..)| name).filter(is_element).cloned());
         hidden
+    }
+
+    /// Visits the arrays of an ARRAY JOIN, which are named before their elements are.
+    fn visit_arrays(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        let around = self.hidden.pop();
+        let columns = self.columns_of(select);
+        self.hidden.push(columns);
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            if let Some(arrays) = array_join::arrays(&mut join.relation) {
+                VisitMut::visit(arrays, self)?;
+            }
+        }
+        self.hidden.pop();
+        self.hidden.extend(around);
+        ControlFlow::Continue(())
     }
 
     fn of(&mut self, name: &Ident) -> Result<Option<Expr>> {
@@ -227,19 +239,7 @@ impl VisitorMut for Substitution<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        // Arrays are named before their elements are.
-        let around = self.hidden.pop();
-        let columns = self.columns_of(select);
-        self.hidden.push(columns);
-        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
-            if let TableFactor::Table { name, args: Some(arrays), .. } = &mut join.relation
-                && name.to_string() == array_join::MARKER
-            {
-                VisitMut::visit(&mut arrays.args, self)?;
-            }
-        }
-        self.hidden.pop();
-        self.hidden.extend(around);
+        self.visit_arrays(select)?;
         let hidden = self.hidden_in(select);
         self.hidden.push(hidden);
         // A column keeps its name.

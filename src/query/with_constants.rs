@@ -14,18 +14,20 @@ use datafusion::sql::sqlparser::ast::FunctionArguments;
 use datafusion::sql::sqlparser::ast::Query;
 use datafusion::sql::sqlparser::ast::SelectItem;
 use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
-use crate::query::asked::asked;
+use crate::query::asked;
 use crate::query::asked::take;
 use crate::query::relations::Relations;
 use crate::query::relations::Tables;
 use crate::query::substitution::Substitution;
+use crate::query::tokens::is_blank;
+use crate::query::tokens::items;
+use crate::query::tokens::keyword;
 
 /// The function whose call is the one column of a query that stands for an expression.
 const MARKER: &str = "constant_of_with";
@@ -38,14 +40,14 @@ pub(super) fn written(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let (mut at, mut withs) = (0, 0);
     while let Some(token) = tokens.get(at) {
         at += 1;
-        if keyword(&token.token) != Keyword::WITH || !begins_query(&tokens, at - 1) {
+        if keyword(token) != Keyword::WITH || !begins_query(&tokens, at - 1) {
             continue;
         }
         withs += 1;
         if withs > WITHS_MAX {
             break;
         }
-        let (items, end) = items(&tokens, at);
+        let (items, end) = items(&tokens, at, |at, _| begins_select(&tokens, at));
         if items.iter().any(|item| constant(item).is_some()) {
             let mut own = Vec::with_capacity(end - at + items.len() * 8);
             for (place, item) in items.into_iter().enumerate() {
@@ -63,62 +65,28 @@ pub(super) fn written(mut tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     tokens
 }
 
-fn keyword(token: &Token) -> Keyword {
-    match token {
-        Token::Word(word) if word.quote_style.is_none() => word.keyword,
-        _ => Keyword::NoKeyword,
-    }
-}
-
-fn is_blank(token: &Token) -> bool {
-    matches!(token, Token::Whitespace(_))
-}
-
 /// Whether the WITH at this place is that of a query.
 fn begins_query(tokens: &[TokenWithSpan], at: usize) -> bool {
-    let before = tokens.get(..at).unwrap_or_default().iter().rev();
-    match before.map(|token| &token.token).find(|token| !is_blank(token)) {
-        None | Some(Token::LParen | Token::SemiColon) => true,
-        Some(token) => {
-            matches!(keyword(token), Keyword::EXPLAIN | Keyword::ANALYZE | Keyword::VERBOSE)
-        }
-    }
+    let mut before = tokens.get(..at).unwrap_or_default().iter().rev();
+    let Some(token) = before.find(|token| !is_blank(token)) else { return true };
+    matches!(token.token, Token::LParen | Token::SemiColon)
+        || matches!(keyword(token), Keyword::EXPLAIN | Keyword::ANALYZE | Keyword::VERBOSE)
 }
 
-/// What WITH has up to the query, and the place where that begins.
-fn items(tokens: &[TokenWithSpan], from: usize) -> (Vec<Vec<TokenWithSpan>>, usize) {
-    let (mut items, mut depth) = (vec![Vec::new()], 0_usize);
-    for (at, token) in tokens.iter().enumerate().skip(from) {
-        match &token.token {
-            Token::LParen | Token::LBracket | Token::LBrace => depth += 1,
-            Token::RParen | Token::RBracket | Token::RBrace if depth == 0 => return (items, at),
-            Token::RParen | Token::RBracket | Token::RBrace => depth -= 1,
-            Token::Comma if depth == 0 => {
-                items.push(Vec::new());
-                continue;
-            }
-            own if depth == 0
-                && matches!(keyword(own), Keyword::SELECT | Keyword::FROM | Keyword::VALUES) =>
-            {
-                return (items, at);
-            }
-            _ => {}
-        }
-        if let Some(item) = items.last_mut() {
-            item.push(token.clone());
-        }
-    }
-    (items, tokens.len())
+/// Whether the query of a WITH begins at this place.
+fn begins_select(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let own = tokens.get(at).map(keyword);
+    matches!(own, Some(Keyword::SELECT | Keyword::FROM | Keyword::VALUES))
 }
 
 /// The expression and the name of an item that is one: `1 AS x`, where a query is `x AS (...)`.
 fn constant(item: &[TokenWithSpan]) -> Option<(&[TokenWithSpan], &TokenWithSpan)> {
-    let mut behind = item.iter().enumerate().rev().filter(|(_, token)| !is_blank(&token.token));
+    let mut behind = item.iter().enumerate().rev().filter(|(_, token)| !is_blank(token));
     let (_, name) = behind.next()?;
     let (at, own) = behind.next()?;
     let is_name = matches!(&name.token, Token::Word(_));
-    let expression = item.get(..at).filter(|_| is_name && keyword(&own.token) == Keyword::AS)?;
-    expression.iter().any(|token| !is_blank(&token.token)).then_some((expression, name))
+    let expression = item.get(..at).filter(|_| is_name && keyword(own) == Keyword::AS)?;
+    expression.iter().any(|token| !is_blank(token)).then_some((expression, name))
 }
 
 /// `x AS (SELECT constant_of_with(1)) `
@@ -144,12 +112,8 @@ fn query(expression: &[TokenWithSpan], name: &TokenWithSpan) -> Vec<TokenWithSpa
 ///
 /// They are too long for that.
 pub(super) fn rewrite(statement: &mut Statement, tables: &dyn Tables) -> Result<()> {
-    let Some(query) = asked(statement) else { return Ok(()) };
-    let mut constants = Constants { relations: Relations::new(tables), copied: 0 };
-    match VisitMut::visit(query, &mut constants) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    let relations = Relations::new(tables);
+    asked::rewrite(statement, &mut Constants { relations, copied: 0 })
 }
 
 struct Constants<'t> {
