@@ -204,22 +204,7 @@ impl Engine {
         View::of(base, sources, project, State::of(sources))
     }
 
-    /// Answers one SQL query about `project`, written as `format`.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
-    pub async fn sql(
-        &self,
-        project: ProjectId,
-        sql: &str,
-        format: Format,
-    ) -> Result<Bytes, QueryError> {
-        let view = self.view(project).await?;
-        self.file(project, (view, sql), format).await
-    }
-
-    /// The same of the tables that a view has.
+    /// Answers SQL about `project` over the tables that a view has, written as `format`.
     ///
     /// # Errors
     ///

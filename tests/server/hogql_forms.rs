@@ -516,6 +516,17 @@ fn names_and_functions_mean_one_thing() {
             ),
         ],
     );
+    // Of a property with a column of numbers, too, what is no number is behind all others.
+    let prices = [json!("abc"), json!("1e3"), json!(5)];
+    let event = |(price, n): (&Value, i32)| json!({"event": "pay", "distinct_id": "u3", "properties": {"price": price, "n": n}});
+    let events: Vec<Value> = prices.iter().zip(1..).map(event).collect();
+    assert_eq!(server.capture(&json!(events)).status, 200);
+    let of_prices =
+        "argMax(properties.n, properties.price), argMin(properties.n, properties.price)";
+    check(
+        &server,
+        &[(&format!("SELECT {of_prices} FROM events WHERE event = 'pay'"), json!([["2", "3"]]))],
+    );
     // Queries of WITH in each other are gone through more than once at each level.
     let nested = (0..30).fold("SELECT 1 AS a".to_owned(), |inner, _| {
         format!("WITH w AS ({inner}) SELECT * FROM w")

@@ -153,7 +153,7 @@ async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
         moment(*first),
         moment(end)
     );
-    let bytes = app.engine.sql(project.id, &sql, Format::Json).await.map_err(query::problem)?;
+    let bytes = app.sql(project.id, &sql, Format::Json).await.map_err(query::problem)?;
     let row: Value = json::restore(bytes.trim_ascii()).unwrap_or_default();
     let count = |name: &str| row.get(name).and_then(Value::as_i64).unwrap_or_default();
     Ok(Summary {

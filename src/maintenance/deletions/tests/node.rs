@@ -43,6 +43,7 @@ use crate::identity::change::Record;
 use crate::identity::limits::Limits;
 use crate::identity::store::Identities;
 use crate::identity::view::Flow;
+use crate::insights::sql;
 use crate::maintenance::deletions::Erased;
 use crate::maintenance::deletions::tests::PROJECTS;
 use crate::maintenance::deletions::tests::model::Entry;
@@ -190,8 +191,8 @@ impl Bench {
     }
 
     fn events(&self, engine: &Engine, project: ProjectId) -> Vec<Uuid> {
-        let sql = "SELECT uuid FROM events";
-        let answer = self.runtime.block_on(engine.sql(project, sql, Format::Csv));
+        let text = "SELECT uuid FROM events";
+        let answer = self.runtime.block_on(sql::file(engine, project, text, Format::Csv));
         let answer = String::from_utf8(answer.expect("an answer").to_vec()).expect("UTF-8");
         let mut uuids: Vec<Uuid> =
             answer.lines().skip(1).map(|line| line.parse().expect("a uuid")).collect();
