@@ -58,7 +58,7 @@ const DOORS: &[(&str, &[&str])] = &[
     ("datafusion_functions_json", &["insights", "query"]),
     ("fjall", &["identity"]),
     ("governor", &["http/throttle"]),
-    ("hex", &["http/conditional", "metadata/secrets", "web/assets"]),
+    ("hex", &["http/conditional", "metadata/secrets", "query/functions/codes", "web/assets"]),
     ("http_body_util", &["cli", "http"]),
     ("hyper", &["cli", "http"]),
     ("hyper_util", &["cli", "http"]),

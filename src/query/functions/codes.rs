@@ -1,6 +1,5 @@
 //! Bytes as texts, and back: `hex`, base 64, and digests.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use arrow::array::Array;
@@ -33,7 +32,7 @@ const TEXT: &[Takes] = &[Takes::Text];
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[
-    Own::new("hex", BYTES, text, |sent| shown(sent, &hex)),
+    Own::new("hex", BYTES, text, |sent| shown(sent, &|bytes| hex::encode_upper(bytes))),
     Own::new("unhex", TEXT, text, |sent| back(sent, &of_hex, "hexadecimal digits")),
     Own::new("base64Encode", BYTES, text, |sent| shown(sent, &|bytes| STANDARD.encode(bytes))),
     Own::new("base64Decode", TEXT, text, |sent| back(sent, &of_base64, "in base 64")),
@@ -64,25 +63,10 @@ fn shown(sent: &[ArrayRef], of: &dyn Fn(&[u8]) -> String) -> Result<ArrayRef> {
     Ok(Arc::new(given.finish()))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
-    for byte in bytes {
-        // It takes what is written.
-        let _ = write!(text, "{byte:02X}");
-    }
-    text
-}
-
 fn of_hex(text: &str) -> Option<String> {
-    let digit = |digit: &u8| char::from(*digit).to_digit(16).and_then(|own| u8::try_from(own).ok());
     // A digit alone is the low one of its byte.
     let padded = if text.len() % 2 == 1 { format!("0{text}") } else { text.to_owned() };
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => Some(digit(high)? * 16 + digit(low)?),
-        _ => None,
-    };
-    let bytes = padded.as_bytes().chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
-    String::from_utf8(bytes).ok()
+    String::from_utf8(hex::decode(padded).ok()?).ok()
 }
 
 fn of_base64(text: &str) -> Option<String> {
