@@ -30,8 +30,8 @@ use crate::metadata::Metadata;
 use crate::metadata::hash_keys::IDS_MAX;
 use crate::metadata::hash_keys::NewHashKey;
 use crate::metadata::snapshot::Snapshot;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
+use crate::progress::barrier::BarrierError;
+use crate::progress::barrier::ReadBarrier;
 use crate::tasks::CpuPool;
 use crate::tasks::TaskError;
 use crate::tasks::Tasks;
@@ -67,7 +67,7 @@ const INLINE_NANOS_MAX: u64 = 200_000;
 pub enum EvaluationError {
     /// The identity store is behind the log.
     #[error(transparent)]
-    Query(#[from] QueryError),
+    Behind(#[from] BarrierError),
     /// The identity store failed.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -80,7 +80,7 @@ impl EvaluationError {
     /// The class of the error for the caller.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Query(error) => error.kind(),
+            Self::Behind(error) => error.kind(),
             Self::Identity(error) => error.kind(),
             Self::Task(error) => error.kind(),
         }
@@ -90,8 +90,8 @@ impl EvaluationError {
 /// The stores that evaluations read, and the threads that they run on; clones share them.
 #[derive(Clone)]
 pub struct Evaluator {
-    /// Waits until persons include the newest event, and reads them.
-    engine: Engine,
+    /// Waits until persons include the newest event.
+    barrier: ReadBarrier,
     /// Hash keys.
     metadata: Metadata,
     /// Writes of hash keys continue when their client hangs up.
@@ -123,9 +123,9 @@ impl std::fmt::Debug for EvaluationContext {
 
 impl Evaluator {
     /// An evaluator over these stores and threads.
-    pub fn new(engine: &Engine, metadata: &Metadata, tasks: &Tasks, cpu: &CpuPool) -> Self {
+    pub fn new(barrier: &ReadBarrier, metadata: &Metadata, tasks: &Tasks, cpu: &CpuPool) -> Self {
         Self {
-            engine: engine.clone(),
+            barrier: barrier.clone(),
             metadata: metadata.clone(),
             tasks: tasks.clone(),
             cpu: cpu.clone(),
@@ -152,8 +152,8 @@ impl Evaluator {
         if request.supplied_only {
             return Ok(context);
         }
-        self.engine.wait().await?;
-        let view = Arc::new(self.engine.identities().view());
+        self.barrier.wait().await?;
+        let view = Arc::new(self.barrier.identities().view());
         context.read(&view, metadata, request)?;
         let flags = metadata.flag_set(request.project);
         if flags.is_some_and(|flags| flags.continuity_keys().next().is_some()) {

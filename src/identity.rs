@@ -49,6 +49,7 @@ pub mod limits;
 pub mod overrides;
 pub mod person;
 pub mod person_set;
+pub mod property_replay;
 pub mod row;
 pub mod store;
 pub mod verify;

@@ -12,6 +12,7 @@
 //!  product       insights   evaluation     lists, timelines, audiences; what a flag request needs of the stores
 //!  page          web                       markup, charts and questions in addresses, as pure functions
 //!  paths         ingest   query            write path; read path. They do not know each other
+//!  between       progress                  how far the write path is, for the read path to wait
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
 //!  rules         flags   identity          verdicts; who is who
 //!  vocabulary    event  wire  geoip        ids, time, columns; JSON shapes of SDKs; places
@@ -84,7 +85,7 @@
 //!    tables of a [`query::view::View`], and the shape of its answer. [`insights::cache`] keeps answers while they
 //!    are right.
 //! 3. [`query::engine::Engine::wait`] waits until persons and definitions are as of the newest record
-//!    acknowledged before the call.
+//!    acknowledged before the call ([`progress::barrier::ReadBarrier`]).
 //! 4. [`query::engine::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
 //!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
 //!    files by the bounds in the table's log (`query/pruning.rs`), lets the scan filter rows by what cannot
@@ -246,6 +247,8 @@ pub mod identity;
 
 pub mod metadata;
 pub mod storage;
+
+pub mod progress;
 
 pub mod evaluation;
 pub mod ingest;

@@ -19,7 +19,6 @@ pub mod object_log;
 pub mod overlay;
 pub mod parquet;
 pub mod probe;
-pub mod progress;
 pub mod remote;
 pub mod rows;
 pub mod scratch;

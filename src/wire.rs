@@ -4,5 +4,6 @@ pub mod capture_v1;
 pub mod encoding;
 pub mod flags;
 pub mod otlp;
+pub mod query_node;
 pub mod remote_config;
 pub mod repair;

@@ -199,7 +199,7 @@ impl Shard {
             clock: clock.clone(),
             metrics: Arc::clone(metrics),
         };
-        let evaluator = Evaluator::new(&engine, metadata, tasks, decoding);
+        let evaluator = Evaluator::new(engine.barrier(), metadata, tasks, decoding);
         let flushing = Mutex::default();
         let rivals = log.rivals;
         Ok(Self {

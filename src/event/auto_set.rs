@@ -54,6 +54,17 @@ pub const AUTO_SET: &[Names; 44] = &[
     ("sccid", "$initial_sccid"),
 ];
 
+/// Whether a property is auto-set only from events of servers (`true`) or only from others (`false`);
+/// `None` if from all. A server's operating system is not the person's, and in other events `$os_name`
+/// is another name of `$os`.
+pub fn is_of_server(key: &str) -> Option<bool> {
+    match key {
+        "$os" | "$os_version" => Some(false),
+        "$os_name" => Some(true),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::AUTO_SET;

@@ -289,6 +289,17 @@ pub enum Occasion {
     Creation,
 }
 
+impl Occasion {
+    /// That of an event with this name.
+    pub fn of(event: &str) -> Self {
+        match event {
+            "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => Self::PersonEvent,
+            "$exception" | "$$heatmap" => Self::Creation,
+            _ => Self::OtherEvent,
+        }
+    }
+}
+
 /// Whether a merge may merge an identified person away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {

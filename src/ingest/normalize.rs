@@ -4,7 +4,7 @@
 //! The parts: `batch` (the state), `keys` (properties with a meaning), `names`, `event_id`, `moment`
 //! (time), `elements`, `auto_set` (event properties that become person properties), `properties` (the
 //! stored JSON), `persons`, `groups`, `addresses` and `place` (the address, and its GeoIP properties),
-//! and `v1`, the entry for capture v1. `property_replay` rebuilds the properties of persons from stored events.
+//! and `v1`, the entry for capture v1.
 //!
 //! Source of the rules: PostHog's capture and ingestion pipeline as described for each below. Where
 //! the original refuses a whole request for one bad event, only that event is dropped here.
@@ -21,7 +21,6 @@ mod names;
 mod persons;
 mod place;
 mod properties;
-pub mod property_replay;
 pub(super) mod v1;
 
 use arrow::buffer::Buffer;

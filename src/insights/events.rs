@@ -34,8 +34,8 @@ use crate::insights::filters::Filters;
 use crate::query::engine::Engine;
 use crate::query::error::QueryError;
 use crate::query::event_property::whole_text;
+use crate::query::view::ExactColumns;
 use crate::query::view::View;
-use crate::storage::exact::ExactColumns;
 
 /// Events that are looked at for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;

@@ -25,7 +25,7 @@ use crate::query::filter;
 use crate::query::matches;
 use crate::query::matches::Subjects;
 use crate::query::person_filter;
-use crate::storage::exact::ExactColumns;
+use crate::query::view::ExactColumns;
 
 /// Filters that all must hold.
 #[derive(Clone, Debug, Default)]

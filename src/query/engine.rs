@@ -28,6 +28,8 @@ use crate::identity::store::Identities;
 use crate::identity::view::View as IdentityView;
 use crate::metadata::Metadata;
 use crate::metadata::error::MetadataError;
+use crate::progress::Progress;
+use crate::progress::barrier::ReadBarrier;
 use crate::query::admission::Admission;
 use crate::query::admission::Caller;
 use crate::query::admission::Permit;
@@ -60,7 +62,6 @@ use crate::query::usage;
 use crate::query::usage::Usage;
 use crate::query::view::State;
 use crate::query::view::View;
-use crate::storage::progress::Progress;
 use crate::telemetry::metrics::Metrics;
 
 /// Pieces of an answer that may wait for a slow reader.
@@ -87,6 +88,7 @@ struct Held {
 
 pub(super) struct Shared {
     pub(super) settings: QueryConfig,
+    pub(super) barrier: ReadBarrier,
     pub(super) sources: Sources,
     pub(super) runtime: Handle,
     pub(super) base: SessionState,
@@ -141,8 +143,14 @@ impl Engine {
         let columns = Arc::new(Columns::of(columns_max, sources.persons.clone()));
         let asked =
             Mutex::new(sources.asked.as_deref().map(column_recall::take).unwrap_or_default());
+        let barrier = ReadBarrier::new(
+            sources.identities.clone(),
+            sources.progress.clone(),
+            settings.query_timeout,
+        );
         let shared = Shared {
             settings,
+            barrier,
             sources,
             runtime,
             base,
@@ -346,17 +354,12 @@ impl Engine {
     ///
     /// It did not come within the time-out of queries.
     pub async fn wait(&self) -> Result<(), QueryError> {
-        let Shared { settings, sources, .. } = &*self.shared;
-        let limit = settings.query_timeout;
-        if matches!(sources.progress, Progress::Still) {
-            return Ok(());
-        }
-        let published = tokio::time::timeout(limit, sources.progress.published()).await;
-        let Ok(Some(target)) = published else {
-            return Err(QueryError::Unavailable("the log is still being replayed"));
-        };
-        sources.identities.wait_applied(target.0, limit).await?;
-        Ok(())
+        Ok(self.shared.barrier.wait().await?)
+    }
+
+    /// What [`Engine::wait`] waits for, for those who read persons without a query.
+    pub fn barrier(&self) -> &ReadBarrier {
+        &self.shared.barrier
     }
 
     /// Reads from a fresh view of the persons, as of every event acknowledged before the call, on

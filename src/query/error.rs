@@ -8,6 +8,7 @@ use datafusion::error::DataFusionError;
 use crate::error::Kind;
 use crate::identity::IdentityError;
 use crate::metadata::error::MetadataError;
+use crate::progress::barrier::BarrierError;
 use crate::query::damage;
 use crate::query::unknown_column;
 
@@ -96,6 +97,15 @@ impl QueryError {
             Self::Timeout(_) => "timeout",
             Self::Damaged(_) => "damaged",
             _ => "failed",
+        }
+    }
+}
+
+impl From<BarrierError> for QueryError {
+    fn from(error: BarrierError) -> Self {
+        match error {
+            BarrierError::Replaying => Self::Unavailable("the log is still being replayed"),
+            BarrierError::Identity(error) => Self::Identity(error),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::identity::store::Identities;
 use crate::metadata::Metadata;
+use crate::progress::Progress;
 use crate::query::person_table::PersonTable;
-use crate::storage::progress::Progress;
 use crate::storage::store::Store;
 
 /// What queries read.

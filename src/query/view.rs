@@ -69,7 +69,7 @@ use crate::query::sources::Sources;
 use crate::query::with_constants;
 use crate::storage::delta::DataFile;
 use crate::storage::delta::stats::Value;
-use crate::storage::exact::ExactColumns;
+pub use crate::storage::exact::ExactColumns;
 use crate::storage::store::Snapshot;
 
 /// The schema that has rows which are chosen for one question; see [`View::name_rows`].

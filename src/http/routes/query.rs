@@ -29,6 +29,7 @@ use crate::insights::saved;
 use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
 use crate::query::rows::Format;
+use crate::wire::query_node;
 
 /// Formats of a response; the first is the default.
 const FORMATS: [(&str, Format); 5] = [
@@ -158,7 +159,7 @@ async fn read(request: Request) -> Result<Question, Problem> {
         let format = format(&mut fields)?;
         if format != Format::Json {
             let (kind, inner) = insight::unwrapped(&node);
-            if kind != Some(saved::SQL) {
+            if kind != Some(query_node::SQL) {
                 let detail = "Only SQL has other formats than json.";
                 return Err(refused("format", "invalid_input", detail));
             }

@@ -25,17 +25,6 @@ const OS: usize = 0;
 const OS_NAME: usize = 1;
 const OS_VERSION: usize = 2;
 
-/// Whether a property is auto-set only from events of servers (`true`) or only from others (`false`);
-/// `None` if from all. A server's operating system is not the person's, and in other events `$os_name`
-/// is another name of `$os`.
-pub(super) fn is_of_server(key: &str) -> Option<bool> {
-    match key {
-        "$os" | "$os_version" => Some(false),
-        "$os_name" => Some(true),
-        _ => None,
-    }
-}
-
 /// The auto-set properties of one event. Reused from event to event, to keep its memory.
 #[derive(Debug, Default)]
 pub(super) struct Lifts<'a> {

@@ -164,17 +164,8 @@ impl<'a> Batch<'a, '_> {
             set_once: merged(&fields.set_once, &inner.set_once),
             unset,
             auto_set: [self.auto_sets.auto_set(self.body, self.keys), place],
-            occasion: occasion(event.name),
+            occasion: Occasion::of(event.name),
         })
-    }
-}
-
-/// The occasion of a person update by an event with this name.
-pub(super) fn occasion(name: &str) -> Occasion {
-    match name {
-        "$set" | "$identify" | "$create_alias" | "$merge_dangerously" => Occasion::PersonEvent,
-        "$exception" | "$$heatmap" => Occasion::Creation,
-        _ => Occasion::OtherEvent,
     }
 }
 

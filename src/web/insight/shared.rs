@@ -7,7 +7,6 @@ use maud::html;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::insights::saved::query_of;
 use crate::web::chart::table;
 use crate::web::frame::Theme;
 use crate::web::frame::opening;
@@ -23,19 +22,27 @@ use crate::web::parts::items;
 use crate::web::parts::text;
 use crate::web::state::stored;
 
+/// The query of a saved insight, from its JSON; null without one.
+pub type QueryOf<'a> = &'a dyn Fn(&Value) -> Value;
+
 /// The whole document: `told` as the API tells it of a link with these settings.
-pub fn document(theme: Theme, settings: &Map<String, Value>, told: &Value) -> Markup {
+pub fn document(
+    theme: Theme,
+    settings: &Map<String, Value>,
+    told: &Value,
+    query_of: QueryOf<'_>,
+) -> Markup {
     let is_set = |name: &str| settings.get(name) == Some(&Value::Bool(true));
     let (title, description, content) = match told.get("dashboard") {
-        Some(board) => (parts::named(board), text(board, "description"), tiles(board)),
+        Some(board) => (parts::named(board), text(board, "description"), tiles(board, query_of)),
         None => {
             let insight = told.get("insight").unwrap_or(&Value::Null);
-            let own = saved(insight);
+            let own = saved(insight, query_of);
             let title = if is_set("hideExtraDetails") { "Insight".to_owned() } else { own.title() };
             (
                 title,
                 text(insight, "description"),
-                html! { div class="card" { (answer(insight, true)) } },
+                html! { div class="card" { (answer(insight, true, query_of)) } },
             )
         }
     };
@@ -80,7 +87,7 @@ fn as_of(told: &Value) -> Markup {
     html! { @if !at.is_empty() { "As of " (parts::time(at, zone)) ", " (zone.name()) "." } }
 }
 
-fn tiles(board: &Value) -> Markup {
+fn tiles(board: &Value, query_of: QueryOf<'_>) -> Markup {
     let mut placed: Vec<(Place, &Value)> =
         items(board, "tiles").iter().map(|tile| (Place::of(tile), tile)).collect();
     placed.sort_by_key(|(place, _)| place.order());
@@ -91,7 +98,7 @@ fn tiles(board: &Value) -> Markup {
                 @let insight = tile.get("insight").filter(|insight| insight.is_object());
                 @match insight {
                     Some(insight) => {
-                        (dashboard::tile(None, (&Tile::Insight(saved(insight)), number, place.is_wide), &answer_of(tile, insight)))
+                        (dashboard::tile(None, (&Tile::Insight(saved(insight, query_of)), number, place.is_wide), &answer_of(tile, insight, query_of)))
                     },
                     None => {
                         (dashboard::tile(None, (&Tile::Text(text_of(tile)), number, place.is_wide), &html! {}))
@@ -110,15 +117,15 @@ fn text_of(tile: &Value) -> String {
     }
 }
 
-fn answer_of(tile: &Value, insight: &Value) -> Markup {
+fn answer_of(tile: &Value, insight: &Value, query_of: QueryOf<'_>) -> Markup {
     match tile.get("error").filter(|error| !error.is_null()) {
         Some(error) => parts::failed(text(error, "message")),
-        None => answer(insight, false),
+        None => answer(insight, false, query_of),
     }
 }
 
 /// The chart of an insight, with its numbers as a table if it stands alone.
-fn answer(insight: &Value, is_alone: bool) -> Markup {
+fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
     let results = insight.get("result").unwrap_or(&Value::Null);
     if results.is_null() {
         return html! { p class="quiet" { "There is no result." } };
@@ -126,9 +133,9 @@ fn answer(insight: &Value, is_alone: bool) -> Markup {
     if insight.get("columns").is_some_and(Value::is_array) {
         let part = |name: &str| insight.get(name).cloned().unwrap_or_default();
         let rows = serde_json::json!({"columns": part("columns"), "types": part("types"), "results": results});
-        return sql::saved(&rows, &query(insight), is_alone);
+        return sql::saved(&rows, &query_of(insight), is_alone);
     }
-    let query = query(insight);
+    let query = query_of(insight);
     let Some(sketch) = stored::sketch(&query) else {
         return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
     };
@@ -143,18 +150,13 @@ fn answer(insight: &Value, is_alone: bool) -> Markup {
     }
 }
 
-fn query(insight: &Value) -> Value {
-    let fields = insight.as_object().cloned().unwrap_or_default();
-    query_of(&fields).ok().flatten().unwrap_or_default()
-}
-
-fn saved(insight: &Value) -> Saved {
+fn saved(insight: &Value, query_of: QueryOf<'_>) -> Saved {
     let names = [text(insight, "name"), text(insight, "derived_name")];
     Saved {
         short_id: text(insight, "short_id").to_owned(),
         name: names.into_iter().find(|name| !name.is_empty()).unwrap_or_default().to_owned(),
         description: text(insight, "description").to_owned(),
-        query: query(insight),
+        query: query_of(insight),
         ..Saved::default()
     }
 }

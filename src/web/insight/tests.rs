@@ -52,6 +52,10 @@ pub(in crate::web) fn sent(markup: &Markup) -> String {
     pairs.finish()
 }
 
+fn query_of(insight: &serde_json::Value) -> serde_json::Value {
+    insight["query"].clone()
+}
+
 #[test]
 fn forms_send_what_was_asked() {
     let known = Suggestions { groups: vec![(1, "company".to_owned())], ..Suggestions::default() };
@@ -205,7 +209,7 @@ fn links_of_everybody_lead_nowhere() {
         {"id": 5, "insight": insight, "error": {"type": "x", "message": "There is no result."}, "layouts": place(0, 10, 6)},
     ]});
     let settings = serde_json::Map::new();
-    let shown = document(Theme::Light, &settings, &json!({"dashboard": board})).0;
+    let shown = document(Theme::Light, &settings, &json!({"dashboard": board}), &query_of).0;
     let place = |text: &str| shown.find(text).unwrap_or_else(|| panic!("{text}: {shown}"));
     assert!(place(">first<") < place("<svg") && place("<svg") < place(">second<"), "{shown}");
     assert!(
@@ -221,7 +225,7 @@ fn links_of_everybody_lead_nowhere() {
         ("noHeader".to_owned(), json!(true)),
         ("whitelabel".to_owned(), json!(true)),
     ]);
-    let bare = document(Theme::Light, &settings, &json!({"insight": insight})).0;
+    let bare = document(Theme::Light, &settings, &json!({"insight": insight}), &query_of).0;
     assert!(
         !bare.contains("<h1>") && !bare.contains("Shown by Weir") && bare.contains("<svg"),
         "{bare}"

@@ -8,7 +8,6 @@ use maud::html;
 use serde_json::Value;
 
 use crate::clock::UnixMicros;
-use crate::insights::slow_questions::SlowQuestion;
 use crate::web::chart::figure;
 use crate::web::parts;
 use crate::web::parts::integer;
@@ -126,8 +125,21 @@ fn room(free: &Use) -> Markup {
     }
 }
 
-/// The slowest questions of a project.
-pub fn slow(zone: Tz, rows: &[SlowQuestion]) -> Markup {
+/// A query that took long.
+#[derive(Clone, Debug)]
+pub struct SlowQuery {
+    /// When it was answered.
+    pub at: UnixMicros,
+    /// How long that took.
+    pub took: Duration,
+    /// Whether there was an answer.
+    pub is_answered: bool,
+    /// SQL, or a kind of insight and its events.
+    pub text: Box<str>,
+}
+
+/// The slowest queries of a project.
+pub fn slow(zone: Tz, rows: &[SlowQuery]) -> Markup {
     html! {
         h2 { "The slowest questions of the last hour" }
         @if rows.is_empty() { p class="quiet" { "Nothing was asked about this project." } } @else {

@@ -4,7 +4,6 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::insights::saved::unwrapped;
 use crate::web::state::filters::Filter;
 use crate::web::state::insight::DISPLAYS;
 use crate::web::state::insight::Kind;
@@ -14,6 +13,7 @@ use crate::web::state::parameters::Parameters;
 use crate::web::state::parameters::Printer;
 use crate::web::state::series::Event;
 use crate::web::state::series::LETTERS;
+use crate::wire::query_node::unwrapped;
 
 /// Most parameters of a query that an address cannot say and a sketch leaves out.
 const UNSAID_MAX: usize = 30;

@@ -15,9 +15,9 @@ use crate::http::response::Problem;
 use crate::http::routes::documents::form;
 use crate::http::routes::query::insight::settings;
 use crate::insights::date_range::Parameters;
-use crate::insights::saved::SQL;
 use crate::insights::selection::zone;
 use crate::metadata::documents::Document;
+use crate::wire::query_node::SQL;
 
 /// Fields that can be true or false.
 const TRUTHS: [&str; 2] = ["favorited", "pinned"];

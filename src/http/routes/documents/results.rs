@@ -40,6 +40,7 @@ use crate::metadata::accounts::KeyId;
 use crate::metadata::accounts::PersonalKey;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::DocumentText;
+use crate::wire::query_node;
 
 /// Most insights that one request computes; for further ones it tells kept answers alone.
 const COMPUTED_MAX: usize = 100;
@@ -432,7 +433,7 @@ fn node_of(fields: &Map<String, Value>, frame: &Frame) -> Result<Option<Value>, 
         known::legacy::check(filter).map_err(of_filters)?;
     }
     let mut node = match fields.get("query").filter(|query| !query.is_null()) {
-        Some(query) => saved::unwrapped(query).clone(),
+        Some(query) => query_node::unwrapped(query).clone(),
         None => match saved::query_of(fields).map_err(of_filters)? {
             Some(node) => node,
             None => return Ok(None),

@@ -35,8 +35,8 @@ use crate::http::routes::feature_flags::find;
 use crate::http::routes::query;
 use crate::identity::IdentityError;
 use crate::identity::person::Person;
-use crate::ingest::normalize::property_replay;
-use crate::ingest::normalize::property_replay::PropertyReplay;
+use crate::identity::property_replay;
+use crate::identity::property_replay::PropertyReplay;
 use crate::insights::events::history;
 
 /// The id of a flag that is not saved yet; those that are have numbers from 1 on.

@@ -8,11 +8,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use crate::app::App;
 use crate::app::vitals::Vitals;
 use crate::clock::UnixMicros;
+use crate::event::id::ProjectId;
 use crate::http::response::Problem;
 use crate::http::routes::pages::visit::Page;
 use crate::http::routes::pages::visit::Sent;
 use crate::http::routes::pages::visit::Visit;
 use crate::ingest::drops::Drop;
+use crate::insights::slow_questions::SlowQuestion;
 use crate::telemetry::metrics::ReasonLabels;
 use crate::telemetry::metrics::TableLabels;
 use crate::telemetry::refused::Count;
@@ -44,7 +46,7 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
         (shown::figures(&figures(app)))
         // What others ask is not told, nor what is asked to those who may not ask.
         @if asking.may("query:read") {
-            (shown::slow(asking.zone, &app.slow.of(asking.asker.project.id, app.clock.now())))
+            (shown::slow(asking.zone, &slow(app, asking.asker.project.id)))
         }
         (shown::refusals(asking.zone, &refused(app, |_| true)))
     };
@@ -172,6 +174,17 @@ fn refused(app: &App, is_wanted: impl Fn(&str) -> bool) -> Vec<Refusal> {
         last_at: UnixMicros(last_at),
     };
     counts.filter(|((route, ..), _)| is_wanted(route)).map(refusal).take(REFUSED_MAX).collect()
+}
+
+fn slow(app: &App, project: ProjectId) -> Vec<shown::SlowQuery> {
+    let slow = app.slow.of(project, app.clock.now()).into_iter();
+    let row = |SlowQuestion { at, took, is_answered, text }| shown::SlowQuery {
+        at,
+        took,
+        is_answered,
+        text,
+    };
+    slow.map(row).collect()
 }
 
 #[cfg(test)]

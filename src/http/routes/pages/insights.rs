@@ -7,6 +7,8 @@ pub(super) mod load;
 mod next;
 pub(super) mod people;
 pub(super) mod saved;
+#[cfg(test)]
+mod tests;
 pub(super) mod transfer;
 
 use chrono_tz::Tz;

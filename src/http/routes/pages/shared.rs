@@ -27,6 +27,7 @@ use crate::http::routes::documents::unlock::Place;
 use crate::http::routes::pages::HTML;
 use crate::http::routes::pages::theme_of;
 use crate::http::routes::pages::visit::see_other;
+use crate::insights::saved::query_of;
 use crate::metadata::documents::shares::Share;
 use crate::web::frame::Theme;
 use crate::web::frame::door;
@@ -132,11 +133,15 @@ async fn document(
     (theme, encoding): (Theme, Encoding),
 ) -> Result<Response, Problem> {
     let render = |theme: Theme, settings: &Map<String, Value>, told: &Value| {
-        shown::document(theme, settings, told).0
+        shown::document(theme, settings, told, &query_of_saved).0
     };
     let page = shared::page(app, (links, memory), share, (theme, encoding), render).await?;
     let response = Response::counted(StatusCode::OK, HTML, &page);
     Ok(is_compressed(response, encoding == Encoding::Gzip))
+}
+
+fn query_of_saved(insight: &Value) -> Value {
+    insight.as_object().and_then(|fields| query_of(fields).ok().flatten()).unwrap_or_default()
 }
 
 fn locked(theme: Theme, failure: Option<&str>) -> String {

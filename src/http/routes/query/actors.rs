@@ -34,10 +34,10 @@ use crate::insights::insight::ActorsOf;
 use crate::insights::insight::Insight;
 use crate::insights::node::Node;
 use crate::insights::node::NodeError;
-use crate::insights::saved::SQL;
 use crate::metadata::accounts::Project;
 use crate::query::error::QueryError;
 use crate::query::people::Part;
+use crate::wire::query_node::SQL;
 
 /// Kinds of nodes that say which persons of an insight are meant.
 pub(super) const SOURCES: [&str; 4] = [

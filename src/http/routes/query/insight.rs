@@ -23,12 +23,12 @@ use crate::insights::ProjectSettings;
 use crate::insights::cache::Answer;
 use crate::insights::cache::Key;
 use crate::insights::node::NodeError;
-use crate::insights::saved;
 use crate::metadata::accounts::Project;
+use crate::wire::query_node;
 
 /// The kind of a node, and the node without what only says how it is shown.
 pub(in crate::http::routes) fn unwrapped(node: &Value) -> (Option<&str>, &Value) {
-    let node = saved::unwrapped(node);
+    let node = query_node::unwrapped(node);
     (node.get("kind").and_then(Value::as_str), node)
 }
 

@@ -25,8 +25,8 @@ use crate::insights::event_list::EventsQuery;
 use crate::insights::insight;
 use crate::insights::insight::Insight;
 use crate::insights::known;
-use crate::insights::saved::SQL;
 use crate::insights::sql::SqlQuery;
+use crate::wire::query_node::SQL;
 
 /// Most characters of an unknown kind of query that an error repeats.
 const KIND_MAX_CHARS: usize = 100;

@@ -9,9 +9,9 @@ use serde_json::Map;
 use super::*;
 use crate::identity::change::Record;
 use crate::identity::limits::Limits;
+use crate::identity::property_replay;
+use crate::identity::property_replay::PropertyReplay;
 use crate::identity::store::Identities;
-use crate::ingest::normalize::property_replay;
-use crate::ingest::normalize::property_replay::PropertyReplay;
 
 const NAMES: [&str; 6] = ["e", "$pageview", "$set", "$identify", "$exception", "$$heatmap"];
 // No `$geoip_*`: an event does not show whether its sender or the server set the place.

@@ -40,7 +40,6 @@ use crate::http::routes::pages::visit::form as read_form;
 use crate::http::routes::pages::visit::see_other;
 use crate::http::routes::pages::visit::wrong;
 use crate::http::routes::store::problem;
-use crate::insights::saved::with_question;
 use crate::metadata::accounts::Project;
 use crate::metadata::documents::Document;
 use crate::metadata::documents::Kind as Stored;
@@ -65,6 +64,7 @@ use crate::web::state::parameters::Wrong;
 use crate::web::state::saved_sql;
 use crate::web::state::saved_sql::SavedSql;
 use crate::web::state::stored;
+use crate::wire::query_node::with_question;
 
 /// The scope of those who may ask any SQL.
 const ASKING: &str = "query:read";

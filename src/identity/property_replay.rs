@@ -12,14 +12,13 @@ use uuid::Uuid;
 
 use crate::clock::UnixMicros;
 use crate::event::auto_set::AUTO_SET;
+use crate::event::auto_set::is_of_server;
 use crate::geoip;
 use crate::identity::change::Occasion;
 use crate::identity::change::Update;
 use crate::identity::decide;
 use crate::identity::decide::Change;
 use crate::identity::person::Person;
-use crate::ingest::normalize::auto_set::is_of_server;
-use crate::ingest::normalize::persons::occasion;
 
 /// A person of which only the events up to here are known.
 #[derive(Debug)]
@@ -72,7 +71,7 @@ pub fn update(name: &str, event: &Map<String, Value>) -> Option<Update> {
     if event.get("$process_person_profile") == Some(&Value::Bool(false)) {
         return None;
     }
-    let mut update = Update { occasion: occasion(name), ..Update::default() };
+    let mut update = Update { occasion: Occasion::of(name), ..Update::default() };
     let object = |key: &str| event.get(key).and_then(Value::as_object).cloned();
     update.set = object("$set").unwrap_or_default();
     update.set_once = object("$set_once").unwrap_or_default();

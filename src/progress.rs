@@ -1,6 +1,12 @@
-//! Watch channel with the highest published log sequence. Publication sets it; queries wait on it to read
-//! their own writes. Neither side depends on the other. [`Latest`] has the highest durable
-//! sequence of each project, so that answers are kept as long as nothing new is there for their project.
+//! How far the write path is, and the wait of readers for it (read-your-writes). Neither the write path nor readers
+//! depend on each other: both depend on this.
+//!
+//! [`Progress`] has watch channels with the highest durable and the highest published log sequence; publication sets
+//! them. [`Latest`] has the highest durable sequence of each project, so that answers are cached as long as nothing new
+//! is there for their project. [`ReadBarrier`](barrier::ReadBarrier) waits until the identity store has applied what was
+//! published.
+
+pub mod barrier;
 
 use std::collections::HashMap;
 use std::sync::Arc;
