@@ -13,17 +13,17 @@ use criterion::Throughput;
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
-use weir::clock::UnixMicros;
-use weir::event::predicate::Matching;
-use weir::event::predicate::moment::Now;
-use weir::flags::cohorts::Cohort;
-use weir::flags::cohorts::CohortSet;
-use weir::flags::cohorts::Memberships;
-use weir::flags::definition::Stored;
-use weir::flags::set::Entry;
-use weir::flags::set::FlagSet;
-use weir::flags::set::Selection;
-use weir::flags::subject::Subject;
+use weir_base::clock::UnixMicros;
+use weir_event::predicate::Matching;
+use weir_event::predicate::moment::Now;
+use weir_flags::cohorts::Cohort;
+use weir_flags::cohorts::CohortSet;
+use weir_flags::cohorts::Memberships;
+use weir_flags::definition::Stored;
+use weir_flags::set::Entry;
+use weir_flags::set::FlagSet;
+use weir_flags::set::Selection;
+use weir_flags::subject::Subject;
 
 /// Flags of a set, as in the published figures of other servers.
 const FLAGS: i64 = 350;

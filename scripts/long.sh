@@ -15,19 +15,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
 
-# Weir optimized, but in several units and without line tables: as released, the two compilers that run at a time, for the
-# crate and for its tests, take 22 GB.
-profile=profile.release.package.weir
-build=(--release --locked --config "$profile.codegen-units=4" --config "$profile.debug=false")
-unit() { cargo test "${build[@]}" --lib -- "$@"; }
-server() { cargo test "${build[@]}" --test server -- "$@"; }
+unit() { cargo test --release --locked -p "$1" --lib -- "${@:2}"; }
+server() { cargo test --release --locked --test server -- "$@"; }
 
 [ $# -gt 0 ] || set -- explore images outages oracle
 for part in "$@"; do
     printf '\n== %s\n' "$part"
     case $part in
-    explore) WEIR_EXPLORE=long unit storage::object_log::tests::explored ;;
-    images) WEIR_TEST_IMAGES=500 unit identity::tests::images ;;
+    explore) WEIR_EXPLORE=long unit weir-storage object_log::tests::explored ;;
+    images) WEIR_TEST_IMAGES=500 unit weir-identity tests::images ;;
     outages)
         WEIR_TEST_POSTGRES_OUTAGE_SECONDS=30 WEIR_TEST_BUCKET_OUTAGE_SECONDS=60 server --test-threads=1 \
             postgres::an_outage_of_postgresql_stops_changes_only s3::a_store_that_is_away \

@@ -40,9 +40,9 @@ CARGO_MANIFEST_DIR=$PWD rustc --edition 2024 --test -o "$tidy" tests/tidy.rs
 "$tidy" --quiet
 rm "$tidy"
 
-# Weir without optimization, which takes a seventh of the time to build, over optimized dependencies, which a release has, too.
-profile=profile.release.package.weir
-build=(--release --locked --config "$profile.opt-level=0" --config "$profile.debug=false" --config "$profile.codegen-units=16")
+# Members without optimization, which takes a seventh of the time to build, over optimized dependencies, which a release has, too.
+quick=$(scripts/unoptimized.sh)
+build=(--release --locked --workspace --config "$quick")
 
 # The driver of the lints is the compiler with more checks, so what it builds is what the tests run. Cargo keeps it apart from
 # what the compiler itself has built.
@@ -65,7 +65,8 @@ cargo test "${build[@]}" --no-fail-fast
 # Once more with the metadata in PostgreSQL: all tests of the store, and those of the server that use it most.
 step tests on PostgreSQL
 export WEIR_TEST_METADATA=postgres
-cargo test "${build[@]}" --no-fail-fast --lib metadata::
+metadata=$(cargo test "${build[@]}" --lib --no-run 2>&1 | sed -n 's/^ *Executable .*src\/metadata\/lib.rs (\(.*\))$/\1/p')
+"$metadata"
 cargo test "${build[@]}" --no-fail-fast --test server -- accounts:: activity:: cohorts:: dashboards:: definitions:: \
     documents:: early_access:: event_definitions:: feature_flags:: flag_management:: flag_rights:: flags:: groups:: \
     isolation:: local_evaluation:: property_definitions:: rights:: saved_insights:: scheduled_changes:: sessions:: sharing::

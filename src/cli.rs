@@ -29,9 +29,9 @@ use clap::error::ErrorKind;
 use rustix::fs::Mode;
 
 use crate::cli::runtime::small_runtime;
-use crate::clock::Clock;
-use crate::config;
-use crate::config::Origins;
+use weir_base::clock::Clock;
+use weir_base::config;
+use weir_base::config::Origins;
 
 /// Event analytics in one binary: events in over HTTP, durable at the 200, Parquet out.
 #[derive(Debug, Parser)]

@@ -7,120 +7,126 @@
 //! # Bird's eye
 //!
 //! ```text
-//!  edges         cli   http   synth        arguments, sockets, JSON answers; made-up events
-//!  composition   app   maintenance         opens and wires everything; flush, merge, vacuum
-//!  product       insights   evaluation     lists, timelines, audiences; what a flag request needs of the stores
+//!  edges         weir (cli, synth)  http   arguments, made-up events; sockets, JSON answers
+//!  composition   app                       opens and wires everything; flush, merge, vacuum
+//!  product       insights                  lists, timelines, audiences, insights
 //!  page          web                       markup, charts and questions in addresses, as pure functions
-//!  paths         ingest   query            write path; read path. They do not know each other
-//!  between       progress                  how far the write path is, for the read path to wait
+//!  read path     query                     DataFusion over one snapshot; below it, nothing knows DataFusion
+//!  write path    ingest                    from a body to the 200. It and the read path do not know each other
+//!  flags         evaluation                what a flag request needs of the stores
+//!  between       progress                  how far the write path is, for readers to wait (read-your-writes)
 //!  engines       storage   metadata        log and tables; projects, keys, flags, definitions
-//!  rules         flags   identity          verdicts; who is who
-//!  vocabulary    event  wire  geoip        ids, time, columns; JSON shapes of SDKs; places
-//!  foundations   error  clock  config  telemetry  tasks
+//!  rules         flags   identity          verdicts; persons and their distinct ids
+//!  vocabulary    event   wire              ids, time, columns, places; JSON shapes of SDKs
+//!  foundations   base   disk               errors, clock, settings, telemetry, tasks; the file system
+//!  tests alone   sim                       a disk that loses what was not synced
 //! ```
 //!
-//! [`app::App::open`] opens what a process has once ([`app::node::Node`]) and one log with everything that is derived
-//! from it ([`app::shard::Shard`]), and is the cheap handle on both; commands that read without a server open a
-//! [`app::copy::WorkingCopy`].
+//! Each name is a member of the workspace, `weir-query` in `src/query`; its dependencies in `Cargo.toml` are the layers, so
+//! an edge that is not there does not compile. Each begins with a page like this one.
+//!
+//! [`weir_app::App::open`] opens what a process has once ([`weir_app::node::Node`]) and one log with everything that is derived
+//! from it ([`weir_app::shard::Shard`]), and is the cheap handle on both; commands that read without a server open a
+//! [`weir_app::copy::WorkingCopy`].
 //! There is no global state. Sockets are served by one asynchronous runtime, queries run on
 //! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
-//! ([`tasks::CpuPool`]), what the API and pages tell is read and written on another; the log, the spare of its next segment, its replay at start, the projector, flush,
+//! ([`weir_base::tasks::CpuPool`]), what the API and pages tell is read and written on another; the log, the spare of its next segment, its replay at start, the projector, flush,
 //! merge, the persons table and the record of warnings have one thread each.
 //!
 //! # Write path
 //!
-//! 1. [`http::router::Router`] finds the endpoint in [`http::public`]; [`http::routes::capture::capture`], or
-//!    [`http::routes::capture_v1::capture_v1`] for the newer protocol, or [`http::routes::otel::export`]
-//!    for traces, reads the bounded body and calls [`ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
+//! 1. [`weir_http::router::Router`] finds the endpoint in [`weir_http::public`]; [`weir_http::routes::capture::capture`], or
+//!    [`weir_http::routes::capture_v1::capture_v1`] for the newer protocol, or [`weir_http::routes::otel::export`]
+//!    for traces, reads the bounded body and calls [`weir_ingest::Pipeline::accept`], detached from the connection, so that a client that hangs
 //!    up cuts nothing in half. `accept` is the whole write path; read it first.
 //! 2. `Pipeline::admit` refuses a request beyond the memory budget, before any work. The permit that it
 //!    returns grows and shrinks with the memory that the body turns out to need (`ingest/budget.rs`, `memory_estimate.rs`).
-//! 3. [`ingest::decoding::Decoding`], on the pool unless the body is small, is one pure function
-//!    from bytes to columns: [`wire::encoding::Decoder::decode`] undoes compression and wrapping, and makes
-//!    events of spans ([`wire::otlp`]), the tape of
-//!    [`ingest::tape`] is read by [`ingest::prepare::Preparer::prepare`], [`ingest::normalize`]
-//!    has the rules for one event, [`event::columns::Columns`] takes the values. Ids and times that
-//!    the server makes come from the seed and time of [`ingest::request::Received`].
-//! 4. [`ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
+//! 3. [`weir_ingest::decoding::Decoding`], on the pool unless the body is small, is one pure function
+//!    from bytes to columns: [`weir_wire::encoding::Decoder::decode`] undoes compression and wrapping, and makes
+//!    events of spans ([`weir_wire::otlp`]), the tape of
+//!    [`weir_ingest::tape`] is read by [`weir_ingest::prepare::Preparer::prepare`], [`weir_ingest::normalize`]
+//!    has the rules for one event, [`weir_event::columns::Columns`] takes the values. Ids and times that
+//!    the server makes come from the seed and time of [`weir_ingest::request::Received`].
+//! 4. [`weir_ingest::log_record::LogRecord::encode`] makes the log record: the body as it was received, and
 //!    the seed, the time and the hints that lead from it to the same columns again.
-//! 5. The log thread ([`ingest::commit`]) appends all requests that have queued up, syncs once, publishes each and wakes
-//!    its waiter: the 200. What a log is, is in [`storage::log`]; [`storage::wal`] keeps it in segment files,
-//!    [`storage::object_log`] in a bucket, where a claim shuts out who wrote it before, and [`app::lease`] says who serves.
-//! 6. Publication ([`ingest::publish`]) drops retries by the window of recent events
-//!    ([`ingest::dedup::Window`]), makes the rows visible
-//!    ([`storage::store::Store::insert`]) and hands what the events say of persons and definitions
-//!    ([`ingest::definitions`]) to the projector ([`ingest::projector`]), which calls
-//!    [`identity::store::Identities::apply_noting`] and
-//!    [`metadata::Metadata::upsert_definitions`].
-//! 7. [`maintenance`]: [`storage::store::Store::freeze`] and [`storage::store::Store::flush`] turn
+//! 5. The log thread ([`weir_ingest::commit`]) appends all requests that have queued up, syncs once, publishes each and wakes
+//!    its waiter: the 200. What a log is, is in [`weir_storage::log`]; [`weir_storage::wal`] keeps it in segment files,
+//!    [`weir_storage::object_log`] in a bucket, where a claim shuts out who wrote it before, and [`weir_app::lease`] says who serves.
+//! 6. Publication ([`weir_ingest::publish`]) drops retries by the window of recent events
+//!    ([`weir_ingest::dedup::Window`]), makes the rows visible
+//!    ([`weir_storage::store::Store::insert`]) and hands what the events say of persons and definitions
+//!    ([`weir_ingest::definitions`]) to the projector ([`weir_ingest::projector`]), which calls
+//!    [`weir_identity::store::Identities::apply_noting`] and
+//!    [`weir_metadata::Metadata::upsert_definitions`].
+//! 7. [`weir_app::maintenance`]: [`weir_storage::store::Store::freeze`] and [`weir_storage::store::Store::flush`] turn
 //!    memtables into Parquet files and one Delta commit that also says how far the log is now in
-//!    files; then the log is cut. [`storage::compaction::choose`] picks small files,
-//!    [`query::merge`] merges as many of them as there is memory for, page by page
-//!    ([`storage::parquet::pages`]), [`storage::delta::DeltaTable::vacuum`] removes what was
-//!    replaced. [`storage::tables`] says where all that is, in the data directory or in a bucket
-//!    ([`storage::remote`], in front of it [`storage::cached`]), and [`app::moving`] moves it from one to the other. Events that an operator has deleted ([`identity::deletions`]) are left out on both
-//!    ways, and [`maintenance::files::Files::erase`] writes the files anew that still have them.
+//!    files; then the log is cut. [`weir_storage::compaction::choose`] picks small files,
+//!    [`weir_query::merge`] merges as many of them as there is memory for, page by page
+//!    ([`weir_storage::parquet::pages`]), [`weir_storage::delta::DeltaTable::vacuum`] removes what was
+//!    replaced. [`weir_storage::tables`] says where all that is, in the data directory or in a bucket
+//!    ([`weir_storage::remote`], in front of it [`weir_storage::cached`]), and [`weir_app::moving`] moves it from one to the other. Events that an operator has deleted ([`weir_identity::deletions`]) are left out on both
+//!    ways, and [`weir_app::maintenance::files::Files::erase`] writes the files anew that still have them.
 //!    If the disk of a node may be lost, persons go into a bucket as well: an image of the identity store
-//!    ([`identity::store::Identities::image`]) is put ([`storage::images`]) when it is due ([`maintenance::images`]), and
-//!    the log is cut behind the last but one. [`app::images`] restores the newest at start.
+//!    ([`weir_identity::store::Identities::image`]) is put ([`weir_storage::images`]) when it is due ([`weir_app::maintenance::images`]), and
+//!    the log is cut behind the last but one. [`weir_app::images`] restores the newest at start.
 //!
-//! An [`ingest::operation::Operation`] on persons or groups, such as the split of
-//! [`http::routes::persons::split`], takes the same path from step 5 on
-//! ([`ingest::Pipeline::operate`]), so it has its place among the events. What it does is logged
-//! ([`metadata::Metadata::record_activity`]) before it is done.
+//! An [`weir_ingest::operation::Operation`] on persons or groups, such as the split of
+//! [`weir_http::routes::persons::split`], takes the same path from step 5 on
+//! ([`weir_ingest::Pipeline::operate`]), so it has its place among the events. What it does is logged
+//! ([`weir_metadata::Metadata::record_activity`]) before it is done.
 //!
-//! At start, [`ingest::replay`] takes the log from where the tables and the persons end through
+//! At start, [`weir_ingest::replay`] takes the log from where the tables and the persons end through
 //! steps 3 and 6. New requests are logged meanwhile, no faster than it can follow; it comes to them in
 //! turn. After the identity store has failed, what follows for persons is derived from the log again
 //! without a restart (`ingest/projector/recover.rs`).
 //!
 //! # Read path
 //!
-//! 1. A route ([`http::routes::query`], [`http::routes::persons`],
-//!    [`http::routes::property_definitions`]) stands in [`http::table`], gets a [`http::call::Call`] by
-//!    someone whom [`http::auth`] let through, and decodes a typed request for [`insights`], for
-//!    [`query::people`], or for [`query::engine::Engine::sql`].
-//! 2. [`insights`] has the product questions: lists of events ([`insights::events`]), of selected columns of events and
-//!    persons ([`insights::select`]), of groups and of definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
-//!    tables of a [`query::view::View`], and the shape of its answer. [`insights::cache`] keeps answers while they
+//! 1. A route ([`weir_http::routes::query`], [`weir_http::routes::persons`],
+//!    [`weir_http::routes::property_definitions`]) stands in [`weir_http::table`], gets a [`weir_http::call::Call`] by
+//!    someone whom [`weir_http::auth`] let through, and decodes a typed request for [`weir_insights`], for
+//!    [`weir_query::people`], or for [`weir_query::engine::Engine::sql`].
+//! 2. [`weir_insights`] has the product questions: lists of events ([`weir_insights::events`]), of selected columns of events and
+//!    persons ([`weir_insights::select`]), of groups and of definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
+//!    tables of a [`weir_query::view::View`], and the shape of its answer. [`weir_insights::cache`] keeps answers while they
 //!    are right.
-//! 3. [`query::engine::Engine::wait`] waits until persons and definitions are as of the newest record
-//!    acknowledged before the call ([`progress::barrier::ReadBarrier`]).
-//! 4. [`query::engine::Engine::view`] takes one snapshot ([`storage::store::Store::snapshot`], the overrides of
-//!    [`identity::store::Identities::overrides`]) and gives tables over it; [`query::events`] prunes
+//! 3. [`weir_query::engine::Engine::wait`] waits until persons and definitions are as of the newest record
+//!    acknowledged before the call ([`weir_progress::barrier::ReadBarrier`]).
+//! 4. [`weir_query::engine::Engine::view`] takes one snapshot ([`weir_storage::store::Store::snapshot`], the overrides of
+//!    [`weir_identity::store::Identities::overrides`]) and gives tables over it; [`weir_query::events`] prunes
 //!    files by the bounds in the table's log (`query/pruning.rs`), lets the scan filter rows by what cannot
 //!    fail (`query/row_filter.rs`), adds the memtables, leaves out deleted events and resolves merged
 //!    persons. What counts persons or looks at the events of each has them as numbers of four bytes, for which merges
-//!    are looked up once ([`query::person_numbers`]).
-//!    Lists of persons need no plan: [`query::people`] looks them up, and asks filters of columns in
-//!    memory, which are brought up to date with who has changed ([`identity::change_feed`]). They are read from
-//!    the files of [`query::person_table`], which have a column for each property and are renewed in pieces; the files
+//!    are looked up once ([`weir_query::person_numbers`]).
+//!    Lists of persons need no plan: [`weir_query::people`] looks them up, and asks filters of columns in
+//!    memory, which are brought up to date with who has changed ([`weir_identity::change_feed`]). They are read from
+//!    the files of [`weir_query::person_table`], which have a column for each property and are renewed in pieces; the files
 //!    are asked one by one where a column does not fit.
-//! 5. [`query::view::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
-//!    [`query::admission`] gives a slot. [`query::run`] plans and runs within limits of memory and time
+//! 5. [`weir_query::view::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
+//!    [`weir_query::admission`] gives a slot. [`weir_query::run`] plans and runs within limits of memory and time
 //!    (`query::guard` has those inside of functions and between operators), once more for little memory if
-//!    that runs out, and stops when the caller hangs up; [`query::rows::write`] writes the answer.
+//!    that runs out, and stops when the caller hangs up; [`weir_query::rows::write`] writes the answer.
 //!
 //! # Flag evaluation
 //!
-//! 1. [`http::routes::flags::flags`] decodes the body ([`wire::encoding::decode`],
-//!    [`wire::flags::request::Request::parse`]) and takes the snapshot of the metadata
-//!    ([`metadata::Metadata::snapshot`]).
-//! 2. [`evaluation::Evaluator::load`] looks up the person and the groups, as of every
-//!    acknowledged event ([`identity::store::Identities::view`]), and, if a flag is to stay what it
-//!    was across a login, the hash keys of the person ([`metadata::Metadata::hash_keys`]).
-//!    [`evaluation::EvaluationContext::evaluate`] builds the [`flags::subject::Subject`] and its cohorts
-//!    ([`flags::cohorts::Memberships`]).
-//! 3. [`flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock. What would take long by
-//!    its [`flags::effort`] runs beside the threads of sockets ([`evaluation::Evaluator::run`]).
-//! 4. [`wire::flags::response::Response`] writes the answer in the version that was asked for.
+//! 1. [`weir_http::routes::flags::flags`] decodes the body ([`weir_wire::encoding::decode`],
+//!    [`weir_wire::flags::request::Request::parse`]) and takes the snapshot of the metadata
+//!    ([`weir_metadata::Metadata::snapshot`]).
+//! 2. [`weir_evaluation::Evaluator::load`] looks up the person and the groups, as of every
+//!    acknowledged event ([`weir_identity::store::Identities::view`]), and, if a flag is to stay what it
+//!    was across a login, the hash keys of the person ([`weir_metadata::Metadata::hash_keys`]).
+//!    [`weir_evaluation::EvaluationContext::evaluate`] builds the [`weir_flags::subject::Subject`] and its cohorts
+//!    ([`weir_flags::cohorts::Memberships`]).
+//! 3. [`weir_flags::set::FlagSet::evaluate`] is pure: no lock, no file, no clock. What would take long by
+//!    its [`weir_flags::effort`] runs beside the threads of sockets ([`weir_evaluation::Evaluator::run`]).
+//! 4. [`weir_wire::flags::response::Response`] writes the answer in the version that was asked for.
 //!
 //! # Page
 //!
-//! 1. [`http::routes::pages`] finds the page in its table, asks who visits it (a session of [`metadata::sessions`], or a
+//! 1. [`weir_http::routes::pages`] finds the page in its table, asks who visits it (a session of [`weir_metadata::sessions`], or a
 //!    key) and whether they may, and loads what it shows by the functions of the endpoints, never over HTTP.
-//! 2. [`web`] makes markup of it: [`web::frame`] is around every page and sent before queries run, [`web::state`] reads and
-//!    prints what a page asks as its address says it, [`web::chart`] draws.
+//! 2. [`weir_web`] makes markup of it: [`weir_web::frame`] is around every page and sent before queries run, [`weir_web::state`] reads and
+//!    prints what a page asks as its address says it, [`weir_web::chart`] draws.
 //!
 //! # What always holds
 //!
@@ -151,10 +157,10 @@
 //! | So do definitions; the first type of a property stays. | `ingest/definitions/tests.rs` |
 //! | A process that ends in the middle of a record has its persons come out the same: the replay goes on there. | `identity/tests/histories.rs`, `identity/tests/sequences.rs` |
 //! | An image of persons is the state as of its record, whatever is flushed and compacted while it is made. | `identity/tests/images.rs` |
-//! | Whatever an object store loses, images in it are whole, and if one is damaged, the one before it counts; the log goes back to that. | `storage/images/tests.rs`, `app/images.rs`, `maintenance/images.rs` |
+//! | Whatever an object store loses, images in it are whole, and if one is damaged, the one before it counts; the log goes back to that. | `storage/images/tests.rs`, `app/images.rs`, `app/maintenance/images.rs` |
 //! | A full disk costs nothing that was acknowledged, and capture is back by itself when there is room. | `tests/server/full_disk.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/tests/sequences.rs` |
-//! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
+//! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `app/maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
 //! | What persons had leaves the files of the persons table in time, whatever is restarted. | `query/person_table/tests/renewal.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
 //! | The files of the persons table, with who has changed, are the persons of the store, whatever ends and crashes. | `query/person_table/tests/renewal.rs`, `query/people/tests.rs` |
 //! | What a link with a password leads to is told to those who gave one, as long as it is there. | `metadata/tests/documents.rs`, `tests/server/sharing.rs` |
@@ -176,7 +182,7 @@
 //! | Who is deleted leaves no place in a list and no value of a flag that was kept across a login. | `metadata/tests/cohorts.rs`, `tests/server/cohorts.rs` |
 //! | Who may only look at flags changes none, by no endpoint of the table. | `tests/server/rights.rs`, `tests/server/flag_rights.rs` |
 //! | Who was removed keeps no key, no role, no sign-in and nothing that is scheduled. | `metadata/tests/rights.rs`, `metadata/tests/sessions.rs` |
-//! | What lasts, such as a stream, ends with the key, session or token by which it was asked for ([`http::lasting`]). | `tests/server/revocation.rs` |
+//! | What lasts, such as a stream, ends with the key, session or token by which it was asked for ([`weir_http::lasting`]). | `tests/server/revocation.rs` |
 //! | No key lets anybody do, see or publish what it may not itself. | `tests/server/accounts.rs`, `tests/server/sharing.rs` |
 //! | No guess at the password of a link keeps out who knows it. | `http/routes/documents/unlock.rs` |
 //! | What a public token can make up is bounded, and costs nothing of what was there. | `metadata/tests/definitions.rs` |
@@ -201,9 +207,9 @@
 //! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | A command that reads a data directory changes no file in it, and answers as the server would. | `app/copy.rs`, `tests/server/commands.rs` after SIGKILL and after a clean end |
 //! | A start that fails leaves nothing of which the operator is not told: the socket comes first, keys are made last and shown at once. | `tests/server/starts.rs` |
-//! | Time comes from [`clock`], tasks from [`tasks`], settings from [`config`]; no globals. | `.clippy.toml` |
+//! | Time comes from [`weir_base::clock`], tasks from [`weir_base::tasks`], settings from [`weir_base::config`]; no globals. | `.clippy.toml` |
 //! | The server is ready when it takes events, and only then. | `tests/server/limits.rs` |
-//! | The settings of the README are the settings. | `config.rs` |
+//! | The settings of the README are the settings. | `base/config.rs` |
 //!
 //! # Where does X go?
 //!
@@ -215,50 +221,22 @@
 //! | name of an attribute of a span | `wire/otlp/mapping.rs` |
 //! | place that reads JSON of others | `event/json.rs`: `read` what was sent, `restore` what was stored |
 //! | spelling of a time | `event/time/spelling.rs` |
-//! | column of events | the end of [`event::schema::events_schema`], and `schemas/arrow` |
+//! | column of events | the end of [`weir_event::schema::events_schema`], and `schemas/arrow` |
 //! | rule about persons | `identity/decide.rs` |
 //! | operation on persons or groups, of operators | `ingest/operation.rs`; its effect: `identity/decide/`; its entry in the log of changes: `ingest/activity.rs` |
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
-//! | product question, such as an insight | [`insights`]: request, plan, shape of the answer; its fields: `insights/known/` |
+//! | product question, such as an insight | [`weir_insights`]: request, plan, shape of the answer; its fields: `insights/known/` |
 //! | table for SQL | `query`, registered in `query/view.rs` |
 //! | function for SQL | its class in `query/guard/functions.rs` |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
-//! | thing that a sender should hear of | `ingest/warnings.rs`; [`ingest::feedback`] keeps it |
+//! | thing that a sender should hear of | `ingest/warnings.rs`; [`weir_ingest::feedback`] keeps it |
 //! | stored thing of the operator | a new migration in `schemas/metadata`, in SQL that both databases take; a file in `metadata` |
-//! | background job | a decision in `storage`, its loop in [`maintenance`] |
-//! | setting | `config/`, with its range, and the table of the README |
-//! | metric | [`telemetry::metrics`] |
+//! | background job | a decision in `storage`, its loop in [`weir_app::maintenance`] |
+//! | setting | `base/config/`, with its range, and the table of the README |
+//! | metric | [`weir_base::telemetry::metrics`] |
 //! | command | `cli/` |
-//! | file access | [`storage::disk`] for what must be durable |
-
-pub mod clock;
-pub mod config;
-pub mod error;
-pub mod tasks;
-pub mod telemetry;
-
-pub mod event;
-pub mod geoip;
-pub mod wire;
-
-pub mod flags;
-pub mod identity;
-
-pub mod metadata;
-pub mod storage;
-
-pub mod progress;
-
-pub mod evaluation;
-pub mod ingest;
-pub mod insights;
-pub mod maintenance;
-pub mod query;
-pub mod web;
-
-pub mod app;
+//! | file access | [`weir_disk`] for what must be durable |
 
 pub mod cli;
-pub mod http;
 pub mod synth;

@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
 use crate::synth::random::Random;
 use crate::synth::sessions::Ids;
 use crate::synth::sessions::Session;
@@ -30,6 +29,7 @@ use crate::synth::sessions::Standing;
 use crate::synth::vocabulary::PRODUCTS;
 use crate::synth::vocabulary::Product;
 use crate::synth::vocabulary::Vocabulary;
+use weir_base::clock::UnixMicros;
 
 /// Parameters of a stream, besides its seed.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Rules of the source that no compiler checks: who may use whom, and what a file looks like.
+//! Rules of the source that no compiler checks: what a file looks like, and which files may use what.
 //!
 //! Reads `src` as text and links no library code, so it runs in milliseconds and says what is wrong
 //! even when nothing compiles.
@@ -11,68 +11,19 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Modules from the bottom up. A module may use those in its list, and nothing else; since every
-/// list names only earlier rows, the graph has no cycle.
-const LAYERS: &[(&str, &str)] = &[
-    ("error", ""),
-    ("clock", ""),
-    ("config", ""),
-    ("telemetry", "config error"),
-    ("tasks", "error"),
-    ("event", "clock error"),
-    ("geoip", "error"),
-    ("wire", "error event"),
-    ("flags", "clock error event"),
-    ("identity", "clock error event geoip"),
-    ("metadata", "clock config error event flags"),
-    ("storage", "clock config error telemetry"),
-    ("progress", "error identity storage"),
-    (
-        "ingest",
-        "clock config error event geoip identity metadata progress storage tasks telemetry wire",
-    ),
-    ("evaluation", "clock error event flags identity metadata progress tasks"),
-    ("web", "clock event flags wire"),
-    ("query", "clock config error event flags identity metadata progress storage telemetry"),
-    ("insights", "clock event evaluation flags identity metadata query wire"),
-    (
-        "maintenance",
-        "clock config error event identity ingest insights metadata progress query storage tasks telemetry",
-    ),
-    (
-        "app",
-        "clock config error evaluation event geoip identity ingest insights maintenance metadata query storage \
-         tasks telemetry",
-    ),
-    (
-        "http",
-        "app clock config error evaluation event flags geoip identity ingest insights metadata query tasks \
-         telemetry web wire",
-    ),
-    ("synth", "clock"),
-    ("cli", "app clock config error event http metadata query storage synth tasks telemetry"),
-];
-
-/// Crates behind one door: (crate, where it may be named outside of tests). A place is a file without `.rs`, or a
-/// directory with everything in it.
+/// Dependencies behind one door: (crate, where it may be named outside of tests). A place is a file without `.rs`, or a
+/// directory with everything in it. Doors as wide as a member are its `Cargo.toml`.
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
-    ("clap", &["cli", "config", "query/rows"]),
-    ("datafusion", &["insights", "query"]),
-    ("datafusion_functions_json", &["insights", "query"]),
-    ("fjall", &["identity"]),
+    ("clap", &["base/config", "cli", "query/rows"]),
     ("governor", &["http/throttle"]),
     ("hex", &["http/conditional", "metadata/secrets", "query/functions/codes", "web/assets"]),
-    ("http_body_util", &["cli", "http"]),
-    ("hyper", &["cli", "http"]),
-    ("hyper_util", &["cli", "http"]),
-    ("ipnetwork", &["config"]),
-    ("maxminddb", &["geoip"]),
+    ("ipnetwork", &["base/config"]),
     ("maud", &["http/routes/pages", "web"]),
+    ("maxminddb", &["event/geoip"]),
     ("ring", &["metadata/passwords"]),
     ("semver", &["event/predicate"]),
-    ("sqlx", &["metadata"]),
-    ("toml", &["config"]),
+    ("toml", &["base/config"]),
 ];
 
 /// Where `serde_json` may read: types without a value of any kind in them, and what others wrote as
@@ -92,7 +43,7 @@ const READERS: &[&str] = &[
     "wire/otlp/json",
 ];
 
-/// The largest circle of files of one module that use each other, directly or over others; in modules
+/// The largest circle of files of one member that use each other, directly or over others; in members
 /// that are not listed there is none. Files of a circle can only be read, moved and tested together.
 /// What all of them use belongs in a file of its own, which uses none of them: errors, and the types
 /// that they pass to each other.
@@ -101,7 +52,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("cli", 2),
     ("event", 2),
     ("http", 5),
-    ("maintenance", 2),
     ("metadata", 2),
     ("query", 7),
     ("storage", 6),
@@ -122,63 +72,18 @@ const EMPTY_NAMES: [&str; 7] = ["common", "helper", "helpers", "misc", "mod", "u
 const PANICS: [&str; 5] = [".unwrap()", ".expect(", "panic!(", "todo!(", "unimplemented!("];
 
 #[test]
-fn layers_have_no_cycle() {
-    let mut errors = Vec::new();
-    for (row, (module, uses)) in LAYERS.iter().enumerate() {
-        for used in uses.split_whitespace() {
-            let earlier = LAYERS.iter().take(row).any(|(name, _)| *name == used);
-            if !earlier {
-                errors.push(format!("LAYERS: {module} lists {used}, which is not above it"));
-            }
-        }
-    }
-    report(&errors);
-}
-
-#[test]
-fn layers_name_every_module() {
-    let root = fs::read_to_string(root().join("lib.rs")).expect("src/lib.rs is readable");
-    let mut declared: Vec<&str> = root
-        .lines()
-        .filter_map(|line| line.strip_prefix("pub mod ").or_else(|| line.strip_prefix("mod ")))
-        .map(|name| name.trim_end_matches(';'))
-        .collect();
-    let mut listed: Vec<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
-    declared.sort_unstable();
-    listed.sort_unstable();
-    assert_eq!(declared, listed, "modules of src/lib.rs, and rows of LAYERS");
-}
-
-#[test]
-fn modules_use_only_lower_layers() {
-    check(|file, errors| {
-        let Some((_, uses)) = LAYERS.iter().find(|(name, _)| *name == file.module()) else {
-            return;
-        };
-        for (number, line) in file.code() {
-            for used in words_after(line, "crate::") {
-                let own = used == file.module();
-                if !own && !uses.split_whitespace().any(|allowed| allowed == used) {
-                    let module = file.module();
-                    errors.push(file.at(number, &format!("{module} must not use {used}")));
-                }
-            }
-        }
-    });
-}
-
-#[test]
 fn files_form_no_large_circles() {
     let sources = sources();
     let mut errors = Vec::new();
-    for (module, _) in LAYERS {
+    let members: BTreeSet<&str> = sources.iter().map(Source::member).collect();
+    for member in members {
         let files: Vec<&Source> =
-            sources.iter().filter(|file| file.module() == *module && !file.is_test()).collect();
+            sources.iter().filter(|file| file.member() == member && !file.is_test()).collect();
         let circle = largest_circle(&files);
-        let allowed = CIRCLES.iter().find(|(name, _)| name == module).map_or(1, |(_, size)| *size);
+        let allowed = CIRCLES.iter().find(|(name, _)| *name == member).map_or(1, |(_, size)| *size);
         if circle.len() > allowed {
             let (size, files) = (circle.len(), circle.join(", "));
-            errors.push(format!("{module}: {size} files use each other, not {allowed}: {files}"));
+            errors.push(format!("{member}: {size} files use each other, not {allowed}: {files}"));
         }
     }
     report(&errors);
@@ -188,14 +93,14 @@ fn files_form_no_large_circles() {
 fn circles_are_found() {
     let file = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
     let files = [
-        file("a.rs", "use crate::a::b::B;\nuse crate::z::Z;\nfn f() {\n    c::g();\n}\n"),
-        file("a/b.rs", "// crate::a::c is not used\nuse crate::a::leaf::Leaf;\n"),
-        file("a/c.rs", "impl crate::a::d::D {}\n"),
-        file("a/d.rs", "pub(in crate::a::b) struct D;\nuse crate::a::A;\n"),
-        file("a/leaf.rs", "pub struct Leaf;\nmod tests {\nuse crate::a::A;\n}\n"),
+        file("a/lib.rs", "use crate::b::B;\nuse weir_z::Z;\nfn f() {\n    c::g();\n}\n"),
+        file("a/b.rs", "// crate::c is not used\nuse crate::leaf::Leaf;\n"),
+        file("a/c.rs", "impl crate::d::D {}\n"),
+        file("a/d.rs", "pub(in crate::b) struct D;\nuse crate::A;\n"),
+        file("a/leaf.rs", "pub struct Leaf;\nmod tests {\nuse crate::A;\n}\n"),
     ];
     let files: Vec<&Source> = files.iter().collect();
-    assert_eq!(largest_circle(&files), ["a", "a/c", "a/d"]);
+    assert_eq!(largest_circle(&files), ["a/lib", "a/c", "a/d"]);
     assert_eq!(largest_circle(&files[1..]).len(), 1);
 }
 
@@ -232,7 +137,8 @@ fn values_of_others_have_one_reader() {
 fn imports_show_what_is_used() {
     check(|file, errors| {
         for (number, line) in file.code() {
-            let Some((_, import)) = line.split_once("use crate::") else { continue };
+            let of_crate = line.split_once("use crate::").or_else(|| line.split_once("use weir_"));
+            let Some((_, import)) = of_crate else { continue };
             if import.contains(['{', '*']) || !import.trim_end().ends_with(';') {
                 errors.push(file.at(number, "one `use crate::module::Item;` a line"));
             }
@@ -285,18 +191,26 @@ struct Source {
 }
 
 impl Source {
-    /// The module of the first level that the file belongs to.
-    fn module(&self) -> &str {
+    /// The member that the file belongs to; the file or directory of the first level, where it is none.
+    fn member(&self) -> &str {
         self.path.split(['/', '.']).next().unwrap_or_default()
     }
 
     fn is_test(&self) -> bool {
-        self.path.ends_with("/tests.rs") || self.path.contains("/tests/")
+        self.path.ends_with("/tests.rs") || self.path.contains("/tests/") || self.member() == "sim"
     }
 
     fn is_in(&self, place: &str) -> bool {
         let rest = self.path.strip_prefix(place);
         rest.is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
+    }
+
+    /// Where `crate::` leads: the directory of the member, with a slash, or nothing for the root package.
+    fn root(&self) -> &str {
+        match self.member() {
+            "cli" | "guide" | "lib" | "main" | "synth" => "",
+            member => self.path.get(..=member.len()).unwrap_or_default(),
+        }
     }
 
     /// The path without `.rs`.
@@ -306,17 +220,20 @@ impl Source {
 
     /// Which of `files` are named by a path in the code, tests left out.
     fn used<'f>(&self, files: &[&'f Source]) -> Vec<&'f str> {
+        let root = self.root();
         let file = |path: &str| {
-            let path = path.replace("::", "/");
+            let path = format!("{root}{}", path.replace("::", "/"));
             let parents = std::iter::successors(Some(path.as_str()), |path| {
                 path.rsplit_once('/').map(|(parent, _)| parent)
             });
             let mut found =
                 parents.filter_map(|path| files.iter().find(|file| file.name() == path));
-            found.next().map(|file| file.name())
+            let lib = || files.iter().find(|file| file.name() == format!("{root}lib"));
+            found.next().or_else(lib).map(|file| file.name())
         };
         let child = |name: &str| {
-            let path = format!("{}/{name}", self.name());
+            let own = self.name().strip_suffix("/lib").unwrap_or(self.name());
+            let path = format!("{own}/{name}");
             files.iter().find(|file| file.name() == path).map(|file| file.name())
         };
         let used = self.production().flat_map(|(_, line)| {
@@ -374,15 +291,6 @@ fn largest_circle<'f>(files: &[&'f Source]) -> Vec<&'f str> {
     };
     let circles = files.iter().map(|file| circle(file.name()));
     circles.max_by_key(Vec::len).unwrap_or_default()
-}
-
-/// The identifiers that follow `marker` in `line`, where the marker is a word of its own.
-fn words_after<'l>(line: &'l str, marker: &'l str) -> impl Iterator<Item = &'l str> {
-    line.match_indices(marker).filter_map(move |(at, _)| {
-        let (before, after) = (line.get(..at)?, line.get(at + marker.len()..)?);
-        let end = after.find(|c: char| !is_word(c)).unwrap_or(after.len());
-        (!before.ends_with(is_word)).then(|| after.get(..end)).flatten()
-    })
 }
 
 /// The identifiers right before `marker` in `line` that begin a path.

@@ -12,9 +12,9 @@
 //! | `metadata.db`, its `-wal` and `-shm` files, `node-id`, `storage-url` | copies |
 //!
 //! Tables in a bucket are read where they are, and what a replay writes of them goes to the copy
-//! ([`crate::storage::overlay`]).
+//! ([`weir_storage::overlay`]).
 //!
-//! Links are symbolic, so the copy may be on another file system, and [`crate::storage::disk::OsDisk`] opens
+//! Links are symbolic, so the copy may be on another file system, and [`weir_disk::OsDisk`] opens
 //! them read-only. The copy holds a shared lock on the data directory: no server starts on it meanwhile, and
 //! several readers can run at once.
 //!
@@ -33,9 +33,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
-use crate::app::lock::ServerAddress;
+use crate::lock::DirectoryLock;
+use crate::lock::Holder;
+use crate::lock::ServerAddress;
 
 /// File of projects, users and keys.
 const METADATA: &str = "metadata.db";
@@ -280,8 +280,8 @@ mod tests {
     use super::Source;
     use super::in_use;
     use super::sweep;
-    use crate::app::lock::DirectoryLock;
-    use crate::app::lock::Holder;
+    use crate::lock::DirectoryLock;
+    use crate::lock::Holder;
 
     #[test]
     fn what_may_be_written_is_copied_and_the_rest_linked() {

@@ -23,21 +23,21 @@ use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
 use uuid::Uuid;
 
-use crate::app::error::OpenError;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::config::metadata::MetadataConfig;
-use crate::config::metadata::MetadataUrl;
-use crate::metadata::Metadata;
-use crate::metadata::error::MetadataError;
-use crate::metadata::postgres::MetadataAccess;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::TableVersion;
-use crate::storage::delta::error::TableError;
-use crate::storage::store::Store;
-use crate::storage::wal::Sequence;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::PlaceLabels;
+use crate::error::OpenError;
+use weir_base::clock::Clock;
+use weir_base::config::Config;
+use weir_base::config::metadata::MetadataConfig;
+use weir_base::config::metadata::MetadataUrl;
+use weir_base::telemetry::metrics::Metrics;
+use weir_base::telemetry::metrics::PlaceLabels;
+use weir_metadata::Metadata;
+use weir_metadata::error::MetadataError;
+use weir_metadata::postgres::MetadataAccess;
+use weir_storage::delta::DataFile;
+use weir_storage::delta::TableVersion;
+use weir_storage::delta::error::TableError;
+use weir_storage::store::Store;
+use weir_storage::wal::Sequence;
 
 /// Prefix of node names in the tables' transactions.
 const NODE_PREFIX: &str = "node/";
@@ -488,18 +488,18 @@ async fn unlike_listed<'f>(
 mod tests {
     use std::sync::Arc;
 
-    use crate::app::directory::SHARD;
-    use crate::app::directory::Sharing;
-    use crate::app::directory::check_table_log;
-    use crate::app::directory::node_id;
-    use crate::app::directory::set_aside;
-    use crate::app::error::OpenError;
-    use crate::app::tables::events_spec;
-    use crate::clock::Clock;
-    use crate::storage::delta::Edit;
-    use crate::storage::delta::EditKind;
-    use crate::storage::disk::OsDisk;
-    use crate::storage::tables::Tables;
+    use crate::directory::SHARD;
+    use crate::directory::Sharing;
+    use crate::directory::check_table_log;
+    use crate::directory::node_id;
+    use crate::directory::set_aside;
+    use crate::error::OpenError;
+    use crate::tables::events_spec;
+    use weir_base::clock::Clock;
+    use weir_disk::OsDisk;
+    use weir_storage::delta::Edit;
+    use weir_storage::delta::EditKind;
+    use weir_storage::tables::Tables;
 
     #[tokio::test]
     async fn data_files_without_a_log_are_refused() {

@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::error::Kind;
-use crate::geoip::GeoIpError;
-use crate::identity::IdentityError;
-use crate::metadata::error::MetadataError;
-use crate::query::error::QueryError;
-use crate::storage::delta::error::TableError;
-use crate::storage::images::error::ImagesError;
-use crate::storage::probe::ProbeError;
-use crate::storage::remote::RemoteError;
-use crate::storage::store::StoreError;
-use crate::storage::wal::WalError;
-use crate::tasks::TaskError;
+use weir_base::error::Kind;
+use weir_base::tasks::TaskError;
+use weir_event::geoip::GeoIpError;
+use weir_identity::IdentityError;
+use weir_metadata::error::MetadataError;
+use weir_query::error::QueryError;
+use weir_storage::delta::error::TableError;
+use weir_storage::images::error::ImagesError;
+use weir_storage::probe::ProbeError;
+use weir_storage::remote::RemoteError;
+use weir_storage::store::StoreError;
+use weir_storage::wal::WalError;
 
 /// Why a bucket cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::shard::Shard;
-use crate::error::Kind;
-use crate::query::error::QueryError;
-use crate::storage::delta::TableVersion;
-use crate::storage::store::StoreError;
-use crate::tasks::TaskError;
+use crate::shard::Shard;
+use weir_base::error::Kind;
+use weir_base::tasks::TaskError;
+use weir_query::error::QueryError;
+use weir_storage::delta::TableVersion;
+use weir_storage::store::StoreError;
 
 /// Longest wait of a flush on demand for the identity store to catch up with the log.
 const FLUSH_WAIT: Duration = Duration::from_secs(30);

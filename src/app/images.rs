@@ -15,24 +15,24 @@ use std::time::Duration;
 
 use object_store::path::Path as ObjectPath;
 
-use crate::app::directory::remove_directory;
-use crate::app::error::OpenError;
-use crate::app::tables::TablesAccess;
-use crate::app::tables::in_bucket;
-use crate::app::verify::chain;
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
-use crate::config::Config;
-use crate::config::bucket::LogPlace;
-use crate::identity::IdentityError;
-use crate::identity::limits::Limits;
-use crate::identity::store::Identities;
-use crate::storage::images::ImageName;
-use crate::storage::images::Images;
-use crate::storage::images::error::ImagesError;
-use crate::storage::images::restore::Prefetched;
-use crate::storage::tables::Tables;
-use crate::telemetry::metrics::Metrics;
+use crate::directory::remove_directory;
+use crate::error::OpenError;
+use crate::tables::TablesAccess;
+use crate::tables::in_bucket;
+use crate::verify::chain;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
+use weir_base::config::Config;
+use weir_base::config::bucket::LogPlace;
+use weir_base::telemetry::metrics::Metrics;
+use weir_identity::IdentityError;
+use weir_identity::limits::Limits;
+use weir_identity::store::Identities;
+use weir_storage::images::ImageName;
+use weir_storage::images::Images;
+use weir_storage::images::error::ImagesError;
+use weir_storage::images::restore::Prefetched;
+use weir_storage::tables::Tables;
 
 /// Names in a data directory: the identity store, an image that is being brought, and the store that it replaces.
 const IDENTITY: &str = "identity";

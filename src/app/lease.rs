@@ -1,7 +1,7 @@
 //! Active and standby: which of several servers with the same bucket serves. The one with the lease of the shard does;
 //! others wait for it ([`stand_by`]), and the one that has it renews it ([`keep`]).
 //!
-//! No event is safe by this: the log shuts a former server out by itself ([`crate::storage::object_log`]). The lease keeps
+//! No event is safe by this: the log shuts a former server out by itself ([`weir_storage::object_log`]). The lease keeps
 //! two live servers from taking the log from each other in turns, and tells the standby when it is needed.
 
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::app::error::OpenError;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::config::bucket::BucketUrl;
-use crate::config::metadata::MetadataUrl;
-use crate::metadata::Metadata;
-use crate::metadata::error::MetadataError;
-use crate::metadata::leases::Lease;
-use crate::metadata::postgres::MetadataAccess;
-use crate::storage::object_log::Rivals;
-use crate::storage::wal::WalError;
-use crate::tasks::Pause;
-use crate::tasks::Shutdown;
-use crate::tasks::Tasks;
+use crate::error::OpenError;
+use weir_base::clock::Clock;
+use weir_base::config::Config;
+use weir_base::config::bucket::BucketUrl;
+use weir_base::config::metadata::MetadataUrl;
+use weir_base::tasks::Pause;
+use weir_base::tasks::Shutdown;
+use weir_base::tasks::Tasks;
+use weir_metadata::Metadata;
+use weir_metadata::error::MetadataError;
+use weir_metadata::leases::Lease;
+use weir_metadata::postgres::MetadataAccess;
+use weir_storage::object_log::Rivals;
+use weir_storage::wal::WalError;
 
 /// Name of the lease of the one shard, before the URL of its bucket.
 const NAME: &str = "shard/0000";

@@ -11,26 +11,26 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::app::directory::Sharing;
-use crate::app::directory::node_id;
-use crate::app::error::OpenError;
-use crate::app::images;
-use crate::app::moving::leaving::Leaving;
-use crate::app::tables;
-use crate::app::tables::TablesAccess;
-use crate::app::tables::events_spec;
-use crate::app::tables::persons_spec;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::config::bucket::BucketUrl;
-use crate::storage::copy::Copied;
-use crate::storage::copy::CopyError;
-use crate::storage::copy::copy_table;
-use crate::storage::delta::TableVersion;
-use crate::storage::object_log;
-use crate::storage::tables::SHARD;
-use crate::storage::tables::Tables;
-use crate::telemetry::metrics::Metrics;
+use crate::directory::Sharing;
+use crate::directory::node_id;
+use crate::error::OpenError;
+use crate::images;
+use crate::moving::leaving::Leaving;
+use crate::tables;
+use crate::tables::TablesAccess;
+use crate::tables::events_spec;
+use crate::tables::persons_spec;
+use weir_base::clock::Clock;
+use weir_base::config::Config;
+use weir_base::config::bucket::BucketUrl;
+use weir_base::telemetry::metrics::Metrics;
+use weir_storage::copy::Copied;
+use weir_storage::copy::CopyError;
+use weir_storage::copy::copy_table;
+use weir_storage::delta::TableVersion;
+use weir_storage::object_log;
+use weir_storage::tables::SHARD;
+use weir_storage::tables::Tables;
 
 /// Why tables cannot be moved. They are where they were then, but the mark of [`MoveError::Marked`] may keep servers from
 /// going on there: also after a failure to change the data directory, which comes after it.

@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::app::directory::MetadataStart;
-use crate::app::error::OpenError;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::event::id::ProjectId;
-use crate::geoip::GeoIp;
-use crate::insights::cache::Answers;
-use crate::insights::jobs::Jobs;
-use crate::insights::slow_questions::SlowQuestions;
+use crate::directory::MetadataStart;
+use crate::error::OpenError;
 use crate::maintenance::schedules;
-use crate::metadata::Metadata;
-use crate::tasks::CpuPool;
-use crate::tasks::Pause;
-use crate::tasks::Tasks;
-use crate::tasks::slow::SlowJobs;
-use crate::telemetry::metrics::Metrics;
+use weir_base::clock::Clock;
+use weir_base::config::Config;
+use weir_base::tasks::CpuPool;
+use weir_base::tasks::Pause;
+use weir_base::tasks::Tasks;
+use weir_base::tasks::slow::SlowJobs;
+use weir_base::telemetry::metrics::Metrics;
+use weir_event::geoip::GeoIp;
+use weir_event::id::ProjectId;
+use weir_insights::cache::Answers;
+use weir_insights::jobs::Jobs;
+use weir_insights::slow_questions::SlowQuestions;
+use weir_metadata::Metadata;
 
 /// Time between checks whether the file of the GeoIP database has changed.
 const PLACES_REFRESH: Duration = Duration::from_secs(60);

@@ -6,22 +6,22 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::app::copy::WorkingCopy;
-use crate::app::directory::has_lost_wal;
-use crate::app::directory::metadata_of;
-use crate::app::error::OpenError;
-use crate::app::shard::Shard;
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
-use crate::identity::limits::Limits;
-use crate::identity::store::Identities;
-use crate::metadata::Metadata;
-use crate::metadata::postgres::MetadataAccess;
-use crate::storage::disk::OsDisk;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalSettings;
-use crate::storage::wal::writer::Wal;
+use crate::copy::WorkingCopy;
+use crate::directory::has_lost_wal;
+use crate::directory::metadata_of;
+use crate::error::OpenError;
+use crate::shard::Shard;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
+use weir_disk::OsDisk;
+use weir_identity::limits::Limits;
+use weir_identity::store::Identities;
+use weir_metadata::Metadata;
+use weir_metadata::postgres::MetadataAccess;
+use weir_storage::wal::Elsewhere;
+use weir_storage::wal::Sequence;
+use weir_storage::wal::WalSettings;
+use weir_storage::wal::writer::Wal;
 
 /// Memory for caches of an identity store from which a few numbers are read.
 const CACHES_BYTES: u64 = 8 << 20;

@@ -1,5 +1,5 @@
 //! Checksum verification of a data directory. It opens some engines, which write to the directory. So if no
-//! server runs, it verifies a working copy ([`crate::app::copy`]), and the data directory stays unchanged.
+//! server runs, it verifies a working copy ([`crate::copy`]), and the data directory stays unchanged.
 //!
 //! | part | checks |
 //! |---|---|
@@ -18,27 +18,26 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::Handle;
 
-use crate::app::directory::flushed;
-use crate::app::directory::has_lost_wal;
-use crate::app::error::OpenError;
-use crate::app::tables::events_spec;
-use crate::app::tables::persons_spec;
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
-use crate::config::metadata::MetadataUrl;
-use crate::identity;
-use crate::metadata::Metadata;
-use crate::storage::checksums::CheckedStore;
-use crate::storage::delta::Damage;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::TableVersion;
-use crate::storage::delta::error::TableError;
-use crate::storage::disk::OsDisk;
-use crate::storage::parquet::read_columns;
-use crate::storage::tables::Tables;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::verify::verify as verify_log;
+use crate::directory::flushed;
+use crate::directory::has_lost_wal;
+use crate::error::OpenError;
+use crate::tables::events_spec;
+use crate::tables::persons_spec;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
+use weir_base::config::metadata::MetadataUrl;
+use weir_disk::OsDisk;
+use weir_metadata::Metadata;
+use weir_storage::checksums::CheckedStore;
+use weir_storage::delta::Damage;
+use weir_storage::delta::DataFile;
+use weir_storage::delta::TableVersion;
+use weir_storage::delta::error::TableError;
+use weir_storage::parquet::read_columns;
+use weir_storage::tables::Tables;
+use weir_storage::wal::Sequence;
+use weir_storage::wal::WalError;
+use weir_storage::wal::verify::verify as verify_log;
 
 /// Most findings of SQLite that are reported.
 const METADATA_FINDINGS_MAX: u32 = 100;
@@ -209,7 +208,7 @@ impl Findings<'_, '_> {
             }
             return Ok(None);
         }
-        match identity::verify::verify(&directory) {
+        match weir_identity::verify::verify(&directory) {
             Ok(verified) => {
                 let rows = verified.rows;
                 for (keyspace, error) in verified.damaged {

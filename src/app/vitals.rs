@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::app::App;
-use crate::storage::disk::Disk;
-use crate::storage::disk::OsDisk;
-use crate::telemetry::process;
-use crate::telemetry::process::Memory;
+use crate::App;
+use weir_base::telemetry::process;
+use weir_base::telemetry::process::Memory;
+use weir_disk::Disk;
+use weir_disk::OsDisk;
 
 /// Figures of a moment. Sizes are in bytes.
 #[derive(Clone, Copy, Debug)]

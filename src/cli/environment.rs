@@ -7,8 +7,8 @@ use clap::FromArgMatches;
 use clap::Parser;
 
 use crate::cli::serve::ServeArgs;
-use crate::config;
-use crate::config::Config;
+use weir_base::config;
+use weir_base::config::Config;
 
 #[derive(Debug, Parser)]
 struct Settings {

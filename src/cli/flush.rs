@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use serde_json::Value;
 
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
 use crate::cli::runtime::small_runtime;
 use crate::cli::server;
+use weir_app::lock::DirectoryLock;
+use weir_app::lock::Holder;
 
 /// Options of `weir flush`.
 #[derive(Clone, Debug, clap::Args)]

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Context;
 use anyhow::bail;
 
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
+use weir_app::lock::DirectoryLock;
+use weir_app::lock::Holder;
 
 /// Locks an existing data directory.
 pub(super) fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {

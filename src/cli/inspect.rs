@@ -12,12 +12,12 @@ use anyhow::Context;
 use anyhow::bail;
 use tokio::runtime::Runtime;
 
-use crate::app::tables::events_spec;
 use crate::cli::inspect::parts::Parts;
 use crate::cli::inspect::tables::open_table;
 use crate::cli::inspect::tables::tables_of;
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
+use weir_app::tables::events_spec;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
 
 /// Options of `weir inspect`.
 #[derive(Clone, Debug, clap::Args)]

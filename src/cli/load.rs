@@ -40,11 +40,11 @@ use crate::cli::load::client::Target;
 use crate::cli::load::process::Usage;
 use crate::cli::load::report::Report;
 use crate::cli::load::report::Tally;
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
 use crate::synth::Choice;
 use crate::synth::Settings;
 use crate::synth::Stream;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
 
 /// Send synthetic events to a server; report throughput, latency, errors and the server's CPU time
 #[derive(Clone, Debug, clap::Args)]

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::bail;
 
-use crate::app::directory::metadata_of;
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
-use crate::metadata::postgres::MetadataAccess;
-use crate::metadata::secrets::Seed;
+use weir_app::directory::metadata_of;
+use weir_app::lock::DirectoryLock;
+use weir_app::lock::Holder;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
+use weir_metadata::postgres::MetadataAccess;
+use weir_metadata::secrets::Seed;
 
 /// Options of `weir login`.
 #[derive(Clone, Debug, clap::Args)]

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 
-use crate::app::directory::move_metadata;
 use crate::cli::idle;
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
+use weir_app::directory::move_metadata;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
 
 /// Options of `weir migrate`.
 #[derive(Clone, Debug, clap::Args)]

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::bail;
 use bytesize::ByteSize;
 
-use crate::app::moving;
-use crate::app::moving::Moved;
 use crate::cli::environment;
 use crate::cli::idle;
 use crate::cli::runtime::small_runtime;
-use crate::clock::Clock;
-use crate::config::bucket::BucketUrl;
+use weir_app::moving;
+use weir_app::moving::Moved;
+use weir_base::clock::Clock;
+use weir_base::config::bucket::BucketUrl;
 
 /// How a bucket is told from a directory.
 const SCHEME: &str = "s3://";

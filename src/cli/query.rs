@@ -17,23 +17,23 @@ use tokio::signal::unix::Signal;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 
-use crate::app::App;
-use crate::app::copy::Source;
-use crate::app::copy::WorkingCopy;
-use crate::app::node::Process;
-use crate::app::node::Runtimes;
 use crate::cli::environment;
 use crate::cli::failure::explain;
 use crate::cli::server;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::config::telemetry::LogFormat;
-use crate::config::telemetry::TelemetryConfig;
-use crate::query::complexity;
-use crate::query::rows::Format;
-use crate::tasks::Tasks;
-use crate::telemetry::logs;
-use crate::telemetry::metrics::Metrics;
+use weir_app::App;
+use weir_app::copy::Source;
+use weir_app::copy::WorkingCopy;
+use weir_app::node::Process;
+use weir_app::node::Runtimes;
+use weir_base::clock::Clock;
+use weir_base::config::Config;
+use weir_base::config::telemetry::LogFormat;
+use weir_base::config::telemetry::TelemetryConfig;
+use weir_base::tasks::Tasks;
+use weir_base::telemetry::logs;
+use weir_base::telemetry::metrics::Metrics;
+use weir_query::complexity;
+use weir_query::rows::Format;
 
 /// Longest time for threads to end after the result.
 const THREADS_END: Duration = Duration::from_secs(5);

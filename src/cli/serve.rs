@@ -22,34 +22,33 @@ use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::app::directory::MetadataPolicy;
-use crate::app::error::OpenError;
-use crate::app::images;
-use crate::app::lease;
-use crate::app::lease::Held;
-use crate::app::lock::DirectoryLock;
-use crate::app::lock::Holder;
-use crate::app::lock::ServerAddress;
-use crate::app::node::Process;
-use crate::app::node::Runtimes;
 use crate::cli::descriptors;
 use crate::cli::login;
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::config::bucket::LogPlace;
-use crate::http;
-use crate::http::limits::Limits;
-use crate::http::router::Router;
-use crate::http::standby::Standby;
-use crate::metadata::Metadata;
-use crate::metadata::bootstrap::FirstStart;
-use crate::metadata::bootstrap::Started;
-use crate::metadata::secrets::Seed;
-use crate::query::complexity;
-use crate::tasks::Tasks;
-use crate::telemetry::logs;
-use crate::telemetry::metrics::Metrics;
+use weir_app::App;
+use weir_app::directory::MetadataPolicy;
+use weir_app::error::OpenError;
+use weir_app::images;
+use weir_app::lease;
+use weir_app::lease::Held;
+use weir_app::lock::DirectoryLock;
+use weir_app::lock::Holder;
+use weir_app::lock::ServerAddress;
+use weir_app::node::Process;
+use weir_app::node::Runtimes;
+use weir_base::clock::Clock;
+use weir_base::config::Config;
+use weir_base::config::bucket::LogPlace;
+use weir_base::tasks::Tasks;
+use weir_base::telemetry::logs;
+use weir_base::telemetry::metrics::Metrics;
+use weir_http::limits::Limits;
+use weir_http::router::Router;
+use weir_http::standby::Standby;
+use weir_metadata::Metadata;
+use weir_metadata::bootstrap::FirstStart;
+use weir_metadata::bootstrap::Started;
+use weir_metadata::secrets::Seed;
+use weir_query::complexity;
 
 /// Time between looks whether another process, such as `weir keys` or another server, has changed the metadata.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);
@@ -282,7 +281,7 @@ async fn serve(
     }
     refresh_metadata(&back, app.metadata.clone());
     let router = Arc::new(Router::new(app.clone(), secret, front.shutdown().clone()));
-    let serving = http::serve(listener, limits, router, front.clone(), clock, metrics);
+    let serving = weir_http::serve(listener, limits, router, front.clone(), clock, metrics);
     let stop = async {
         stop_signal.await;
         tracing::info!("stopping: finishing requests, then flushing");
@@ -354,7 +353,7 @@ impl Standing<'_> {
         let handler = Arc::new(Standby { metrics: Arc::clone(self.metrics) });
         let metrics = Arc::clone(self.metrics);
         let refusing =
-            http::serve(listener, limits, handler, tasks.clone(), clock.clone(), metrics);
+            weir_http::serve(listener, limits, handler, tasks.clone(), clock.clone(), metrics);
         tasks.spawn("standby", refusing);
         let serves = Mutex::new(String::new());
         let say = |holder: &str| {
@@ -409,7 +408,7 @@ fn refresh_metadata(tasks: &Tasks, metadata: Metadata) {
     let shutdown = tasks.shutdown().clone();
     tasks.spawn("refresh-metadata", async move {
         let mut has_failed = false;
-        while shutdown.pause(METADATA_REFRESH).await == crate::tasks::Pause::Elapsed {
+        while shutdown.pause(METADATA_REFRESH).await == weir_base::tasks::Pause::Elapsed {
             match metadata.refresh().await {
                 Err(error) if !has_failed => {
                     let error = &error as &dyn std::error::Error;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::event::id::PersonId;
-use crate::event::id::ProjectId;
-use crate::event::predicate::moment::Now;
-use crate::flags::cohorts::CohortSet;
-use crate::flags::cohorts::Memberships;
-use crate::flags::evaluate::Cohorts;
-use crate::flags::subject::Subject;
-use crate::identity::person::Person;
-use crate::identity::view::View;
-use crate::metadata::cohorts::CohortId;
+use weir_event::id::PersonId;
+use weir_event::id::ProjectId;
+use weir_event::predicate::moment::Now;
+use weir_flags::cohorts::CohortSet;
+use weir_flags::cohorts::Memberships;
+use weir_flags::evaluate::Cohorts;
+use weir_flags::subject::Subject;
+use weir_identity::person::Person;
+use weir_identity::view::View;
+use weir_metadata::cohorts::CohortId;
 
 /// Whether a person is in the cohort `id` of `set`, as of `now`.
 pub fn membership(

@@ -31,12 +31,12 @@ use serde_json::Map;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::event::number::Number;
-use crate::event::pattern::Pattern;
-use crate::event::pattern::PatternError;
-use crate::event::predicate::moment::Moment;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::operator::Operator;
+use crate::number::Number;
+use crate::pattern::Pattern;
+use crate::pattern::PatternError;
+use crate::predicate::moment::Moment;
+use crate::predicate::moment::Now;
+use crate::predicate::operator::Operator;
 
 /// A predicate on one property of an event, a person or a group.
 #[derive(Clone, Debug)]

@@ -292,7 +292,7 @@ mod tests {
     /// writes the file.
     #[test]
     fn the_published_schema_is_the_one_in_use() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/arrow/events.v1.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/arrow/events.v1.json");
         if std::env::var_os("UPDATE").is_some() {
             std::fs::write(path, described()).unwrap();
         }

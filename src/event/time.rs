@@ -17,7 +17,7 @@ use chrono::format::Parsed;
 use chrono::format::StrftimeItems;
 use chrono_tz::Tz;
 
-use crate::clock::UnixMicros;
+use weir_base::clock::UnixMicros;
 
 mod spelling;
 #[cfg(test)]

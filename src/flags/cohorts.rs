@@ -12,17 +12,17 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::event::pattern::PatternError;
-use crate::event::pattern::check_together;
-use crate::event::predicate::Matching;
-use crate::event::predicate::Predicate;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Membership;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::patterns;
-use crate::flags::evaluate::Cohorts;
-use crate::flags::evaluate::UnknownCohort;
-use crate::flags::subject::Subject;
+use crate::evaluate::Cohorts;
+use crate::evaluate::UnknownCohort;
+use crate::subject::Subject;
+use weir_event::pattern::PatternError;
+use weir_event::pattern::check_together;
+use weir_event::predicate::Matching;
+use weir_event::predicate::Predicate;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Membership;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::patterns;
 
 /// Most levels of cohorts inside cohorts; bounds the stack depth of a membership test.
 pub const DEPTH_MAX: usize = 100;

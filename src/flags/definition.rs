@@ -10,13 +10,13 @@ use serde_json::Map;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::event::pattern::PatternError;
-use crate::event::predicate::Matching;
-use crate::event::predicate::PredicateError;
-use crate::event::predicate::Reading;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::group_type;
-use crate::event::predicate::patterns;
+use weir_event::pattern::PatternError;
+use weir_event::predicate::Matching;
+use weir_event::predicate::PredicateError;
+use weir_event::predicate::Reading;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::group_type;
+use weir_event::predicate::patterns;
 
 /// A flag as stored.
 #[derive(Clone, Copy, Debug)]
@@ -191,7 +191,7 @@ impl Definition {
     ///
     /// # Errors
     ///
-    /// [`DefinitionError`]: the filters are invalid. A [`crate::flags::set::Entry`] keeps the
+    /// [`DefinitionError`]: the filters are invalid. A [`crate::set::Entry`] keeps the
     /// error, so that requests report it.
     pub fn parse(stored: &Stored<'_>) -> Result<Self, DefinitionError> {
         let filters = match stored.filters {
@@ -397,7 +397,7 @@ mod tests {
     use super::Holdout;
     use super::Runtime;
     use super::Stored;
-    use crate::event::predicate::PredicateError;
+    use weir_event::predicate::PredicateError;
 
     fn parse(filters: &Value) -> Result<Definition, DefinitionError> {
         Definition::parse(&Stored {

@@ -3,9 +3,9 @@
 //! measured at about 120 us; the estimate is 130 us. The figures for patterns and cohorts are upper
 //! ones from `benches/flags.rs`.
 
-use crate::event::pattern::Pattern;
-use crate::event::predicate::filter::Filter;
-use crate::flags::definition::Definition;
+use crate::definition::Definition;
+use weir_event::pattern::Pattern;
+use weir_event::predicate::filter::Filter;
 
 /// Look-up of a flag, its verdict, and its record in the answer.
 const FLAG_NANOS: u64 = 250;
@@ -94,8 +94,8 @@ mod tests {
     use serde_json::json;
 
     use super::Effort;
-    use crate::flags::definition::Definition;
-    use crate::flags::definition::Stored;
+    use crate::definition::Definition;
+    use crate::definition::Stored;
 
     fn effort(filters: &Value) -> Effort {
         Effort::of(&Definition::parse(&Stored::new(1, "flag", filters)).unwrap())

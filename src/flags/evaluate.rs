@@ -5,21 +5,21 @@
 
 use serde_json::Value;
 
-use crate::event::predicate::Predicate;
-use crate::event::predicate::Properties;
-use crate::event::predicate::filter::Expected;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Membership;
-use crate::event::predicate::filter::Scope;
-use crate::flags::bucket;
-use crate::flags::definition::Aggregation;
-use crate::flags::definition::Bucketing;
-use crate::flags::definition::Condition;
-use crate::flags::definition::Definition;
-use crate::flags::subject::Subject;
-use crate::flags::verdict::Failure;
-use crate::flags::verdict::Reason;
-use crate::flags::verdict::Verdict;
+use crate::bucket;
+use crate::definition::Aggregation;
+use crate::definition::Bucketing;
+use crate::definition::Condition;
+use crate::definition::Definition;
+use crate::subject::Subject;
+use crate::verdict::Failure;
+use crate::verdict::Reason;
+use crate::verdict::Verdict;
+use weir_event::predicate::Predicate;
+use weir_event::predicate::Properties;
+use weir_event::predicate::filter::Expected;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Membership;
+use weir_event::predicate::filter::Scope;
 
 /// The result of another flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,23 +8,23 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::event::predicate::patterns;
-use crate::flags::definition::Definition;
-use crate::flags::definition::DefinitionError;
-use crate::flags::definition::Runtime;
-use crate::flags::definition::Stored;
-use crate::flags::effort::Effort;
-use crate::flags::evaluate::Cohorts;
-use crate::flags::evaluate::Dependencies;
-use crate::flags::evaluate::Dependency;
-use crate::flags::evaluate::Surroundings;
-use crate::flags::evaluate::evaluate;
-use crate::flags::subject::Subject;
-use crate::flags::trace::ConditionTrace;
-use crate::flags::trace::trace;
-use crate::flags::verdict::Failure;
-use crate::flags::verdict::Reason;
-use crate::flags::verdict::Verdict;
+use crate::definition::Definition;
+use crate::definition::DefinitionError;
+use crate::definition::Runtime;
+use crate::definition::Stored;
+use crate::effort::Effort;
+use crate::evaluate::Cohorts;
+use crate::evaluate::Dependencies;
+use crate::evaluate::Dependency;
+use crate::evaluate::Surroundings;
+use crate::evaluate::evaluate;
+use crate::subject::Subject;
+use crate::trace::ConditionTrace;
+use crate::trace::trace;
+use crate::verdict::Failure;
+use crate::verdict::Reason;
+use crate::verdict::Verdict;
+use weir_event::predicate::patterns;
 
 /// Prefix of the keys of flags that target a survey.
 const SURVEY_TARGETING: &str = "survey-targeting-";

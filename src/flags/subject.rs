@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::auto_set::AUTO_SET;
-use crate::event::predicate::Properties;
-use crate::event::predicate::moment::Now;
-use crate::flags::definition::Aggregation;
-use crate::flags::definition::Bucketing;
-use crate::flags::definition::Definition;
+use crate::definition::Aggregation;
+use crate::definition::Bucketing;
+use crate::definition::Definition;
+use weir_base::clock::UnixMicros;
+use weir_event::auto_set::AUTO_SET;
+use weir_event::predicate::Properties;
+use weir_event::predicate::moment::Now;
 
 /// Most group types of a project. PostHog's limit, and the width of the events table.
 const GROUP_TYPES: usize = 5;
@@ -264,9 +264,9 @@ mod tests {
 
     use super::GroupTypes;
     use super::Subject;
-    use crate::clock::UnixMicros;
-    use crate::event::predicate::Properties;
-    use crate::event::predicate::moment::Now;
+    use weir_base::clock::UnixMicros;
+    use weir_event::predicate::Properties;
+    use weir_event::predicate::moment::Now;
 
     fn object(json: Value) -> Map<String, Value> {
         let Value::Object(object) = json else { panic!("not an object") };

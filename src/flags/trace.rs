@@ -7,16 +7,16 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::event::predicate::Properties;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::flags::definition::Aggregation;
-use crate::flags::definition::Condition;
-use crate::flags::definition::Definition;
-use crate::flags::evaluate::Attempt;
-use crate::flags::evaluate::Evaluation;
-use crate::flags::evaluate::Surroundings;
-use crate::flags::subject::Subject;
+use crate::definition::Aggregation;
+use crate::definition::Condition;
+use crate::definition::Definition;
+use crate::evaluate::Attempt;
+use crate::evaluate::Evaluation;
+use crate::evaluate::Surroundings;
+use crate::subject::Subject;
+use weir_event::predicate::Properties;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Scope;
 
 /// The result of one condition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -208,16 +208,16 @@ mod tests {
 
     use super::ConditionTrace;
     use super::trace;
-    use crate::clock::UnixMicros;
-    use crate::event::predicate::moment::Now;
-    use crate::flags::cohorts::CohortSet;
-    use crate::flags::cohorts::Memberships;
-    use crate::flags::definition::Definition;
-    use crate::flags::definition::Stored;
-    use crate::flags::evaluate::Dependencies;
-    use crate::flags::evaluate::Dependency;
-    use crate::flags::evaluate::Surroundings;
-    use crate::flags::subject::Subject;
+    use crate::cohorts::CohortSet;
+    use crate::cohorts::Memberships;
+    use crate::definition::Definition;
+    use crate::definition::Stored;
+    use crate::evaluate::Dependencies;
+    use crate::evaluate::Dependency;
+    use crate::evaluate::Surroundings;
+    use crate::subject::Subject;
+    use weir_base::clock::UnixMicros;
+    use weir_event::predicate::moment::Now;
 
     struct Others(Dependency<'static>);
 

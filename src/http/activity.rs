@@ -8,10 +8,10 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::clock::Clock;
-use crate::http::counters::Counters;
-use crate::http::limits::Limits;
-use crate::http::unsent::Unsent;
+use crate::counters::Counters;
+use crate::limits::Limits;
+use crate::unsent::Unsent;
+use weir_base::clock::Clock;
 
 /// State of a connection at a tick of the timer.
 #[derive(Debug, PartialEq, Eq)]
@@ -144,10 +144,10 @@ mod tests {
 
     use super::Activity;
     use super::Verdict;
-    use crate::clock::Clock;
-    use crate::clock::UnixMicros;
-    use crate::config::networks::Networks;
-    use crate::http::limits::Limits;
+    use crate::limits::Limits;
+    use weir_base::clock::Clock;
+    use weir_base::clock::UnixMicros;
+    use weir_base::config::networks::Networks;
 
     const IDLE: Duration = Duration::from_secs(75);
     const SECOND: Duration = Duration::from_secs(1);

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
 
-use crate::event::id::ProjectId;
-use crate::event::key_kind::KeyKind;
-use crate::http::fields::Fields;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::Project;
-use crate::metadata::accounts::User;
-use crate::metadata::members::Level;
-use crate::metadata::secrets::Seed;
-use crate::metadata::snapshot::Snapshot;
+use crate::fields::Fields;
+use crate::request::Request;
+use crate::response::Problem;
+use weir_event::id::ProjectId;
+use weir_event::key_kind::KeyKind;
+use weir_metadata::accounts::PersonalKey;
+use weir_metadata::accounts::Project;
+use weir_metadata::accounts::User;
+use weir_metadata::members::Level;
+use weir_metadata::secrets::Seed;
+use weir_metadata::snapshot::Snapshot;
 
 /// In a path, the current project or organization of the user.
 pub const CURRENT: &str = "@current";

@@ -6,9 +6,9 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::clock::UnixMicros;
-use crate::http::fields::Fields;
-use crate::http::response::Problem;
+use crate::fields::Fields;
+use crate::response::Problem;
+use weir_base::clock::UnixMicros;
 
 /// A type of a field of a body.
 pub(super) trait Field: Sized {
@@ -148,10 +148,10 @@ macro_rules! body {
             ///
             /// That of the first field that cannot be read.
             $vis fn read(
-                fields: &mut crate::http::fields::Fields,
-            ) -> Result<Self, crate::http::response::Problem> {
+                fields: &mut crate::fields::Fields,
+            ) -> Result<Self, crate::response::Problem> {
                 Ok(Self {
-                    $($field: crate::http::body::Field::take(fields, stringify!($field))?,)*
+                    $($field: crate::body::Field::take(fields, stringify!($field))?,)*
                 })
             }
         }
@@ -162,8 +162,8 @@ macro_rules! body {
             }
 
             fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                crate::http::body::schema(vec![$(
-                    crate::http::body::Described::of::<$kind>(
+                crate::body::schema(vec![$(
+                    crate::body::Described::of::<$kind>(
                         stringify!($field),
                         &[$($about),*],
                         &[$(serde_json::json!($more))?],
@@ -182,7 +182,7 @@ mod tests {
     use schemars::SchemaGenerator;
     use serde_json::json;
 
-    use crate::http::fields::Fields;
+    use crate::fields::Fields;
 
     body! {
         /// A body.

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::error::Kind;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::insights::known::nearest::hint;
+use crate::response::Attr;
+use crate::response::Problem;
+use weir_base::error::Kind;
+use weir_insights::known::nearest::hint;
 
 /// Fields that PostHog's clients send and that change nothing here, by the reason.
 const IGNORED: [(&str, &[&str]); 4] = [

@@ -29,8 +29,8 @@ use bytes::Bytes;
 use hyper::http::request::Parts;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::error::Kind;
-use crate::telemetry::metrics::Metrics;
+use weir_base::error::Kind;
+use weir_base::telemetry::metrics::Metrics;
 
 /// Memory of a request besides its head: its task, the state of its stream, its log record.
 const REQUEST_BYTES: u64 = 8 * 1024;
@@ -339,7 +339,7 @@ mod tests {
     use super::FIELD_BYTES;
     use super::MemoryPermit;
     use super::REQUEST_BYTES;
-    use crate::telemetry::metrics::Metrics;
+    use weir_base::telemetry::metrics::Metrics;
 
     fn head(fields: usize) -> Parts {
         let mut request = hyper::Request::builder().uri("http://weir/four?six");

@@ -7,9 +7,9 @@ use std::pin::Pin;
 
 use percent_encoding::percent_decode_str;
 
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
 
 /// What an endpoint returns.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
@@ -121,7 +121,7 @@ mod tests {
     use super::Rendering;
     use super::Renderings;
     use super::decode;
-    use crate::http::response::Response;
+    use crate::response::Response;
 
     /// Django REST Framework, `negotiation.py`: a suffix and `format` filter the renderers (404 if
     /// none is left), `Accept` chooses among them (406 if it cannot).

@@ -19,7 +19,7 @@ use hyper::HeaderMap;
 use hyper::header::FORWARDED;
 use hyper::header::HeaderName;
 
-use crate::config::networks::Networks;
+use weir_base::config::networks::Networks;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");

@@ -10,7 +10,7 @@ use hyper::header::IF_NONE_MATCH;
 use sha1::Digest;
 use sha1::Sha1;
 
-use crate::http::response::Response;
+use crate::response::Response;
 
 /// Version tag of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ mod tests {
 
     use super::Tag;
     use super::respond;
-    use crate::http::response::Response;
+    use crate::response::Response;
 
     #[test]
     fn who_has_the_answer_is_not_sent_it() {

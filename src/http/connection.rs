@@ -28,15 +28,15 @@ use tokio::io::ReadBuf;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::clock::Clock;
-use crate::http::activity::Activity;
-use crate::http::activity::Verdict;
-use crate::http::budget::Busy;
-use crate::http::budget::Reservation;
-use crate::http::exchange;
-use crate::http::front::Front;
-use crate::http::handler::Handler;
-use crate::telemetry::metrics::Metrics;
+use crate::activity::Activity;
+use crate::activity::Verdict;
+use crate::budget::Busy;
+use crate::budget::Reservation;
+use crate::exchange;
+use crate::front::Front;
+use crate::handler::Handler;
+use weir_base::clock::Clock;
+use weir_base::telemetry::metrics::Metrics;
 
 /// Bytes of an incomplete head that do not count against the budget: hyper's first buffer, which
 /// every connection has.

@@ -13,7 +13,7 @@ use hyper::header::COOKIE;
 use hyper::header::HeaderValue;
 use hyper::header::SET_COOKIE;
 
-use crate::http::response::Response;
+use crate::response::Response;
 
 /// The name by which a cookie is sent, for a path and those below.
 fn name_of(name: &str, (path, is_secure): (&str, bool)) -> String {
@@ -79,7 +79,7 @@ mod tests {
 
     use super::Cookie;
     use super::cookie;
-    use crate::http::response::Response;
+    use crate::response::Response;
 
     #[test]
     fn cookies_are_found_by_their_whole_names() {

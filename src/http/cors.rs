@@ -20,7 +20,7 @@ use hyper::header::HeaderName;
 use hyper::header::HeaderValue;
 use hyper::header::VARY;
 
-use crate::http::response::Response;
+use crate::response::Response;
 
 /// Seconds for which a browser may cache a preflight; browsers limit it (Firefox to a day,
 /// Chromium to two hours).

@@ -11,13 +11,13 @@ use hyper::header::HeaderValue;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::error::Kind;
-use crate::event::json;
-use crate::http::call::Rendering;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::query::rows::text_cell;
-use crate::web::chart::table::Table;
+use crate::call::Rendering;
+use crate::response::Problem;
+use crate::response::Response;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_query::rows::text_cell;
+use weir_web::chart::table::Table;
 
 /// The media type of CSV responses.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
@@ -176,11 +176,11 @@ mod tests {
     use super::Columns;
     use super::of_table;
     use super::render;
-    use crate::http::call::Rendering;
-    use crate::http::response::Body;
-    use crate::web::chart::series::Unit;
-    use crate::web::chart::table::Cell;
-    use crate::web::chart::table::Table;
+    use crate::call::Rendering;
+    use crate::response::Body;
+    use weir_web::chart::series::Unit;
+    use weir_web::chart::table::Cell;
+    use weir_web::chart::table::Table;
 
     fn file(rows: &[serde_json::Value]) -> String {
         let mut columns = Columns::default();

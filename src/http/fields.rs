@@ -15,15 +15,15 @@ use std::borrow::Cow;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::event::json;
-use crate::event::time::parse_timestamp;
-use crate::http::multipart;
-use crate::http::request::Request;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::metadata::flag_rules::python_type;
+use crate::multipart;
+use crate::request::Request;
+use crate::response::Attr;
+use crate::response::Problem;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_event::time::parse_timestamp;
+use weir_metadata::flag_rules::python_type;
 
 /// Longest body: twice the longest filters of a flag (`flag_rules::FILTERS_MAX_BYTES`).
 const BODY_MAX_BYTES: u64 = 1 << 20;
@@ -428,8 +428,8 @@ mod tests {
     use serde_json::json;
 
     use super::Fields;
-    use crate::http::response::Problem;
-    use crate::http::response::Response;
+    use crate::response::Problem;
+    use crate::response::Response;
 
     fn fields(value: &serde_json::Value) -> Fields {
         Fields::parse("application/json", value.to_string().as_bytes()).unwrap()

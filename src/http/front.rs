@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use crate::clock::Clock;
-use crate::http::budget::Budget;
-use crate::http::limits::Limits;
-use crate::http::protocol::Protocol;
-use crate::http::refusals::Refusals;
-use crate::tasks::Shutdown;
-use crate::telemetry::metrics::Metrics;
+use crate::budget::Budget;
+use crate::limits::Limits;
+use crate::protocol::Protocol;
+use crate::refusals::Refusals;
+use weir_base::clock::Clock;
+use weir_base::tasks::Shutdown;
+use weir_base::telemetry::metrics::Metrics;
 
 /// State shared by all connections.
 pub(super) struct Front<H> {

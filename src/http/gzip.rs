@@ -2,7 +2,7 @@
 //! endpoints compress: lists and tables, without secrets of the server whose value a client could guess
 //! from the length of a response that repeats its input (BREACH).
 //!
-//! [`table`]: crate::http::table
+//! [`table`]: crate::table
 
 use std::io;
 use std::io::Write;
@@ -20,9 +20,9 @@ use hyper::header::CONTENT_TYPE;
 use hyper::header::HeaderValue;
 use hyper::header::VARY;
 
-use crate::http::response::Body;
-use crate::http::response::Response;
-use crate::http::response::StreamError;
+use crate::response::Body;
+use crate::response::Response;
+use crate::response::StreamError;
 
 /// Smallest compressed body; a shorter one fits into one packet anyway.
 const BODY_MIN_BYTES: u64 = 1024;
@@ -186,9 +186,9 @@ mod tests {
     use super::compressed;
     use super::compressed_promptly;
     use super::takes_gzip;
-    use crate::http::response::Body;
-    use crate::http::response::Response;
-    use crate::http::response::StreamError;
+    use crate::response::Body;
+    use crate::response::Response;
+    use crate::response::StreamError;
 
     #[test]
     fn clients_say_what_they_take() {

@@ -6,11 +6,11 @@ use futures::StreamExt;
 use futures::stream;
 use hyper::header::CONTENT_TYPE;
 
-use crate::http::response::Body;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::response::StreamError;
-use crate::metadata::standing::Standing;
+use crate::response::Body;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::response::StreamError;
+use weir_metadata::standing::Standing;
 
 /// Media type of streams that have no end which says that they are whole.
 pub const EVENT_STREAM: &str = "text/event-stream";

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::config::http::HttpConfig;
-use crate::config::networks::Networks;
+use weir_base::config::http::HttpConfig;
+use weir_base::config::networks::Networks;
 
 /// Keep-alive time-out of a connection without a request. Longer than the 60 s of load balancers
 /// (default of AWS ALB and of nginx upstreams): if the server closed first, the balancer would

@@ -9,12 +9,12 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::error::Kind;
-use crate::http::budget::Memory;
-use crate::http::budget::Reservation;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::tasks::CpuPool;
+use crate::budget::Memory;
+use crate::budget::Reservation;
+use crate::response::Problem;
+use crate::response::Response;
+use weir_base::error::Kind;
+use weir_base::tasks::CpuPool;
 
 /// Guess of the length of a value that is not a text yet, most of which are short.
 const VALUE_BYTES: usize = 24;

@@ -5,8 +5,8 @@ use std::fmt;
 use bytes::Bytes;
 use memchr::memmem;
 
-use crate::error::Kind;
-use crate::http::response::Problem;
+use crate::response::Problem;
+use weir_base::error::Kind;
 
 /// Most parts of a form.
 const PARTS_MAX: usize = 100;

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use schemars::Schema;
 use schemars::SchemaGenerator;
 
-use crate::http::openapi::by_hand::ActivityPage;
-use crate::http::page::Envelope;
+use crate::openapi::by_hand::ActivityPage;
+use crate::page::Envelope;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;

@@ -3,8 +3,8 @@
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 
-use crate::http::limits::Limits;
-use crate::tasks::Tasks;
+use crate::limits::Limits;
+use weir_base::tasks::Tasks;
 
 /// Read and write buffer of an HTTP/1 connection; also the longest head. Holds the longest URI that
 /// hyper accepts (65,534 bytes, events sent by GET) and 16 KiB of other headers.

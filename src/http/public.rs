@@ -5,12 +5,12 @@
 //! A `:name` matches any one segment of the path. A trailing slash is optional, because SDKs send both
 //! forms and a redirect would break a preflight. The most frequent paths are listed first.
 
-use crate::http::call::decode;
-use crate::http::routes::capture::Kind;
-use crate::http::routes::discarded::Discarded;
-use crate::http::routes::lists::List;
-use crate::http::routes::remote_config::File;
-use crate::http::table::allow;
+use crate::call::decode;
+use crate::routes::capture::Kind;
+use crate::routes::discarded::Discarded;
+use crate::routes::lists::List;
+use crate::routes::remote_config::File;
+use crate::table::allow;
 
 /// Every public endpoint.
 #[rustfmt::skip]

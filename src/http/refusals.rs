@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 
-use crate::telemetry::repeats::Repeats;
+use weir_base::telemetry::repeats::Repeats;
 
 /// Requests refused for overload, by route and cause.
 pub(super) type Refusals = Repeats<(&'static str, Box<str>)>;

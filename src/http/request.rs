@@ -28,14 +28,14 @@ use hyper::header::HeaderValue;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::error::Kind;
-use crate::http::body_fields::BodyFields;
-use crate::http::budget::Budget;
-use crate::http::budget::Busy;
-use crate::http::budget::Memory;
-use crate::http::budget::Reservation;
-use crate::http::client_address::X_FORWARDED_HOST;
-use crate::http::client_address::X_FORWARDED_PROTO;
+use crate::body_fields::BodyFields;
+use crate::budget::Budget;
+use crate::budget::Busy;
+use crate::budget::Memory;
+use crate::budget::Reservation;
+use crate::client_address::X_FORWARDED_HOST;
+use crate::client_address::X_FORWARDED_PROTO;
+use weir_base::error::Kind;
 
 /// Bytes of an unwanted body that are read and discarded. Most clients read the response only after
 /// they have sent everything. Three times the default limit of a body.
@@ -433,8 +433,8 @@ mod tests {
     use super::BodyError;
     use super::RequestId;
     use super::grow;
-    use crate::http::budget::Budget;
-    use crate::telemetry::metrics::Metrics;
+    use crate::budget::Budget;
+    use weir_base::telemetry::metrics::Metrics;
 
     fn with(name: &'static str, value: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();

@@ -33,12 +33,12 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::error::Kind;
-use crate::evaluation::EvaluationError;
-use crate::event::key_kind::KeyKind;
-use crate::http::budget::Busy;
-use crate::http::budget::Counted;
-use crate::http::request::BodyError;
+use crate::budget::Busy;
+use crate::budget::Counted;
+use crate::request::BodyError;
+use weir_base::error::Kind;
+use weir_evaluation::EvaluationError;
+use weir_event::key_kind::KeyKind;
 
 /// Why a streamed response broke off. The client sees a broken connection; the log gets the text.
 pub type StreamError = Box<dyn Error + Send + Sync>;

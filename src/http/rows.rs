@@ -3,13 +3,13 @@
 
 use serde::Serialize;
 
-use crate::error::Kind;
-use crate::http::budget::Busy;
-use crate::http::budget::Counted;
-use crate::http::budget::Memory;
-use crate::http::budget::Reservation;
-use crate::http::response::Problem;
-use crate::tasks::CpuPool;
+use crate::budget::Busy;
+use crate::budget::Counted;
+use crate::budget::Memory;
+use crate::budget::Reservation;
+use crate::response::Problem;
+use weir_base::error::Kind;
+use weir_base::tasks::CpuPool;
 
 /// Bytes at which a page ends: the row that would go beyond them is the first of the next page.
 pub(super) const PAGE_MAX_BYTES: usize = 4 << 20;
@@ -121,10 +121,10 @@ mod tests {
 
     use super::Added;
     use super::Rows;
-    use crate::event::json;
-    use crate::http::budget::Budget;
-    use crate::http::budget::Memory;
-    use crate::telemetry::metrics::Metrics;
+    use crate::budget::Budget;
+    use crate::budget::Memory;
+    use weir_base::telemetry::metrics::Metrics;
+    use weir_event::json;
 
     fn memory(bytes: u64, changes: bool) -> Memory {
         Memory::new(&Budget::new(bytes, &Metrics::new()), changes)

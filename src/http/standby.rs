@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use hyper::Method;
 
-use crate::error::Kind;
-use crate::http::handler::Handler;
-use crate::http::handler::Matched;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::health;
-use crate::telemetry::metrics::Metrics;
+use crate::handler::Handler;
+use crate::handler::Matched;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::health;
+use weir_base::error::Kind;
+use weir_base::telemetry::metrics::Metrics;
 
 /// Answers probes and refuses everything else.
 #[derive(Debug)]

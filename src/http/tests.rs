@@ -17,17 +17,17 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
-use crate::clock::Clock;
-use crate::http::gzip::compressed;
-use crate::http::handler::Handler;
-use crate::http::handler::Matched;
-use crate::http::limits::Limits;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::serve;
-use crate::tasks::Tasks;
-use crate::telemetry::metrics::Metrics;
+use crate::gzip::compressed;
+use crate::handler::Handler;
+use crate::handler::Matched;
+use crate::limits::Limits;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::serve;
+use weir_base::clock::Clock;
+use weir_base::tasks::Tasks;
+use weir_base::telemetry::metrics::Metrics;
 
 mod bodies;
 mod connections;

@@ -17,10 +17,10 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use parking_lot::Mutex;
 
-use crate::clock::Clock;
-use crate::config::http::HttpConfig;
-use crate::http::response::Problem;
-use crate::metadata::accounts::KeyId;
+use crate::response::Problem;
+use weir_base::clock::Clock;
+use weir_base::config::http::HttpConfig;
+use weir_metadata::accounts::KeyId;
 
 /// Interval at which keys are removed that have their full limit again.
 const FORGET_PAUSE: Duration = Duration::from_secs(60);
@@ -228,13 +228,13 @@ mod tests {
     use super::Attempts;
     use super::Lately;
     use super::Throttle;
-    use crate::clock::Clock;
-    use crate::clock::UnixMicros;
-    use crate::config::http::HttpConfig;
-    use crate::http::response::Body;
-    use crate::http::response::Problem;
-    use crate::http::response::Response;
-    use crate::metadata::accounts::KeyId;
+    use crate::response::Body;
+    use crate::response::Problem;
+    use crate::response::Response;
+    use weir_base::clock::Clock;
+    use weir_base::clock::UnixMicros;
+    use weir_base::config::http::HttpConfig;
+    use weir_metadata::accounts::KeyId;
 
     fn throttle(arguments: &[&str], clock: &Clock) -> Throttle {
         let command = HttpConfig::augment_args(clap::Command::new("weir"));

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::http::budget::MemoryPermit;
+use crate::budget::MemoryPermit;
 
 /// Longest piece of a response that is handed to HTTP/2 at once. It is small, so that a client that
 /// reads a few KiB per `body-timeout` does not count as stalled. Also the largest frame that

@@ -13,8 +13,8 @@ use std::ops::Range;
 use arrow::buffer::Buffer;
 use serde_json::Value;
 
-use crate::event::auto_set::Names;
-use crate::event::json;
+use weir_event::auto_set::Names;
+use weir_event::json;
 
 /// Digests kept of one person. Few kinds of events carry different auto-set properties of one person.
 const SETTLED_MAX: usize = 4;
@@ -162,4 +162,4 @@ impl Settled {
 }
 
 #[cfg(test)]
-pub(in crate::identity) mod tests;
+pub(crate) mod tests;

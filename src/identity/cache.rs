@@ -16,11 +16,11 @@ use quick_cache::sync::DefaultLifecycle;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::auto_set::Settled;
-use crate::identity::codec;
-use crate::identity::person::Person;
+use crate::IdentityError;
+use crate::auto_set::Settled;
+use crate::codec;
+use crate::person::Person;
+use weir_event::id::ProjectId;
 
 /// Memory of one known id: slab entry, index, and half the ghost of an evicted one. quick_cache 0.7
 /// reports 73 bytes with 150,000 entries; up to half as much again just after its vectors have

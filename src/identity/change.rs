@@ -7,9 +7,9 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::auto_set::AutoSet;
+use crate::auto_set::AutoSet;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// The effects of one log record, in the order of its events.
 #[derive(Clone, Debug)]

@@ -11,11 +11,11 @@
 
 pub(super) mod registry;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::person_set::PersonSet;
-use crate::identity::store::Identities;
-use crate::identity::view::View;
+use crate::IdentityError;
+use crate::person_set::PersonSet;
+use crate::store::Identities;
+use crate::view::View;
+use weir_event::id::ProjectId;
 
 /// A change feed: the persons of one project, or of all, that changed since the previous call. Opened by
 /// [`Identities::watch`] or [`Identities::watch_all`]; closed when it is dropped.

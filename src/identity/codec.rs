@@ -28,14 +28,14 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::identity::IdentityError;
-use crate::identity::deletions::Deletion;
-use crate::identity::deletions::Place;
-use crate::identity::person::Group;
-use crate::identity::person::Person;
+use crate::IdentityError;
+use crate::deletions::Deletion;
+use crate::deletions::Place;
+use crate::person::Group;
+use crate::person::Person;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
 
 /// The version of everything in this file.
 pub(super) const FORMAT: u64 = 1;
@@ -411,8 +411,8 @@ mod tests {
     use super::decode_group;
     use super::decode_person;
     use super::encode_person;
-    use crate::clock::UnixMicros;
-    use crate::identity::person::Person;
+    use crate::person::Person;
+    use weir_base::clock::UnixMicros;
 
     /// Goal: readers get exactly the values that were stored.
     #[test]

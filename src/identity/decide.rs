@@ -13,20 +13,20 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::PersonId;
-use crate::event::id::ProjectId;
-use crate::identity::auto_set::AutoSet;
-use crate::identity::auto_set::AutoSetProperty;
-use crate::identity::cache::value_bytes;
-use crate::identity::change::Force;
-use crate::identity::change::Occasion;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Update;
-use crate::identity::change::WarningKind;
-use crate::identity::illegal;
-use crate::identity::person::Person;
+use crate::auto_set::AutoSet;
+use crate::auto_set::AutoSetProperty;
+use crate::cache::value_bytes;
+use crate::change::Force;
+use crate::change::Occasion;
+use crate::change::Op;
+use crate::change::OpKind;
+use crate::change::Update;
+use crate::change::WarningKind;
+use crate::illegal;
+use crate::person::Person;
+use weir_base::clock::UnixMicros;
+use weir_event::id::PersonId;
+use weir_event::id::ProjectId;
 
 /// Memory of a member of an object beside its texts.
 const MEMBER_BYTES: u64 = 96;

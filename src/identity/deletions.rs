@@ -11,7 +11,7 @@
 //! # Which events come before the request
 //!
 //! A row in memory has its log sequence. A file has the highest sequence that it contains
-//! ([`position`](crate::storage::naming)). That is enough because of two rules for writers of
+//! ([`position`](weir_storage::naming)). That is enough because of two rules for writers of
 //! files. A memtable is written only when every request up to its highest sequence is known here,
 //! and without the rows that these delete. A merge leaves out the rows of the requests known when
 //! it begins. So a file that reaches beyond a request has none of the rows that it deletes, and
@@ -32,8 +32,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// One request to delete the events of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,8 +222,8 @@ mod tests {
     use super::Deletions;
     use super::Origin;
     use super::Place;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
 
     proptest! {
         /// Goal: whatever order requests come in, an event is deleted exactly if a request for its

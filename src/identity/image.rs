@@ -44,10 +44,10 @@ use std::time::Duration;
 use fjall::Keyspace;
 use fjall::PersistMode;
 
-use crate::identity::DATABASE_FORMAT;
-use crate::identity::IdentityError;
-use crate::identity::tables::Held;
-use crate::identity::tables::Tables;
+use crate::DATABASE_FORMAT;
+use crate::IdentityError;
+use crate::tables::Held;
+use crate::tables::Tables;
 
 /// Names that the database gives: its directory of keyspaces, the first of which lists the others; the file that it locks, which has to exist; in a keyspace, the file with the number of the newest version, and
 /// the directory of the tables.

@@ -22,8 +22,7 @@ pub struct Limits {
 const PART_BYTES: u64 = 32 << 20;
 
 impl Limits {
-    /// Caches that a test fills, so that most reads are those of the database.
-    #[cfg(test)]
+    /// Caches so small that most reads are those of the database; for tests.
     pub const SMALL: Self = Self {
         ids_bytes: 1 << 16,
         rows_bytes: 1 << 16,

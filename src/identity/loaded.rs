@@ -6,18 +6,18 @@ use std::sync::Weak;
 
 use hashbrown::HashMap;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::cache::Caches;
-use crate::identity::cache::Decoded;
-use crate::identity::codec;
-use crate::identity::codec::Counters;
-use crate::identity::deletions::Deletions;
-use crate::identity::limits::Limits;
-use crate::identity::overrides::Splits;
-use crate::identity::reading::Reading;
-use crate::identity::tables::Tables;
-use crate::identity::view::View;
+use crate::IdentityError;
+use crate::cache::Caches;
+use crate::cache::Decoded;
+use crate::codec;
+use crate::codec::Counters;
+use crate::deletions::Deletions;
+use crate::limits::Limits;
+use crate::overrides::Splits;
+use crate::reading::Reading;
+use crate::tables::Tables;
+use crate::view::View;
+use weir_event::id::ProjectId;
 
 /// Group types by project, in the order of their indexes. At most five per project.
 pub(super) type GroupTypes = HashMap<ProjectId, Arc<[String]>>;

@@ -24,14 +24,14 @@ use hashbrown::HashMap;
 use hashbrown::HashSet;
 use uuid::Uuid;
 
-use crate::event::id::PersonId;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::survivors::Key;
-use crate::identity::survivors::Opening;
-use crate::identity::survivors::Seen;
-use crate::identity::survivors::Survivors;
-use crate::identity::view::View;
+use crate::IdentityError;
+use crate::survivors::Key;
+use crate::survivors::Opening;
+use crate::survivors::Seen;
+use crate::survivors::Survivors;
+use crate::view::View;
+use weir_event::id::PersonId;
+use weir_event::id::ProjectId;
 
 /// Uuids of persons that were split, or deleted while they had several distinct ids.
 #[derive(Clone, Debug, Default)]

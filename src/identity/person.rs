@@ -4,7 +4,7 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
+use weir_base::clock::UnixMicros;
 
 /// A person as of some applied sequence.
 #[derive(Clone, Debug, PartialEq)]

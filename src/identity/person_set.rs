@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::event::id::ProjectId;
+use weir_event::id::ProjectId;
 
 /// Bits per word.
 const WORD: i64 = 64;
@@ -114,7 +114,7 @@ mod tests {
 
     use super::PersonSet;
     use super::Place;
-    use crate::event::id::ProjectId;
+    use weir_event::id::ProjectId;
 
     proptest! {
         /// Goal: it is the set, whatever part of it is looked at or taken.

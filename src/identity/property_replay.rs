@@ -10,15 +10,15 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::auto_set::AUTO_SET;
-use crate::event::auto_set::is_of_server;
-use crate::geoip;
-use crate::identity::change::Occasion;
-use crate::identity::change::Update;
-use crate::identity::decide;
-use crate::identity::decide::Change;
-use crate::identity::person::Person;
+use crate::change::Occasion;
+use crate::change::Update;
+use crate::decide;
+use crate::decide::Change;
+use crate::person::Person;
+use weir_base::clock::UnixMicros;
+use weir_event::auto_set::AUTO_SET;
+use weir_event::auto_set::is_of_server;
+use weir_event::geoip;
 
 /// A person of which only the events up to here are known.
 #[derive(Debug)]

@@ -15,9 +15,9 @@ use fjall::Readable;
 use fjall::Snapshot;
 use fjall::UserValue;
 
-use crate::identity::IdentityError;
-use crate::identity::cache::Decoded;
-use crate::identity::tables::Tables;
+use crate::IdentityError;
+use crate::cache::Decoded;
+use crate::tables::Tables;
 
 /// Selects a keyspace.
 type Pick = fn(&Tables) -> &Keyspace;

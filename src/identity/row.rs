@@ -5,10 +5,10 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::identity::IdentityError;
-use crate::identity::codec;
-use crate::identity::person::Person;
+use crate::IdentityError;
+use crate::codec;
+use crate::person::Person;
+use weir_base::clock::UnixMicros;
 
 /// The name of a property, as it is encoded in rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,9 +205,9 @@ mod tests {
     use super::Members;
     use super::Row;
     use super::value;
-    use crate::clock::UnixMicros;
-    use crate::identity::codec;
-    use crate::identity::person::Person;
+    use crate::codec;
+    use crate::person::Person;
+    use weir_base::clock::UnixMicros;
 
     fn names() -> impl Strategy<Value = String> {
         let hard = ["", "a", "\"", "\\", "a\\\"", ",", ":", "\",\"a", "{", "é\u{0}", "}"];

@@ -16,34 +16,34 @@ use fjall::PersistMode;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::change::Effect;
-use crate::identity::change::Record;
-use crate::identity::change::Warning;
-use crate::identity::change_feed::registry::ChangeFeeds;
-use crate::identity::codec;
-use crate::identity::deletions::Deletion;
-use crate::identity::deletions::Deletions;
-use crate::identity::hurry::Hurry;
-use crate::identity::image::Drawn;
-use crate::identity::image::Image;
-use crate::identity::limits::Limits;
-use crate::identity::loaded::GroupTypes;
-use crate::identity::loaded::Loaded;
-use crate::identity::loaded::Open;
-use crate::identity::loaded::Writer;
-use crate::identity::loaded::load_deletions;
-use crate::identity::overrides::Overrides;
-use crate::identity::overrides::Splits;
-use crate::identity::person::Group;
-use crate::identity::person::Person;
-use crate::identity::survivors::Seen;
-use crate::identity::survivors::Survivors;
-use crate::identity::tables::Tables;
-use crate::identity::view::View;
-use crate::identity::write_set::WriteSet;
+use crate::IdentityError;
+use crate::change::Effect;
+use crate::change::Record;
+use crate::change::Warning;
+use crate::change_feed::registry::ChangeFeeds;
+use crate::codec;
+use crate::deletions::Deletion;
+use crate::deletions::Deletions;
+use crate::hurry::Hurry;
+use crate::image::Drawn;
+use crate::image::Image;
+use crate::limits::Limits;
+use crate::loaded::GroupTypes;
+use crate::loaded::Loaded;
+use crate::loaded::Open;
+use crate::loaded::Writer;
+use crate::loaded::load_deletions;
+use crate::overrides::Overrides;
+use crate::overrides::Splits;
+use crate::person::Group;
+use crate::person::Person;
+use crate::survivors::Seen;
+use crate::survivors::Survivors;
+use crate::tables::Tables;
+use crate::view::View;
+use crate::write_set::WriteSet;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// Entries that [`Identities::read_overrides`] reads between two calls of `goes_on`.
 const OVERRIDES_AT_ONCE: u64 = 10_000;
@@ -519,7 +519,7 @@ impl Identities {
     /// The group types of a project that groups or their changes have named, in the order of their
     /// indexes. `metadata` has all group types of the project.
     #[cfg(test)]
-    pub(in crate::identity) fn group_types(&self, project: ProjectId) -> Arc<[String]> {
+    pub(crate) fn group_types(&self, project: ProjectId) -> Arc<[String]> {
         self.shared.types.load().get(&project).cloned().unwrap_or_default()
     }
 
@@ -566,8 +566,8 @@ impl Identities {
     }
 
     /// Replaces the row of a person, and returns the previous one.
-    #[cfg(test)]
-    pub(crate) fn replace_row(
+    #[doc(hidden)]
+    pub fn replace_row(
         &self,
         project: ProjectId,
         number: i64,

@@ -32,10 +32,10 @@ use quick_cache::sync::Cache;
 use quick_cache::sync::DefaultLifecycle;
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::identity::codec::Point;
-use crate::identity::filter::Filter;
-use crate::identity::filter::Hash;
+use crate::codec::Point;
+use crate::filter::Filter;
+use crate::filter::Hash;
+use weir_event::id::ProjectId;
 
 /// The uuid of a person as stored with events.
 pub(super) type Key = (ProjectId, Uuid);
@@ -219,7 +219,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
-    use crate::identity::codec::Counters;
+    use crate::codec::Counters;
 
     fn point(applied: u64) -> Point {
         Counters { applied, ..Counters::START }.point()

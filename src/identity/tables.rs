@@ -31,8 +31,8 @@ use fjall::compaction::Leveled;
 use fjall::config::FilterPolicy;
 use fjall::config::PartitioningPolicy;
 
-use crate::identity::IdentityError;
-use crate::identity::codec;
+use crate::IdentityError;
+use crate::codec;
 
 /// One MiB.
 const MIB: u64 = 1024 * 1024;

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::identity::IdentityError;
-use crate::identity::cache::Decoded;
-use crate::identity::reading::Reading;
-use crate::identity::tables::Tables;
-use crate::identity::view::View;
+use crate::IdentityError;
+use crate::cache::Decoded;
+use crate::reading::Reading;
+use crate::tables::Tables;
+use crate::view::View;
 
 /// Memory for blocks and rows; small, because each is read once.
 const CACHE_BYTES: u64 = 8 << 20;

@@ -10,19 +10,19 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::cache::IdState;
-use crate::identity::codec;
-use crate::identity::codec::Counters;
-use crate::identity::deletions::Deletion;
-use crate::identity::person::Group;
-use crate::identity::person::Person;
-use crate::identity::reading::Reading;
-use crate::identity::row::Row;
+use crate::IdentityError;
+use crate::cache::IdState;
+use crate::codec;
+use crate::codec::Counters;
+use crate::deletions::Deletion;
+use crate::person::Group;
+use crate::person::Person;
+use crate::reading::Reading;
+use crate::row::Row;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
-pub use crate::identity::codec::Point as Moment;
+pub use crate::codec::Point as Moment;
 
 /// Whether a scan continues.
 pub type Flow = ControlFlow<()>;
@@ -100,7 +100,7 @@ impl View {
     }
 
     /// The person with this uuid. A person that was merged away has none; see
-    /// [`Overrides`](crate::identity::overrides::Overrides) for its survivor.
+    /// [`Overrides`](crate::overrides::Overrides) for its survivor.
     ///
     /// # Errors
     ///

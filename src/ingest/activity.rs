@@ -9,21 +9,21 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::PersonId;
-use crate::event::id::ProjectId;
-use crate::identity::change::Difference;
-use crate::identity::change::Done;
-use crate::identity::change::Effect;
-use crate::identity::change::PersonDone;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Elsewhere;
-use crate::metadata::activity::Forgotten;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::storage::wal::Sequence;
+use weir_base::clock::UnixMicros;
+use weir_event::id::PersonId;
+use weir_event::id::ProjectId;
+use weir_identity::change::Difference;
+use weir_identity::change::Done;
+use weir_identity::change::Effect;
+use weir_identity::change::PersonDone;
+use weir_metadata::accounts::UserId;
+use weir_metadata::activity::Change;
+use weir_metadata::activity::Elsewhere;
+use weir_metadata::activity::Forgotten;
+use weir_metadata::activity::Scope;
+use weir_metadata::activity::Verb;
+use weir_metadata::activity::diff;
+use weir_storage::wal::Sequence;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
 const NAMESPACE: Uuid = Uuid::from_u128(0x8c40_31f7_6d5b_4d0e_b1a9_2f63_e07c_94d5);
@@ -163,19 +163,19 @@ mod tests {
     use uuid::Uuid;
 
     use super::entries;
-    use crate::clock::UnixMicros;
-    use crate::event::id::PersonId;
-    use crate::event::id::ProjectId;
-    use crate::identity::change::Difference;
-    use crate::identity::change::Done;
-    use crate::identity::change::Effect;
-    use crate::identity::change::Extent;
-    use crate::identity::change::PersonDone;
-    use crate::metadata::accounts::UserId;
-    use crate::metadata::activity::Forgotten;
-    use crate::metadata::activity::Scope;
-    use crate::metadata::activity::Verb;
-    use crate::storage::wal::Sequence;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::PersonId;
+    use weir_event::id::ProjectId;
+    use weir_identity::change::Difference;
+    use weir_identity::change::Done;
+    use weir_identity::change::Effect;
+    use weir_identity::change::Extent;
+    use weir_identity::change::PersonDone;
+    use weir_metadata::accounts::UserId;
+    use weir_metadata::activity::Forgotten;
+    use weir_metadata::activity::Scope;
+    use weir_metadata::activity::Verb;
+    use weir_storage::wal::Sequence;
 
     fn effect((sequence, place): (u64, u32), done: PersonDone) -> Effect {
         let (project, at, uuid) = (ProjectId(1), UnixMicros(5), Uuid::from_u128(7));

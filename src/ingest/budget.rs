@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 
-use crate::ingest::prepare::error::PrepareError;
+use crate::prepare::error::PrepareError;
 
 /// Unit in which bytes are counted: a semaphore has at least 2^29 permits.
 const UNIT_BYTES: u64 = 1024;
@@ -123,7 +123,7 @@ impl MemoryPermit {
 #[cfg(test)]
 mod tests {
     use super::Budget;
-    use crate::ingest::prepare::error::PrepareError;
+    use crate::prepare::error::PrepareError;
 
     #[test]
     fn permits_grow_and_shrink_within_the_budget() {

@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
-use crate::clock::UnixMicros;
-use crate::ingest::definitions::collect::Slots;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Key;
-use crate::ingest::tape::Value;
-use crate::ingest::warnings::Kind;
+use crate::definitions::collect::Slots;
+use crate::prepare::error::PrepareError;
+use crate::tape::Cursor;
+use crate::tape::Key;
+use crate::tape::Value;
+use crate::warnings::Kind;
+use weir_base::clock::UnixMicros;
 
 /// The members of the body besides its events.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use chrono::DateTime;
 use hashbrown::HashSet;
 use uuid::Uuid;
 
-use crate::ingest::capture::take;
-use crate::ingest::prepare::error::BatchError;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Value;
+use crate::capture::take;
+use crate::prepare::error::BatchError;
+use crate::prepare::error::PrepareError;
+use crate::tape::Cursor;
+use crate::tape::Value;
 
 /// The members of the body besides its events.
 #[derive(Debug)]

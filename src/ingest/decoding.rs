@@ -4,24 +4,24 @@
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::config::Config;
-use crate::event::id::ProjectId;
-use crate::geoip::Places;
-use crate::ingest::budget::MemoryPermit;
-use crate::ingest::error::IngestError;
-use crate::ingest::log_record::LogRecord;
-use crate::ingest::prepare::Preparer;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::project_facts::ProjectFacts;
-use crate::ingest::request::CaptureRequest;
-use crate::ingest::request::Protocol;
-use crate::ingest::request::Received;
-use crate::metadata::snapshot::Snapshot as MetadataSnapshot;
-use crate::wire::capture_v1::BODY_PLAIN_MAX_BYTES;
-use crate::wire::encoding::Decoded;
-use crate::wire::encoding::Decoder;
-use crate::wire::encoding::error::DecodeError;
-use crate::wire::encoding::hints::Hints;
+use crate::budget::MemoryPermit;
+use crate::error::IngestError;
+use crate::log_record::LogRecord;
+use crate::prepare::Preparer;
+use crate::prepared::Prepared;
+use crate::project_facts::ProjectFacts;
+use crate::request::CaptureRequest;
+use crate::request::Protocol;
+use crate::request::Received;
+use weir_base::config::Config;
+use weir_event::geoip::Places;
+use weir_event::id::ProjectId;
+use weir_metadata::snapshot::Snapshot as MetadataSnapshot;
+use weir_wire::capture_v1::BODY_PLAIN_MAX_BYTES;
+use weir_wire::encoding::Decoded;
+use weir_wire::encoding::Decoder;
+use weir_wire::encoding::error::DecodeError;
+use weir_wire::encoding::hints::Hints;
 
 /// Decoders that are kept in the pool.
 const DECODERS_MAX: usize = 64;
@@ -187,12 +187,12 @@ mod tests {
 
     use super::Decoding;
     use super::UNPACKED_FREELY_BYTES;
-    use crate::config::Config;
-    use crate::geoip::Places;
-    use crate::ingest::budget::Budget;
-    use crate::ingest::error::IngestError;
-    use crate::wire::encoding::hints::Hints;
-    use crate::wire::encoding::hints::PathKind;
+    use crate::budget::Budget;
+    use crate::error::IngestError;
+    use weir_base::config::Config;
+    use weir_event::geoip::Places;
+    use weir_wire::encoding::hints::Hints;
+    use weir_wire::encoding::hints::PathKind;
 
     const MIB: u64 = 1 << 20;
 

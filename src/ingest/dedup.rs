@@ -7,8 +7,8 @@
 use arrow::array::BooleanArray;
 use hashbrown::HashSet;
 
-use crate::event::id::EventKey;
-use crate::event::id::ProjectId;
+use weir_event::id::EventKey;
+use weir_event::id::ProjectId;
 
 type Keys = HashSet<(ProjectId, EventKey), foldhash::fast::RandomState>;
 

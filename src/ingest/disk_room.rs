@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::Config;
-use crate::ingest::health::Health;
-use crate::storage::disk::Disk;
+use crate::health::Health;
+use weir_base::config::Config;
+use weir_disk::Disk;
 
 /// The free space of the disk of the data directory. A check costs about 1 us.
 #[derive(Clone, Debug)]

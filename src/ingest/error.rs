@@ -1,10 +1,10 @@
 //! Why a request is rejected: [`IngestError`], the error of the whole write path.
 
-use crate::error::Kind;
-use crate::ingest::prepare::error::PrepareError;
-use crate::metadata::error::MetadataError;
-use crate::tasks::TaskError;
-use crate::wire::encoding::error::DecodeError;
+use crate::prepare::error::PrepareError;
+use weir_base::error::Kind;
+use weir_base::tasks::TaskError;
+use weir_metadata::error::MetadataError;
+use weir_wire::encoding::error::DecodeError;
 
 /// Why a request is rejected. Nothing of it is stored.
 #[derive(Debug, thiserror::Error)]

@@ -15,23 +15,23 @@ use serde_json::Map;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::warnings::Kind;
-use crate::ingest::warnings::Sample;
-use crate::metadata::Metadata;
-use crate::metadata::error::MetadataError;
-use crate::metadata::warnings::DayOfWarnings;
-use crate::metadata::warnings::SAMPLES_MAX;
-use crate::metadata::warnings::WarningSample;
-use crate::tasks::Pause;
-use crate::tasks::Shutdown;
-use crate::tasks::TaskError;
-use crate::tasks::Tasks;
-use crate::telemetry::metrics::KindLabels;
-use crate::telemetry::metrics::Metrics;
+use crate::prepared::Prepared;
+use crate::warnings::Kind;
+use crate::warnings::Sample;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
+use weir_base::tasks::Pause;
+use weir_base::tasks::Shutdown;
+use weir_base::tasks::TaskError;
+use weir_base::tasks::Tasks;
+use weir_base::telemetry::metrics::KindLabels;
+use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ProjectId;
+use weir_metadata::Metadata;
+use weir_metadata::error::MetadataError;
+use weir_metadata::warnings::DayOfWarnings;
+use weir_metadata::warnings::SAMPLES_MAX;
+use weir_metadata::warnings::WarningSample;
 
 /// Time between writes.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
@@ -200,7 +200,7 @@ struct Writer {
 
 impl Writer {
     /// Writes until `shutdown` begins. The last write is that of
-    /// [`crate::ingest::Pipeline::write_feedback`].
+    /// [`crate::Pipeline::write_feedback`].
     fn run(self, shutdown: &Shutdown) {
         let mut removed_at = None;
         while shutdown.pause_thread(WRITE_INTERVAL) == Pause::Elapsed {
@@ -238,15 +238,15 @@ mod tests {
 
     use super::Feedback;
     use super::Noted;
-    use crate::clock::Clock;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::ingest::warnings::Kind;
-    use crate::ingest::warnings::Sample;
-    use crate::metadata::Metadata;
-    use crate::metadata::bootstrap::FirstStart;
-    use crate::metadata::secrets::Seed;
-    use crate::telemetry::metrics::Metrics;
+    use crate::warnings::Kind;
+    use crate::warnings::Sample;
+    use weir_base::clock::Clock;
+    use weir_base::clock::UnixMicros;
+    use weir_base::telemetry::metrics::Metrics;
+    use weir_event::id::ProjectId;
+    use weir_metadata::Metadata;
+    use weir_metadata::bootstrap::FirstStart;
+    use weir_metadata::secrets::Seed;
 
     const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::watch;
 
-use crate::ingest::replay_throttle::ReplayThrottle;
+use crate::replay_throttle::ReplayThrottle;
 
 /// Conditions under which capture rejects events.
 #[derive(Debug, Default)]

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::identity::IdentityError;
-use crate::identity::store::Identities;
-use crate::storage::wal::Corruption;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Sequence;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::PlaceLabels;
+use weir_base::telemetry::metrics::Metrics;
+use weir_base::telemetry::metrics::PlaceLabels;
+use weir_identity::IdentityError;
+use weir_identity::store::Identities;
+use weir_storage::wal::Corruption;
+use weir_storage::wal::Damage;
+use weir_storage::wal::Sequence;
 
 /// Where holes are recorded.
 #[derive(Clone, Debug)]

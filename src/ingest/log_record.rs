@@ -24,13 +24,13 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::geoip::Place;
-use crate::ingest::request::Protocol;
-use crate::ingest::request::Received;
-use crate::wire::capture_v1::Sdk;
-use crate::wire::encoding::hints::Hints;
+use crate::request::Protocol;
+use crate::request::Received;
+use weir_base::clock::UnixMicros;
+use weir_event::geoip::Place;
+use weir_event::id::ProjectId;
+use weir_wire::capture_v1::Sdk;
+use weir_wire::encoding::hints::Hints;
 
 const LAYOUT_V0: u8 = 1;
 const LAYOUT_V1: u8 = 3;
@@ -238,13 +238,13 @@ mod tests {
     use bytes::Bytes;
 
     use super::LogRecord;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::geoip::Place;
-    use crate::ingest::request::Protocol;
-    use crate::ingest::request::Received;
-    use crate::wire::capture_v1::Sdk;
-    use crate::wire::encoding::hints::Hints;
+    use crate::request::Protocol;
+    use crate::request::Received;
+    use weir_base::clock::UnixMicros;
+    use weir_event::geoip::Place;
+    use weir_event::id::ProjectId;
+    use weir_wire::capture_v1::Sdk;
+    use weir_wire::encoding::hints::Hints;
 
     fn v0(sent_at: Option<i64>) -> Protocol {
         Protocol::V0 { sent_at_query_millis: sent_at, engage: sent_at.is_some() }

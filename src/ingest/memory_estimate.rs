@@ -9,16 +9,16 @@ use hashbrown::HashSet;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::identity::auto_set::AutoSet;
-use crate::identity::auto_set::AutoSetProperty;
-use crate::identity::change::GroupChange;
-use crate::identity::change::Keep;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Update;
-use crate::ingest::budget::MemoryPermit;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Census;
+use crate::budget::MemoryPermit;
+use crate::prepare::error::PrepareError;
+use crate::tape::Census;
+use weir_identity::auto_set::AutoSet;
+use weir_identity::auto_set::AutoSetProperty;
+use weir_identity::change::GroupChange;
+use weir_identity::change::Keep;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_identity::change::Update;
 
 /// Assumed inflate ratio of a compressed body until it is decoded: JSON of SDKs gets 5 to 15 times
 /// smaller under gzip.

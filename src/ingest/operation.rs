@@ -18,18 +18,18 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::identity::change::Extent;
-use crate::identity::change::GroupChange;
-use crate::identity::change::Keep;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Update;
-use crate::ingest::log_record::UnknownRecord;
-use crate::ingest::prepared::Prepared;
-use crate::metadata::accounts::UserId;
+use crate::log_record::UnknownRecord;
+use crate::prepared::Prepared;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_identity::change::Extent;
+use weir_identity::change::GroupChange;
+use weir_identity::change::Keep;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_identity::change::Update;
+use weir_metadata::accounts::UserId;
 
 /// First byte of the record.
 const LAYOUT: u8 = 4;
@@ -223,13 +223,13 @@ mod tests {
 
     use super::Action;
     use super::Operation;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::identity::change::Extent;
-    use crate::identity::change::GroupChange;
-    use crate::identity::change::Keep;
-    use crate::identity::change::OpKind;
-    use crate::metadata::accounts::UserId;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_identity::change::Extent;
+    use weir_identity::change::GroupChange;
+    use weir_identity::change::Keep;
+    use weir_identity::change::OpKind;
+    use weir_metadata::accounts::UserId;
 
     /// Goal: the immediate effect and the effect of a replay are the same.
     #[test]

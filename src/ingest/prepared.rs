@@ -6,18 +6,18 @@ use arrow::array::ArrayRef;
 use arrow::buffer::Buffer;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::EventKey;
-use crate::event::id::ProjectId;
-use crate::event::schema::column;
-use crate::geoip::Place;
-use crate::identity::change::Op;
-use crate::ingest::definitions::collect::Observed;
-use crate::ingest::drops::Drop;
-use crate::ingest::drops::Drops;
-use crate::ingest::memory_estimate;
-use crate::ingest::warnings::Warnings;
-use crate::metadata::accounts::UserId;
+use crate::definitions::collect::Observed;
+use crate::drops::Drop;
+use crate::drops::Drops;
+use crate::memory_estimate;
+use crate::warnings::Warnings;
+use weir_base::clock::UnixMicros;
+use weir_event::geoip::Place;
+use weir_event::id::EventKey;
+use weir_event::id::ProjectId;
+use weir_event::schema::column;
+use weir_identity::change::Op;
+use weir_metadata::accounts::UserId;
 
 /// A body as columns, and what is derived from it.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Prepared {
     /// Columns of the `events` table by position; `None` where no row has a value.
     pub columns: Vec<Option<ArrayRef>>,
     /// Promoted properties that some row has with another type than their column, as bits by their place in
-    /// [`PROMOTED`](crate::event::schema::PROMOTED).
+    /// [`PROMOTED`](weir_event::schema::PROMOTED).
     pub mismatched: u128,
     /// Deduplication keys of the rows.
     pub keys: Vec<EventKey>,

@@ -1,7 +1,7 @@
 //! What building columns takes of a project: a copy, so that no lock is held meanwhile.
 
-use crate::event::id::ProjectId;
-use crate::geoip::Places;
+use weir_event::geoip::Places;
+use weir_event::id::ProjectId;
 
 /// What building columns needs to know of a project.
 #[derive(Clone, Debug)]

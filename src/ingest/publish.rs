@@ -16,21 +16,21 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
-use crate::event::id::ProjectId;
-use crate::event::schema::PROMOTED;
-use crate::identity::change::Record;
-use crate::ingest::backlog::Backlog;
-use crate::ingest::dedup::Window;
-use crate::ingest::health::Health;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::projector::Projection;
-use crate::progress::Latest;
-use crate::storage::exact::ExactColumns;
-use crate::storage::rows::Rows;
-use crate::storage::store::Store;
-use crate::storage::wal::Sequence;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::PlaceLabels;
+use crate::backlog::Backlog;
+use crate::dedup::Window;
+use crate::health::Health;
+use crate::prepared::Prepared;
+use crate::projector::Projection;
+use weir_base::telemetry::metrics::Metrics;
+use weir_base::telemetry::metrics::PlaceLabels;
+use weir_event::id::ProjectId;
+use weir_event::schema::PROMOTED;
+use weir_identity::change::Record;
+use weir_progress::Latest;
+use weir_storage::exact::ExactColumns;
+use weir_storage::rows::Rows;
+use weir_storage::store::Store;
+use weir_storage::wal::Sequence;
 
 /// Memory of the ops and definitions that wait for the projector. A record that needs more waits until
 /// it is alone.

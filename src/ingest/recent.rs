@@ -11,12 +11,12 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Int64Type;
 use arrow::datatypes::TimestampMicrosecondType;
 
-use crate::event::id::EventKey;
-use crate::event::id::ProjectId;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::stats::Value;
-use crate::storage::parquet::read_columns;
-use crate::storage::store::Store;
+use weir_event::id::EventKey;
+use weir_event::id::ProjectId;
+use weir_storage::delta::DataFile;
+use weir_storage::delta::stats::Value;
+use weir_storage::parquet::read_columns;
+use weir_storage::store::Store;
 
 /// Keys of the newest `events_max` events in files, oldest first. If a file cannot be read its keys are
 /// left out: a retry of its events would be stored twice until the next merge.

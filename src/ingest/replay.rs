@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::event::id::EventKey;
-use crate::event::id::ProjectId;
-use crate::ingest::health::Health;
-use crate::ingest::holes::Holes;
-use crate::ingest::publish::Missing;
-use crate::ingest::publish::Mode;
-use crate::ingest::publish::Publisher;
-use crate::ingest::reread::Rereader;
-use crate::storage::log::LogReader;
-use crate::storage::store::Store;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::reader::Item;
-use crate::tasks::Pause;
-use crate::tasks::Shutdown;
+use crate::health::Health;
+use crate::holes::Holes;
+use crate::publish::Missing;
+use crate::publish::Mode;
+use crate::publish::Publisher;
+use crate::reread::Rereader;
+use weir_base::tasks::Pause;
+use weir_base::tasks::Shutdown;
+use weir_event::id::EventKey;
+use weir_event::id::ProjectId;
+use weir_storage::log::LogReader;
+use weir_storage::store::Store;
+use weir_storage::wal::Damage;
+use weir_storage::wal::Sequence;
+use weir_storage::wal::reader::Item;
 
 /// Time between two checks whether a flush has freed memtables.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);
@@ -179,7 +179,7 @@ pub(super) fn begins_after(
 #[cfg(test)]
 mod tests {
     use super::begins_after;
-    use crate::storage::wal::Sequence;
+    use weir_storage::wal::Sequence;
 
     /// By the definition: no record that files or persons lack is left out, unless it was truncated.
     #[test]

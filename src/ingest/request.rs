@@ -6,9 +6,9 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 
-use crate::clock::UnixMicros;
-use crate::wire::capture_v1::Sdk;
-use crate::wire::encoding::hints::Hints;
+use weir_base::clock::UnixMicros;
+use weir_wire::capture_v1::Sdk;
+use weir_wire::encoding::hints::Hints;
 
 /// A request that carries events.
 #[derive(Clone, Debug)]

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use crate::geoip::Places;
-use crate::ingest::decoding::Decoding;
-use crate::ingest::log_record::LogRecord;
-use crate::ingest::operation::Operation;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::project_facts::ProjectFacts;
-use crate::metadata::Metadata;
+use crate::decoding::Decoding;
+use crate::log_record::LogRecord;
+use crate::operation::Operation;
+use crate::prepared::Prepared;
+use crate::project_facts::ProjectFacts;
+use weir_event::geoip::Places;
+use weir_metadata::Metadata;
 
 /// Decodes and prepares log records again.
 #[derive(Clone, Debug)]

@@ -4,11 +4,11 @@
 
 use uuid::Uuid;
 
-use crate::identity::change::Warning;
-use crate::identity::change::WarningKind;
-use crate::ingest::drops::Drop;
-use crate::metadata::definition_quota::Limit;
-use crate::metadata::definition_quota::OverQuota;
+use crate::drops::Drop;
+use weir_identity::change::Warning;
+use weir_identity::change::WarningKind;
+use weir_metadata::definition_quota::Limit;
+use weir_metadata::definition_quota::OverQuota;
 
 /// Events of one batch that are kept as samples for each kind; the others are only counted.
 pub const SAMPLES_MAX: usize = 3;
@@ -258,7 +258,7 @@ mod tests {
     use super::SAMPLES_MAX;
     use super::Sample;
     use super::Warnings;
-    use crate::ingest::drops::Drop;
+    use crate::drops::Drop;
 
     #[test]
     fn all_are_counted_and_the_first_are_named() {

@@ -15,21 +15,21 @@ use datafusion::prelude::lit;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::elements::Element;
-use crate::event::elements::elements;
-use crate::event::elements::selector::Selector;
-use crate::event::id::ProjectId;
-use crate::event::pattern::Pattern;
-use crate::event::pattern::Size;
-use crate::event::pattern::check_together;
-use crate::insights::filters::Filters;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::query::condition;
-use crate::query::condition::Pace;
-use crate::query::engine::Engine;
-use crate::query::view::View;
-use crate::query::watched::Watched;
+use crate::filters::Filters;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_event::elements::Element;
+use weir_event::elements::elements;
+use weir_event::elements::selector::Selector;
+use weir_event::id::ProjectId;
+use weir_event::pattern::Pattern;
+use weir_event::pattern::Size;
+use weir_event::pattern::check_together;
+use weir_query::condition;
+use weir_query::condition::Pace;
+use weir_query::engine::Engine;
+use weir_query::view::View;
+use weir_query::watched::Watched;
 
 /// Most steps of an action. Each one is a condition on every event.
 pub const STEPS_MAX: usize = 50;
@@ -299,8 +299,8 @@ mod tests {
     use super::STEPS_MAX;
     use super::TEXT_MAX_CHARS;
     use super::like;
-    use crate::event::elements::elements;
-    use crate::event::pattern::Pattern;
+    use weir_event::elements::elements;
+    use weir_event::pattern::Pattern;
 
     #[test]
     fn parts_are_those_of_the_elements() {

@@ -25,31 +25,31 @@ use datafusion::prelude::lit;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::identity::IdentityError;
-use crate::identity::view::View as IdentityView;
-use crate::insights::Actor;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::Who;
-use crate::insights::answered::Answered;
-use crate::insights::filters::Filters;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::person_name;
-use crate::insights::select::Select;
-use crate::insights::select::Special;
-use crate::insights::selection::Unit;
-use crate::insights::selection::searched;
-use crate::insights::sql::SqlQuery;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::lists::Cell;
-use crate::query::lists::Content;
-use crate::query::lists::Layout;
-use crate::query::lists::Shown;
-use crate::query::sql_text::literal;
-use crate::query::view::FILTERED;
-use crate::query::view::View;
+use crate::Actor;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::Who;
+use crate::answered::Answered;
+use crate::filters::Filters;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::person_name;
+use crate::select::Select;
+use crate::select::Special;
+use crate::selection::Unit;
+use crate::selection::searched;
+use crate::sql::SqlQuery;
+use weir_identity::IdentityError;
+use weir_identity::view::View as IdentityView;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::lists::Cell;
+use weir_query::lists::Content;
+use weir_query::lists::Layout;
+use weir_query::lists::Shown;
+use weir_query::sql_text::literal;
+use weir_query::view::FILTERED;
+use weir_query::view::View;
 
 /// The kinds of its nodes: that of today, and those of older clients.
 pub const KINDS: [&str; 3] = ["ActorsQuery", "PersonsQuery", "PersonsNode"];
@@ -472,9 +472,9 @@ mod tests {
 
     use super::ActorsQuery;
     use super::about;
-    use crate::insights::InsightError;
-    use crate::insights::node::Node;
-    use crate::insights::selection::Unit;
+    use crate::InsightError;
+    use crate::node::Node;
+    use crate::selection::Unit;
 
     #[test]
     fn filters_are_about_the_actors() {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::insights::node::NodeError;
-use crate::query::lists::Lists;
-use crate::query::lists::Took;
+use crate::node::NodeError;
+use weir_query::lists::Lists;
+use weir_query::lists::Took;
 
 /// An answer, as two parts of a JSON object.
 #[derive(Debug)]

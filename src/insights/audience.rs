@@ -29,20 +29,20 @@ use datafusion::prelude::lit;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::identity::IdentityError;
-use crate::identity::person::Group;
-use crate::identity::person::Person;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::condition::Call;
-use crate::query::condition::Pace;
-use crate::query::condition::condition;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::watched::Watched;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_identity::IdentityError;
+use weir_identity::person::Group;
+use weir_identity::person::Person;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
+use weir_query::condition::Call;
+use weir_query::condition::Pace;
+use weir_query::condition::condition;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::watched::Watched;
 
 /// Columns of a group that a rule may look at.
 fn of_group() -> [(&'static str, DataType); 3] {

@@ -19,9 +19,9 @@ use datafusion::logical_expr::create_udf;
 use datafusion::prelude::ident;
 use serde_json::Value;
 
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::text_number::number;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::text_number::number;
 
 /// How far the last bin is said to go beyond the largest number, which it has, too (PostHog's figure).
 const BEYOND_LARGEST: f64 = 0.01;

@@ -8,16 +8,16 @@ use datafusion::prelude::lit;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::filters::Filters;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::property::Owner;
-use crate::insights::property::Property;
-use crate::insights::selection::Unit;
-use crate::query::event_sessions;
-use crate::query::event_sessions::Kind;
-use crate::query::expression::Expression;
-use crate::query::matches::metadata_column;
+use crate::filters::Filters;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::property::Owner;
+use crate::property::Property;
+use crate::selection::Unit;
+use weir_query::event_sessions;
+use weir_query::event_sessions::Kind;
+use weir_query::expression::Expression;
+use weir_query::matches::metadata_column;
 
 /// Values of a breakdown unless a request says otherwise (PostHog's figure).
 const BREAKDOWN_LIMIT: usize = 25;

@@ -18,18 +18,18 @@ use serde_json::Value;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::flags::cohorts::CohortSet;
-use crate::insights::ProjectSettings;
-use crate::insights::answered::Answered;
-use crate::insights::event_list;
-use crate::insights::interval::Interval;
-use crate::insights::node::Node;
-use crate::insights::selection::Dates;
-use crate::insights::selection::zone;
-use crate::query::engine::Engine;
+use crate::ProjectSettings;
+use crate::answered::Answered;
+use crate::event_list;
+use crate::interval::Interval;
+use crate::node::Node;
+use crate::selection::Dates;
+use crate::selection::zone;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_flags::cohorts::CohortSet;
+use weir_query::engine::Engine;
 
 /// Memory of an answer besides its text.
 const ANSWER_BYTES: u64 = 512;
@@ -316,9 +316,9 @@ mod tests {
 
     use super::Key;
     use super::Uses;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::insights::ProjectSettings;
+    use crate::ProjectSettings;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
 
     /// 2026-01-05, 12:34:56 UTC.
     const NOW: i64 = 1_767_616_496_000_000;

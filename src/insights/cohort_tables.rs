@@ -14,13 +14,13 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::ident;
 use serde_json::json;
 
-use crate::event::id::ProjectId;
-use crate::insights::filters::Filters;
-use crate::metadata::cohorts::CohortId;
-use crate::query::cohort_names::By;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::view::View;
+use crate::filters::Filters;
+use weir_event::id::ProjectId;
+use weir_metadata::cohorts::CohortId;
+use weir_query::cohort_names::By;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::view::View;
 
 /// Characters of a name that an error tells.
 const TOLD_MAX_CHARS: usize = 100;

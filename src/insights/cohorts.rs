@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::evaluation::membership::membership;
-use crate::event::id::ProjectId;
-use crate::flags::cohorts::CohortSet;
-use crate::flags::cohorts::Members;
-use crate::insights::ProjectSettings;
-use crate::insights::audience;
-use crate::insights::deeds::Deeds;
-use crate::metadata::cohorts::CohortId;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::error::MetadataError;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
+use crate::ProjectSettings;
+use crate::audience;
+use crate::deeds::Deeds;
+use weir_evaluation::membership::membership;
+use weir_event::id::ProjectId;
+use weir_flags::cohorts::CohortSet;
+use weir_flags::cohorts::Members;
+use weir_metadata::cohorts::CohortId;
+use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::error::MetadataError;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
 
 /// Counts the members of a cohort with a rule, and notes how many they are, or that they could not
 /// be counted; of one by events who they are. Nothing is noted of a cohort that changes meanwhile, is deleted, or is a list.

@@ -8,7 +8,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::lit;
 
-use crate::clock::UnixMicros;
+use weir_base::clock::UnixMicros;
 
 /// A time as a literal of a plan.
 pub fn time(at: UnixMicros) -> Expr {

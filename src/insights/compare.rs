@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::date_range::DateRange;
-use crate::insights::interval::Interval;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Dates;
-use crate::query::engine::Engine;
-use crate::query::view::View;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::date_range::DateRange;
+use crate::interval::Interval;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::selection::Dates;
+use weir_query::engine::Engine;
+use weir_query::view::View;
 
 /// Periods of a comparison, in their words.
 pub const PERIODS: [&str; 2] = ["current", "previous"];

@@ -11,12 +11,12 @@ mod parse;
 mod plan;
 mod values;
 
-use crate::insights::correlation::values::Wanted;
-use crate::insights::entity::Entity;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::passage::Passages;
-use crate::insights::selection::Selection;
-use crate::insights::selection::Unit;
+use crate::correlation::values::Wanted;
+use crate::entity::Entity;
+use crate::funnels::Funnels;
+use crate::funnels::passage::Passages;
+use crate::selection::Selection;
+use crate::selection::Unit;
 
 /// A parsed request.
 #[derive(Clone, Debug)]

@@ -15,11 +15,11 @@ use chrono::TimeDelta;
 use chrono::Timelike;
 use chrono_tz::Tz;
 
-use crate::clock::UnixMicros;
-use crate::event::predicate::moment;
-use crate::event::predicate::moment::Unit;
-use crate::event::time::Written;
-use crate::event::time::at_wall;
+use weir_base::clock::UnixMicros;
+use weir_event::predicate::moment;
+use weir_event::predicate::moment::Unit;
+use weir_event::time::Written;
+use weir_event::time::at_wall;
 
 /// Default start (PostHog's figure).
 const FROM_DEFAULT: &str = "-7d";
@@ -355,8 +355,8 @@ mod tests {
     use super::DateRange;
     use super::Parameters;
     use super::Span;
-    use crate::clock::UnixMicros;
-    use crate::event::time::parse_rfc3339;
+    use weir_base::clock::UnixMicros;
+    use weir_event::time::parse_rfc3339;
 
     /// 13:45 in Berlin on a Tuesday, two days after the clocks went forward.
     const NOW: &str = "2026-03-31T11:45:30.5Z";

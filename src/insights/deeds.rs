@@ -11,27 +11,27 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::evaluation::membership::with_subject;
-use crate::event::predicate::Matching;
-use crate::event::predicate::moment::Moment;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::moment::Unit;
-use crate::flags::cohorts::CohortSet;
-use crate::flags::cohorts::Memberships;
-use crate::flags::cohorts::Rule;
-use crate::flags::evaluate::Cohorts;
-use crate::flags::evaluate::UnknownCohort;
-use crate::flags::subject::Subject;
-use crate::identity::view::Flow;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::Who;
-use crate::insights::trends::Trends;
-use crate::insights::trends::actors::Point;
-use crate::metadata::cohorts::MEMBERS_MAX;
-use crate::query::engine::Engine;
-use crate::query::people::Part;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::Who;
+use crate::trends::Trends;
+use crate::trends::actors::Point;
+use weir_base::clock::UnixMicros;
+use weir_evaluation::membership::with_subject;
+use weir_event::predicate::Matching;
+use weir_event::predicate::moment::Moment;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::moment::Unit;
+use weir_flags::cohorts::CohortSet;
+use weir_flags::cohorts::Memberships;
+use weir_flags::cohorts::Rule;
+use weir_flags::evaluate::Cohorts;
+use weir_flags::evaluate::UnknownCohort;
+use weir_flags::subject::Subject;
+use weir_identity::view::Flow;
+use weir_metadata::cohorts::MEMBERS_MAX;
+use weir_query::engine::Engine;
+use weir_query::people::Part;
 
 /// Most filters by events of a rule. Each is a query.
 const DEEDS_MAX: usize = 20;
@@ -313,8 +313,8 @@ mod tests {
     use super::place;
     use super::replaced;
     use super::since;
-    use crate::clock::UnixMicros;
-    use crate::event::predicate::Matching;
+    use weir_base::clock::UnixMicros;
+    use weir_event::predicate::Matching;
 
     fn deed(fields: Value) -> Value {
         let mut own = json!({"type": "behavioral", "key": "buy", "value": "performed_event",

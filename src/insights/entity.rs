@@ -5,13 +5,13 @@ use datafusion::prelude::col;
 use datafusion::prelude::lit;
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::insights::action::Action;
-use crate::insights::filters::Filters;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::query::engine::Engine;
-use crate::query::view::View;
+use crate::action::Action;
+use crate::filters::Filters;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
+use weir_query::view::View;
 
 /// How all events together are called.
 const ALL_EVENTS: &str = "All events";

@@ -19,37 +19,37 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::person::Person;
-use crate::identity::view::View as IdentityView;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::action::Action;
-use crate::insights::answered::Answered;
-use crate::insights::columns::time;
-use crate::insights::date_range::Parameters;
-use crate::insights::events::newest;
-use crate::insights::events::of_person;
-use crate::insights::filters::Filters;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::person_name;
-use crate::insights::select::Select;
-use crate::insights::select::Special;
-use crate::insights::selection::zone;
-use crate::query::composed::Composed;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::expression_columns::with_columns;
-use crate::query::lists::Cell;
-use crate::query::lists::Content;
-use crate::query::lists::Layout;
-use crate::query::lists::Shown;
-use crate::query::sql_text::literal;
-use crate::query::view::FILTERED;
-use crate::query::view::View;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::action::Action;
+use crate::answered::Answered;
+use crate::columns::time;
+use crate::date_range::Parameters;
+use crate::events::newest;
+use crate::events::of_person;
+use crate::filters::Filters;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::person_name;
+use crate::select::Select;
+use crate::select::Special;
+use crate::selection::zone;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person::Person;
+use weir_identity::view::View as IdentityView;
+use weir_query::composed::Composed;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::expression_columns::with_columns;
+use weir_query::lists::Cell;
+use weir_query::lists::Content;
+use weir_query::lists::Layout;
+use weir_query::lists::Shown;
+use weir_query::sql_text::literal;
+use weir_query::view::FILTERED;
+use weir_query::view::View;
 
 /// The kind of its nodes.
 pub const KIND: &str = "EventsQuery";
@@ -489,8 +489,8 @@ mod tests {
     use serde_json::json;
 
     use super::EventsQuery;
-    use crate::clock::UnixMicros;
-    use crate::event::time::parse_rfc3339;
+    use weir_base::clock::UnixMicros;
+    use weir_event::time::parse_rfc3339;
 
     #[test]
     fn dates_are_those_of_the_minute() {

@@ -11,7 +11,7 @@
 
 pub mod arrivals;
 pub mod history;
-pub(in crate::insights) mod newest;
+pub(crate) mod newest;
 
 use std::sync::atomic::AtomicBool;
 
@@ -25,17 +25,17 @@ use datafusion::prelude::col;
 use datafusion::prelude::lit;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::view::View as IdentityView;
-use crate::insights::columns::texts;
-use crate::insights::columns::time;
-use crate::insights::filters::Filters;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::event_property::whole_text;
-use crate::query::view::ExactColumns;
-use crate::query::view::View;
+use crate::columns::texts;
+use crate::columns::time;
+use crate::filters::Filters;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_identity::view::View as IdentityView;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::event_property::whole_text;
+use weir_query::view::ExactColumns;
+use weir_query::view::View;
 
 /// Events that are looked at for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;
@@ -230,7 +230,7 @@ async fn condition(
 
 /// The events of a person. They have its distinct ids, whatever person they were stored with, and
 /// files have bloom filters of those; who an event belongs to is known when it has been read.
-pub(in crate::insights) async fn of_person(
+pub(crate) async fn of_person(
     engine: &Engine,
     project: ProjectId,
     person: Uuid,

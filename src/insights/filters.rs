@@ -6,26 +6,26 @@ use std::sync::Arc;
 use datafusion::logical_expr::Expr;
 use serde_json::Value;
 
-use crate::evaluation::membership::memberships;
-use crate::event::id::ProjectId;
-use crate::event::pattern::check_together;
-use crate::event::predicate::Matching;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::tree::FILTERS_MAX;
-use crate::event::predicate::tree::Tree;
-use crate::event::predicate::tree::TreeError;
-use crate::insights::node::NodeError;
-use crate::query::complexity;
-use crate::query::complexity::WORDS_MAX;
-use crate::query::engine::Engine;
-use crate::query::event_sessions;
-use crate::query::expression::Expression;
-use crate::query::filter;
-use crate::query::matches;
-use crate::query::matches::Subjects;
-use crate::query::person_filter;
-use crate::query::view::ExactColumns;
+use crate::node::NodeError;
+use weir_evaluation::membership::memberships;
+use weir_event::id::ProjectId;
+use weir_event::pattern::check_together;
+use weir_event::predicate::Matching;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::tree::FILTERS_MAX;
+use weir_event::predicate::tree::Tree;
+use weir_event::predicate::tree::TreeError;
+use weir_query::complexity;
+use weir_query::complexity::WORDS_MAX;
+use weir_query::engine::Engine;
+use weir_query::event_sessions;
+use weir_query::expression::Expression;
+use weir_query::filter;
+use weir_query::matches;
+use weir_query::matches::Subjects;
+use weir_query::person_filter;
+use weir_query::view::ExactColumns;
 
 /// Filters that all must hold.
 #[derive(Clone, Debug, Default)]
@@ -72,9 +72,9 @@ impl Filters {
     }
 
     /// The condition that all hold for an event, and its person and groups as of now; `None` without filters. It is
-    /// for events whose columns are `exact`, see [`View::exact`](crate::query::view::View::exact), and if it asks of
+    /// for events whose columns are `exact`, see [`View::exact`](weir_query::view::View::exact), and if it asks of
     /// sessions or has expressions for those with the columns of these, see
-    /// [`with_columns`](crate::query::expression_columns::with_columns).
+    /// [`with_columns`](weir_query::expression_columns::with_columns).
     pub fn condition(
         &self,
         engine: &Engine,

@@ -9,10 +9,10 @@ use arrow::datatypes::DataType;
 use arrow::datatypes::Int64Type;
 use datafusion::error::DataFusionError;
 
-use crate::event::id::ProjectId;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::sql_text::literal;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::sql_text::literal;
 
 /// Period over which calls are counted.
 const CALLS_OVER: Duration = Duration::from_hours(7 * 24);

@@ -16,18 +16,18 @@ mod times;
 mod trends;
 mod walk;
 
-use crate::event::id::ProjectId;
-use crate::insights::breakdown::Breakdown;
-use crate::insights::entity::Entity;
-use crate::insights::funnels::split::Attribution;
-use crate::insights::funnels::walk::Course;
-use crate::insights::interval::Interval;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Selection;
-use crate::insights::selection::Unit;
-use crate::insights::series::First;
-use crate::query::engine::Engine;
-use crate::query::expression::Expression;
+use crate::breakdown::Breakdown;
+use crate::entity::Entity;
+use crate::funnels::split::Attribution;
+use crate::funnels::walk::Course;
+use crate::interval::Interval;
+use crate::node::NodeError;
+use crate::selection::Selection;
+use crate::selection::Unit;
+use crate::series::First;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
+use weir_query::expression::Expression;
 
 /// A parsed request.
 #[derive(Clone, Debug)]

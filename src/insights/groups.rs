@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::identity::person::Group;
-use crate::identity::view::Flow;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::people::Part;
+use weir_event::id::ProjectId;
+use weir_identity::person::Group;
+use weir_identity::view::Flow;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::people::Part;
 
 /// Groups that are remembered while a list is made, at most.
 const REMEMBERED_MAX: usize = 300_000;

@@ -25,11 +25,11 @@ use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::create_udf;
 use datafusion::prelude::ident;
 
-use crate::clock::UnixMicros;
-use crate::event::time::at_wall;
-use crate::insights::date_range::DateRange;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
+use crate::date_range::DateRange;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_base::clock::UnixMicros;
+use weir_event::time::at_wall;
 
 /// Most buckets of one insight: a week of minutes.
 const BUCKETS_MAX: usize = 10_080;

@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::insights::cache::Answer;
-use crate::insights::cache::Key;
-use crate::metadata::accounts::KeyId;
+use crate::cache::Answer;
+use crate::cache::Key;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_metadata::accounts::KeyId;
 
 /// How long a finished job can be asked for (PostHog's figure).
 pub const KEPT: Duration = Duration::from_secs(20 * 60);
@@ -280,9 +280,9 @@ mod tests {
     use super::RUNNING_PER_KEY_MAX;
     use super::Ticket;
     use super::WAITED_PER_KEY_MAX;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::metadata::accounts::KeyId;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_metadata::accounts::KeyId;
 
     const NOW: UnixMicros = UnixMicros(1_767_616_496_000_000);
 

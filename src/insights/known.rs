@@ -12,10 +12,10 @@ mod tables;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::insights::known::fields::Content;
-use crate::insights::known::fields::Fields;
-use crate::insights::known::nearest::hint;
-use crate::insights::node::NodeError;
+use crate::known::fields::Content;
+use crate::known::fields::Fields;
+use crate::known::nearest::hint;
+use crate::node::NodeError;
 
 /// Refuses a node that has a field which is not known, or not available, at any depth. Nodes of kinds that are not known
 /// are for their reader to refuse.

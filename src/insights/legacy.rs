@@ -6,9 +6,9 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::json;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_event::json;
 
 /// Kinds of nodes that have no interval of their own.
 const WITHOUT_INTERVAL: [&str; 2] = ["PathsQuery", "RetentionQuery"];
@@ -244,7 +244,7 @@ mod tests {
     use serde_json::json;
 
     use super::trends_query;
-    use crate::insights::trends::Trends;
+    use crate::trends::Trends;
 
     fn filter(value: Value) -> Map<String, Value> {
         let Value::Object(filter) = value else { panic!("an object") };

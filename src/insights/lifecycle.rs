@@ -10,15 +10,15 @@ pub mod status;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::insights::entity::Entity;
-use crate::insights::interval::Interval;
-use crate::insights::lifecycle::status::Status;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Selection;
-use crate::insights::series::Series;
-use crate::query::engine::Engine;
+use crate::entity::Entity;
+use crate::interval::Interval;
+use crate::lifecycle::status::Status;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::selection::Selection;
+use crate::series::Series;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
 
 /// A parsed request.
 #[derive(Clone, Debug)]

@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::insights::entity::Entity;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::passage::Stretches;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::paths::edges::Shown;
-use crate::insights::paths::items::Rules;
-use crate::insights::paths::items::without_slash;
-use crate::insights::selection::Selection;
-use crate::insights::selection::Unit;
-use crate::query::expression::Expression;
+use crate::entity::Entity;
+use crate::funnels::Funnels;
+use crate::funnels::passage::Stretches;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::paths::edges::Shown;
+use crate::paths::items::Rules;
+use crate::paths::items::without_slash;
+use crate::selection::Selection;
+use crate::selection::Unit;
+use weir_query::expression::Expression;
 
 /// Steps of a path unless a request says otherwise (PostHog's figure).
 const STEPS: usize = 5;

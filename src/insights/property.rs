@@ -11,16 +11,16 @@ use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::query::error::QueryError;
-use crate::query::event_property::json_text;
-use crate::query::event_property::whole_text;
-use crate::query::expression::Expression;
-use crate::query::expression::Taken;
-use crate::query::matches;
-use crate::query::matches::GROUP_KEY;
-use crate::query::matches::GROUPS;
-use crate::query::session_columns;
-use crate::query::view::View;
+use weir_query::error::QueryError;
+use weir_query::event_property::json_text;
+use weir_query::event_property::whole_text;
+use weir_query::expression::Expression;
+use weir_query::expression::Taken;
+use weir_query::matches;
+use weir_query::matches::GROUP_KEY;
+use weir_query::matches::GROUPS;
+use weir_query::session_columns;
+use weir_query::view::View;
 
 /// Whose property it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Property {
     pub key: String,
     /// Whether addresses that differ in what ends them alone are one: see [`normalized_url`].
     pub is_url: bool,
-    /// How many bins its numbers are put into, if they are: see [`bins`](crate::insights::bins).
+    /// How many bins its numbers are put into, if they are: see [`bins`](crate::bins).
     pub bins: Option<u16>,
 }
 
@@ -59,7 +59,7 @@ impl Property {
     }
 
     /// The expressions that ask of sessions, of which events need the columns first: see
-    /// [`with_columns`](crate::query::expression_columns::with_columns).
+    /// [`with_columns`](weir_query::expression_columns::with_columns).
     pub fn of_sessions(properties: &[Self]) -> Vec<Expr> {
         let of_sessions = properties.iter().filter(|property| property.owner == Owner::Session);
         of_sessions.map(|property| session_columns::text(&property.key)).collect()

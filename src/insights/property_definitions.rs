@@ -15,14 +15,14 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::event::auto_set::AUTO_SET;
-use crate::event::id::ProjectId;
-use crate::metadata::annotations::Notes;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::people::Part;
-use crate::query::rows::json_rows;
-use crate::query::view::View;
+use weir_event::auto_set::AUTO_SET;
+use weir_event::id::ProjectId;
+use weir_metadata::annotations::Notes;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::people::Part;
+use weir_query::rows::json_rows;
+use weir_query::view::View;
 
 /// Event properties that lists omit, because they are of no use for filters.
 const HIDDEN: [&str; 14] = [

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::insights::Actor;
-use crate::insights::Who;
-use crate::insights::selection::Unit;
-use crate::query::people::Part;
+use crate::Actor;
+use crate::Who;
+use crate::selection::Unit;
+use weir_query::people::Part;
 
 /// The actors with the largest values, those of one value by their ids, and what else is known of each.
 #[derive(Debug)]
@@ -91,9 +91,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::Ranked;
-    use crate::insights::Who;
-    use crate::insights::selection::Unit;
-    use crate::query::people::Part;
+    use crate::Who;
+    use crate::selection::Unit;
+    use weir_query::people::Part;
 
     #[test]
     fn parts_make_up_all_actors_in_their_order() {

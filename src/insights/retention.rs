@@ -18,16 +18,16 @@ mod tables;
 
 use serde_json::Value;
 
-use crate::insights::breakdown::Breakdown;
-use crate::insights::entity::Entity;
-use crate::insights::interval::Interval;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::property::Owner;
-use crate::insights::property::Property;
-use crate::insights::retention::spans::INTERVALS_MAX;
-use crate::insights::retention::spans::Spans;
-use crate::insights::selection::Selection;
+use crate::breakdown::Breakdown;
+use crate::entity::Entity;
+use crate::interval::Interval;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::property::Owner;
+use crate::property::Property;
+use crate::retention::spans::INTERVALS_MAX;
+use crate::retention::spans::Spans;
+use crate::selection::Selection;
 
 /// Rows and cells unless a request says otherwise (PostHog's figure).
 const INTERVALS: usize = 7;

@@ -6,19 +6,19 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::event_list;
-use crate::insights::filters::Filters;
-use crate::insights::funnels::legacy::funnels_query;
-use crate::insights::insight::KINDS;
-use crate::insights::legacy;
-use crate::insights::legacy::Filter;
-use crate::insights::lifecycle::legacy::lifecycle_query;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::paths::legacy::paths_query;
-use crate::insights::retention::legacy::retention_query;
-use crate::insights::stickiness::legacy::stickiness_query;
-use crate::wire::query_node::SQL;
+use crate::event_list;
+use crate::filters::Filters;
+use crate::funnels::legacy::funnels_query;
+use crate::insight::KINDS;
+use crate::legacy;
+use crate::legacy::Filter;
+use crate::lifecycle::legacy::lifecycle_query;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::paths::legacy::paths_query;
+use crate::retention::legacy::retention_query;
+use crate::stickiness::legacy::stickiness_query;
+use weir_wire::query_node::SQL;
 
 /// Kinds of insights with a breakdown of their own.
 const WITH_BREAKDOWN: [&str; 3] = ["FunnelsQuery", "RetentionQuery", "TrendsQuery"];
@@ -186,7 +186,7 @@ mod tests {
     use super::values_of_variables;
     use super::with_filters;
     use super::with_variables;
-    use crate::insights::insight::Insight;
+    use crate::insight::Insight;
 
     #[test]
     fn insights_have_the_query_that_they_were_saved_with() {

@@ -2,14 +2,14 @@
 //! What they say is parsed one by one, and put into the statement as syntax trees, so that none of it can be more than an
 //! expression.
 
-use crate::insights::ProjectSettings;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::query::composed::Composed;
-use crate::query::composed::Places;
-use crate::query::error::QueryError;
-use crate::query::expression::Expression;
-use crate::query::view::View;
+use crate::ProjectSettings;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_query::composed::Composed;
+use weir_query::composed::Places;
+use weir_query::error::QueryError;
+use weir_query::expression::Expression;
+use weir_query::view::View;
 
 /// Most columns that are selected, and most conditions.
 const EXPRESSIONS_MAX: usize = 100;
@@ -446,8 +446,8 @@ mod tests {
     use super::Select;
     use super::What;
     use super::uncommented;
-    use crate::insights::event_list::EventCell;
-    use crate::insights::node::Node;
+    use crate::event_list::EventCell;
+    use crate::node::Node;
 
     #[test]
     fn orders_are_read_with_their_comments() {

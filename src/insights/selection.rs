@@ -16,26 +16,26 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::Who;
-use crate::insights::columns::time;
-use crate::insights::date_range::DateRange;
-use crate::insights::date_range::Parameters;
-use crate::insights::filters::Filters;
-use crate::insights::interval::Buckets;
-use crate::insights::interval::Interval;
-use crate::insights::interval::TooManyBuckets;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::events::PERSON_NUMBER;
-use crate::query::expression_columns::with_columns;
-use crate::query::matches::GROUPS;
-use crate::query::view::View;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::Who;
+use crate::columns::time;
+use crate::date_range::DateRange;
+use crate::date_range::Parameters;
+use crate::filters::Filters;
+use crate::interval::Buckets;
+use crate::interval::Interval;
+use crate::interval::TooManyBuckets;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_base::clock::UnixMicros;
+use weir_event::schema::GROUP_TYPES_MAX;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::events::PERSON_NUMBER;
+use weir_query::expression_columns::with_columns;
+use weir_query::matches::GROUPS;
+use weir_query::view::View;
 
 /// What an insight looks at.
 #[derive(Clone, Debug)]

@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::insights::entity::Entity;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Unit;
-use crate::query::engine::Engine;
-use crate::query::event_sessions;
-use crate::query::event_sessions::Kind;
-use crate::query::expression::Expression;
+use crate::entity::Entity;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::selection::Unit;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
+use weir_query::event_sessions;
+use weir_query::event_sessions::Kind;
+use weir_query::expression::Expression;
 
 /// Most series of one insight: the letters of formulas.
 pub const SERIES_MAX: usize = 26;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// How long a question is remembered.
 const KEPT: Duration = Duration::from_hours(1);
@@ -90,8 +90,8 @@ mod tests {
     use super::QUESTIONS_MAX;
     use super::SlowQuestions;
     use super::TEXT_MAX_CHARS;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
 
     #[test]
     fn the_slowest_of_the_last_hour_are_told_to_their_project_alone() {

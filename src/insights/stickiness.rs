@@ -11,20 +11,20 @@ mod plan;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::insights::compare::Compare;
-use crate::insights::entity::Entity;
-use crate::insights::interval::Interval;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Selection;
-use crate::insights::selection::Unit;
-use crate::insights::series::Math;
-use crate::insights::series::SERIES_MAX;
-use crate::insights::series::Series;
-use crate::insights::stickiness::active::Criteria;
-use crate::insights::stickiness::active::Operator;
-use crate::query::engine::Engine;
+use crate::compare::Compare;
+use crate::entity::Entity;
+use crate::interval::Interval;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::selection::Selection;
+use crate::selection::Unit;
+use crate::series::Math;
+use crate::series::SERIES_MAX;
+use crate::series::Series;
+use crate::stickiness::active::Criteria;
+use crate::stickiness::active::Operator;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
 
 /// Most intervals that make one.
 const INTERVAL_COUNT_MAX: usize = 1000;

@@ -15,19 +15,19 @@ use std::collections::HashSet;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::identity::person::Person;
-use crate::identity::property_replay;
-use crate::identity::property_replay::PropertyReplay;
-use crate::insights::date_range::DateRange;
-use crate::insights::events::EventRow;
-use crate::insights::events::history;
-use crate::insights::timeline::walk::Point;
-use crate::insights::timeline::walk::Walk;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
+use crate::date_range::DateRange;
+use crate::events::EventRow;
+use crate::events::history;
+use crate::timeline::walk::Point;
+use crate::timeline::walk::Walk;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_identity::person::Person;
+use weir_identity::property_replay;
+use weir_identity::property_replay::PropertyReplay;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
 
 /// Most groups in one timeline.
 const GROUPS_MAX: usize = 100;

@@ -8,17 +8,17 @@ mod plan;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::insights::breakdown::Breakdown;
-use crate::insights::compare::Compare;
-use crate::insights::formula::Formula;
-use crate::insights::interval::Interval;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Selection;
-use crate::insights::series::SERIES_MAX;
-use crate::insights::series::Series;
-use crate::query::engine::Engine;
+use crate::breakdown::Breakdown;
+use crate::compare::Compare;
+use crate::formula::Formula;
+use crate::interval::Interval;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::selection::Selection;
+use crate::series::SERIES_MAX;
+use crate::series::Series;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
 
 /// Most formulas of one insight.
 const FORMULAS_MAX: usize = 26;

@@ -10,11 +10,11 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::members::Level;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::violation::Violation;
+use crate::members::Level;
+use crate::secrets::KeyHash;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 mod operations;
 pub(super) mod rows;

@@ -5,8 +5,8 @@
 //! before they take effect, under an id that is the same at every attempt
 //! ([`Metadata::record_activity`]). Entries are immutable, and not part of the snapshot.
 //!
-//! [`Metadata::record_activity`]: crate::metadata::Metadata::record_activity
-//! [`Write::log`]: crate::metadata::Write::log
+//! [`Metadata::record_activity`]: crate::Metadata::record_activity
+//! [`Write::log`]: crate::Write::log
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
-use crate::metadata::sql::Builder;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::sql;
+use crate::sql::Builder;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
 
 mod operations;
 

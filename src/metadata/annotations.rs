@@ -6,16 +6,16 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::definitions::EventDefinition;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::definitions::EventDefinition;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::sql;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// The annotations of one definition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,7 +112,7 @@ const READ_AT_ONCE: u32 = 10_000;
 impl Metadata {
     /// All definitions of a project, [`EVENT_DEFINITIONS_MAX`] at most.
     ///
-    /// [`EVENT_DEFINITIONS_MAX`]: crate::metadata::definitions::EVENT_DEFINITIONS_MAX
+    /// [`EVENT_DEFINITIONS_MAX`]: crate::definitions::EVENT_DEFINITIONS_MAX
     ///
     /// # Errors
     ///
@@ -267,8 +267,8 @@ mod tests {
     use super::Edit;
     use super::Notes;
     use super::NotesPatch;
-    use crate::clock::UnixMicros;
-    use crate::metadata::accounts::UserId;
+    use crate::accounts::UserId;
+    use weir_base::clock::UnixMicros;
 
     /// The rules of PostHog's enterprise serializer of event definitions.
     #[test]

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::Project;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::accounts::rows;
-use crate::metadata::error::MetadataError;
-use crate::metadata::members::FIRST_KEY_LABEL;
-use crate::metadata::members::Level;
-use crate::metadata::members::Organization;
-use crate::metadata::secrets;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::secrets::Seed;
-use crate::metadata::snapshot::Snapshot;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::KeyId;
+use crate::accounts::PersonalKey;
+use crate::accounts::Project;
+use crate::accounts::User;
+use crate::accounts::UserId;
+use crate::accounts::rows;
+use crate::error::MetadataError;
+use crate::members::FIRST_KEY_LABEL;
+use crate::members::Level;
+use crate::members::Organization;
+use crate::secrets;
+use crate::secrets::KeyHash;
+use crate::secrets::Seed;
+use crate::snapshot::Snapshot;
+use weir_event::id::ProjectId;
 
 /// The label of keys that come from settings.
 const FIXED_LABEL: &str = "From the server's settings";

@@ -6,10 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::id::ProjectId;
-use crate::metadata::connection::Conn;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::connection::Conn;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_event::id::ProjectId;
 
 /// Numbers whose rows are kept. A server looks once a second, and one that is further behind reads everything.
 const NUMBERS_KEPT: i64 = 1000;

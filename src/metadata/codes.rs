@@ -2,7 +2,7 @@
 
 use sqlx::postgres::PgDatabaseError;
 
-use crate::error::Kind;
+use weir_base::error::Kind;
 
 /// The class of a database error. Codes of SQLite: <https://www.sqlite.org/rescode.html>.
 pub(super) fn class(error: &sqlx::Error) -> Kind {
@@ -62,7 +62,7 @@ pub(super) fn is_away(code: &str) -> bool {
 mod tests {
     use super::class;
     use super::is_away;
-    use crate::error::Kind;
+    use weir_base::error::Kind;
 
     #[test]
     fn errors_of_the_connection_are_told_from_others() {

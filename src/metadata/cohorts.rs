@@ -9,17 +9,17 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::predicate::Matching;
-use crate::flags::cohorts::Cohort;
-use crate::flags::cohorts::Rule;
-use crate::flags::cohorts::RuleError;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
+use crate::accounts::UserId;
+use crate::activity;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::predicate::Matching;
+use weir_flags::cohorts::Cohort;
+use weir_flags::cohorts::Rule;
+use weir_flags::cohorts::RuleError;
 
 mod operations;
 pub(super) mod rows;

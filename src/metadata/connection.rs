@@ -11,8 +11,8 @@ use sqlx::Sqlite;
 use sqlx::SqliteConnection;
 use sqlx::pool::PoolConnection;
 
-use crate::metadata::codes::is_stale_plan;
-use crate::metadata::reach::Reach;
+use crate::codes::is_stale_plan;
+use crate::reach::Reach;
 
 /// A connection, in a transaction or not.
 #[derive(Debug)]

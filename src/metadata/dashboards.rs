@@ -1,19 +1,19 @@
 //! Usage dashboards of flags: dashboards like others ([`documents`]), of which a flag knows the id. A mark says whether
 //! one includes the enriched events.
 //!
-//! [`documents`]: crate::metadata::documents
+//! [`documents`]: crate::documents
 
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::Kind;
-use crate::metadata::documents::rows;
-use crate::metadata::error::MetadataError;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::documents::Document;
+use crate::documents::Kind;
+use crate::documents::rows;
+use crate::error::MetadataError;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 mod operations;
 

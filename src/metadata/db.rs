@@ -17,12 +17,12 @@ use std::sync::Arc;
 use sqlx::PgPool;
 use sqlx::SqlitePool;
 
-use crate::metadata::changes;
-use crate::metadata::changes::Part;
-use crate::metadata::connection::Conn;
-use crate::metadata::error::MetadataError;
-use crate::metadata::reach::Reach;
-use crate::metadata::sql::query_scalar;
+use crate::changes;
+use crate::changes::Part;
+use crate::connection::Conn;
+use crate::error::MetadataError;
+use crate::reach::Reach;
+use crate::sql::query_scalar;
 
 /// The connections: one writes, others read and cannot write.
 #[derive(Debug)]

@@ -2,17 +2,17 @@
 
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::annotations;
-use crate::metadata::annotations::Edit;
-use crate::metadata::annotations::NotesPatch;
-use crate::metadata::definitions;
-use crate::metadata::definitions::DefinitionPatch;
-use crate::metadata::definitions::EventDefinition;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::tags::TagChange;
+use crate::Metadata;
+use crate::accounts::UserId;
+use crate::annotations;
+use crate::annotations::Edit;
+use crate::annotations::NotesPatch;
+use crate::definitions;
+use crate::definitions::DefinitionPatch;
+use crate::definitions::EventDefinition;
+use crate::error::MetadataError;
+use crate::flags::tags::TagChange;
+use weir_event::id::ProjectId;
 
 /// The change to make to each definition.
 #[derive(Clone, Debug)]

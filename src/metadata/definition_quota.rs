@@ -4,10 +4,10 @@
 
 use std::collections::HashMap;
 
-use crate::event::id::ProjectId;
-use crate::metadata::connection::Conn;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::connection::Conn;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_event::id::ProjectId;
 
 /// Kinds of definitions, each with its own quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -19,13 +19,13 @@ use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::sqlite::SqliteSynchronous;
 use uuid::Uuid;
 
-use crate::event::json;
-use crate::event::json::FromJson;
-use crate::metadata::connection::Conn;
-use crate::metadata::db::Db;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql::query_scalar;
-use crate::metadata::violation::Violation;
+use crate::connection::Conn;
+use crate::db::Db;
+use crate::error::MetadataError;
+use crate::sql::query_scalar;
+use crate::violation::Violation;
+use weir_event::json;
+use weir_event::json::FromJson;
 
 /// How long a statement waits for a lock that another process holds. Writes of the server take
 /// milliseconds; this is for a command line tool that writes while the server runs.
@@ -43,7 +43,7 @@ const READERS: u32 = 4;
 const CHECKED_MAX_BYTES: u64 = 256 << 20;
 
 /// The migrations, in SQL that both databases take.
-pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("./schemas/metadata");
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../schemas/metadata");
 
 /// Why the migrations did not run. Those of a store that a newer version has changed are not all known here, which is
 /// no damage.
@@ -105,7 +105,7 @@ async fn check(path: &Path, pool: &SqlitePool) -> Result<(), MetadataError> {
     }
 }
 
-/// See [`crate::metadata::Metadata::verify`].
+/// See [`crate::Metadata::verify`].
 pub(super) async fn verify(path: &Path, findings_max: u32) -> Result<Vec<String>, MetadataError> {
     let options = SqliteConnectOptions::new().filename(path).read_only(true);
     let failed = |source| MetadataError::Open { path: path.to_path_buf(), source };

@@ -9,14 +9,14 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::error::MetadataError;
+use crate::accounts::UserId;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::error::MetadataError;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
 
 pub mod batches;
 mod operations;

@@ -9,15 +9,15 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::flags::FlagId;
-use crate::metadata::violation::Violation;
+use crate::accounts::UserId;
+use crate::activity;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::flags::FlagId;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 mod operations;
 pub(super) mod rows;

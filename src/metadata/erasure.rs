@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Write;
-use crate::metadata::activity::Forgotten;
-use crate::metadata::cohorts;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::Write;
+use crate::activity::Forgotten;
+use crate::cohorts;
+use crate::cohorts::StoredCohort;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_event::id::ProjectId;
 
 /// The cohorts of a project after members were removed.
 #[derive(Debug, Default)]

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::metadata::codes;
-use crate::metadata::violation::Violation;
+use crate::codes;
+use crate::violation::Violation;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
 
 /// Why an operation failed. Nothing is stored after an error.
 #[derive(Debug, thiserror::Error)]

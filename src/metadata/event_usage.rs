@@ -4,11 +4,11 @@
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// Days that are stored and counted, today included (PostHog's figure).
 pub const USAGE_DAYS: i64 = 30;

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::connection::Conn;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::connection::Conn;
+use crate::error::MetadataError;
+use crate::flags::FlagId;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// An SDK reported a call of a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]

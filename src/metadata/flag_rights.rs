@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::members::Level;
-use crate::metadata::sql;
+use crate::accounts::User;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::flags::FlagId;
+use crate::flags::StoredFlag;
+use crate::members::Level;
+use crate::sql;
 
 mod operations;
 
@@ -45,7 +45,7 @@ pub struct ResourceAccess {
     pub resource: String,
     /// [`CAN_VIEW`] or [`CAN_EDIT`].
     ///
-    /// [`CAN_VIEW`]: crate::metadata::flag_rights::CAN_VIEW
+    /// [`CAN_VIEW`]: crate::flag_rights::CAN_VIEW
     pub access_level: i64,
     /// The user who set it.
     pub created_by: Option<i64>,

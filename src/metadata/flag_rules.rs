@@ -18,13 +18,13 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::predicate::patterns;
-use crate::flags::definition::has_enrollment;
-pub(super) use crate::metadata::flag_rules::canonical::canonical;
-pub use crate::metadata::flag_rules::cohorts::cohort_id;
-pub use crate::metadata::flag_rules::cohorts::cohort_ids;
-use crate::metadata::flag_rules::dependencies::Graph;
-use crate::metadata::violation::Violation;
+pub(super) use crate::flag_rules::canonical::canonical;
+pub use crate::flag_rules::cohorts::cohort_id;
+pub use crate::flag_rules::cohorts::cohort_ids;
+use crate::flag_rules::dependencies::Graph;
+use crate::violation::Violation;
+use weir_event::predicate::patterns;
+use weir_flags::definition::has_enrollment;
 
 mod canonical;
 pub mod cohorts;

@@ -5,13 +5,13 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::id::ProjectId;
-use crate::event::predicate::Matching;
-use crate::metadata::activity;
-use crate::metadata::connection::Conn;
-use crate::metadata::error::MetadataError;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::sql;
+use crate::activity;
+use crate::connection::Conn;
+use crate::error::MetadataError;
+use crate::secrets::KeyHash;
+use crate::sql;
+use weir_event::id::ProjectId;
+use weir_event::predicate::Matching;
 
 mod operations;
 

@@ -8,15 +8,15 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::flags::plain::PlainFields;
-use crate::metadata::flags::plain::PlainPatch;
+use crate::accounts::UserId;
+use crate::activity;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::flags::plain::PlainFields;
+use crate::flags::plain::PlainPatch;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 mod locking;
 mod operations;

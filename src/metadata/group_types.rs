@@ -8,16 +8,16 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::id::ProjectId;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::accounts::UserId;
+use crate::activity;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_event::id::ProjectId;
+use weir_event::schema::GROUP_TYPES_MAX;
 
 /// Display names of the groups of a type.
 #[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]

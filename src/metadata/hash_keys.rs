@@ -7,7 +7,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::event::id::ProjectId;
+use weir_event::id::ProjectId;
 
 mod operations;
 

@@ -3,9 +3,9 @@
 //! A holder raises the beat of its row about once a second. Others see that it is alive by the beat alone, on their own
 //! clocks, so no clocks are compared. A lease keeps servers from getting in each other's way; nothing is safe by it.
 
-use crate::metadata::Metadata;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::error::MetadataError;
+use crate::sql;
 
 /// A lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 mod operations;
 
@@ -86,7 +86,7 @@ type OrganizationRow = (String, String, i64);
 
 /// Reads all organizations.
 pub(super) async fn organizations(
-    connection: &mut crate::metadata::connection::Conn,
+    connection: &mut crate::connection::Conn,
 ) -> Result<Vec<Arc<Organization>>, MetadataError> {
     let rows: Vec<OrganizationRow> =
         sql::query_as("SELECT id, name, created_at FROM organizations")

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 use ring::pbkdf2;
 
-use crate::metadata::secrets::Seed;
+use crate::secrets::Seed;
 
 /// The name of the function in a stored hash: PBKDF2 with HMAC-SHA-256.
 const NAME: &str = "pbkdf2_sha256";
@@ -50,12 +50,12 @@ impl PasswordHash {
     }
 
     /// A signature of `message` that only those can make and check who know the hash.
-    pub(in crate::metadata) fn sign(&self, message: &str) -> String {
+    pub(crate) fn sign(&self, message: &str) -> String {
         URL_SAFE_NO_PAD.encode(hmac::sign(&self.key(), message.as_bytes()))
     }
 
     /// Whether a text is the [signature](Self::sign) of `message`. The time that it takes tells nothing of it.
-    pub(in crate::metadata) fn has_signed(&self, message: &str, signature: &str) -> bool {
+    pub(crate) fn has_signed(&self, message: &str, signature: &str) -> bool {
         let signature = URL_SAFE_NO_PAD.decode(signature);
         signature.is_ok_and(|tag| hmac::verify(&self.key(), message.as_bytes(), &tag).is_ok())
     }
@@ -65,13 +65,13 @@ impl PasswordHash {
     }
 
     /// The text that is stored.
-    pub(in crate::metadata) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let [salt, hash] = [&self.salt[..], &self.hash].map(|bytes| STANDARD_NO_PAD.encode(bytes));
         format!("{NAME}${}${salt}${hash}", self.iterations)
     }
 
     /// The inverse of [`PasswordHash::to_text`].
-    pub(in crate::metadata) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('$');
         let (name, iterations) = (parts.next()?, parts.next()?.parse().ok()?);
         let salt = STANDARD_NO_PAD.decode(parts.next()?).ok()?.try_into().ok()?;

@@ -16,14 +16,14 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::postgres::PgSslMode;
 
-use crate::config::metadata::MetadataConfig;
-use crate::config::metadata::MetadataUrl;
-use crate::metadata::Metadata;
-use crate::metadata::db::Db;
-use crate::metadata::disk::MIGRATIONS;
-use crate::metadata::disk::unmigrated;
-use crate::metadata::error::MetadataError;
-use crate::metadata::reach::Reach;
+use crate::Metadata;
+use crate::db::Db;
+use crate::disk::MIGRATIONS;
+use crate::disk::unmigrated;
+use crate::error::MetadataError;
+use crate::reach::Reach;
+use weir_base::config::metadata::MetadataConfig;
+use weir_base::config::metadata::MetadataUrl;
 
 /// The name by which PostgreSQL lists the connections.
 const APPLICATION: &str = "weir";

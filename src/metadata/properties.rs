@@ -8,18 +8,18 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::connection::Conn;
-use crate::metadata::definition_quota::Bounded;
-use crate::metadata::definition_quota::Limit;
-use crate::metadata::definition_quota::OverQuota;
-use crate::metadata::definition_quota::Room;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
-use crate::metadata::sql::Bind;
-use crate::metadata::sql::Builder;
+use crate::Metadata;
+use crate::connection::Conn;
+use crate::definition_quota::Bounded;
+use crate::definition_quota::Limit;
+use crate::definition_quota::OverQuota;
+use crate::definition_quota::Room;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::sql;
+use crate::sql::Bind;
+use crate::sql::Builder;
+use weir_event::id::ProjectId;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
 const PROPERTY_NAMESPACE: Uuid = Uuid::from_u128(0x3b7a_9c42_81d5_4e0f_a6c8_5d14_f2e9_7b06);
@@ -389,7 +389,7 @@ mod tests {
     use super::PropertySeen;
     use super::ValueType;
     use super::unique;
-    use crate::event::id::ProjectId;
+    use weir_event::id::ProjectId;
 
     #[test]
     fn a_property_is_named_once_with_its_first_type() {

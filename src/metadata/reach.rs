@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
-use crate::metadata::codes::is_away;
-use crate::metadata::error::MetadataError;
+use crate::codes::is_away;
+use crate::error::MetadataError;
 
 /// How much longer than PostgreSQL itself to wait for the end of a statement. If that passes, nobody is
 /// at the other end.

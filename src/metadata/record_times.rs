@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use crate::clock::UnixMicros;
-use crate::metadata::Metadata;
-use crate::metadata::connection::Conn;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::connection::Conn;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_base::clock::UnixMicros;
 
 const MINUTE_MICROS: i64 = 60_000_000;
 

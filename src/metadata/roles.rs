@@ -9,27 +9,27 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::accounts::check_text;
-use crate::metadata::activity;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rights;
-use crate::metadata::flag_rights::CAN_EDIT;
-use crate::metadata::flag_rights::CAN_VIEW;
-pub use crate::metadata::roles::accesses::RoleAccess;
-use crate::metadata::secrets::Seed;
-use crate::metadata::sql;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::User;
+use crate::accounts::UserId;
+use crate::accounts::check_text;
+use crate::activity;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::activity::diff;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::flag_rights;
+use crate::flag_rights::CAN_EDIT;
+use crate::flag_rights::CAN_VIEW;
+pub use crate::roles::accesses::RoleAccess;
+use crate::secrets::Seed;
+use crate::sql;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
 
 mod accesses;
 
@@ -355,8 +355,8 @@ pub fn shown(micros: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::metadata::flag_rights::CAN_EDIT;
-    use crate::metadata::flag_rights::CAN_VIEW;
+    use crate::flag_rights::CAN_EDIT;
+    use crate::flag_rights::CAN_VIEW;
 
     #[test]
     fn levels_are_two() {

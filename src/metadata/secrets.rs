@@ -12,10 +12,10 @@ use sha2::Digest;
 use sha2::Sha256;
 use uuid::Uuid;
 
-use crate::event::key_kind::PERSONAL_PREFIX;
-use crate::event::key_kind::PROJECT_PREFIX;
-use crate::event::key_kind::SECRET_PREFIX;
-use crate::metadata::error::MetadataError;
+use crate::error::MetadataError;
+use weir_event::key_kind::PERSONAL_PREFIX;
+use weir_event::key_kind::PROJECT_PREFIX;
+use weir_event::key_kind::SECRET_PREFIX;
 
 /// Digits of a generated secret: 62^43 > 2^256, as many values as a seed has.
 const DIGITS: usize = 43;

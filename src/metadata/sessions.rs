@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::clock::UnixMicros;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::UserId;
+use crate::accounts::KeyId;
+use crate::accounts::UserId;
+use weir_base::clock::UnixMicros;
 
 mod operations;
 
-pub(super) use crate::metadata::sessions::operations::end_all;
-pub(super) use crate::metadata::sessions::operations::end_of_key;
+pub(super) use crate::sessions::operations::end_all;
+pub(super) use crate::sessions::operations::end_of_key;
 
 /// How long a link works.
 pub const LINK_LIFE: Duration = Duration::from_mins(15);

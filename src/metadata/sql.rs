@@ -22,8 +22,8 @@ use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::sqlite::SqliteRow;
 
-use crate::metadata::connection::Conn;
-use crate::metadata::connection::Link;
+use crate::connection::Conn;
+use crate::connection::Link;
 
 /// A row that both databases decode to; `#[derive(sqlx::FromRow)]` and tuples are.
 pub(super) trait Row:

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::UserId;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::sessions::Session;
+use crate::Metadata;
+use crate::accounts::PersonalKey;
+use crate::accounts::UserId;
+use crate::secrets::KeyHash;
+use crate::sessions::Session;
+use weir_event::id::ProjectId;
 
 /// Time between two looks. What took the right away, here or on another server, is known within it and the second in
 /// which a server learns of the changes of others.

@@ -8,16 +8,16 @@ use rand::rngs::StdRng;
 use serde_json::json;
 
 use super::*;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::ProjectPatch;
-use crate::metadata::bootstrap::FirstStart;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::NewFlag;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::secrets::Seed;
-use crate::metadata::tests::place::Place;
+use crate::accounts::ProjectPatch;
+use crate::bootstrap::FirstStart;
+use crate::flags::FlagId;
+use crate::flags::FlagPatch;
+use crate::flags::NewFlag;
+use crate::flags::StoredFlag;
+use crate::secrets::Seed;
+use crate::tests::place::Place;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
 
 mod accounts;
 mod activity;

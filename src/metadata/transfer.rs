@@ -16,12 +16,12 @@ use sqlx::Row;
 use sqlx::Type;
 use uuid::Uuid;
 
-use crate::metadata::Metadata;
-use crate::metadata::connection::Conn;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
-use crate::metadata::sql::Bind;
-use crate::metadata::sql::Builder;
+use crate::Metadata;
+use crate::connection::Conn;
+use crate::error::MetadataError;
+use crate::sql;
+use crate::sql::Bind;
+use crate::sql::Builder;
 
 /// Rows that are read, and inserted by one statement. With 65,535 values of a statement there is room for
 /// 130 columns.

@@ -8,13 +8,13 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// Samples kept of one kind on one day.
 pub const SAMPLES_MAX: usize = 5;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::error::Kind;
-use crate::identity::IdentityError;
-use crate::identity::store::Identities;
-use crate::progress::Progress;
+use crate::Progress;
+use weir_base::error::Kind;
+use weir_identity::IdentityError;
+use weir_identity::store::Identities;
 
 /// Waits until the identity store has applied every record that was acknowledged before the call. Clones share the
 /// store.

@@ -14,9 +14,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::KeyId;
-use crate::query::error::QueryError;
+use crate::error::QueryError;
+use weir_event::id::ProjectId;
+use weir_metadata::accounts::KeyId;
 
 /// Queries that may wait in the line of all, for each slot; in that of one key, half of them.
 const WAITING_PER_SLOT: usize = 16;
@@ -180,8 +180,8 @@ mod tests {
     use super::Permit;
     use super::WAITING_PER_SLOT;
     use super::Work;
-    use crate::metadata::accounts::KeyId;
-    use crate::query::error::QueryError;
+    use crate::error::QueryError;
+    use weir_metadata::accounts::KeyId;
 
     /// Nobody waits: a slot is free, or it is not.
     async fn now(slots: &Admission, caller: Caller, work: Work) -> Option<Permit> {

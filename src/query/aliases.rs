@@ -14,11 +14,11 @@ use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::SelectItem;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked;
-use crate::query::relations::Relations;
-use crate::query::relations::Tables;
-use crate::query::relations::is_same;
-use crate::query::substitution::Substitution;
+use crate::asked;
+use crate::relations::Relations;
+use crate::relations::Tables;
+use crate::relations::is_same;
+use crate::substitution::Substitution;
 
 /// Names of one statement that are looked at.
 const NAMES_MAX: usize = 32;

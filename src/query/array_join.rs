@@ -32,18 +32,18 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
-use crate::query::asked;
-use crate::query::clickhouse::call;
-use crate::query::complexity;
-use crate::query::relations::Relations;
-use crate::query::relations::Tables;
-use crate::query::relations::is_same;
-use crate::query::sql_text::identifier;
-use crate::query::substitution::Substitution;
-use crate::query::tokens::is_blank;
-use crate::query::tokens::items;
-use crate::query::tokens::keyword;
-use crate::query::tokens::next;
+use crate::asked;
+use crate::clickhouse::call;
+use crate::complexity;
+use crate::relations::Relations;
+use crate::relations::Tables;
+use crate::relations::is_same;
+use crate::sql_text::identifier;
+use crate::substitution::Substitution;
+use crate::tokens::is_blank;
+use crate::tokens::items;
+use crate::tokens::keyword;
+use crate::tokens::next;
 
 /// The function in FROM that has the arrays as its arguments and their names as its columns.
 const MARKER: &str = "arrays_of_join";
@@ -371,8 +371,8 @@ impl Joins<'_> {
 #[cfg(test)]
 mod tests {
     use super::rewrite;
-    use crate::query::dialect;
-    use crate::query::relations::Tables;
+    use crate::dialect;
+    use crate::relations::Tables;
 
     const TABLES: &[(&str, &[&str])] = &[("t", &["a", "b", "tags"])];
 

@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
-use crate::query::asked::take;
+use crate::asked::asked;
+use crate::asked::take;
 
 /// Turns all accesses by arrows whose operand is a comparison without parentheses.
 pub(super) fn rewrite(statement: &mut Statement) {

@@ -1,7 +1,7 @@
 //! The calendar by which SQL counts: that of a project ([`Calendar`]).
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
+use weir_event::id::ProjectId;
+use weir_metadata::Metadata;
 
 /// The zone and the weeks of a project.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 
-use crate::query::asked::asked;
-use crate::query::asked::take;
-use crate::query::item_names::ItemNames;
+use crate::asked::asked;
+use crate::asked::take;
+use crate::item_names::ItemNames;
 
 /// Whether a statement was refused for two columns of one name.
 pub(super) fn is_needed(error: &DataFusionError) -> bool {

@@ -28,23 +28,23 @@ use datafusion::sql::sqlparser::ast::Select;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-pub(super) use crate::query::clickhouse::built::call;
-pub(super) use crate::query::clickhouse::built::step;
+pub(super) use crate::clickhouse::built::call;
+pub(super) use crate::clickhouse::built::step;
 
-use crate::query::asked;
-use crate::query::calendar::Calendar;
-use crate::query::clickhouse::parts::Parts;
-use crate::query::clickhouse::times::added;
-use crate::query::clickhouse::times::as_instant;
-use crate::query::clickhouse::times::diff;
-use crate::query::clickhouse::times::of_unit;
-use crate::query::clickhouse::times::start_of_interval;
-use crate::query::clickhouse::times::start_of_week;
-use crate::query::complexity;
-use crate::query::error::QueryError;
-use crate::query::item_names::ItemNames;
-use crate::query::local_time;
-use crate::query::quantile;
+use crate::asked;
+use crate::calendar::Calendar;
+use crate::clickhouse::parts::Parts;
+use crate::clickhouse::times::added;
+use crate::clickhouse::times::as_instant;
+use crate::clickhouse::times::diff;
+use crate::clickhouse::times::of_unit;
+use crate::clickhouse::times::start_of_interval;
+use crate::clickhouse::times::start_of_week;
+use crate::complexity;
+use crate::error::QueryError;
+use crate::item_names::ItemNames;
+use crate::local_time;
+use crate::quantile;
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.

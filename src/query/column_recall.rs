@@ -5,11 +5,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::query::columns::Asks;
-use crate::query::columns::Record;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::parts::given_up;
+use crate::columns::Asks;
+use crate::columns::Record;
+use crate::engine::Engine;
+use crate::error::QueryError;
+use crate::parts::given_up;
 
 /// The properties that were in memory at the end before, by a file that is right once: after a crash there is none.
 pub(super) fn take(path: &Path) -> Asks {

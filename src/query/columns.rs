@@ -7,8 +7,8 @@
 //! one moment. All columns together stay within a setting: the one that was asked longest ago goes first. One that does not fit is refused for some time, so that its questions look at the files, piece
 //! by piece ([`Pieces`]), or at the rows, and so is one that others push out again and again.
 //!
-//! [`ChangeFeed`]: crate::identity::change_feed::ChangeFeed
-//! [`PersonTable`]: crate::query::person_table::PersonTable
+//! [`ChangeFeed`]: weir_identity::change_feed::ChangeFeed
+//! [`PersonTable`]: crate::person_table::PersonTable
 
 mod build;
 mod column;
@@ -33,24 +33,24 @@ use parking_lot::RwLockReadGuard;
 use parking_lot::RwLockWriteGuard;
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::change_feed::ChangeFeed;
-use crate::identity::store::Identities;
-use crate::identity::view::View;
-use crate::query::columns::table::Rows;
-use crate::query::columns::table::Table;
-use crate::query::person_table::PersonTable;
+use crate::columns::table::Rows;
+use crate::columns::table::Table;
+use crate::person_table::PersonTable;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::change_feed::ChangeFeed;
+use weir_identity::store::Identities;
+use weir_identity::view::View;
 
-pub(super) use crate::query::columns::build::Asker;
-pub(super) use crate::query::columns::pieces::Piece;
-pub(super) use crate::query::columns::pieces::Pieces;
-pub(super) use crate::query::columns::record::Asks;
-pub(super) use crate::query::columns::record::Record;
-pub(super) use crate::query::columns::select::Asked;
-pub(super) use crate::query::columns::select::Selection;
-pub(super) use crate::query::columns::select::along;
-pub(super) use crate::query::columns::table::Refusal;
+pub(super) use crate::columns::build::Asker;
+pub(super) use crate::columns::pieces::Piece;
+pub(super) use crate::columns::pieces::Pieces;
+pub(super) use crate::columns::record::Asks;
+pub(super) use crate::columns::record::Record;
+pub(super) use crate::columns::select::Asked;
+pub(super) use crate::columns::select::Selection;
+pub(super) use crate::columns::select::along;
+pub(super) use crate::columns::table::Refusal;
 
 /// Columns that are remembered because they do not fit or were pushed out.
 const REMEMBERED_MAX: usize = 1000;

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
-use crate::query::error::QueryError;
+use crate::error::QueryError;
 
 /// Words and operators of a query at most; literals, commas and parentheses are not counted.
 pub const WORDS_MAX: usize = 2000;

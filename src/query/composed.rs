@@ -12,11 +12,11 @@ use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
-use crate::query::complexity;
-use crate::query::complexity::WORDS_MAX;
-use crate::query::error::QueryError;
-use crate::query::expression::Expression;
+use crate::asked::asked;
+use crate::complexity;
+use crate::complexity::WORDS_MAX;
+use crate::error::QueryError;
+use crate::expression::Expression;
 
 /// A statement with places for expressions.
 #[derive(Clone, Debug, Default)]
@@ -108,8 +108,8 @@ mod tests {
 
     use super::Composed;
     use super::Places;
-    use crate::query::complexity::WORDS_MAX;
-    use crate::query::expression::Expression;
+    use crate::complexity::WORDS_MAX;
+    use crate::expression::Expression;
 
     /// Goal: an expression stays one, however its tree prints. Method: expressions that print as more or less than they
     /// are, in a statement that they would change.

@@ -29,11 +29,11 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::pattern::Pattern;
-use crate::query::aside::aside;
-use crate::query::guard::Running;
-use crate::query::watched::Watched;
+use crate::aside::aside;
+use crate::guard::Running;
+use crate::watched::Watched;
+use weir_base::clock::UnixMicros;
+use weir_event::pattern::Pattern;
 
 /// How long a condition takes.
 #[derive(Clone, Debug)]

@@ -18,12 +18,12 @@ use datafusion::sql::sqlparser::ast::TableWithJoins;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked;
-use crate::query::relations::Relation;
-use crate::query::relations::Relations;
-use crate::query::relations::Tables;
-use crate::query::relations::is_same;
-use crate::query::relations::name_of;
+use crate::asked;
+use crate::relations::Relation;
+use crate::relations::Relations;
+use crate::relations::Tables;
+use crate::relations::is_same;
+use crate::relations::name_of;
 
 /// The name in HogQL, and that of the column here.
 const CREATED_AT: &str = "created_at";
@@ -211,8 +211,8 @@ fn is_received(item: &SelectItem) -> bool {
 #[cfg(test)]
 mod tests {
     use super::rewrite;
-    use crate::query::dialect;
-    use crate::query::relations::Tables;
+    use crate::dialect;
+    use crate::relations::Tables;
 
     const TABLES: &[(&str, &[&str])] =
         &[("events", &["event", "received_at", "person_id"]), ("persons", &["id", "created_at"])];

@@ -7,9 +7,9 @@ use datafusion::error::DataFusionError;
 use object_store::Error as StoreError;
 use parquet::errors::ParquetError;
 
-use crate::storage::checksums::Damaged;
-use crate::storage::remote::UNREACHABLE;
-use crate::storage::remote::unreachable;
+use weir_storage::checksums::Damaged;
+use weir_storage::remote::UNREACHABLE;
+use weir_storage::remote::unreachable;
 
 /// What is wrong with which file, if `error` comes from reading files. Checksums are checked below the
 /// reader of Parquet, so damage of a file written by Weir names the file. What the reader finds in files
@@ -52,8 +52,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::error::Kind;
-    use crate::query::error::QueryError;
+    use crate::error::QueryError;
+    use weir_base::error::Kind;
 
     /// An error of the readers, whether it is of a file, and the file that has to be named.
     #[test]

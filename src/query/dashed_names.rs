@@ -67,7 +67,7 @@ mod tests {
     use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
     use super::check;
-    use crate::query::dialect::Hogql;
+    use crate::dialect::Hogql;
 
     fn checked(text: &str) -> Result<(), String> {
         let tokens = Tokenizer::new(&Hogql, text).tokenize_with_location().unwrap();

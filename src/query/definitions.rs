@@ -25,15 +25,15 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
 use tokio::sync::mpsc::Sender;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::definitions::EventDefinition;
-use crate::metadata::error::MetadataError;
-use crate::metadata::properties::PropertyDefinition;
-use crate::metadata::properties::ValueType;
-use crate::metadata::warnings::DayOfWarnings;
-use crate::metadata::warnings::samples_json;
-use crate::query::error::QueryError;
+use crate::error::QueryError;
+use weir_event::id::ProjectId;
+use weir_metadata::Metadata;
+use weir_metadata::definitions::EventDefinition;
+use weir_metadata::error::MetadataError;
+use weir_metadata::properties::PropertyDefinition;
+use weir_metadata::properties::ValueType;
+use weir_metadata::warnings::DayOfWarnings;
+use weir_metadata::warnings::samples_json;
 
 /// Rows of a page.
 const PAGE_ROWS: u32 = 2048;

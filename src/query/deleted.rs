@@ -20,14 +20,14 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::error::DataFusionError;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::schema::column;
-use crate::identity::deletions::Deletions;
-use crate::identity::deletions::Origin;
-use crate::storage::delta::DataFile;
-use crate::storage::naming;
-use crate::storage::wal::Sequence;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::schema::column;
+use weir_identity::deletions::Deletions;
+use weir_identity::deletions::Origin;
+use weir_storage::delta::DataFile;
+use weir_storage::naming;
+use weir_storage::wal::Sequence;
 
 /// Name of the column with the place in the log; no property's column begins with `_`.
 const POSITION: &str = "_position";

@@ -33,13 +33,13 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
-use crate::query::array_join;
-use crate::query::clickhouse::call;
-use crate::query::cohort_names;
-use crate::query::cohort_names::By;
-use crate::query::dashed_names;
-use crate::query::functions;
-use crate::query::with_constants;
+use crate::array_join;
+use crate::clickhouse::call;
+use crate::cohort_names;
+use crate::cohort_names::By;
+use crate::dashed_names;
+use crate::functions;
+use crate::with_constants;
 
 /// The function that gives the first value that is not null.
 const COALESCE: &str = "coalesce";

@@ -18,9 +18,9 @@ use datafusion::logical_expr::Projection;
 use datafusion::logical_expr::SubqueryAlias;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 
-use crate::query::events::OWN_EVENTS;
-use crate::query::events::RESOLVE_PERSON;
-use crate::query::person_numbers::PersonNumbers;
+use crate::events::OWN_EVENTS;
+use crate::events::RESOLVE_PERSON;
+use crate::person_numbers::PersonNumbers;
 
 /// The column of the table with the person of an event.
 const PERSON_ID: &str = "person_id";

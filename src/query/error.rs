@@ -5,12 +5,12 @@ use std::time::Duration;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 
-use crate::error::Kind;
-use crate::identity::IdentityError;
-use crate::metadata::error::MetadataError;
-use crate::progress::barrier::BarrierError;
-use crate::query::damage;
-use crate::query::unknown_column;
+use crate::damage;
+use crate::unknown_column;
+use weir_base::error::Kind;
+use weir_identity::IdentityError;
+use weir_metadata::error::MetadataError;
+use weir_progress::barrier::BarrierError;
 
 /// What DataFusion adds to some errors, for its authors.
 const PLEA: &str = "\nThis issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing \

@@ -6,11 +6,11 @@ use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::event::schema::PROMOTED;
-use crate::event::schema::PropertyType;
-use crate::event::schema::promoted_column_name;
-use crate::query::text_number::number;
-use crate::storage::exact::ExactColumns;
+use crate::text_number::number;
+use weir_event::schema::PROMOTED;
+use weir_event::schema::PropertyType;
+use weir_event::schema::promoted_column_name;
+use weir_storage::exact::ExactColumns;
 
 /// The property whose column has a shorter name.
 const SESSION: &str = "$session_id";

@@ -51,8 +51,8 @@ use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::query::event_property::whole_text;
-use crate::storage::exact::ExactColumns;
+use crate::event_property::whole_text;
+use weir_storage::exact::ExactColumns;
 
 /// The column with the id of a session.
 pub(super) const SESSION_ID: &str = "session_id";

@@ -39,24 +39,24 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::ident;
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::deletions::Deletions;
-use crate::identity::overrides::Overrides;
-use crate::query::deleted;
-use crate::query::footers::KeptFooters;
-use crate::query::person_numbers::PersonNumbers;
-use crate::query::pruning;
-use crate::query::row_filter;
-use crate::query::row_filter::is_row_filter;
-use crate::query::scoped;
-use crate::query::scoped::PROJECT;
-use crate::query::scoped::Scope;
-use crate::query::scoped::ScopedExec;
-use crate::storage::delta::DataFile;
-use crate::storage::rows::Rows;
-use crate::storage::store::Snapshot;
-use crate::storage::store::Store;
+use crate::deleted;
+use crate::footers::KeptFooters;
+use crate::person_numbers::PersonNumbers;
+use crate::pruning;
+use crate::row_filter;
+use crate::row_filter::is_row_filter;
+use crate::scoped;
+use crate::scoped::PROJECT;
+use crate::scoped::Scope;
+use crate::scoped::ScopedExec;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::deletions::Deletions;
+use weir_identity::overrides::Overrides;
+use weir_storage::delta::DataFile;
+use weir_storage::rows::Rows;
+use weir_storage::store::Snapshot;
+use weir_storage::store::Store;
 
 /// The address under which DataFusion finds the files of the table.
 ///

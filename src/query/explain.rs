@@ -10,10 +10,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::lit;
 
-use crate::query::admission::Caller;
-use crate::query::distinct_persons;
-use crate::query::error::QueryError;
-use crate::query::guard::Running;
+use crate::admission::Caller;
+use crate::distinct_persons;
+use crate::error::QueryError;
+use crate::guard::Running;
 
 /// What stands in the first column for the logical plan.
 const LOGICAL_PLAN: &str = "logical_plan";
@@ -107,10 +107,10 @@ mod tests {
 
     use super::is_explained;
     use super::permitted;
-    use crate::metadata::accounts::KeyId;
-    use crate::query::admission::Caller;
-    use crate::query::error::QueryError;
-    use crate::query::guard::Running;
+    use crate::admission::Caller;
+    use crate::error::QueryError;
+    use crate::guard::Running;
+    use weir_metadata::accounts::KeyId;
 
     const KEY: Caller = Caller::Key(KeyId(1));
 

@@ -4,9 +4,9 @@ use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 
-use crate::query::clickhouse;
-use crate::query::error::QueryError;
-use crate::query::functions;
+use crate::clickhouse;
+use crate::error::QueryError;
+use crate::functions;
 
 /// Words with which statements begin that change something, in the dialects that people know.
 const WRITES: [&str; 38] = [

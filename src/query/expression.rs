@@ -18,18 +18,18 @@ use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
-use crate::query::calendar::Calendar;
-use crate::query::clickhouse;
-use crate::query::complexity;
-use crate::query::composed::Composed;
-use crate::query::composed::Places;
-use crate::query::dashed_names;
-use crate::query::dialect::Hogql;
-use crate::query::error::QueryError;
-use crate::query::filtered;
-use crate::query::offsets::Offsets;
-use crate::query::sql_text::identifier;
-use crate::query::view::View;
+use crate::calendar::Calendar;
+use crate::clickhouse;
+use crate::complexity;
+use crate::composed::Composed;
+use crate::composed::Places;
+use crate::dashed_names;
+use crate::dialect::Hogql;
+use crate::error::QueryError;
+use crate::filtered;
+use crate::offsets::Offsets;
+use crate::sql_text::identifier;
+use crate::view::View;
 
 /// Longest text of an expression.
 const TEXT_MAX_BYTES: usize = 8192;

@@ -8,12 +8,12 @@ use datafusion::logical_expr::Expr;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::clock::UnixMicros;
-use crate::query::error::QueryError;
-use crate::query::expression::Expression;
-use crate::query::expression::Taken;
-use crate::query::session_columns::with_sessions;
-use crate::query::view::View;
+use crate::error::QueryError;
+use crate::expression::Expression;
+use crate::expression::Taken;
+use crate::session_columns::with_sessions;
+use crate::view::View;
+use weir_base::clock::UnixMicros;
 
 /// What stands before the text of an expression in the names of columns, which no column of events begins with.
 const PREFIX: &str = "holds.";

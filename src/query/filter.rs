@@ -13,24 +13,24 @@ use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 use serde_json::Value;
 
-use crate::event::predicate::Condition;
-use crate::event::predicate::Equality;
-use crate::event::predicate::Predicate;
-use crate::event::predicate::Test;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::tree::Tree;
-use crate::event::schema::PROMOTED;
-use crate::event::schema::PropertyType;
-use crate::event::schema::TEXT_OF_SCALARS;
-use crate::event::schema::promoted_column_name;
-use crate::query::condition;
-use crate::query::condition::Pace;
-use crate::query::expression_columns;
-use crate::query::matches;
-use crate::query::matches::Subjects;
-use crate::query::session_columns;
+use crate::condition;
+use crate::condition::Pace;
+use crate::expression_columns;
+use crate::matches;
+use crate::matches::Subjects;
+use crate::session_columns;
+use weir_event::predicate::Condition;
+use weir_event::predicate::Equality;
+use weir_event::predicate::Predicate;
+use weir_event::predicate::Test;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_event::schema::PROMOTED;
+use weir_event::schema::PropertyType;
+use weir_event::schema::TEXT_OF_SCALARS;
+use weir_event::schema::promoted_column_name;
 
 /// The condition that a tree of filters holds for an event, and its person and groups as of now. It is true or
 /// false, never null. Where it asks of sessions or has expressions, the events have their columns beside them: see

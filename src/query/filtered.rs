@@ -1,6 +1,6 @@
 //! `{filters}` in HogQL: the filters that are sent beside a query, such as those of a dashboard. Placeholders become a
 //! call of [`MARKER`]; [`rewrite`] takes it out of a WHERE, and lets that SELECT read the events that match
-//! ([`with_filtered`](crate::query::view::View::with_filtered)) in the place of all.
+//! ([`with_filtered`](crate::view::View::with_filtered)) in the place of all.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked;
+use crate::asked;
 
 /// The function whose call stands for `{filters}`.
 pub(super) const MARKER: &str = "filters_of_the_query";

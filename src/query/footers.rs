@@ -19,7 +19,7 @@ use parquet::arrow::async_reader::AsyncFileReader;
 use parquet::file::metadata::PageIndexPolicy;
 use parquet::file::metadata::ParquetMetaData;
 
-use crate::query::events::store_url;
+use crate::events::store_url;
 
 /// Makes readers of files whose footers and page indexes are kept.
 #[derive(Debug)]

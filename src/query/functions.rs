@@ -22,11 +22,11 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 
-use crate::query::functions::overloads::overloads;
-use crate::query::functions::own::Own;
+use crate::functions::overloads::overloads;
+use crate::functions::own::Own;
 
 /// Names of functions that may have a lambda as their first argument, as ClickHouse has them.
-pub(super) use crate::query::functions::lambdas::NAMES as OF_LAMBDAS;
+pub(super) use crate::functions::lambdas::NAMES as OF_LAMBDAS;
 
 /// Scalar functions, by what they are of.
 const ALL: [&[Own]; 8] = [

@@ -14,7 +14,7 @@
 //! - `batches`: the batches that go from one operator to the next are bounded in bytes.
 //! - [`batch_rows`]: a plan with large constants runs in batches of fewer rows.
 //! - [`Running`]: a function stops once nobody waits for its query, or its time is over. What takes long in one call
-//!   does not keep a thread of queries ([`aside`](crate::query::aside::aside)).
+//!   does not keep a thread of queries ([`aside`](crate::aside::aside)).
 
 mod aggregates;
 mod batches;
@@ -53,18 +53,18 @@ use datafusion::logical_expr::ScalarUDF;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::optimizer::AnalyzerRule;
 
-pub(super) use crate::query::guard::running::Running;
-pub(super) use crate::query::guard::running::StopFunctions;
-pub(super) use crate::query::guard::statement::check;
+pub(super) use crate::guard::running::Running;
+pub(super) use crate::guard::running::StopFunctions;
+pub(super) use crate::guard::statement::check;
 
-use crate::query::guard::batches::BATCH_BYTES;
-use crate::query::guard::batches::BoundBatches;
-use crate::query::guard::function::Guarded;
-use crate::query::guard::functions::Class;
-use crate::query::guard::functions::class;
-use crate::query::guard::stored::Stored;
-use crate::query::rewritten::columns_of;
-use crate::query::rewritten::map_named;
+use crate::guard::batches::BATCH_BYTES;
+use crate::guard::batches::BoundBatches;
+use crate::guard::function::Guarded;
+use crate::guard::functions::Class;
+use crate::guard::functions::class;
+use crate::guard::stored::Stored;
+use crate::rewritten::columns_of;
+use crate::rewritten::map_named;
 
 /// Rows of a batch at least, whatever constants a plan has.
 const BATCH_ROWS_MIN: usize = 16;

@@ -22,19 +22,19 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::query::admission::Work;
-use crate::query::engine::Engine;
-use crate::query::engine::StopOnDrop;
-use crate::query::error::QueryError;
-use crate::query::histories::gathered::Gathered;
-use crate::query::histories::kept::Actor;
-use crate::query::histories::kept::Kept;
-use crate::query::histories::marks::Marked;
-pub use crate::query::histories::marks::Marks;
-use crate::query::interner::Interner;
-use crate::query::parts::given_up;
-use crate::query::person_numbers::PersonNumbers;
-use crate::query::view::View;
+use crate::admission::Work;
+use crate::engine::Engine;
+use crate::engine::StopOnDrop;
+use crate::error::QueryError;
+use crate::histories::gathered::Gathered;
+use crate::histories::kept::Actor;
+use crate::histories::kept::Kept;
+use crate::histories::marks::Marked;
+pub use crate::histories::marks::Marks;
+use crate::interner::Interner;
+use crate::parts::given_up;
+use crate::person_numbers::PersonNumbers;
+use crate::view::View;
 
 /// Columns of a plan: whose the event is, a text or the number of a person; rows without it are left out.
 pub const ACTOR: &str = "actor";
@@ -60,9 +60,8 @@ pub struct Row {
     actor: u32,
 }
 
-#[cfg(test)]
 impl Row {
-    /// A row without a text.
+    /// A row without a text, of the first actor.
     pub fn new(at: i64, mask: u32) -> Self {
         Self { at, mask, text: NO_TEXT, actor: 0 }
     }

@@ -22,10 +22,10 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::logical_expr::ScalarFunctionArgs;
 use datafusion::logical_expr::ScalarUDF;
 
-use crate::event::json_key::KeyFinder;
-use crate::query::json_last;
-use crate::query::json_last::Step;
-use crate::query::json_written;
+use crate::json_last;
+use crate::json_last::Step;
+use crate::json_written;
+use weir_event::json_key::KeyFinder;
 
 /// The function that gives values as texts.
 const AS_TEXT: &str = "json_as_text";

@@ -11,7 +11,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use memchr::memchr2;
 
-use crate::event::json;
+use weir_event::json;
 
 /// A step of a path into a text: a key of an object, or the place of an item in a list.
 #[derive(Clone, Copy, Debug)]

@@ -8,9 +8,9 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 use serde_json::Value;
 
-use crate::event::json;
-use crate::query::json_last;
-use crate::query::json_last::Step;
+use crate::json_last;
+use crate::json_last::Step;
+use weir_event::json;
 
 /// Digits that a double keeps whatever they are.
 const DIGITS_KEPT: usize = 15;
@@ -93,7 +93,7 @@ mod tests {
 
     use super::may_be_otherwise;
     use super::otherwise;
-    use crate::query::json_last::Step;
+    use crate::json_last::Step;
 
     fn written(value: &str) -> Option<String> {
         let text = format!(r#"{{"other": 1, "a": {value}}}"#);

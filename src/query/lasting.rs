@@ -10,8 +10,8 @@ use datafusion::logical_expr::TableScan;
 use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::logical_plan::builder::UNNAMED_TABLE;
 
-use crate::query::events::OWN_EVENTS;
-use crate::query::filtered;
+use crate::events::OWN_EVENTS;
+use crate::filtered;
 
 /// Tables that change with the log of their project alone, and rows that are part of a plan. Those of definitions and of
 /// warnings are written later than their records, and by users.

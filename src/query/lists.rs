@@ -17,8 +17,8 @@ use arrow::json::writer::EncoderOptions;
 use arrow::json::writer::make_encoder;
 use bytes::Bytes;
 
-use crate::identity::IdentityError;
-use crate::query::error::QueryError;
+use crate::error::QueryError;
+use weir_identity::IdentityError;
 
 /// Adds the JSON of a cell, in a row of a batch, to a text.
 pub type Cell =
@@ -247,7 +247,7 @@ mod tests {
     use super::Layout;
     use super::Shown;
     use super::write;
-    use crate::identity::IdentityError;
+    use weir_identity::IdentityError;
 
     fn written(batches: &[RecordBatch], layout: &Layout) -> Value {
         let mut out = Vec::new();

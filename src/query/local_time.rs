@@ -39,9 +39,9 @@ use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::expr::TryCast;
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::query::local_time::clocks::Work;
-use crate::query::rewritten::columns_of;
-use crate::query::rewritten::map_named;
+use crate::local_time::clocks::Work;
+use crate::rewritten::columns_of;
+use crate::rewritten::map_named;
 
 /// Names of UTC in types of timestamps. Its clocks are the instants themselves.
 const UTC: [&str; 3] = ["UTC", "Etc/UTC", "+00:00"];

@@ -19,33 +19,32 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::event::json_key::KeyFinder;
-use crate::event::predicate::Test;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Membership;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::tree::Tree;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::identity;
-use crate::identity::IdentityError;
-use crate::identity::person::Group;
-use crate::identity::person::Person;
-use crate::identity::row::Key;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::condition;
-use crate::query::condition::Call;
-use crate::query::condition::Pace;
-use crate::query::people::InCohort;
-use crate::query::people::search::place_value;
-use crate::query::person_answers::InARow;
-use crate::query::person_answers::PersonAnswers;
-use crate::query::watched::Watched;
-use crate::storage::exact::ExactColumns;
+use crate::condition;
+use crate::condition::Call;
+use crate::condition::Pace;
+use crate::people::InCohort;
+use crate::people::search::place_value;
+use crate::person_answers::InARow;
+use crate::person_answers::PersonAnswers;
+use crate::watched::Watched;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_event::json_key::KeyFinder;
+use weir_event::predicate::Test;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Membership;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_event::schema::GROUP_TYPES_MAX;
+use weir_identity::IdentityError;
+use weir_identity::person::Group;
+use weir_identity::person::Person;
+use weir_identity::row::Key;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
+use weir_storage::exact::ExactColumns;
 
 /// What filters of the type `event_metadata` ask of an event's row, and the column that has it.
 const METADATA: [(&str, &str); 13] = [
@@ -369,12 +368,12 @@ impl Matches {
     }
 
     /// The person of a row, with the properties that filters look at.
-    fn person_of(&self, row: &identity::row::Row<'_>) -> Result<Person, IdentityError> {
+    fn person_of(&self, row: &weir_identity::row::Row<'_>) -> Result<Person, IdentityError> {
         let Some(keys) = &self.keys else { return row.person() };
         let mut properties = Map::new();
         for (name, key) in keys {
             if let Some(value) = row.property(key) {
-                properties.insert(name.to_string(), identity::row::value(value)?);
+                properties.insert(name.to_string(), weir_identity::row::value(value)?);
             }
         }
         Ok(Person {

@@ -34,18 +34,18 @@ use futures::stream::BoxStream;
 use hashbrown::HashSet;
 use uuid::Uuid;
 
-use crate::event::id::EventKey;
-use crate::event::id::ProjectId;
-use crate::event::schema::column;
-use crate::identity::IdentityError;
-use crate::identity::deletions::Deletions;
-use crate::identity::overrides::Overrides;
-use crate::query::deleted;
-use crate::query::error::QueryError;
-use crate::storage::delta::DataFile;
-use crate::storage::naming;
-use crate::storage::parquet::pages::PagedFile;
-use crate::storage::store::Store;
+use crate::deleted;
+use crate::error::QueryError;
+use weir_event::id::EventKey;
+use weir_event::id::ProjectId;
+use weir_event::schema::column;
+use weir_identity::IdentityError;
+use weir_identity::deletions::Deletions;
+use weir_identity::overrides::Overrides;
+use weir_storage::delta::DataFile;
+use weir_storage::naming;
+use weir_storage::parquet::pages::PagedFile;
+use weir_storage::store::Store;
 
 /// A file of a merge that cannot be read.
 #[derive(Debug, thiserror::Error)]

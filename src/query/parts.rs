@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinError;
 
-use crate::query::error::QueryError;
-use crate::query::ranges::ranges;
+use crate::error::QueryError;
+use crate::ranges::ranges;
 
 /// Ranges for each thread: persons of several projects lie unevenly.
 const RANGES_PER_THREAD: usize = 8;

@@ -6,7 +6,7 @@
 
 mod files;
 mod full_scan;
-pub(in crate::query) mod search;
+pub(crate) mod search;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::tree::Tree;
-use crate::identity::IdentityError;
-use crate::identity::person::Person;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::people::search::Search;
+use crate::engine::Engine;
+use crate::error::QueryError;
+use crate::people::search::Search;
+use weir_event::id::ProjectId;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_identity::IdentityError;
+use weir_identity::person::Person;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
 
 /// Persons created later than this after now are not listed: their events came from a wrong clock.
 /// The figure is PostHog's.

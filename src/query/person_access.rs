@@ -27,11 +27,11 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::parser::ParserError;
 
-use crate::query::asked::asked;
-use crate::query::property_access;
-use crate::query::property_access::OF_PERSONS;
-use crate::query::sql_text::identifier;
-use crate::query::sql_text::literal;
+use crate::asked::asked;
+use crate::property_access;
+use crate::property_access::OF_PERSONS;
+use crate::sql_text::identifier;
+use crate::sql_text::literal;
 
 /// What a person is called in a query, and the table of persons.
 const PERSON: &str = "person";

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use parking_lot::RwLock;
 use uuid::Uuid;
 
-use crate::query::person_numbers::grown_table_bytes;
-use crate::query::person_numbers::table_bytes;
+use crate::person_numbers::grown_table_bytes;
+use crate::person_numbers::table_bytes;
 
 /// Memory of an answer.
 const ENTRY_BYTES: usize = size_of::<(Uuid, bool)>();

@@ -11,18 +11,18 @@ use datafusion::logical_expr::cast;
 use datafusion::prelude::col;
 use datafusion::prelude::lit;
 
-use crate::event::predicate::Predicate;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::tree::Tree;
-use crate::identity::row;
-use crate::query::condition;
-use crate::query::condition::Pace;
-use crate::query::filter::all;
-use crate::query::filter::any;
-use crate::query::matches;
-use crate::query::matches::Subjects;
+use crate::condition;
+use crate::condition::Pace;
+use crate::filter::all;
+use crate::filter::any;
+use crate::matches;
+use crate::matches::Subjects;
+use weir_event::predicate::Predicate;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_identity::row;
 
 /// The condition that a tree of filters holds for a person, in rows with its columns `properties`, `created_at`,
 /// `is_identified`, and its uuid as `id` and as `person_id`. It is true or false, never null.

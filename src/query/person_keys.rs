@@ -16,10 +16,10 @@ use datafusion::logical_expr::TableScan;
 use datafusion::optimizer::OptimizerConfig;
 use datafusion::optimizer::OptimizerRule;
 
-use crate::identity::row::Key;
-use crate::query::events::OWN_EVENTS;
-use crate::query::json;
-use crate::query::person_scan::PersonsProvider;
+use crate::events::OWN_EVENTS;
+use crate::json;
+use crate::person_scan::PersonsProvider;
+use weir_identity::row::Key;
 
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";

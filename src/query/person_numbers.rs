@@ -28,8 +28,8 @@ use hashbrown::HashTable;
 use parking_lot::RwLock;
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::identity::overrides::Overrides;
+use weir_event::id::ProjectId;
+use weir_identity::overrides::Overrides;
 
 /// A row whose number is not known yet. No person has it.
 const UNKNOWN: u32 = u32::MAX;
@@ -257,17 +257,17 @@ mod tests {
     use uuid::Uuid;
 
     use super::PersonNumbers;
-    use crate::clock::UnixMicros;
-    use crate::event::id::PersonId;
-    use crate::event::id::ProjectId;
-    use crate::identity::change::Force;
-    use crate::identity::change::Keep;
-    use crate::identity::change::Op;
-    use crate::identity::change::OpKind;
-    use crate::identity::change::Record;
-    use crate::identity::change::Update;
-    use crate::identity::limits::Limits;
-    use crate::identity::store::Identities;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::PersonId;
+    use weir_event::id::ProjectId;
+    use weir_identity::change::Force;
+    use weir_identity::change::Keep;
+    use weir_identity::change::Op;
+    use weir_identity::change::OpKind;
+    use weir_identity::change::Record;
+    use weir_identity::change::Update;
+    use weir_identity::limits::Limits;
+    use weir_identity::store::Identities;
 
     const PROJECT: ProjectId = ProjectId(1);
     const IDS: u32 = 2000;

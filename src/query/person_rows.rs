@@ -9,8 +9,8 @@ use arrow::array::StringViewBuilder;
 use arrow::array::TimestampMicrosecondBuilder;
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::identity::row::Row;
+use weir_event::id::ProjectId;
+use weir_identity::row::Row;
 
 /// Rows of persons with columns by their names, which are those of the files of the persons table or some of them.
 pub(super) struct PersonRows {

@@ -25,18 +25,18 @@ use datafusion::physical_plan::streaming::StreamingTableExec;
 use object_store::ObjectStore;
 use tokio::sync::mpsc::Sender;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::person_set::PersonSet;
-use crate::identity::row::Key;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::person_rows::PersonRows;
-use crate::query::person_table::FileBatch;
-use crate::query::person_table::Part;
-use crate::query::person_table::Parts;
-use crate::query::person_table::PersonTable;
-use crate::storage::delta::DataFile;
+use crate::person_rows::PersonRows;
+use crate::person_table::FileBatch;
+use crate::person_table::Part;
+use crate::person_table::Parts;
+use crate::person_table::PersonTable;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person_set::PersonSet;
+use weir_identity::row::Key;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
+use weir_storage::delta::DataFile;
 
 /// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
 const BATCH_ROWS: usize = 2048;
@@ -238,7 +238,7 @@ struct Out {
 }
 
 impl Out {
-    fn push(&mut self, project: ProjectId, row: &crate::identity::row::Row<'_>) -> Flow {
+    fn push(&mut self, project: ProjectId, row: &weir_identity::row::Row<'_>) -> Flow {
         self.rows.push(project, row, &[]);
         match self.rows.len() >= BATCH_ROWS || self.rows.bytes() >= BATCH_BYTES {
             true => self.send_rows(),
@@ -281,21 +281,21 @@ mod tests {
     use uuid::Uuid;
 
     use super::PersonsProvider;
-    use crate::clock::Clock;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::identity::change::Force;
-    use crate::identity::change::Op;
-    use crate::identity::change::OpKind;
-    use crate::identity::change::Record;
-    use crate::identity::change::Update;
-    use crate::identity::limits::Limits;
-    use crate::identity::row::Key;
-    use crate::identity::store::Identities;
-    use crate::query::person_table::PersonTable;
-    use crate::query::persons::persons_schema;
-    use crate::storage::disk::OsDisk;
-    use crate::storage::tables::Tables;
+    use crate::person_table::PersonTable;
+    use crate::persons::persons_schema;
+    use weir_base::clock::Clock;
+    use weir_base::clock::UnixMicros;
+    use weir_disk::OsDisk;
+    use weir_event::id::ProjectId;
+    use weir_identity::change::Force;
+    use weir_identity::change::Op;
+    use weir_identity::change::OpKind;
+    use weir_identity::change::Record;
+    use weir_identity::change::Update;
+    use weir_identity::limits::Limits;
+    use weir_identity::row::Key;
+    use weir_identity::store::Identities;
+    use weir_storage::tables::Tables;
 
     const NOW: UnixMicros = UnixMicros(1_700_000_000_000_000);
     const PROJECTS: [ProjectId; 2] = [ProjectId(1), ProjectId(2)];

@@ -26,35 +26,35 @@ use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
 
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::person_set::PersonSet;
-use crate::identity::person_set::Place;
-use crate::identity::row::Key;
-use crate::identity::store::Identities;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::person_table::pieces::Job;
-use crate::query::person_table::pieces::Need;
-use crate::query::person_table::pieces::Pieces;
-use crate::query::person_table::pieces::Renewal;
-use crate::query::person_table::writing::Writing;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::Edit;
-use crate::storage::delta::EditKind;
-use crate::storage::tables::Tables;
+use crate::person_table::pieces::Job;
+use crate::person_table::pieces::Need;
+use crate::person_table::pieces::Pieces;
+use crate::person_table::pieces::Renewal;
+use crate::person_table::writing::Writing;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person_set::PersonSet;
+use weir_identity::person_set::Place;
+use weir_identity::row::Key;
+use weir_identity::store::Identities;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
+use weir_storage::delta::DataFile;
+use weir_storage::delta::DeltaTable;
+use weir_storage::delta::Edit;
+use weir_storage::delta::EditKind;
+use weir_storage::tables::Tables;
 
-pub use crate::query::person_table::error::PersonsError;
-pub use crate::query::person_table::schema::spec;
+pub use crate::person_table::error::PersonsError;
+pub use crate::person_table::schema::spec;
 
-pub(in crate::query) use crate::query::person_table::file::FileBatch;
-pub(in crate::query) use crate::query::person_table::file::FilePersons;
-pub(in crate::query) use crate::query::person_table::file::FileRows;
-pub(in crate::query) use crate::query::person_table::pieces::Part;
-pub(in crate::query) use crate::query::person_table::pieces::Parts;
+pub(crate) use crate::person_table::file::FileBatch;
+pub(crate) use crate::person_table::file::FilePersons;
+pub(crate) use crate::person_table::file::FileRows;
+pub(crate) use crate::person_table::pieces::Part;
+pub(crate) use crate::person_table::pieces::Parts;
 
 /// Persons of a file.
 const PERSONS: usize = 1 << 16;
@@ -165,14 +165,14 @@ impl PersonTable {
 
     /// The same with so many persons in a file.
     #[cfg(test)]
-    pub(in crate::query) fn with_persons_max(mut self, persons_max: usize) -> Self {
+    pub(crate) fn with_persons_max(mut self, persons_max: usize) -> Self {
         self.renewal.persons_max = persons_max;
         self
     }
 
     /// Number of files that readers take.
     #[cfg(test)]
-    pub(in crate::query) fn known_files(&self) -> usize {
+    pub(crate) fn known_files(&self) -> usize {
         self.pieces.known_files()
     }
 
@@ -296,7 +296,7 @@ impl PersonTable {
     /// # Errors
     ///
     /// The identity store failed.
-    pub(in crate::query) fn parts(
+    pub(crate) fn parts(
         table: Option<&Self>,
         persons: (ProjectId, &View),
         cuts: usize,
@@ -306,7 +306,7 @@ impl PersonTable {
 
     /// Properties of the persons of a part, as its file has them; `None` if it cannot be read, and is written anew
     /// because of that. Blocks; not for the threads of a runtime.
-    pub(in crate::query) fn read(
+    pub(crate) fn read(
         &self,
         store: &Arc<dyn ObjectStore>,
         file: &DataFile,
@@ -319,7 +319,7 @@ impl PersonTable {
 
     /// Begins to read rows of a part, see [`file::scan`]; the rows of the store are read if its file cannot be. Blocks;
     /// not for the threads of a runtime.
-    pub(in crate::query) fn scan(
+    pub(crate) fn scan(
         &self,
         store: &Arc<dyn ObjectStore>,
         file: &DataFile,
@@ -340,10 +340,7 @@ impl PersonTable {
     /// # Errors
     ///
     /// The file cannot be read.
-    pub(in crate::query) fn next(
-        &self,
-        rows: &mut FileRows,
-    ) -> Result<Option<FileBatch>, ParquetError> {
+    pub(crate) fn next(&self, rows: &mut FileRows) -> Result<Option<FileBatch>, ParquetError> {
         self.runtime.block_on(rows.next())
     }
 

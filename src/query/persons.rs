@@ -22,13 +22,13 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
 use tokio::sync::mpsc::Sender;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::person::Group;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::person_scan::PersonsProvider;
-use crate::query::person_table::PersonTable;
+use crate::person_scan::PersonsProvider;
+use crate::person_table::PersonTable;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person::Group;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
 
 /// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
 const BATCH_ROWS: usize = 2048;

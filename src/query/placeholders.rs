@@ -7,10 +7,10 @@ use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::query::error::QueryError;
-use crate::query::filtered;
-use crate::query::offsets::Offsets;
-use crate::query::sql_text;
+use crate::error::QueryError;
+use crate::filtered;
+use crate::offsets::Offsets;
+use crate::sql_text;
 
 /// The values of variables, and what stands before their names.
 const VARIABLES: &str = "variables";

@@ -12,16 +12,16 @@ use futures::TryStreamExt;
 use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::schema::column;
-use crate::event::schema::events_schema;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::view::times_of;
-use crate::storage::delta::DataFile;
-use crate::storage::parquet::read_columns_if;
-use crate::storage::rows::Rows;
+use crate::engine::Engine;
+use crate::error::QueryError;
+use crate::view::times_of;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::schema::column;
+use weir_event::schema::events_schema;
+use weir_storage::delta::DataFile;
+use weir_storage::parquet::read_columns_if;
+use weir_storage::rows::Rows;
 
 /// Files that are looked into at a time.
 const AT_ONCE: usize = 4;

@@ -10,11 +10,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 
-use crate::query::error::QueryError;
+use crate::error::QueryError;
 
 /// Threads that plan. Planning computes for long and does not yield, so it has threads on which it holds
 /// up nobody, with the stack of the threads of queries, for which
-/// [`check`](crate::query::complexity::check) is made. One that takes too long goes on to its end with
+/// [`check`](crate::complexity::check) is made. One that takes too long goes on to its end with
 /// nobody waiting for it; so there may be more of them than there are slots, up to a limit.
 #[derive(Debug)]
 pub(super) struct Planners {
@@ -160,7 +160,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::Planners;
-    use crate::query::error::QueryError;
+    use crate::error::QueryError;
 
     /// Longer than any of this takes.
     const LONG: Duration = Duration::from_secs(60);

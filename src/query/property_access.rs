@@ -50,18 +50,18 @@ use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::Visitor;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::event::number::WIDE_FROM;
-use crate::event::schema::PROMOTED;
-use crate::event::schema::PropertyType;
-use crate::event::schema::promoted_column_name;
-use crate::query::asked::asked;
-use crate::query::asked::take;
-use crate::query::rewritten::map_named;
-use crate::query::text_number::checked_number;
-use crate::query::text_number::is_text;
-use crate::query::text_number::number;
-use crate::query::text_number::wide_number;
-use crate::storage::exact::ExactColumns;
+use crate::asked::asked;
+use crate::asked::take;
+use crate::rewritten::map_named;
+use crate::text_number::checked_number;
+use crate::text_number::is_text;
+use crate::text_number::number;
+use crate::text_number::wide_number;
+use weir_event::number::WIDE_FROM;
+use weir_event::schema::PROMOTED;
+use weir_event::schema::PropertyType;
+use weir_event::schema::promoted_column_name;
+use weir_storage::exact::ExactColumns;
 
 /// The column with the JSON text, in every table that has one.
 const PROPERTIES: &str = "properties";

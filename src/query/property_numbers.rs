@@ -24,11 +24,11 @@ use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::WindowType;
 
-use crate::event::schema::PROMOTED;
-use crate::event::schema::PropertyType;
-use crate::query::asked::asked;
-use crate::query::asked::take;
-use crate::query::property_access::access;
+use crate::asked::asked;
+use crate::asked::take;
+use crate::property_access::access;
+use weir_event::schema::PROMOTED;
+use weir_event::schema::PropertyType;
 
 /// Functions that take numbers alone.
 const OF_NUMBERS: [&str; 40] = [

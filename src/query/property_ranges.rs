@@ -13,9 +13,9 @@ use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
-use crate::query::asked::take;
-use crate::query::property_access::access;
+use crate::asked::asked;
+use crate::asked::take;
+use crate::property_access::access;
 
 /// Writes ranges and lists of properties as comparisons. Before
 /// [`property_access::rewrite`](super::property_access::rewrite), or after it.

@@ -17,11 +17,11 @@ use datafusion::sql::sqlparser::ast::UnaryOperator;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked;
-use crate::query::asked::take;
-use crate::query::clickhouse::call;
-use crate::query::clickhouse::step;
-use crate::query::property_access::access;
+use crate::asked;
+use crate::asked::take;
+use crate::clickhouse::call;
+use crate::clickhouse::step;
+use crate::property_access::access;
 
 /// The function that gives an item of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
@@ -148,7 +148,7 @@ fn is_number(index: &Expr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::rewrite;
-    use crate::query::dialect;
+    use crate::dialect;
 
     #[test]
     fn properties_have_the_type_that_is_wanted() {

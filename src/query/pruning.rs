@@ -24,11 +24,11 @@ use datafusion::physical_expr::expressions::CaseExpr;
 use datafusion::physical_expr::split_conjunction;
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 
-use crate::event::id::ProjectId;
-use crate::query::scoped::PROJECT;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::stats::ColumnStats;
-use crate::storage::delta::stats::Value;
+use crate::scoped::PROJECT;
+use weir_event::id::ProjectId;
+use weir_storage::delta::DataFile;
+use weir_storage::delta::stats::ColumnStats;
+use weir_storage::delta::stats::Value;
 
 /// The files that may have rows of the project for which all `filters` hold, expressions over `schema`.
 pub(super) fn prune(
@@ -166,13 +166,13 @@ mod tests {
     use super::Value;
     use super::prune;
     use super::scalar;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::event::schema::events_schema;
-    use crate::storage::delta::DataFile;
-    use crate::storage::delta::stats::ColumnStats;
-    use crate::storage::delta::stats::FileStats;
-    use crate::storage::exact::ExactColumns;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_event::schema::events_schema;
+    use weir_storage::delta::DataFile;
+    use weir_storage::delta::stats::ColumnStats;
+    use weir_storage::delta::stats::FileStats;
+    use weir_storage::exact::ExactColumns;
 
     fn file(path: &str, bounds: &[(&str, Value, Value)]) -> Arc<DataFile> {
         let columns = bounds.iter().map(|(name, min, max)| {

@@ -18,7 +18,7 @@ use datafusion::physical_expr::expressions::LikeExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_expr::expressions::NotExpr;
 
-use crate::query::condition;
+use crate::condition;
 
 /// Columns that cost more to be read twice, for the filter and for the query, than what a filter saves.
 const WIDE: [&str; 2] = ["properties", "elements_chain"];
@@ -84,10 +84,10 @@ mod tests {
 
     use super::is_row_filter;
     use super::pays;
-    use crate::event::schema::events_schema;
-    use crate::query::condition;
-    use crate::query::condition::Call;
-    use crate::query::condition::Pace;
+    use crate::condition;
+    use crate::condition::Call;
+    use crate::condition::Pace;
+    use weir_event::schema::events_schema;
 
     /// Goal: nothing goes into a scan that may fail on a row, call a function, or read a wide column twice.
     /// Method: conditions as planning has left them.

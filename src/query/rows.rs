@@ -34,7 +34,7 @@ use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
 use parquet::arrow::ArrowWriter;
 
-use crate::event::json::restore;
+use weir_event::json::restore;
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -20,19 +20,19 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::query::admission::Permit;
-use crate::query::admission::Work;
-use crate::query::distinct_persons;
-use crate::query::engine::Engine;
-use crate::query::engine::Shared;
-use crate::query::error::QueryError;
-use crate::query::guard;
-use crate::query::guard::Running;
-use crate::query::guard::StopFunctions;
-use crate::query::planners::broken_down;
-use crate::query::sparing::sparing;
-use crate::telemetry::metrics::OutcomeLabels;
-use crate::telemetry::metrics::PlaceLabels;
+use crate::admission::Permit;
+use crate::admission::Work;
+use crate::distinct_persons;
+use crate::engine::Engine;
+use crate::engine::Shared;
+use crate::error::QueryError;
+use crate::guard;
+use crate::guard::Running;
+use crate::guard::StopFunctions;
+use crate::planners::broken_down;
+use crate::sparing::sparing;
+use weir_base::telemetry::metrics::OutcomeLabels;
+use weir_base::telemetry::metrics::PlaceLabels;
 
 /// Batches of an answer that may wait for a slow reader.
 const ANSWER_QUEUE: usize = 4;

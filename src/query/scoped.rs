@@ -52,9 +52,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
 use futures::stream;
 
-use crate::event::id::ProjectId;
-use crate::identity::deletions::Deletions;
-use crate::query::deleted;
+use crate::deleted;
+use weir_event::id::ProjectId;
+use weir_identity::deletions::Deletions;
 
 /// Values of filtered columns that a reader keeps, which are read again otherwise. No pool accounts for them.
 const PREDICATE_CACHE_BYTES: usize = 1 << 20;

@@ -11,17 +11,17 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 
-use crate::config::query::QueryConfig;
-use crate::query::error::QueryError;
-use crate::query::events;
-use crate::query::functions;
-use crate::query::guard;
-use crate::query::guard::Pools;
-use crate::query::local_time::LocalTimes;
-use crate::query::person_keys::NarrowPersons;
-use crate::query::quantile;
-use crate::query::sources::Sources;
-use crate::query::spill;
+use crate::error::QueryError;
+use crate::events;
+use crate::functions;
+use crate::guard;
+use crate::guard::Pools;
+use crate::local_time::LocalTimes;
+use crate::person_keys::NarrowPersons;
+use crate::quantile;
+use crate::sources::Sources;
+use crate::spill;
+use weir_base::config::query::QueryConfig;
 
 /// Memory for footers and page indexes of Parquet files.
 const FILE_METADATA_CACHE_BYTES: usize = 64 << 20;

@@ -13,18 +13,18 @@ use datafusion::logical_expr::cast;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::clock::UnixMicros;
-use crate::event::predicate::Predicate;
-use crate::event::predicate::moment::Now;
-use crate::query::condition;
-use crate::query::condition::Pace;
-use crate::query::error::QueryError;
-use crate::query::event_sessions;
-use crate::query::event_sessions::Kind;
-use crate::query::event_sessions::PROPERTIES;
-use crate::query::event_sessions::SESSION_ID;
-use crate::query::event_sessions::kind;
-use crate::query::view::View;
+use crate::condition;
+use crate::condition::Pace;
+use crate::error::QueryError;
+use crate::event_sessions;
+use crate::event_sessions::Kind;
+use crate::event_sessions::PROPERTIES;
+use crate::event_sessions::SESSION_ID;
+use crate::event_sessions::kind;
+use crate::view::View;
+use weir_base::clock::UnixMicros;
+use weir_event::predicate::Predicate;
+use weir_event::predicate::moment::Now;
 
 /// How far before and after the events of a plan those of their sessions may be, in microseconds: three days, as in
 /// PostHog.

@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 
-use crate::query::asked::asked;
-use crate::query::event_sessions;
+use crate::asked::asked;
+use crate::event_sessions;
 
 /// Makes a column of each placeholder that has the name of a property of sessions.
 pub(super) fn rewrite(statement: &mut Statement) {

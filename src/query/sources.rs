@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::identity::store::Identities;
-use crate::metadata::Metadata;
-use crate::progress::Progress;
-use crate::query::person_table::PersonTable;
-use crate::storage::store::Store;
+use crate::person_table::PersonTable;
+use weir_identity::store::Identities;
+use weir_metadata::Metadata;
+use weir_progress::Progress;
+use weir_storage::store::Store;
 
 /// What queries read.
 #[derive(Clone, Debug)]

@@ -21,11 +21,11 @@ use datafusion::sql::sqlparser::ast::VisitMut;
 use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::visit_expressions;
 
-use crate::query::array_join;
-use crate::query::asked;
-use crate::query::complexity;
-use crate::query::relations::Relations;
-use crate::query::relations::is_same;
+use crate::array_join;
+use crate::asked;
+use crate::complexity;
+use crate::relations::Relations;
+use crate::relations::is_same;
 
 /// Names and what they stand for.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use datafusion::logical_expr::ScalarUDFImpl;
 use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::Volatility;
 
-use crate::event::number::Number;
+use weir_event::number::Number;
 
 /// Digits of [`WIDE`], and those of them behind the point.
 const WIDE_DIGITS: u8 = 38;
@@ -158,7 +158,7 @@ fn scaled(number: Number) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::scaled;
-    use crate::event::number::Number;
+    use weir_event::number::Number;
 
     #[test]
     fn decimals_are_in_the_order_of_their_numbers() {

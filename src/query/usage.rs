@@ -13,11 +13,11 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::Operator;
 use parking_lot::Mutex;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::error::MetadataError;
-use crate::metadata::event_usage::EventUsage;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_metadata::Metadata;
+use weir_metadata::error::MetadataError;
+use weir_metadata::event_usage::EventUsage;
 
 /// The column that has the names of events, in whatever table.
 const EVENT: &str = "event";

@@ -15,8 +15,8 @@ use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use serde_json::Value;
 
-use crate::query::rows;
-use crate::query::rows::Format;
+use crate::rows;
+use crate::rows::Format;
 
 /// Rows with the columns `names`, written as `format`. A column has numbers or truth values where all of its values are
 /// such, else texts; lists and objects are JSON. What is missing at the end of a row is null.
@@ -89,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     use super::written;
-    use crate::query::rows::Format;
+    use crate::rows::Format;
 
     fn rows() -> (Vec<String>, Vec<Vec<Value>>) {
         let names = ["a", "b", "a", "c", "d", "e"].map(str::to_owned).to_vec();

@@ -29,48 +29,48 @@ use datafusion::prelude::SessionContext;
 use datafusion::prelude::ident;
 use datafusion::sql::parser::Statement;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::schema::column;
-use crate::identity::deletions::Deletions;
-use crate::identity::overrides::Overrides;
-use crate::identity::view::View as IdentityView;
-use crate::query::aliases::Aliases;
-use crate::query::array_join;
-use crate::query::arrow_precedence;
-use crate::query::calendar::Calendar;
-use crate::query::cast_names;
-use crate::query::clickhouse;
-use crate::query::complexity;
-use crate::query::composed::Composed;
-use crate::query::created_at;
-use crate::query::definitions;
-use crate::query::dialect;
-use crate::query::error::QueryError;
-use crate::query::event_sessions::SessionsTable;
-use crate::query::events;
-use crate::query::events::EventTables;
-use crate::query::explained;
-use crate::query::filtered;
-use crate::query::guard;
-use crate::query::local_time;
-use crate::query::person_access;
-use crate::query::person_numbers::PersonNumbers;
-use crate::query::persons;
-use crate::query::planners::Planning;
-use crate::query::property_access;
-use crate::query::property_access::PropertyPlanner;
-use crate::query::property_access::TypedColumns;
-use crate::query::property_numbers;
-use crate::query::property_ranges;
-use crate::query::property_values;
-use crate::query::session_names;
-use crate::query::sources::Sources;
-use crate::query::with_constants;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::stats::Value;
-pub use crate::storage::exact::ExactColumns;
-use crate::storage::store::Snapshot;
+use crate::aliases::Aliases;
+use crate::array_join;
+use crate::arrow_precedence;
+use crate::calendar::Calendar;
+use crate::cast_names;
+use crate::clickhouse;
+use crate::complexity;
+use crate::composed::Composed;
+use crate::created_at;
+use crate::definitions;
+use crate::dialect;
+use crate::error::QueryError;
+use crate::event_sessions::SessionsTable;
+use crate::events;
+use crate::events::EventTables;
+use crate::explained;
+use crate::filtered;
+use crate::guard;
+use crate::local_time;
+use crate::person_access;
+use crate::person_numbers::PersonNumbers;
+use crate::persons;
+use crate::planners::Planning;
+use crate::property_access;
+use crate::property_access::PropertyPlanner;
+use crate::property_access::TypedColumns;
+use crate::property_numbers;
+use crate::property_ranges;
+use crate::property_values;
+use crate::session_names;
+use crate::sources::Sources;
+use crate::with_constants;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::schema::column;
+use weir_identity::deletions::Deletions;
+use weir_identity::overrides::Overrides;
+use weir_identity::view::View as IdentityView;
+use weir_storage::delta::DataFile;
+use weir_storage::delta::stats::Value;
+pub use weir_storage::exact::ExactColumns;
+use weir_storage::store::Snapshot;
 
 /// The schema that has rows which are chosen for one question; see [`View::name_rows`].
 pub const FILTERED: &str = filtered::SCHEMA;
@@ -266,7 +266,7 @@ impl View {
     }
 
     /// Plans one SQL statement. Only queries: nothing that changes tables, files or settings. It recurses over what users
-    /// wrote, so it is for threads that plan: see [`Engine::planned`](crate::query::engine::Engine::planned).
+    /// wrote, so it is for threads that plan: see [`Engine::planned`](crate::engine::Engine::planned).
     ///
     /// # Errors
     ///

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 
-use crate::event::pattern::Pattern;
-use crate::query::guard::Running;
+use crate::guard::Running;
+use weir_event::pattern::Pattern;
 
 /// Texts of one query on which its patterns are given up, at most. Each has taken all the steps that one text may.
 const GIVEN_UP_MAX: usize = 1000;
@@ -44,8 +44,8 @@ impl Watched {
 mod tests {
     use super::GIVEN_UP_MAX;
     use super::Watched;
-    use crate::event::pattern::Pattern;
-    use crate::query::guard::Running;
+    use crate::guard::Running;
+    use weir_event::pattern::Pattern;
 
     /// Goal: steps back are bounded for a query, not only for a row. Method: a pattern that is given up on each text, on
     /// one text after another.

@@ -20,14 +20,14 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 use datafusion::sql::sqlparser::tokenizer::Whitespace;
 
-use crate::query::asked;
-use crate::query::asked::take;
-use crate::query::relations::Relations;
-use crate::query::relations::Tables;
-use crate::query::substitution::Substitution;
-use crate::query::tokens::is_blank;
-use crate::query::tokens::items;
-use crate::query::tokens::keyword;
+use crate::asked;
+use crate::asked::take;
+use crate::relations::Relations;
+use crate::relations::Tables;
+use crate::substitution::Substitution;
+use crate::tokens::is_blank;
+use crate::tokens::items;
+use crate::tokens::keyword;
 
 /// The function whose call is the one column of a query that stands for an expression.
 const MARKER: &str = "constant_of_with";
@@ -182,8 +182,8 @@ fn expression_of(table: &mut Cte) -> Option<Expr> {
 #[cfg(test)]
 mod tests {
     use super::rewrite;
-    use crate::query::dialect;
-    use crate::query::relations::Tables;
+    use crate::dialect;
+    use crate::relations::Tables;
 
     const TABLES: &[(&str, &[&str])] = &[("u", &["n"])];
 

@@ -38,10 +38,10 @@ use object_store::Result;
 use object_store::UploadPart;
 use object_store::path::Path;
 
-use crate::storage::cached::blocks::BLOCK_BYTES;
-use crate::storage::cached::blocks::BlockCache;
-use crate::storage::cached::blocks::FileKey;
-use crate::storage::cached::blocks::pieces_of;
+use crate::cached::blocks::BLOCK_BYTES;
+use crate::cached::blocks::BlockCache;
+use crate::cached::blocks::FileKey;
+use crate::cached::blocks::pieces_of;
 
 /// Most blocks of one request to the bucket.
 const RUN_BLOCKS: u64 = 8;

@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::storage::delta::DataFile;
+use crate::delta::DataFile;
 
 /// Files within this factor of size are in one tier.
 const STEP: u64 = 4;
@@ -166,9 +166,9 @@ mod tests {
     use super::ReadCost;
     use super::Reading;
     use super::choose;
-    use crate::storage::delta::DataFile;
-    use crate::storage::delta::stats::FileStats;
-    use crate::storage::exact::ExactColumns;
+    use crate::delta::DataFile;
+    use crate::delta::stats::FileStats;
+    use crate::exact::ExactColumns;
 
     const MIB: u64 = 1 << 20;
 

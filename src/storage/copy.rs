@@ -225,7 +225,7 @@ mod tests {
     use super::HINT;
     use super::PART_BYTES;
     use super::copy_table;
-    use crate::storage::faulty_store::FaultyStore;
+    use crate::faulty_store::FaultyStore;
 
     async fn put(store: &Arc<dyn ObjectStore>, path: &str, contents: Vec<u8>) {
         store.put(&Path::from(path), contents.into()).await.unwrap();

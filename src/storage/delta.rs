@@ -38,17 +38,17 @@ use parking_lot::RwLock;
 use url::Url;
 use uuid::Uuid;
 
-use crate::clock::Clock;
-use crate::storage::delta::actions::Action;
-use crate::storage::delta::commit::Operation;
-use crate::storage::delta::commit::Shared;
-use crate::storage::delta::commit::Writer;
-use crate::storage::delta::commit::operation;
-use crate::storage::delta::error::TableError;
-use crate::storage::delta::log::Loaded;
-use crate::storage::delta::log::Log;
-use crate::storage::delta::stats::FileStats;
-use crate::storage::exact::ExactColumns;
+use crate::delta::actions::Action;
+use crate::delta::commit::Operation;
+use crate::delta::commit::Shared;
+use crate::delta::commit::Writer;
+use crate::delta::commit::operation;
+use crate::delta::error::TableError;
+use crate::delta::log::Loaded;
+use crate::delta::log::Log;
+use crate::delta::stats::FileStats;
+use crate::exact::ExactColumns;
+use weir_base::clock::Clock;
 
 /// Commits between two checkpoints of the log, as is usual for Delta. A reader that opens the table reads
 /// at most this many commit files.

@@ -48,10 +48,10 @@ use object_store::Result;
 use object_store::path::Path;
 use parking_lot::Mutex;
 
-use crate::storage::disk::Disk;
-use crate::storage::durable::files::Naming;
-use crate::storage::durable::files::Shared;
-use crate::storage::durable::files::failed;
+use crate::durable::files::Naming;
+use crate::durable::files::Shared;
+use crate::durable::files::failed;
+use weir_disk::Disk;
 
 /// Name of this store in messages.
 const STORE: &str = "DurableStore";

@@ -46,10 +46,10 @@ use sha2::Digest;
 use sha2::Sha256;
 use tokio::io::AsyncReadExt;
 
-use crate::storage::images::error::ImagesError;
-use crate::storage::images::error::lost;
-use crate::storage::images::manifest::Manifest;
-use crate::storage::images::manifest::Unread;
+use crate::images::error::ImagesError;
+use crate::images::error::lost;
+use crate::images::manifest::Manifest;
+use crate::images::manifest::Unread;
 
 /// Directory of the contents of files.
 const FILES: &str = "files";

@@ -5,15 +5,15 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::storage::object_log::list::ObjectFiles;
-use crate::storage::object_log::reader::ObjectReader;
-use crate::storage::object_log::writer::ObjectLog;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::files::WalFiles;
-use crate::storage::wal::reader::Item;
-use crate::storage::wal::reader::Reader;
-use crate::storage::wal::writer::Wal;
+use crate::object_log::list::ObjectFiles;
+use crate::object_log::reader::ObjectReader;
+use crate::object_log::writer::ObjectLog;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::files::WalFiles;
+use crate::wal::reader::Item;
+use crate::wal::reader::Reader;
+use crate::wal::writer::Wal;
 
 /// A log, open for writing. One thread owns it. All calls block.
 pub trait LogWriter: Debug + Send {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use arrow::error::ArrowError;
 
-use crate::storage::rows::Rows;
-use crate::storage::rows::Run;
-use crate::storage::wal::Sequence;
+use crate::rows::Rows;
+use crate::rows::Run;
+use crate::wal::Sequence;
 
 /// Batches with fewer rows than this are joined.
 const SMALL_ROWS: usize = 256;
@@ -135,7 +135,7 @@ mod tests {
     use super::Memtable;
     use super::Rows;
     use super::Sequence;
-    use crate::storage::exact::ExactColumns;
+    use crate::exact::ExactColumns;
 
     #[test]
     fn small_batches_are_put_together_in_order() {

@@ -6,8 +6,8 @@
 
 use uuid::Uuid;
 
-use crate::storage::delta::DataFile;
-use crate::storage::wal::Sequence;
+use crate::delta::DataFile;
+use crate::wal::Sequence;
 
 /// Prefix of files that a flush writes.
 const FLUSHED: &str = "part";
@@ -53,10 +53,10 @@ mod tests {
     use super::flushed;
     use super::merged;
     use super::position;
-    use crate::storage::delta::DataFile;
-    use crate::storage::delta::stats::FileStats;
-    use crate::storage::exact::ExactColumns;
-    use crate::storage::wal::Sequence;
+    use crate::delta::DataFile;
+    use crate::delta::stats::FileStats;
+    use crate::exact::ExactColumns;
+    use crate::wal::Sequence;
 
     fn file(name: &str) -> DataFile {
         DataFile {

@@ -57,10 +57,10 @@ use futures::future::BoxFuture;
 use object_store::ObjectStore;
 use uuid::Uuid;
 
-pub use crate::storage::object_log::rivals::Rivals;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
+pub use crate::object_log::rivals::Rivals;
+use crate::wal::Elsewhere;
+use crate::wal::Sequence;
+use crate::wal::WalError;
 
 /// Directory of the objects, below the prefix of the store.
 pub const DIRECTORY: &str = "log";

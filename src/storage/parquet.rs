@@ -60,16 +60,16 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
 use tokio::io::AsyncWriteExt;
 
-use crate::clock::UnixMicros;
-use crate::storage::checksums;
-use crate::storage::checksums::BlockSums;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::TableSpec;
-use crate::storage::delta::stats::ColumnStats;
-use crate::storage::delta::stats::FileStats;
-use crate::storage::delta::stats::Value;
-use crate::storage::exact::ExactColumns;
-use crate::storage::parquet::page_crc::PageStores;
+use crate::checksums;
+use crate::checksums::BlockSums;
+use crate::delta::DataFile;
+use crate::delta::TableSpec;
+use crate::delta::stats::ColumnStats;
+use crate::delta::stats::FileStats;
+use crate::delta::stats::Value;
+use crate::exact::ExactColumns;
+use crate::parquet::page_crc::PageStores;
+use weir_base::clock::UnixMicros;
 
 /// Maximum rows of a row group: large enough to compress and skip well, small enough to be read in parallel
 /// (DuckDB recommends 100,000 to 1,000,000).

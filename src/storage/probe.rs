@@ -16,7 +16,7 @@ use object_store::Result;
 use object_store::path::Path;
 use uuid::Uuid;
 
-use crate::telemetry::metrics::Metrics;
+use weir_base::telemetry::metrics::Metrics;
 
 /// Directory of the objects of a probe, which it removes again.
 const DIRECTORY: &str = "_probe";
@@ -171,9 +171,9 @@ mod tests {
     use super::ProbeError;
     use super::probe;
     use super::probe_in_use;
-    use crate::storage::faulty_store::Broken;
-    use crate::storage::faulty_store::FaultyStore;
-    use crate::telemetry::metrics::Metrics;
+    use crate::faulty_store::Broken;
+    use crate::faulty_store::FaultyStore;
+    use weir_base::telemetry::metrics::Metrics;
 
     #[tokio::test]
     async fn stores_that_break_a_promise_are_refused() {

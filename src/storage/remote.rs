@@ -43,17 +43,17 @@ use object_store::aws::AmazonS3Builder;
 use object_store::aws::AmazonS3ConfigKey;
 use object_store::path::Path;
 
-use crate::clock::Clock;
-use crate::config::bucket::Addressing;
-use crate::config::bucket::AwsVariables;
-use crate::config::bucket::BucketConfig;
-use crate::config::bucket::BucketUrl;
-use crate::config::bucket::Encryption;
-use crate::storage::remote::profile::Profile;
-use crate::storage::remote::profile::ProfileCredentials;
-use crate::storage::remote::upload::Upload;
-use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::OperationLabels;
+use crate::remote::profile::Profile;
+use crate::remote::profile::ProfileCredentials;
+use crate::remote::upload::Upload;
+use weir_base::clock::Clock;
+use weir_base::config::bucket::Addressing;
+use weir_base::config::bucket::AwsVariables;
+use weir_base::config::bucket::BucketConfig;
+use weir_base::config::bucket::BucketUrl;
+use weir_base::config::bucket::Encryption;
+use weir_base::telemetry::metrics::Metrics;
+use weir_base::telemetry::metrics::OperationLabels;
 
 /// Variables of AWS's tools that the client understands. Not among them are those that would change how
 /// conditional puts and encryption work, for which there are settings.

@@ -20,8 +20,8 @@ use arrow::datatypes::DataType;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 
-use crate::storage::exact::ExactColumns;
-use crate::storage::wal::Sequence;
+use crate::exact::ExactColumns;
+use crate::wal::Sequence;
 
 /// Some rows of a table: columns by position in the table's schema.
 #[derive(Clone, Debug)]

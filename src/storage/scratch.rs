@@ -12,10 +12,10 @@ use object_store::Result;
 use object_store::path::Path;
 use tempfile::TempDir;
 
-use crate::storage::delta::DataFile;
-use crate::storage::disk::Disk;
-use crate::storage::disk::OsDisk;
-use crate::storage::durable::DurableStore;
+use crate::delta::DataFile;
+use crate::durable::DurableStore;
+use weir_disk::Disk;
+use weir_disk::OsDisk;
 
 /// Name of the directory of copies in the data directory.
 pub const DIRECTORY: &str = "merge-scratch";

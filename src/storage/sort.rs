@@ -23,7 +23,7 @@ use arrow::datatypes::TimestampMicrosecondType;
 use arrow::error::ArrowError;
 use hashbrown::HashMap;
 
-use crate::storage::rows::Rows;
+use crate::rows::Rows;
 
 /// Maximum number of sort columns of a table.
 const SORT_COLUMNS_MAX: usize = 4;
@@ -263,7 +263,7 @@ mod tests {
     use super::Gather;
     use super::Rows;
     use super::sorted;
-    use crate::storage::exact::ExactColumns;
+    use crate::exact::ExactColumns;
 
     /// Short, long or none.
     fn note(other: i64) -> Option<String> {

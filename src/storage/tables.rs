@@ -11,17 +11,17 @@ use object_store::path::Path as ObjectPath;
 use object_store::prefix::PrefixStore;
 use url::Url;
 
-use crate::clock::Clock;
-use crate::config::bucket::BucketUrl;
-use crate::storage::cached::CachedStore;
-use crate::storage::cached::blocks::BlockCache;
-use crate::storage::checksums::CheckedStore;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::TableSpec;
-use crate::storage::delta::error::TableError;
-use crate::storage::disk::Disk;
-use crate::storage::durable::DurableStore;
-use crate::storage::overlay::OverlayStore;
+use crate::cached::CachedStore;
+use crate::cached::blocks::BlockCache;
+use crate::checksums::CheckedStore;
+use crate::delta::DeltaTable;
+use crate::delta::TableSpec;
+use crate::delta::error::TableError;
+use crate::durable::DurableStore;
+use crate::overlay::OverlayStore;
+use weir_base::clock::Clock;
+use weir_base::config::bucket::BucketUrl;
+use weir_disk::Disk;
 
 /// Directory of the tables in a data directory.
 const DIRECTORY: &str = "tables";

@@ -26,7 +26,7 @@
 //!   restart of the process alone, the page cache shows bytes that are not on the disk.
 
 pub mod files;
-pub(in crate::storage) mod frame;
+pub(crate) mod frame;
 pub mod reader;
 mod recovery;
 mod segment;
@@ -42,8 +42,8 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::error::Kind;
-use crate::storage::disk::is_out_of_descriptors;
+use weir_base::error::Kind;
+use weir_disk::is_out_of_descriptors;
 
 /// Log sequence: the number of a record. The first is 1, there are no gaps, and 0 stands for "no record".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,6 @@
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
 use crate::synth::Choice;
 use crate::synth::DistinctId;
 use crate::synth::random::Random;
@@ -13,6 +12,7 @@ use crate::synth::random::mix;
 use crate::synth::text;
 use crate::synth::vocabulary;
 use crate::synth::vocabulary::Vocabulary;
+use weir_base::clock::UnixMicros;
 
 /// State of the person in posthog-js.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use serde::de::Visitor;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
 use crate::synth::Batch;
 use crate::synth::Choice;
 use crate::synth::Settings;
 use crate::synth::Stream;
+use weir_base::clock::UnixMicros;
 
 /// 2026-11-21T08:00:00.123456Z: with microseconds, which a stream must truncate to milliseconds.
 const NOW: UnixMicros = UnixMicros(1_795_248_000_123_456);

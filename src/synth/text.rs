@@ -10,8 +10,8 @@ use chrono::Datelike;
 use chrono::Timelike;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
 use crate::synth::random::Random;
+use weir_base::clock::UnixMicros;
 
 /// Digits of the largest `u64`.
 const DIGITS_MAX: usize = 20;
@@ -95,7 +95,7 @@ mod tests {
     use super::number;
     use super::padded;
     use super::seconds;
-    use crate::clock::UnixMicros;
+    use weir_base::clock::UnixMicros;
 
     fn text(write: impl Fn(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();

@@ -5,7 +5,7 @@ use maud::Markup;
 use maud::PreEscaped;
 use maud::html;
 
-use crate::web::assets;
+use crate::assets;
 
 /// The pages that the navigation leads to: title, path within the project, the key that leads to it after `g`.
 /// An empty path begins a part.

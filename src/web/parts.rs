@@ -9,7 +9,7 @@ use percent_encoding::NON_ALPHANUMERIC;
 use percent_encoding::utf8_percent_encode;
 use serde_json::Value;
 
-use crate::web::chart::figure::grouped;
+use crate::chart::figure::grouped;
 
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

@@ -4,12 +4,12 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::parts;
-use crate::web::parts::clipped;
-use crate::web::parts::is_true;
-use crate::web::parts::items;
-use crate::web::parts::text;
-use crate::web::state::filters::OPERATORS;
+use crate::parts;
+use crate::parts::clipped;
+use crate::parts::is_true;
+use crate::parts::items;
+use crate::parts::text;
+use crate::state::filters::OPERATORS;
 
 /// Longest names in a sentence, in characters.
 const NAME_MAX_CHARS: usize = 120;

@@ -7,7 +7,7 @@
 use chrono::DateTime;
 use uuid::Uuid;
 
-use crate::event::key_kind::KeyKind;
+use weir_event::key_kind::KeyKind;
 
 /// Largest body as sent (PostHog's limit).
 pub const BODY_MAX_BYTES: u64 = 10 << 20;

@@ -37,14 +37,14 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use crate::wire::encoding::error::DecodeError;
-use crate::wire::encoding::hints::Coding;
-use crate::wire::encoding::hints::Content;
-use crate::wire::encoding::hints::Hints;
-use crate::wire::encoding::hints::PathKind;
-use crate::wire::encoding::inflate::Inflater;
-use crate::wire::encoding::text::PADDING_BYTES;
-use crate::wire::otlp;
+use crate::encoding::error::DecodeError;
+use crate::encoding::hints::Coding;
+use crate::encoding::hints::Content;
+use crate::encoding::hints::Hints;
+use crate::encoding::hints::PathKind;
+use crate::encoding::inflate::Inflater;
+use crate::encoding::text::PADDING_BYTES;
+use crate::otlp;
 
 /// Limit of compressed layers around one body. SDKs send one; a proxy that compresses again makes it two.
 const LAYERS_MAX: usize = 4;

@@ -19,8 +19,8 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-use crate::wire::encoding::error::DecodeError;
-use crate::wire::otlp::spans::Room;
+use crate::encoding::error::DecodeError;
+use crate::otlp::spans::Room;
 
 /// Largest body once decompressed (PostHog's limit).
 pub const BODY_PLAIN_MAX_BYTES: u64 = 4 << 20;

@@ -26,7 +26,7 @@ fn page(server: &TestServer, path: &str) -> String {
 /// Ten events of each of two plans in four days, and insights of all forms: a node, filters of older clients, a node
 /// with groups of filters, SQL with a variable. Their ids.
 fn world(server: &TestServer) -> Vec<i64> {
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let event = |at: i64| {
         let time = now - chrono::TimeDelta::hours(at * 9);
         json!({

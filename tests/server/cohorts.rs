@@ -413,7 +413,7 @@ fn did(rule: &Value, person: u64) -> bool {
 #[test]
 fn cohorts_by_events_have_those_who_did_it() {
     let server = TestServer::start_with(&[("WEIR_COHORT_COUNT_INTERVAL", "100ms")]);
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let event = |name: &str, person: u64, hours: i64, properties: Value| {
         let at = (now - chrono::TimeDelta::hours(hours)).to_rfc3339();
         json!({"event": name, "distinct_id": format!("p{person}"), "timestamp": at, "properties": properties})

@@ -8,9 +8,9 @@ use std::process::Command;
 
 use serde_json::Value;
 use serde_json::json;
-use weir::http::call::Renderings;
-use weir::http::table::Endpoint;
-use weir::http::table::TABLE;
+use weir_http::call::Renderings;
+use weir_http::table::Endpoint;
+use weir_http::table::TABLE;
 
 use crate::harness::Answer;
 use crate::harness::KEY;

@@ -19,12 +19,12 @@ use rand::seq::IndexedRandom;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use weir::clock::Clock;
-use weir::clock::UnixMicros;
-use weir::event::predicate::Matching;
-use weir::event::predicate::filter::Filter;
-use weir::event::predicate::moment::Now;
-use weir::event::predicate::tree::Tree;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
+use weir_event::predicate::Matching;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
 
 use crate::harness::KEY;
 use crate::harness::TestServer;

@@ -30,7 +30,7 @@ fn flags_tell_how_often_they_were_asked_for() {
         server.post("/api/projects/1/feature_flags/", &flag).created();
     }
     assert_eq!(cells(&page(&server, "feature_flags"), "asked")[2], "0");
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let call = |at: i64| {
         let days = if at < 12 { 2 } else { 10 };
         let response = if at % 3 == 0 { json!("blue") } else { json!(false) };

@@ -101,7 +101,7 @@ fn what_was_acknowledged_survives_a_full_disk_and_capture_comes_back() {
     };
     let filler = server.disk().join("filler");
     let (next, stop, told) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::default());
-    let clock = weir::clock::Clock::system();
+    let clock = weir_base::clock::Clock::system();
     let mut longest = Duration::ZERO;
     thread::scope(|scope| {
         let senders: Vec<_> = (0..2)

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use serde_json::json;
-use weir::query::complexity::WORDS_MAX;
+use weir_query::complexity::WORDS_MAX;
 
 use crate::harness::KEY;
 use crate::harness::TOKEN;

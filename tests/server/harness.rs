@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
-use weir::clock::Clock;
+use weir_base::clock::Clock;
 
 use crate::support::postgres::Database;
 

@@ -7,7 +7,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::Value;
 use serde_json::json;
-use weir::clock::Clock;
+use weir_base::clock::Clock;
 
 use crate::harness::TestServer;
 use crate::harness::patiently;

@@ -41,7 +41,7 @@ const QUESTIONS: [(&str, &str); 19] = [
 
 fn world(server: &TestServer) {
     let mut rng = StdRng::seed_from_u64(19);
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let mut events = Vec::new();
     for _ in 0..400 {
         let at = now - chrono::TimeDelta::minutes(rng.random_range(0..12 * 1440));
@@ -335,7 +335,7 @@ fn what_is_saved_is_found_again() {
 #[test]
 fn exclusions_of_a_funnel_are_asked_by_the_form() {
     let server = TestServer::start();
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let did = |who: &str, deeds: &[(&str, &str)]| -> Vec<Value> {
         let event = |(at, (name, plan)): (i64, &(&str, &str))| {
             json!({"event": name, "distinct_id": who, "properties": {"plan": plan},

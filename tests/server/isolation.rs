@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::json;
-use weir::http::public::PUBLIC;
-use weir::http::table::Endpoint;
-use weir::http::table::TABLE;
+use weir_http::public::PUBLIC;
+use weir_http::table::Endpoint;
+use weir_http::table::TABLE;
 
 use crate::harness::Answer;
 use crate::harness::KEY;

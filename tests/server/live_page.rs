@@ -145,7 +145,7 @@ fn the_stream_has_what_the_form_asks_for() {
 #[test]
 fn every_event_is_told_whenever_it_happened() {
     let server = TestServer::start();
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     // Newer ones than what comes late are there, more than fit on the page.
     server.capture(&batch(0..60));
     let mut stream = Stream::open(&server, KEY, STREAM, None);

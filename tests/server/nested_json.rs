@@ -5,7 +5,7 @@
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
-use weir::event::json::restore;
+use weir_event::json::restore;
 
 use crate::harness::Answer;
 use crate::harness::TOKEN;

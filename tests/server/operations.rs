@@ -6,8 +6,8 @@
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
-use weir::http::table::Endpoint;
-use weir::http::table::TABLE;
+use weir_http::table::Endpoint;
+use weir_http::table::TABLE;
 
 use crate::errors::error;
 use crate::errors::furnished;

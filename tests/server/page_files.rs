@@ -32,7 +32,7 @@ fn page(server: &TestServer, path: &str) -> String {
 /// A shop: 20 persons look, every second puts something into the cart, and one of five buys; those who do not buy read.
 fn world(server: &TestServer) {
     let mut events = Vec::new();
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     for person in 0..20 {
         let id = format!("p{person}");
         let mut did = |name: &str, minutes: i64| {
@@ -215,7 +215,7 @@ fn no_page_is_large() {
 #[test]
 fn an_event_tells_its_journey() {
     let server = TestServer::start_with(&[("memtable-max-age", "1d")]);
-    let at = (weir::clock::Clock::system().now().to_datetime() - chrono::TimeDelta::hours(2))
+    let at = (weir_base::clock::Clock::system().now().to_datetime() - chrono::TimeDelta::hours(2))
         .to_rfc3339();
     server.capture(&json!([{"event": HOSTILE, "distinct_id": "ada", "timestamp": at}]));
     let uuid = server.query("SELECT uuid FROM events")[0]["uuid"].clone();

@@ -48,7 +48,7 @@ for sql in asked['sql']:
 fn world(server: &TestServer) {
     let zone = server.patch("/api/projects/1/", &json!({"timezone": "America/New_York"}));
     assert_eq!(zone.status, 200, "{zone}");
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let plans = [
         json!("pro"),
         json!("PRO"),

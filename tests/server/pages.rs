@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use serde_json::json;
-use weir::http::routes::pages::table::PAGES;
+use weir_http::routes::pages::table::PAGES;
 
 use crate::harness::Answer;
 use crate::harness::KEY;

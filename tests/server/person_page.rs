@@ -27,7 +27,7 @@ fn told(server: &TestServer, who: &str) -> BTreeMap<String, String> {
 #[test]
 fn each_property_has_the_event_that_set_it() {
     let server = TestServer::start();
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let uuid = |at: i64| format!("0192f0c1-7f3a-7000-8000-{at:012}");
     let event = |at: i64, who: &str, hours_ago: i64, properties: Value| {
         json!({"event": format!("event {at}"), "distinct_id": who, "uuid": uuid(at), "properties": properties,

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 use serde_json::json;
-use weir::http::table::Endpoint;
-use weir::http::table::TABLE;
+use weir_http::table::Endpoint;
+use weir_http::table::TABLE;
 
 use crate::harness::Answer;
 use crate::harness::TOKEN;

@@ -17,7 +17,7 @@ use rustix::process::kill_process;
 use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
-use weir::clock::Clock;
+use weir_base::clock::Clock;
 
 use crate::crash;
 use crate::crash::Disk;

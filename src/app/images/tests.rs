@@ -20,19 +20,19 @@ use super::RESTORING;
 use super::Restored;
 use super::follow;
 use super::restore_identities;
-use crate::app::error::OpenError;
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Record;
-use crate::identity::limits::Limits;
-use crate::identity::store::Identities;
-use crate::storage::images::Images;
-use crate::storage::images::LocalFile;
-use crate::storage::images::restore::Prefetched;
-use crate::telemetry::metrics::Metrics;
+use crate::error::OpenError;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
+use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ProjectId;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_identity::change::Record;
+use weir_identity::limits::Limits;
+use weir_identity::store::Identities;
+use weir_storage::images::Images;
+use weir_storage::images::LocalFile;
+use weir_storage::images::restore::Prefetched;
 
 fn limits() -> Limits {
     Limits::within(1 << 20)

@@ -11,24 +11,24 @@ use bytesize::ByteSize;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::app::copy::CopyError;
-use crate::app::copy::Source;
-use crate::app::directory::flushed;
-use crate::app::overview::Overview;
-use crate::app::tables::events_spec;
-use crate::app::tables::persons_spec;
 use crate::cli::failure::explain;
 use crate::cli::inspect::tables::open_table;
 use crate::cli::inspect::usage::Usage;
 use crate::cli::server;
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
-use crate::storage::delta::Damage;
-use crate::storage::delta::DeltaTable;
-use crate::storage::disk::Disk;
-use crate::storage::disk::OsDisk;
-use crate::storage::tables::Tables;
-use crate::storage::wal::Sequence;
+use weir_app::copy::CopyError;
+use weir_app::copy::Source;
+use weir_app::directory::flushed;
+use weir_app::overview::Overview;
+use weir_app::tables::events_spec;
+use weir_app::tables::persons_spec;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
+use weir_disk::Disk;
+use weir_disk::OsDisk;
+use weir_storage::delta::Damage;
+use weir_storage::delta::DeltaTable;
+use weir_storage::tables::Tables;
+use weir_storage::wal::Sequence;
 
 /// The parts; a part that cannot be read has its error.
 #[derive(Debug)]

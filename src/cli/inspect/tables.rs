@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use anyhow::Context;
 
-use crate::app::tables;
-use crate::app::tables::TablesAccess;
 use crate::cli::environment;
-use crate::clock::Clock;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::TableSpec;
-use crate::storage::tables::Tables;
-use crate::telemetry::metrics::Metrics;
+use weir_app::tables;
+use weir_app::tables::TablesAccess;
+use weir_base::clock::Clock;
+use weir_base::telemetry::metrics::Metrics;
+use weir_storage::delta::DeltaTable;
+use weir_storage::delta::TableSpec;
+use weir_storage::tables::Tables;
 
 /// Where the tables of a data directory are, for reading.
 pub(super) async fn tables_of(data_dir: &Path, clock: &Clock) -> anyhow::Result<Tables> {

@@ -7,16 +7,16 @@ use std::path::Path;
 use anyhow::anyhow;
 use anyhow::bail;
 
-use crate::app::copy::CopyError;
-use crate::app::copy::Source;
-use crate::app::verify::Line;
-use crate::app::verify::Use;
-use crate::app::verify::verify;
 use crate::cli::failure::explain;
 use crate::cli::inspect::tables::tables_of;
 use crate::cli::runtime::small_runtime;
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
+use weir_app::copy::CopyError;
+use weir_app::copy::Source;
+use weir_app::verify::Line;
+use weir_app::verify::Use;
+use weir_app::verify::verify;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
 
 /// Verifies the directory and prints the findings.
 ///

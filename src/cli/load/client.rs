@@ -26,7 +26,7 @@ use crate::cli::load::bodies::Bodies;
 use crate::cli::load::bodies::Body;
 use crate::cli::load::bodies::Compression;
 use crate::cli::load::report::Tally;
-use crate::clock::Clock;
+use weir_base::clock::Clock;
 
 /// A pool of connections that are kept open.
 pub(super) type Http = Client<HttpConnector, Full<Bytes>>;

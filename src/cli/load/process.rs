@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::telemetry::process::kibibytes;
+use weir_base::telemetry::process::kibibytes;
 
 /// Length of a tick of `/proc/<pid>/stat`: `USER_HZ` is 100 on every architecture that Weir supports,
 /// whatever the kernel's own `HZ` (`proc_pid_stat(5)`, `include/asm-generic/param.h`).

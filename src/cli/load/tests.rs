@@ -27,10 +27,10 @@ use uuid::Uuid;
 use crate::cli::load::LoadArgs;
 use crate::cli::load::measure;
 use crate::cli::load::write_ndjson;
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
 use crate::synth::Settings;
 use crate::synth::Stream;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 /// Duration of a request on the server, on the test clock.

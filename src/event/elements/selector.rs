@@ -3,7 +3,7 @@
 
 use std::str::Chars;
 
-use crate::event::elements::Element;
+use crate::elements::Element;
 
 /// Longest selector, in characters.
 const CHARS_MAX: usize = 1000;
@@ -321,7 +321,7 @@ fn refused(detail: String) -> SelectorError {
 mod tests {
     use super::CHARS_MAX;
     use super::Selector;
-    use crate::event::elements::elements;
+    use crate::elements::elements;
 
     const CHAIN: &str = concat!(
         r#"span.icon:nth-child="1"nth-of-type="1"text="Buy now""#,

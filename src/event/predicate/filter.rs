@@ -6,10 +6,10 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::predicate::Predicate;
-use crate::event::predicate::PredicateError;
-use crate::event::predicate::Reading;
-use crate::event::predicate::operator::Operator;
+use crate::predicate::Predicate;
+use crate::predicate::PredicateError;
+use crate::predicate::Reading;
+use crate::predicate::operator::Operator;
 
 /// A filter of a flag, a cohort or an insight.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use chrono::TimeDelta;
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::time::Written;
-use crate::event::time::at_wall;
+use crate::time::Written;
+use crate::time::at_wall;
+use weir_base::clock::UnixMicros;
 
 /// Limit of the count of a span; larger ones are not valid. The figure is PostHog's; it keeps years in range.
 const SPAN_LIMIT: u32 = 10_000;

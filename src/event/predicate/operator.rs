@@ -3,21 +3,21 @@
 use semver::VersionReq;
 use serde_json::Value;
 
-use crate::event::pattern::Pattern;
-use crate::event::predicate::Condition;
-use crate::event::predicate::Equality;
-use crate::event::predicate::Invalid;
-use crate::event::predicate::Matching;
-use crate::event::predicate::Numbers;
-use crate::event::predicate::PredicateError;
-use crate::event::predicate::Reading;
-use crate::event::predicate::Relation;
-use crate::event::predicate::Test;
-use crate::event::predicate::is_boolean;
-use crate::event::predicate::is_true;
-use crate::event::predicate::moment::Moment;
-use crate::event::predicate::text_of;
-use crate::event::predicate::version;
+use crate::pattern::Pattern;
+use crate::predicate::Condition;
+use crate::predicate::Equality;
+use crate::predicate::Invalid;
+use crate::predicate::Matching;
+use crate::predicate::Numbers;
+use crate::predicate::PredicateError;
+use crate::predicate::Reading;
+use crate::predicate::Relation;
+use crate::predicate::Test;
+use crate::predicate::is_boolean;
+use crate::predicate::is_true;
+use crate::predicate::moment::Moment;
+use crate::predicate::text_of;
+use crate::predicate::version;
 
 /// The operators of the filter language, under their wire names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

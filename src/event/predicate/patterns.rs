@@ -3,10 +3,10 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::pattern::PatternError;
-use crate::event::pattern::Size;
-use crate::event::pattern::check_together;
-use crate::event::predicate::text_of;
+use crate::pattern::PatternError;
+use crate::pattern::Size;
+use crate::pattern::check_together;
+use crate::predicate::text_of;
 
 /// States of all patterns in a JSON value together, wherever in it filters are. One that is refused has none: it
 /// is never compiled.
@@ -71,7 +71,7 @@ mod tests {
 
     use super::check;
     use super::states_in;
-    use crate::event::pattern::PatternError;
+    use crate::pattern::PatternError;
 
     #[test]
     fn patterns_count_together_wherever_they_are() {

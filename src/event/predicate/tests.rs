@@ -14,9 +14,9 @@ use super::filter::Expected;
 use super::filter::Filter;
 use super::filter::Membership;
 use super::filter::Scope;
-use crate::clock::UnixMicros;
-use crate::event::pattern::PatternError;
-use crate::event::predicate::moment::Now;
+use crate::pattern::PatternError;
+use crate::predicate::moment::Now;
+use weir_base::clock::UnixMicros;
 
 /// 2026-03-31T12:00:00Z: the end of a month, so that calendar arithmetic has to cut the day.
 const NOW: Now = Now { at: UnixMicros(1_774_958_400_000_000), zone: Tz::UTC };

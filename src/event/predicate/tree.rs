@@ -11,19 +11,19 @@ use serde_json::Value;
 use serde_json::json;
 use thiserror::Error;
 
-use crate::event::pattern::Pattern;
-use crate::event::pattern::PatternError;
-use crate::event::predicate::Condition;
-use crate::event::predicate::Equality;
-use crate::event::predicate::Invalid;
-use crate::event::predicate::Matching;
-use crate::event::predicate::Predicate;
-use crate::event::predicate::PredicateError;
-use crate::event::predicate::Test;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::operator::Operator;
-use crate::event::predicate::patterns;
+use crate::pattern::Pattern;
+use crate::pattern::PatternError;
+use crate::predicate::Condition;
+use crate::predicate::Equality;
+use crate::predicate::Invalid;
+use crate::predicate::Matching;
+use crate::predicate::Predicate;
+use crate::predicate::PredicateError;
+use crate::predicate::Test;
+use crate::predicate::filter::Filter;
+use crate::predicate::filter::Scope;
+use crate::predicate::operator::Operator;
+use crate::predicate::patterns;
 
 /// Limit of nested groups.
 const DEPTH_MAX: usize = 20;
@@ -271,12 +271,12 @@ mod tests {
 
     use super::Tree;
     use super::TreeError;
-    use crate::clock::UnixMicros;
-    use crate::event::pattern::PatternError;
-    use crate::event::predicate::Matching;
-    use crate::event::predicate::filter::Filter;
-    use crate::event::predicate::filter::Scope;
-    use crate::event::predicate::moment::Now;
+    use crate::pattern::PatternError;
+    use crate::predicate::Matching;
+    use crate::predicate::filter::Filter;
+    use crate::predicate::filter::Scope;
+    use crate::predicate::moment::Now;
+    use weir_base::clock::UnixMicros;
 
     fn parse(json: &Value) -> Result<Tree, TreeError> {
         Tree::parse(json, "person", Matching::Legacy)

@@ -11,7 +11,7 @@ use chrono_tz::Tz;
 
 use super::SECOND;
 use super::at_wall;
-use crate::clock::UnixMicros;
+use weir_base::clock::UnixMicros;
 
 #[cfg(test)]
 mod tests;

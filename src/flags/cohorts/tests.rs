@@ -14,12 +14,12 @@ use super::DEPTH_MAX;
 use super::Memberships;
 use super::Rule;
 use super::RuleError;
-use crate::clock::UnixMicros;
-use crate::event::predicate::Matching;
-use crate::event::predicate::moment::Now;
-use crate::flags::evaluate::Cohorts;
-use crate::flags::evaluate::UnknownCohort;
-use crate::flags::subject::Subject;
+use crate::evaluate::Cohorts;
+use crate::evaluate::UnknownCohort;
+use crate::subject::Subject;
+use weir_base::clock::UnixMicros;
+use weir_event::predicate::Matching;
+use weir_event::predicate::moment::Now;
 
 fn person() -> Map<String, Value> {
     let Value::Object(person) = json!({"plan": "pro", "seats": 7}) else { panic!("an object") };

@@ -17,15 +17,15 @@ use super::Surroundings;
 use super::UnknownCohort;
 use super::Verdict;
 use super::evaluate;
-use crate::clock::UnixMicros;
-use crate::event::predicate::moment::Now;
-use crate::flags::cohorts::CohortSet;
-use crate::flags::cohorts::Memberships;
-use crate::flags::definition::Definition;
-use crate::flags::definition::Stored;
-use crate::flags::subject::GroupTypes;
-use crate::flags::subject::HashKeys;
-use crate::flags::subject::Subject;
+use crate::cohorts::CohortSet;
+use crate::cohorts::Memberships;
+use crate::definition::Definition;
+use crate::definition::Stored;
+use crate::subject::GroupTypes;
+use crate::subject::HashKeys;
+use crate::subject::Subject;
+use weir_base::clock::UnixMicros;
+use weir_event::predicate::moment::Now;
 
 fn stored(filters: &Value) -> Stored<'_> {
     Stored::new(1, "beta-feature", filters)
@@ -347,7 +347,7 @@ fn continuity_keeps_the_identifier_from_before_the_login() {
     let without = flag(&filters);
     let with = Definition::parse(&Stored { continuity: true, ..stored(&filters) });
     let with = with.expect("readable");
-    assert!(crate::flags::bucket::rollout("beta-feature", "user-16") > 0.73);
+    assert!(crate::bucket::rollout("beta-feature", "user-16") > 0.73);
     for (flag, anon, hash_keys, expected) in [
         (&with, None, HashKeys::None, Ok(false)),
         (&with, Some("user-1"), HashKeys::None, Ok(true)),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::http::body_fields::BodyFields;
-use crate::http::openapi::document;
-use crate::http::table::TABLE;
+use crate::body_fields::BodyFields;
+use crate::openapi::document;
+use crate::table::TABLE;
 
 /// How deep references of schemas are followed.
 const DEPTH_MAX: usize = 8;

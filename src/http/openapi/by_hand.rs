@@ -17,7 +17,7 @@ macro_rules! by_hand {
     ($($name:ident)*) => {
         /// The names.
         #[cfg(test)]
-        pub(in crate::http) const NAMES: &[&str] = &[$(stringify!($name)),*];
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
 
         $(
             /// The schema of this name.

@@ -11,20 +11,20 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::json;
-use crate::http::call::Renderings;
-use crate::http::openapi::Body;
-use crate::http::openapi::Kind;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Paging;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::Success;
-use crate::http::table::Endpoint;
-use crate::http::table::TABLE;
+use crate::call::Renderings;
+use crate::openapi::Body;
+use crate::openapi::Kind;
+use crate::openapi::Operation;
+use crate::openapi::Paging;
+use crate::openapi::Parameter;
+use crate::openapi::Success;
+use crate::table::Endpoint;
+use crate::table::TABLE;
+use weir_event::json;
 
 /// Paths, responses, parameters and schemas that are still written by hand.
 pub const BY_HAND: &str =
-    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/openapi/by_hand.json"));
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/openapi/by_hand.json"));
 
 /// Responses of every management endpoint.
 const RESPONSES: [(&str, &str); 6] = [
@@ -121,7 +121,7 @@ pub(super) fn document() -> Result<Value, serde_json::Error> {
 
 /// The schemas that operations refer to by their names.
 #[cfg(test)]
-pub(in crate::http) fn named_schemas() -> Map<String, Value> {
+pub(crate) fn named_schemas() -> Map<String, Value> {
     let mut schemas = Schemas::new();
     for endpoint in TABLE {
         for method in endpoint.methods() {
@@ -134,7 +134,7 @@ pub(in crate::http) fn named_schemas() -> Map<String, Value> {
 }
 
 /// A path of a table in the notation of OpenAPI.
-pub(in crate::http) fn written(path: &str) -> String {
+pub(crate) fn written(path: &str) -> String {
     let path = match (path.strip_prefix("P/"), path.strip_prefix("O/")) {
         (Some(rest), _) => format!("/api/projects/:project/{rest}"),
         (_, Some(rest)) => format!("/api/organizations/:organization/{rest}"),

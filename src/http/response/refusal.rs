@@ -6,9 +6,9 @@ use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
 use serde::Serialize;
 
-use crate::http::response::RETRY_AFTER_SECONDS;
-use crate::http::response::Response;
-use crate::wire::capture_v1::Refusal;
+use crate::response::RETRY_AFTER_SECONDS;
+use crate::response::Response;
+use weir_wire::capture_v1::Refusal;
 
 #[derive(Serialize)]
 struct Envelope<'a> {
@@ -59,10 +59,10 @@ impl From<Refusal> for Response {
 
 #[cfg(test)]
 mod tests {
-    use crate::event::key_kind::KeyKind;
-    use crate::http::response::Body;
-    use crate::http::response::Response;
-    use crate::wire::capture_v1::Refusal;
+    use crate::response::Body;
+    use crate::response::Response;
+    use weir_event::key_kind::KeyKind;
+    use weir_wire::capture_v1::Refusal;
 
     #[test]
     fn refusals_have_a_status_and_say_when_to_come_again() {

@@ -8,10 +8,10 @@ use super::Attr;
 use super::Body;
 use super::Problem;
 use super::Response;
-use crate::error::Kind;
-use crate::event::key_kind::KeyKind;
-use crate::http::budget::Busy;
-use crate::http::request::BodyError;
+use crate::budget::Busy;
+use crate::request::BodyError;
+use weir_base::error::Kind;
+use weir_event::key_kind::KeyKind;
 
 fn sent(problem: Problem) -> (u16, String, Response) {
     let mut response = Response::from(problem);

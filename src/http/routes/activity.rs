@@ -6,30 +6,30 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::json;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::csv;
-use crate::http::members::Member;
-use crate::http::members::Members;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::store::problem;
-use crate::http::rows::Added;
-use crate::http::rows::Rows;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::EntryText;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Start;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
+use crate::members::Member;
+use crate::members::Members;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::store::problem;
+use crate::rows::Added;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_metadata::accounts::UserId;
+use weir_metadata::activity::Asked;
+use weir_metadata::activity::EntryText;
+use weir_metadata::activity::Scope;
+use weir_metadata::activity::Start;
+use weir_metadata::snapshot::Snapshot;
 
 /// Default number of entries of a page; PostHog's number.
 const LIMIT_DEFAULT: usize = 10;
@@ -118,8 +118,8 @@ async fn page(
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-pub(in crate::http) const OF_PROJECT: Operation =
-    Operation::activity("What was changed in the project").query(&[
+pub(crate) const OF_PROJECT: Operation = Operation::activity("What was changed in the project")
+    .query(&[
         Parameter::text("scope"),
         Parameter::text("scopes").about("A list with commas"),
         Parameter::text("item_id"),

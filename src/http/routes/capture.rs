@@ -5,20 +5,20 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::event::key_kind::KeyKind;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::ingest::drops::Drop;
-use crate::ingest::drops::Drops;
-use crate::ingest::error::IngestError;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::request::CaptureRequest;
-use crate::ingest::request::Protocol;
-use crate::wire::encoding::error::DecodeError;
-use crate::wire::encoding::hints::Hints;
-use crate::wire::encoding::hints::PathKind;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use weir_app::App;
+use weir_event::key_kind::KeyKind;
+use weir_ingest::drops::Drop;
+use weir_ingest::drops::Drops;
+use weir_ingest::error::IngestError;
+use weir_ingest::prepare::error::PrepareError;
+use weir_ingest::request::CaptureRequest;
+use weir_ingest::request::Protocol;
+use weir_wire::encoding::error::DecodeError;
+use weir_wire::encoding::hints::Hints;
+use weir_wire::encoding::hints::PathKind;
 
 /// Family of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,44 +16,43 @@ use parking_lot::Mutex;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::evaluation::membership;
-use crate::event::id::ProjectId;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::activity;
-pub(in crate::http::routes) use crate::http::routes::cohorts::body::CohortBody;
-use crate::http::routes::cohorts::body::MemberBody;
-use crate::http::routes::feature_flags;
-use crate::http::routes::query;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::http::rows::Added;
-use crate::http::rows::LONG_PAGE_MAX_BYTES;
-use crate::http::rows::Rows;
-use crate::identity::IdentityError;
-use crate::insights;
-use crate::insights::audience;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Scope;
-use crate::metadata::cohorts::CohortId;
-use crate::metadata::cohorts::CohortPatch;
-use crate::metadata::cohorts::NewCohort;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::error::MetadataError;
-use crate::query::people::InCohort;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::activity;
+pub(in crate::routes) use crate::routes::cohorts::body::CohortBody;
+use crate::routes::cohorts::body::MemberBody;
+use crate::routes::feature_flags;
+use crate::routes::query;
+use crate::routes::store;
+use crate::routes::store::problem;
+use crate::rows::Added;
+use crate::rows::LONG_PAGE_MAX_BYTES;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_evaluation::membership;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_insights::audience;
+use weir_metadata::accounts::UserId;
+use weir_metadata::activity::Scope;
+use weir_metadata::cohorts::CohortId;
+use weir_metadata::cohorts::CohortPatch;
+use weir_metadata::cohorts::NewCohort;
+use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::error::MetadataError;
+use weir_query::people::InCohort;
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::page::<CohortBody<'static>>("Cohorts that are not deleted, newest first")
         .query(&[Parameter::shared("search"), Parameter::one_of("type", &["static", "dynamic"])]);
 
@@ -80,7 +79,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, (count, Rows::new(&request.memory())), write).await
 }
 
-pub(in crate::http) const CREATE: Operation = Operation::created::<CohortBody<'static>>(
+pub(crate) const CREATE: Operation = Operation::created::<CohortBody<'static>>(
     "Make a cohort; the persons of a static one may also be a file `csv` of a multipart form",
 )
 .optional_body::<by_hand::CohortWrite>()
@@ -127,7 +126,7 @@ pub(super) async fn add(
     Ok(cohort)
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<CohortBody<'static>>("One cohort");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<CohortBody<'static>>("One cohort");
 
 /// `GET cohorts/:id/`, also for a deleted cohort.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -137,7 +136,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
 }
 
-pub(in crate::http) const UPDATE: Operation = Operation::ok::<CohortBody<'static>>(
+pub(crate) const UPDATE: Operation = Operation::ok::<CohortBody<'static>>(
     "Change a cohort; a file `csv` of a multipart form adds its persons to a static one",
 )
 .optional_body::<by_hand::CohortWrite>()
@@ -195,18 +194,17 @@ async fn change(
     store::write(app, "update-cohort", write).await
 }
 
-pub(in crate::http) const DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+pub(crate) const DELETE: Operation = Operation::refused("Refused", &[("405", "DeleteRefused")]);
 
 /// `DELETE cohorts/:id/`: refused without a body, as for flags.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     feature_flags::delete(app, call).await
 }
 
-pub(in crate::http) const CHANGE_MEMBERS: Operation =
+pub(crate) const CHANGE_MEMBERS: Operation =
     Operation::ok::<by_hand::AnyObject>("Add members to a list").body::<by_hand::CohortMembers>();
 
-pub(in crate::http) const REMOVE_PERSON_FROM_STATIC_COHORT: Operation =
+pub(crate) const REMOVE_PERSON_FROM_STATIC_COHORT: Operation =
     Operation::ok::<by_hand::AnyObject>("Remove members from a list")
         .body::<by_hand::CohortMembers>();
 
@@ -235,7 +233,7 @@ pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response
     Ok(Response::json(StatusCode::OK, &json!({})))
 }
 
-pub(in crate::http) const MEMBERS: Operation =
+pub(crate) const MEMBERS: Operation =
     Operation::page::<MemberBody>("Members; needs person:read besides");
 
 /// `GET cohorts/:id/persons/`: one page of the members, found by a scan. Who they are is told to those who may see persons.
@@ -284,10 +282,9 @@ pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
     Box::new(membership::memberships(set, project, snapshot.now(project, app.clock.now())))
 }
 
-pub(in crate::http) const ACTIVITY: Operation = Operation::activity("What was changed of cohorts");
+pub(crate) const ACTIVITY: Operation = Operation::activity("What was changed of cohorts");
 
-pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
-    Operation::activity("What was changed of a cohort");
+pub(crate) const ACTIVITY_OF_ONE: Operation = Operation::activity("What was changed of a cohort");
 
 /// `GET cohorts/:id/activity/`; without an id, of all cohorts.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -306,7 +303,7 @@ fn begin_count(app: &App, cohort: &StoredCohort) {
     }
     let engine = app.engine.clone();
     app.tasks.0.spawn("count-cohort", async move {
-        if let Err(error) = insights::cohorts::recount(&engine, project, id).await {
+        if let Err(error) = weir_insights::cohorts::recount(&engine, project, id).await {
             tracing::warn!(cohort = id.0, %error, "the size of a cohort was not noted");
         }
     });

@@ -3,10 +3,10 @@
 
 use uuid::Uuid;
 
-use crate::event::json;
-use crate::http::fields::refused;
-use crate::http::request::Request;
-use crate::http::response::Problem;
+use crate::fields::refused;
+use crate::request::Request;
+use crate::response::Problem;
+use weir_event::json;
 
 /// The id in a path; 404 if it is not a uuid.
 pub(super) fn id(text: &str) -> Result<Uuid, Problem> {

@@ -3,14 +3,14 @@
 
 use hyper::StatusCode;
 
-use crate::http::conditional;
-use crate::http::conditional::Tag;
-use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::conditional;
+use crate::conditional::Tag;
+use crate::request::Request;
+use crate::response::Response;
 
 /// The description; `http/tests/described.rs` compares it with the tables of endpoints.
 pub const OPENAPI: &str =
-    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/openapi.json"));
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/openapi.json"));
 
 /// It changes only with the version of the program.
 const CACHE: &str = "public, max-age=300";

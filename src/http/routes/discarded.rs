@@ -4,17 +4,17 @@
 
 use hyper::StatusCode;
 
-use crate::app::App;
-use crate::event::key_kind::KeyKind;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::capture::is_beacon;
-use crate::http::routes::capture::problem;
-use crate::telemetry::metrics::KindLabels;
-use crate::wire::capture_v1::bearer;
-use crate::wire::encoding::hints::Hints;
-use crate::wire::encoding::hints::PathKind;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::capture::is_beacon;
+use crate::routes::capture::problem;
+use weir_app::App;
+use weir_base::telemetry::metrics::KindLabels;
+use weir_event::key_kind::KeyKind;
+use weir_wire::capture_v1::bearer;
+use weir_wire::encoding::hints::Hints;
+use weir_wire::encoding::hints::PathKind;
 
 /// Kind of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

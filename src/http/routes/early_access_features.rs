@@ -8,27 +8,27 @@ use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags;
-use crate::http::routes::store;
-use crate::http::routes::user_body::UserBody;
-use crate::http::rows::Rows;
-use crate::metadata::early_access::EarlyAccessFeature;
-use crate::metadata::early_access::FeatureEditor;
-use crate::metadata::early_access::FeaturePatch;
-use crate::metadata::early_access::Stage;
-use crate::metadata::flags::FlagId;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags;
+use crate::routes::store;
+use crate::routes::user_body::UserBody;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_metadata::early_access::EarlyAccessFeature;
+use weir_metadata::early_access::FeatureEditor;
+use weir_metadata::early_access::FeaturePatch;
+use weir_metadata::early_access::Stage;
+use weir_metadata::flags::FlagId;
+use weir_metadata::snapshot::Snapshot;
 
 /// A feature as sent to SDKs and shown in flags.
 #[derive(Debug, Serialize)]
@@ -58,7 +58,7 @@ impl<'f> Summary<'f> {
     }
 }
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::page::<FeatureBody>("Early access features, newest first");
 
 /// `GET early_access_feature/`, newest first.
@@ -75,7 +75,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, (count, Rows::new(&request.memory())), write).await
 }
 
-pub(in crate::http) const CREATE: Operation =
+pub(crate) const CREATE: Operation =
     Operation::created::<FeatureBody>("Create an early access feature, and its flag")
         .optional_body::<by_hand::EarlyAccessFeatureWrite>()
         .requires(&["name", "stage"]);
@@ -95,8 +95,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(in crate::http) const RETRIEVE: Operation =
-    Operation::ok::<FeatureBody>("One early access feature");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<FeatureBody>("One early access feature");
 
 /// `GET early_access_feature/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -107,7 +106,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &body(feature, &snapshot, &call.asker)))
 }
 
-pub(in crate::http) const UPDATE: Operation = Operation::ok::<FeatureBody>(
+pub(crate) const UPDATE: Operation = Operation::ok::<FeatureBody>(
     "Change an early access feature; its stage says whether people enrol in the flag",
 )
 .optional_body::<by_hand::EarlyAccessFeatureWrite>()
@@ -126,7 +125,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body(&feature, &app.metadata.snapshot(), &asker)))
 }
 
-pub(in crate::http) const DELETE: Operation =
+pub(crate) const DELETE: Operation =
     Operation::empty("204", "Delete an early access feature; its flag stays");
 
 /// `DELETE early_access_feature/:id/`: ends the enrolment in its flag; the flag stays.

@@ -11,51 +11,49 @@ use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::http::auth::Principal;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::activity;
-use crate::http::routes::definition_parameters::id;
-use crate::http::routes::event_definitions::body::DefinitionBody;
-use crate::http::routes::event_definitions::choice::Choice;
-use crate::http::routes::query;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Scope;
-use crate::metadata::annotations::NotesPatch;
-use crate::metadata::definitions::DefinitionPatch;
+use crate::auth::Principal;
+use crate::body::body;
+use crate::call::Call;
+use crate::csv;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::activity;
+use crate::routes::definition_parameters::id;
+use crate::routes::event_definitions::body::DefinitionBody;
+use crate::routes::event_definitions::choice::Choice;
+use crate::routes::query;
+use crate::routes::store;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_metadata::accounts::UserId;
+use weir_metadata::activity::Scope;
+use weir_metadata::annotations::NotesPatch;
+use weir_metadata::definitions::DefinitionPatch;
 
-pub(in crate::http) const LIST: Operation =
-    Operation::page::<DefinitionBody>("Events that were seen")
-        .query(&[
-            Parameter::shared("search"),
-            Parameter::one_of(
-                "event_type",
-                &["event", "all", "action_event", "event_custom", "event_posthog"],
-            ),
-            Parameter::text("ordering")
-                .about("Such as name or -last_seen_at; several with commas, or several times"),
-            Parameter::boolean("exclude_hidden"),
-            Parameter::boolean("exclude_stale")
-                .about("Leave out what was last seen over 30 days ago"),
-            Parameter::boolean("verified"),
-            Parameter::text("names").about("These alone; several with commas, or several times"),
-            Parameter::text("excluded_properties").about("A JSON list of names"),
-            Parameter::text("tags").about("A JSON list"),
-        ])
-        .or(&[INVALID]);
+pub(crate) const LIST: Operation = Operation::page::<DefinitionBody>("Events that were seen")
+    .query(&[
+        Parameter::shared("search"),
+        Parameter::one_of(
+            "event_type",
+            &["event", "all", "action_event", "event_custom", "event_posthog"],
+        ),
+        Parameter::text("ordering")
+            .about("Such as name or -last_seen_at; several with commas, or several times"),
+        Parameter::boolean("exclude_hidden"),
+        Parameter::boolean("exclude_stale").about("Leave out what was last seen over 30 days ago"),
+        Parameter::boolean("verified"),
+        Parameter::text("names").about("These alone; several with commas, or several times"),
+        Parameter::text("excluded_properties").about("A JSON list of names"),
+        Parameter::text("tags").about("A JSON list"),
+    ])
+    .or(&[INVALID]);
 
 /// `GET event_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -76,7 +74,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, bodies))
 }
 
-pub(in crate::http) const CREATE: Operation =
+pub(crate) const CREATE: Operation =
     Operation::created::<DefinitionBody>("Define events that are still to come")
         .optional_body::<EventDefinitionWrite>()
         .requires(&["name"]);
@@ -97,7 +95,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
 
 /// `GET event_definitions/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -109,10 +107,9 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-pub(in crate::http) const BY_NAME: Operation =
-    Operation::ok::<DefinitionBody>("The definition of a name")
-        .query(&[Parameter::text("name").required()])
-        .or(&[INVALID]);
+pub(crate) const BY_NAME: Operation = Operation::ok::<DefinitionBody>("The definition of a name")
+    .query(&[Parameter::text("name").required()])
+    .or(&[INVALID]);
 
 /// `GET event_definitions/by_name/?name=`: exact match of the name.
 pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -126,7 +123,7 @@ pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-pub(in crate::http) const UPDATE: Operation =
+pub(crate) const UPDATE: Operation =
     Operation::ok::<DefinitionBody>("Change a definition").optional_body::<EventDefinitionWrite>();
 
 /// `PATCH event_definitions/:id/`, and `PUT`, which requires no more fields: an absent field keeps its
@@ -146,7 +143,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(in crate::http) const DELETE: Operation =
+pub(crate) const DELETE: Operation =
     Operation::empty("204", "Forget a definition, until such an event arrives");
 
 /// `DELETE event_definitions/:id/`. The definition returns when such an event arrives.
@@ -159,10 +156,10 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-pub(in crate::http) const ACTIVITY: Operation =
+pub(crate) const ACTIVITY: Operation =
     Operation::activity("What was changed of definitions of events");
 
-pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
+pub(crate) const ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of a definition, also of one that is gone");
 
 /// `GET event_definitions/activity/` and `event_definitions/:id/activity/`: changes of definitions by
@@ -175,11 +172,11 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     activity::of_item(app, call, Scope::EventDefinition, item).await
 }
 
-pub(in crate::http) const METRICS: Operation =
+pub(crate) const METRICS: Operation =
     Operation::ok::<EventMetrics>("How many questions named the event in the last 30 days");
 
 /// `GET event_definitions/:id/metrics/`: number of queries that named the event in the last 30 days,
-/// today included; see [`usage`](crate::query::usage).
+/// today included; see [`usage`](weir_query::usage).
 pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     app.engine.wait().await.map_err(query::problem)?;
@@ -191,7 +188,7 @@ pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(Response::json(StatusCode::OK, &EventMetrics { query_usage_30_day }))
 }
 
-pub(in crate::http) const PRIMARY_PROPERTIES: Operation = Operation::ok::<PrimaryProperties>(
+pub(crate) const PRIMARY_PROPERTIES: Operation = Operation::ok::<PrimaryProperties>(
     "The property that is shown beside events, by the name of the events",
 )
 .says("Those that have one")

@@ -15,34 +15,34 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::event::predicate::moment::Moment;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::csv;
-use crate::http::fields;
-use crate::http::openapi::Either;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::page::Page;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::query;
-use crate::http::rows::LONG_PAGE_MAX_BYTES;
-use crate::http::rows::Rows;
-use crate::insights::events;
-use crate::insights::events::EventRow;
-use crate::insights::events::EventsQuestion;
-use crate::insights::events::ValuesQuestion;
-use crate::insights::filters::Filters;
-use crate::insights::known::check_filters;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
+use crate::fields;
+use crate::openapi::Either;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::page::Page;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::query;
+use crate::rows::LONG_PAGE_MAX_BYTES;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_event::predicate::moment::Moment;
+use weir_insights::events;
+use weir_insights::events::EventRow;
+use weir_insights::events::EventsQuestion;
+use weir_insights::events::ValuesQuestion;
+use weir_insights::filters::Filters;
+use weir_insights::known::check_filters;
 
 /// How far back values of properties are searched (PostHog's figure), from the start of the day.
 const VALUES_SPAN: Duration = Duration::from_hours(7 * 24);
@@ -102,7 +102,7 @@ struct ValueBody {
     name: String,
 }
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::ok::<Either<EventsBody, TableBody>>("The newest events")
         .query(&[
             Parameter::shared("limit"),
@@ -154,7 +154,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::counted_json(StatusCode::OK, &rows.within_object(&head)?))
 }
 
-pub(in crate::http) const RETRIEVE: Operation =
+pub(crate) const RETRIEVE: Operation =
     Operation::ok::<EventBody>("One event").named("events_of_id").or(&[INVALID]);
 
 /// `GET events/:uuid/`.
@@ -169,7 +169,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-pub(in crate::http) const VALUES: Operation =
+pub(crate) const VALUES: Operation =
     Operation::ok::<Vec<ValueBody>>("Values of a property of events").query(&[
         Parameter::text("key"),
         Parameter::text("value").about("Part of the values"),
@@ -262,7 +262,7 @@ async fn question(
     }
     if let Some(id) = text("person_id") {
         app.engine.wait().await.map_err(query::problem)?;
-        let failed = |error: crate::identity::IdentityError| Problem::of(error.kind(), &error);
+        let failed = |error: weir_identity::IdentityError| Problem::of(error.kind(), &error);
         let person = match (id.parse::<i64>(), Uuid::try_parse(&id)) {
             (Ok(number), _) => {
                 let person = app.identities.person_by_number(project, number).map_err(failed)?;

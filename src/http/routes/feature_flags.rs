@@ -23,54 +23,53 @@ use hyper::header::HeaderValue;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::activity;
-use crate::http::routes::feature_flags::body::FlagBody;
-use crate::http::routes::feature_flags::body::Required;
-use crate::http::routes::feature_flags::filter::Wanted;
-use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::http::rows::Rows;
-use crate::metadata::activity::Scope;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::activity;
+use crate::routes::feature_flags::body::FlagBody;
+use crate::routes::feature_flags::body::Required;
+use crate::routes::feature_flags::filter::Wanted;
+use crate::routes::feature_flags::status::Calls;
+use crate::routes::store;
+use crate::routes::store::problem;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_metadata::activity::Scope;
+use weir_metadata::error::MetadataError;
+use weir_metadata::flags::FlagId;
+use weir_metadata::flags::FlagPatch;
+use weir_metadata::flags::StoredFlag;
 
 /// Allowed methods of one flag.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");
 
-pub(in crate::http) const LIST: Operation =
-    Operation::page::<by_hand::Flag>("Flags that are not deleted")
-        .query(&[
-            Parameter::one_of("active", &["true", "false", "STALE"]),
-            Parameter::one_of("archived", &["true", "false"]),
-            Parameter::text("created_by_id").about("An id, or a list"),
-            Parameter::shared("search"),
-            Parameter::text("key"),
-            Parameter::one_of("type", &["boolean", "multivariant", "remote_config", "experiment"]),
-            Parameter::one_of("evaluation_runtime", &["server", "client", "all"]),
-            Parameter::text("tags").about("A JSON list"),
-            Parameter::text("excluded_tags").about("A JSON list"),
-            Parameter::text("excluded_properties").about("A JSON list of keys of flags"),
-            Parameter::one_of("has_evaluation_contexts", &["true", "false"]),
-            Parameter::one_of("eligible_for_experiment", &["true", "false"])
-                .about("Only flags of two variants or more, control first"),
-            Parameter::text("order").about("Such as -created_at"),
-        ])
-        .or(&[INVALID]);
+pub(crate) const LIST: Operation = Operation::page::<by_hand::Flag>("Flags that are not deleted")
+    .query(&[
+        Parameter::one_of("active", &["true", "false", "STALE"]),
+        Parameter::one_of("archived", &["true", "false"]),
+        Parameter::text("created_by_id").about("An id, or a list"),
+        Parameter::shared("search"),
+        Parameter::text("key"),
+        Parameter::one_of("type", &["boolean", "multivariant", "remote_config", "experiment"]),
+        Parameter::one_of("evaluation_runtime", &["server", "client", "all"]),
+        Parameter::text("tags").about("A JSON list"),
+        Parameter::text("excluded_tags").about("A JSON list"),
+        Parameter::text("excluded_properties").about("A JSON list of keys of flags"),
+        Parameter::one_of("has_evaluation_contexts", &["true", "false"]),
+        Parameter::one_of("eligible_for_experiment", &["true", "false"])
+            .about("Only flags of two variants or more, control first"),
+        Parameter::text("order").about("Such as -created_at"),
+    ])
+    .or(&[INVALID]);
 
 /// `GET feature_flags/`: the flags that are not deleted, newest first; see [`filter`].
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -92,7 +91,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, rows, write).await
 }
 
-pub(in crate::http) const CREATE: Operation = Operation::created::<by_hand::Flag>("Make a flag")
+pub(crate) const CREATE: Operation = Operation::created::<by_hand::Flag>("Make a flag")
     .optional_body::<by_hand::FlagWrite>()
     .requires(&["key"]);
 
@@ -106,8 +105,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(shown(app, StatusCode::CREATED, &flag, &asker, &Calls::none(app)))
 }
 
-pub(in crate::http) const RETRIEVE: Operation =
-    Operation::ok::<by_hand::Flag>("One flag, deleted or not");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<by_hand::Flag>("One flag, deleted or not");
 
 /// `GET feature_flags/:id/`, also for a deleted flag, so that it can be viewed before it is restored.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -116,7 +114,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(shown(app, StatusCode::OK, &flag, &call.asker, &calls))
 }
 
-pub(in crate::http) const UPDATE: Operation =
+pub(crate) const UPDATE: Operation =
     Operation::ok::<by_hand::Flag>("Change a flag; `deleted` deletes and restores")
         .optional_body::<by_hand::FlagWrite>()
         .requires(&["key"])
@@ -175,9 +173,9 @@ async fn change(
     Ok(store::write(app, "update-flag", write).await?.after)
 }
 
-pub(in crate::http) const ACTIVITY: Operation = Operation::activity("What was changed of flags");
+pub(crate) const ACTIVITY: Operation = Operation::activity("What was changed of flags");
 
-pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
+pub(crate) const ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of a flag").or(&[("404", "NoFlag")]);
 
 /// `GET feature_flags/:id/activity/`; without an id, of all flags.
@@ -194,8 +192,7 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
     activity::of_scope(app, call, Scope::FeatureFlag).await
 }
 
-pub(in crate::http) const DELETE: Operation =
-    Operation::refused("Refused", &[("405", "DeleteRefused")]);
+pub(crate) const DELETE: Operation = Operation::refused("Refused", &[("405", "DeleteRefused")]);
 
 /// `DELETE feature_flags/:id/`: refused, and unlike other refusals without a body (the API specification,
 /// Endpoints).
@@ -215,8 +212,8 @@ fn flag_id(text: &str) -> Result<FlagId, Problem> {
 #[cfg(test)]
 mod tests {
     use super::flag_id;
-    use crate::http::response::Response;
-    use crate::metadata::flags::FlagId;
+    use crate::response::Response;
+    use weir_metadata::flags::FlagId;
 
     /// "`:id` is an integer" (the API specification); unknown sub-paths end here too.
     #[test]

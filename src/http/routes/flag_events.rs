@@ -21,20 +21,20 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::app::App;
-use crate::clock::Clock;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::event::key_kind::KeyKind;
-use crate::http::lasting;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::response::StreamError;
-use crate::metadata::Metadata;
-use crate::metadata::snapshot::Revision;
-use crate::metadata::standing::Standing;
-use crate::tasks::Shutdown;
+use crate::lasting;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::response::StreamError;
+use weir_app::App;
+use weir_base::clock::Clock;
+use weir_base::error::Kind;
+use weir_base::tasks::Shutdown;
+use weir_event::id::ProjectId;
+use weir_event::key_kind::KeyKind;
+use weir_metadata::Metadata;
+use weir_metadata::snapshot::Revision;
+use weir_metadata::standing::Standing;
 
 /// Interval of comments that keep the connection from looking dead.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -225,7 +225,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::Subscribers;
-    use crate::http::response::Response;
+    use crate::response::Response;
 
     #[test]
     fn streams_have_a_part_of_the_connections_and_an_address_a_part_of_that() {

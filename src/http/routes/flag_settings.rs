@@ -6,22 +6,22 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::event::predicate::Matching;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::store;
-use crate::metadata::members::Level;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::store;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_event::predicate::Matching;
+use weir_metadata::members::Level;
 
-pub(in crate::http) const RETRIEVE: Operation =
+pub(crate) const RETRIEVE: Operation =
     Operation::ok::<FlagSettingsBody>("What all flags of the project share");
 
 /// `GET feature_flags/settings/`: `property_matching_version`, 1 or 2, and
@@ -30,7 +30,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(settings(app, call.asker.project.id))
 }
 
-pub(in crate::http) const UPDATE: Operation =
+pub(crate) const UPDATE: Operation =
     Operation::ok::<FlagSettingsBody>("Change what all flags share")
         .optional_body::<by_hand::FeatureFlagsSettingsUpdateBody>();
 
@@ -91,12 +91,12 @@ fn settings(app: &App, project: ProjectId) -> Response {
     Response::json(StatusCode::OK, &body)
 }
 
-pub(in crate::http) const ROTATE_SECRET: Operation =
+pub(crate) const ROTATE_SECRET: Operation =
     Operation::ok::<SecretBody>("Make another secret key of the project; the old one ends")
         .says("The key, told this once")
         .tagged("projects");
 
-pub(in crate::http) const ROTATE_SECRET_BY_PATCH: Operation =
+pub(crate) const ROTATE_SECRET_BY_PATCH: Operation =
     Operation::ok::<SecretBody>("Another name of POST")
         .says("The key, told this once")
         .deprecated()

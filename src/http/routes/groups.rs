@@ -12,32 +12,32 @@ use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::page::Page;
-use crate::http::request::Request;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::activity;
-use crate::http::routes::persons::values::ValueBody;
-use crate::http::routes::query;
-use crate::http::routes::store::problem;
-use crate::http::rows::LONG_PAGE_MAX_BYTES;
-use crate::http::rows::Rows;
-use crate::identity::person::Group;
-use crate::ingest::activity::group_item;
-use crate::insights::groups;
-use crate::insights::groups::Counts;
-use crate::metadata::activity::Scope;
-use crate::query::people::Part;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::page::Page;
+use crate::request::Request;
+use crate::response::Attr;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::activity;
+use crate::routes::persons::values::ValueBody;
+use crate::routes::query;
+use crate::routes::store::problem;
+use crate::rows::LONG_PAGE_MAX_BYTES;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_identity::person::Group;
+use weir_ingest::activity::group_item;
+use weir_insights::groups;
+use weir_insights::groups::Counts;
+use weir_metadata::activity::Scope;
+use weir_query::people::Part;
 
 /// Most values in a response.
 const VALUES_MAX: usize = 20;
@@ -70,13 +70,9 @@ impl GroupBody {
     }
 }
 
-pub(in crate::http) const LIST: Operation =
-    Operation::page::<GroupBody>("Groups of a type, newest first")
-        .query(&[
-            Parameter::between("group_type_index", 0, 4).required(),
-            Parameter::shared("search"),
-        ])
-        .or(&[INVALID]);
+pub(crate) const LIST: Operation = Operation::page::<GroupBody>("Groups of a type, newest first")
+    .query(&[Parameter::between("group_type_index", 0, 4).required(), Parameter::shared("search")])
+    .or(&[INVALID]);
 
 /// `GET groups/?group_type_index=`: newest first.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -98,7 +94,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.written(app, &request, (count, rows), write).await
 }
 
-pub(in crate::http) const FIND: Operation = Operation::ok::<GroupBody>("One group")
+pub(crate) const FIND: Operation = Operation::ok::<GroupBody>("One group")
     .query(&[
         Parameter::between("group_type_index", 0, 4).required(),
         Parameter::text("group_key").required(),
@@ -111,13 +107,12 @@ pub async fn find(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, group)))
 }
 
-pub(in crate::http) const ACTIVITY: Operation =
-    Operation::activity("What operators did to a group")
-        .query(&[
-            Parameter::between("group_type_index", 0, 4).required(),
-            Parameter::text("group_key").required(),
-        ])
-        .or(&[INVALID]);
+pub(crate) const ACTIVITY: Operation = Operation::activity("What operators did to a group")
+    .query(&[
+        Parameter::between("group_type_index", 0, 4).required(),
+        Parameter::text("group_key").required(),
+    ])
+    .or(&[INVALID]);
 
 /// `GET groups/activity/?group_type_index=&group_key=`: changes of a group by operators.
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -154,7 +149,7 @@ async fn group(
     group.map_err(|error| Problem::of(error.kind(), &error))
 }
 
-pub(in crate::http) const PROPERTY_DEFINITIONS: Operation =
+pub(crate) const PROPERTY_DEFINITIONS: Operation =
     Operation::ok::<BTreeMap<String, Vec<ValueBody>>>(
         "Properties of groups by the index of their type",
     )
@@ -174,7 +169,7 @@ pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Re
     Ok(Response::json(StatusCode::OK, &bodies))
 }
 
-pub(in crate::http) const PROPERTY_VALUES: Operation =
+pub(crate) const PROPERTY_VALUES: Operation =
     Operation::ok::<Vec<ValueBody>>("Values of a property of groups")
         .query(&[
             Parameter::between("group_type_index", 0, 4).required(),
@@ -199,7 +194,7 @@ pub async fn property_values(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &values))
 }
 
-pub(in crate::http) const TYPES: Operation = Operation::ok::<Vec<TypeBody>>("Types of groups");
+pub(crate) const TYPES: Operation = Operation::ok::<Vec<TypeBody>>("Types of groups");
 
 /// `GET groups_types/`, in the order of their indexes: the types that an event has named in
 /// `$groups` or in `$groupidentify`.

@@ -3,11 +3,11 @@
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use crate::error::Kind;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::ingest::error::IngestError;
-use crate::telemetry::metrics::Metrics;
+use crate::response::Problem;
+use crate::response::Response;
+use weir_base::error::Kind;
+use weir_base::telemetry::metrics::Metrics;
+use weir_ingest::error::IngestError;
 
 /// `/_liveness`: the process responds. Does not check disks: a restart would not repair them.
 pub fn liveness() -> Response {
@@ -37,8 +37,8 @@ mod tests {
     use super::liveness;
     use super::metrics;
     use super::readiness;
-    use crate::ingest::error::IngestError;
-    use crate::telemetry::metrics::Metrics;
+    use weir_base::telemetry::metrics::Metrics;
+    use weir_ingest::error::IngestError;
 
     #[test]
     fn probes_get_their_status() {

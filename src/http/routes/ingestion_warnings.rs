@@ -6,20 +6,20 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::metadata::warnings::DayOfWarnings;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_metadata::warnings::DayOfWarnings;
 
 /// Most samples of one kind in a response.
 const SAMPLES_MAX: usize = 50;
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::ok::<by_hand::Warnings>("What was odd about events, by kind");
 
 /// `GET ingestion_warnings/`: `{"results": [{"type", "lastSeen", "sparkline": [[count, day], ...],
@@ -78,10 +78,10 @@ mod tests {
     use serde_json::json;
 
     use super::summaries;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::metadata::warnings::DayOfWarnings;
-    use crate::metadata::warnings::WarningSample;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_metadata::warnings::DayOfWarnings;
+    use weir_metadata::warnings::WarningSample;
 
     /// 2026-11-21T08:00:00Z.
     const NOW: i64 = 1_795_248_000_000_000;

@@ -16,48 +16,48 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::event::json;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::csv;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::request::Request;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::query::actors;
-use crate::http::routes::query::insight;
-use crate::http::routes::query::question::Question;
-use crate::http::routes::query::status;
-use crate::insights::Actor;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::breakdown::Breakdown;
-use crate::insights::breakdown::OTHER;
-use crate::insights::cache::Key;
-use crate::insights::insight::ActorsOf;
-use crate::insights::insight::Insight;
-use crate::insights::jobs::ID_MAX_BYTES;
-use crate::insights::known;
-use crate::insights::legacy;
-use crate::insights::legacy::Filter;
-use crate::insights::lifecycle::legacy::lifecycle_query;
-use crate::insights::node::NodeError;
-use crate::insights::stickiness::legacy::stickiness_query;
-use crate::insights::trends::Trends;
-use crate::insights::trends::actors::Point;
-use crate::metadata::accounts::Project;
-use crate::query::people::Part;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::request::Request;
+use crate::response::Attr;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::query::actors;
+use crate::routes::query::insight;
+use crate::routes::query::question::Question;
+use crate::routes::query::status;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_insights::Actor;
+use weir_insights::InsightError;
+use weir_insights::ProjectSettings;
+use weir_insights::breakdown::Breakdown;
+use weir_insights::breakdown::OTHER;
+use weir_insights::cache::Key;
+use weir_insights::insight::ActorsOf;
+use weir_insights::insight::Insight;
+use weir_insights::jobs::ID_MAX_BYTES;
+use weir_insights::known;
+use weir_insights::legacy;
+use weir_insights::legacy::Filter;
+use weir_insights::lifecycle::legacy::lifecycle_query;
+use weir_insights::node::NodeError;
+use weir_insights::stickiness::legacy::stickiness_query;
+use weir_insights::trends::Trends;
+use weir_insights::trends::actors::Point;
+use weir_metadata::accounts::Project;
+use weir_query::people::Part;
 
 /// Parameters that say where the persons of a point are, or how an answer is obtained, not which insight it is.
 const OF_POINTS: [&str; 4] = ["client_query_id", "entity_id", "entity_math", "entity_order"];
@@ -69,7 +69,7 @@ const BREAKDOWN_OFFSET: &str = "breakdown_offset";
 /// Most bytes of all filters in the addresses of persons behind points; an answer with more has no addresses.
 pub(super) const URLS_MAX_BYTES: usize = 4 << 20;
 
-pub(in crate::http) const TREND: Operation =
+pub(crate) const TREND: Operation =
     Operation::ok::<by_hand::TrendAnswer>("What series of events count in each interval")
         .notes("With insight STICKINESS or LIFECYCLE, the series of these")
         .query(&[
@@ -256,7 +256,7 @@ pub(super) async fn told(
     Ok(Told { result, is_cached, at: answer.at, timings })
 }
 
-pub(in crate::http) const TREND_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+pub(crate) const TREND_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
     "Persons behind a point of a trend, those with the largest numbers first",
 )
 .notes("Beside these, the filters of the trend, as for insights/trend/")

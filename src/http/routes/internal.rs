@@ -4,13 +4,13 @@
 use hyper::StatusCode;
 use serde_json::json;
 
-use crate::app::App;
-use crate::app::flush::FlushError;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::query;
-use crate::metadata::secrets::KeyHash;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::query;
+use weir_app::App;
+use weir_app::flush::FlushError;
+use weir_metadata::secrets::KeyHash;
 
 /// The internal endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

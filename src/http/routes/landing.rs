@@ -6,9 +6,9 @@ use hyper::header;
 use hyper::header::HeaderValue;
 use serde::Serialize;
 
-use crate::app::App;
-use crate::http::request::Request;
-use crate::http::response::Response;
+use crate::request::Request;
+use crate::response::Response;
+use weir_app::App;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

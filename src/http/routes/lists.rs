@@ -7,16 +7,16 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::event::key_kind::KeyKind;
-use crate::flags::definition::has_enrollment;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::early_access_features::Summary;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::snapshot::Snapshot;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::early_access_features::Summary;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_event::key_kind::KeyKind;
+use weir_flags::definition::has_enrollment;
+use weir_metadata::flags::StoredFlag;
+use weir_metadata::snapshot::Snapshot;
 
 /// Default stage of a request; also the stage of flags without a feature.
 const DEFAULT_STAGE: &str = "beta";

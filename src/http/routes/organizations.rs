@@ -9,29 +9,29 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::http::auth;
-use crate::http::auth::Asker;
-use crate::http::auth::CURRENT;
-use crate::http::body::Field;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::store;
-use crate::http::routes::user_body::UserBody;
-use crate::metadata::accounts::Grant;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::members::Level;
-use crate::metadata::members::NewMember;
-use crate::metadata::members::Organization;
+use crate::auth;
+use crate::auth::Asker;
+use crate::auth::CURRENT;
+use crate::body::Field;
+use crate::body::body;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::store;
+use crate::routes::user_body::UserBody;
+use weir_app::App;
+use weir_metadata::accounts::Grant;
+use weir_metadata::accounts::PersonalKey;
+use weir_metadata::accounts::User;
+use weir_metadata::accounts::UserId;
+use weir_metadata::members::Level;
+use weir_metadata::members::NewMember;
+use weir_metadata::members::Organization;
 
 /// An organization as sent to clients; the names are PostHog's.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -83,7 +83,7 @@ impl MemberBody {
     }
 }
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::page::<OrganizationBody>("The organization of the asker");
 
 /// `GET /api/organizations/`: the caller's organization.
@@ -98,8 +98,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer(app, &request, rendering, count, shown))
 }
 
-pub(in crate::http) const RETRIEVE: Operation =
-    Operation::ok::<OrganizationBody>("One organization");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<OrganizationBody>("One organization");
 
 /// `GET /api/organizations/:organization/`.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -108,9 +107,8 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(in crate::http) const UPDATE: Operation =
-    Operation::ok::<OrganizationBody>("Rename an organization")
-        .optional_body::<OrganizationWrite>();
+pub(crate) const UPDATE: Operation = Operation::ok::<OrganizationBody>("Rename an organization")
+    .optional_body::<OrganizationWrite>();
 
 /// `PATCH /api/organizations/:organization/`: its name.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -124,7 +122,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(in crate::http) const MEMBERS: Operation =
+pub(crate) const MEMBERS: Operation =
     Operation::page::<MemberBody>("Members by the time of joining");
 
 /// `GET /api/organizations/:organization/members/`, ordered by the time of joining.
@@ -139,7 +137,7 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
     Ok(page.answer(app, &request, rendering, members.len(), bodies))
 }
 
-pub(in crate::http) const ADD_MEMBER: Operation = Operation::created::<MemberBody>(
+pub(crate) const ADD_MEMBER: Operation = Operation::created::<MemberBody>(
     "Add a member; the answer has the key by which the member begins",
 )
 .body::<MemberWrite>();
@@ -166,7 +164,7 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(in crate::http) const UPDATE_MEMBER: Operation =
+pub(crate) const UPDATE_MEMBER: Operation =
     Operation::ok::<MemberBody>("Change the level of a member")
         .optional_body::<LevelWrite>()
         .needs(&["level"]);
@@ -185,7 +183,7 @@ pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
     Ok(Response::json(StatusCode::OK, &MemberBody::new(&user)))
 }
 
-pub(in crate::http) const REMOVE_MEMBER: Operation =
+pub(crate) const REMOVE_MEMBER: Operation =
     Operation::empty("204", "Remove a member; the member's keys end").or(&[INVALID]);
 
 /// `DELETE /api/organizations/:organization/members/:uuid/`: revokes the member's keys. Members may

@@ -1,27 +1,27 @@
 //! OpenTelemetry traces of calls to models: spans about AI become events ([`otlp`]) and take the same path
 //! as events of SDKs. Other spans are ignored without an error.
 //!
-//! [`otlp`]: crate::wire::otlp
+//! [`otlp`]: weir_wire::otlp
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use crate::app::App;
-use crate::event::key_kind::KeyKind;
-use crate::http::auth;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::capture::problem;
-use crate::ingest::error::IngestError;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::request::CaptureRequest;
-use crate::ingest::request::Protocol;
-use crate::wire::encoding::hints::Coding;
-use crate::wire::encoding::hints::Content;
-use crate::wire::encoding::hints::Hints;
-use crate::wire::otlp;
-use crate::wire::otlp::Form;
+use crate::auth;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::capture::problem;
+use weir_app::App;
+use weir_event::key_kind::KeyKind;
+use weir_ingest::error::IngestError;
+use weir_ingest::prepare::error::PrepareError;
+use weir_ingest::request::CaptureRequest;
+use weir_ingest::request::Protocol;
+use weir_wire::encoding::hints::Coding;
+use weir_wire::encoding::hints::Content;
+use weir_wire::encoding::hints::Hints;
+use weir_wire::otlp;
+use weir_wire::otlp::Form;
 
 /// `POST /i/v0/ai/otel`: an `ExportTraceServiceRequest` as protobuf or JSON. The token is in `?token=` or
 /// in `Authorization`, and is checked before the body is read. The response has the format of the request.

@@ -7,24 +7,24 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::auth;
-use crate::http::auth::Asker;
-use crate::http::auth::CURRENT;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::store;
-use crate::metadata::accounts::Grant;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::PersonalKey;
+use crate::auth;
+use crate::auth::Asker;
+use crate::auth::CURRENT;
+use crate::body::body;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::store;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_metadata::accounts::Grant;
+use weir_metadata::accounts::KeyId;
+use weir_metadata::accounts::PersonalKey;
 
 /// Objects of scopes: those of the endpoints, under PostHog's names, and further ones of PostHog that
 /// scripts request, which have no endpoints.
@@ -95,8 +95,7 @@ impl<'a> KeyBody<'a> {
     }
 }
 
-pub(in crate::http) const LIST: Operation =
-    Operation::page::<KeyBody<'static>>("The keys of the asker");
+pub(crate) const LIST: Operation = Operation::page::<KeyBody<'static>>("The keys of the asker");
 
 /// `GET /api/personal_api_keys/`: valid keys, oldest first.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -109,7 +108,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer(app, &request, rendering, keys.len(), bodies))
 }
 
-pub(in crate::http) const CREATE: Operation =
+pub(crate) const CREATE: Operation =
     Operation::created::<KeyBody<'static>>("Make a key; its value is told this once")
         .body::<by_hand::KeyWrite>();
 
@@ -132,14 +131,14 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<KeyBody<'static>>("One key");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<KeyBody<'static>>("One key");
 
 /// `GET /api/personal_api_keys/:id/`; `@current` is the key of the request.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&*find(app, &call)?)))
 }
 
-pub(in crate::http) const UPDATE: Operation =
+pub(crate) const UPDATE: Operation =
     Operation::ok::<KeyBody<'static>>("Relabel a key").optional_body::<KeyLabel>();
 
 /// `PATCH /api/personal_api_keys/:id/`: the label. The rights of a key never change.
@@ -153,7 +152,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&key)))
 }
 
-pub(in crate::http) const REVOKE: Operation = Operation::empty("204", "Revoke a key");
+pub(crate) const REVOKE: Operation = Operation::empty("204", "Revoke a key");
 
 /// `DELETE /api/personal_api_keys/:id/`: revokes the key at once and for good.
 pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {

@@ -1,9 +1,9 @@
 //! Persons: list, export, retrieve. [`query::people`] finds the persons of a list; `body` is their
 //! JSON form.
 //!
-//! [`query::people`]: crate::query::people
+//! [`query::people`]: weir_query::people
 
-pub(in crate::http::routes) mod body;
+pub(in crate::routes) mod body;
 pub mod changes;
 pub mod deletions;
 mod export;
@@ -17,35 +17,35 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::csv;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::activity;
-use crate::http::routes::cohorts;
-use crate::http::routes::cohorts::CohortBody;
-use crate::http::routes::persons::body::PersonBody;
-use crate::http::routes::query;
-use crate::http::routes::store::problem;
-use crate::http::rows::Added;
-use crate::http::rows::LONG_PAGE_MAX_BYTES;
-use crate::http::rows::Rows;
-use crate::identity::IdentityError;
-use crate::identity::person::Person;
-use crate::identity::view::Flow;
-use crate::metadata::activity::Scope;
-use crate::query::people::Part;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::activity;
+use crate::routes::cohorts;
+use crate::routes::cohorts::CohortBody;
+use crate::routes::persons::body::PersonBody;
+use crate::routes::query;
+use crate::routes::store::problem;
+use crate::rows::Added;
+use crate::rows::LONG_PAGE_MAX_BYTES;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person::Person;
+use weir_identity::view::Flow;
+use weir_metadata::activity::Scope;
+use weir_query::people::Part;
 
 /// Most distinct ids of one person in a list (PostHog's figure).
 const LISTED_IDS_MAX: usize = 1000;
@@ -53,7 +53,7 @@ const LISTED_IDS_MAX: usize = 1000;
 /// Allowed methods of `persons/`.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-pub(in crate::http) const LIST: Operation = Operation::page::<PersonBody>("Persons, newest first")
+pub(crate) const LIST: Operation = Operation::page::<PersonBody>("Persons, newest first")
     .query(&[
         Parameter::shared("distinct_id"),
         Parameter::text("email"),
@@ -107,7 +107,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     page.finished(app, &request, count, rows)
 }
 
-pub(in crate::http) const CREATE: Operation = Operation::refused(
+pub(crate) const CREATE: Operation = Operation::refused(
     "Refused: persons are made by events such as $identify",
     &[("405", "CreationRefused")],
 );
@@ -120,8 +120,7 @@ pub async fn create(_app: &App, call: Call<Principal>) -> Result<Response, Probl
     Err(refused.with_detail(detail))
 }
 
-pub(in crate::http) const RETRIEVE: Operation =
-    Operation::ok::<PersonBody>("One person").or(&[INVALID]);
+pub(crate) const RETRIEVE: Operation = Operation::ok::<PersonBody>("One person").or(&[INVALID]);
 
 /// `GET persons/:id/`, by number or uuid.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -137,7 +136,7 @@ struct CohortsBody<'a> {
     results: Vec<CohortBody<'a>>,
 }
 
-pub(in crate::http) const COHORTS: Operation =
+pub(crate) const COHORTS: Operation =
     Operation::ok::<CohortsBody<'static>>("The cohorts that a person is in")
         .query(&[Parameter::text("person_id")
             .about("The number or the uuid of the person")
@@ -161,10 +160,9 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(csv::render(StatusCode::OK, call.rendering, &CohortsBody { results }))
 }
 
-pub(in crate::http) const ACTIVITY: Operation =
-    Operation::activity("What operators did to persons");
+pub(crate) const ACTIVITY: Operation = Operation::activity("What operators did to persons");
 
-pub(in crate::http) const ACTIVITY_OF_ONE: Operation =
+pub(crate) const ACTIVITY_OF_ONE: Operation =
     Operation::activity("What operators did to a person").or(&[INVALID]);
 
 /// `GET persons/activity/` and `persons/:id/activity/`: changes of persons by operators. Only the

@@ -9,26 +9,26 @@ use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::event::json::FromJson;
-use crate::http::auth;
-use crate::http::auth::Asker;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::organizations;
-use crate::http::routes::store;
-use crate::insights::filters::Filters;
-use crate::insights::known::check_filters;
-use crate::metadata::accounts::Project;
-use crate::metadata::accounts::ProjectPatch;
-use crate::metadata::members::Level;
+use crate::auth;
+use crate::auth::Asker;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::organizations;
+use crate::routes::store;
+use weir_app::App;
+use weir_event::json::FromJson;
+use weir_insights::filters::Filters;
+use weir_insights::known::check_filters;
+use weir_metadata::accounts::Project;
+use weir_metadata::accounts::ProjectPatch;
+use weir_metadata::members::Level;
 
 /// A project as sent to clients; the names are PostHog's.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -64,7 +64,7 @@ impl<'a> ProjectBody<'a> {
     }
 }
 
-pub(in crate::http) const LIST: Operation = Operation::page::<ProjectBody<'static>>("Projects");
+pub(crate) const LIST: Operation = Operation::page::<ProjectBody<'static>>("Projects");
 
 /// `GET /api/projects/`: the projects of the caller's organization that the key may use. An alias is
 /// `/api/organizations/:organization/projects/`, PostHog's newer name.
@@ -79,10 +79,9 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(page.answer(app, &request, rendering, projects.len(), bodies))
 }
 
-pub(in crate::http) const CREATE: Operation =
-    Operation::created::<ProjectBody<'static>>("Make a project")
-        .optional_body::<by_hand::ProjectWrite>()
-        .requires(&["name"]);
+pub(crate) const CREATE: Operation = Operation::created::<ProjectBody<'static>>("Make a project")
+    .optional_body::<by_hand::ProjectWrite>()
+    .requires(&["name"]);
 
 /// `POST /api/projects/`, and under the organization.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -98,17 +97,15 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &ProjectBody::new(&project)))
 }
 
-pub(in crate::http) const RETRIEVE: Operation =
-    Operation::ok::<ProjectBody<'static>>("One project");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<ProjectBody<'static>>("One project");
 
 /// `GET /api/projects/:project/`.
 pub async fn retrieve(_app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&call.asker.project)))
 }
 
-pub(in crate::http) const UPDATE: Operation =
-    Operation::ok::<ProjectBody<'static>>("Change a project")
-        .optional_body::<by_hand::ProjectWrite>();
+pub(crate) const UPDATE: Operation = Operation::ok::<ProjectBody<'static>>("Change a project")
+    .optional_body::<by_hand::ProjectWrite>();
 
 /// `PATCH /api/projects/:project/`, and `PUT`, which requires no more fields.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -122,17 +119,15 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
 }
 
-pub(in crate::http) const RETRIEVE_ONE: Operation =
-    Operation::ok::<ProjectBody<'static>>("One project");
+pub(crate) const RETRIEVE_ONE: Operation = Operation::ok::<ProjectBody<'static>>("One project");
 
 /// `GET /api/organizations/:organization/projects/:id/`, the same as `/api/projects/:project/`.
 pub async fn retrieve_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     retrieve(app, of_organization(app, call)?).await
 }
 
-pub(in crate::http) const UPDATE_ONE: Operation =
-    Operation::ok::<ProjectBody<'static>>("Change a project")
-        .optional_body::<by_hand::ProjectWrite>();
+pub(crate) const UPDATE_ONE: Operation = Operation::ok::<ProjectBody<'static>>("Change a project")
+    .optional_body::<by_hand::ProjectWrite>();
 
 /// `PATCH` and `PUT /api/organizations/:organization/projects/:id/`.
 pub async fn update_one(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -156,7 +151,7 @@ fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Prob
     Ok(Call { asker, parameters, rendering, request })
 }
 
-pub(in crate::http) const RESET_TOKEN: Operation =
+pub(crate) const RESET_TOKEN: Operation =
     Operation::ok::<ProjectBody<'static>>("Make another project API key; the old one ends")
         .tagged("projects");
 

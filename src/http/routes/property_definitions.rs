@@ -10,37 +10,37 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::json;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::http::auth::Principal;
-use crate::http::body::Field;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::page::Page;
-use crate::http::request::Request;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::definition_parameters::boolean;
-use crate::http::routes::definition_parameters::id;
-use crate::http::routes::definition_parameters::names;
-use crate::http::routes::property_definitions::body::DefinitionBody;
-use crate::http::routes::query;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::insights::property_definitions::DefinitionsRequest;
-use crate::insights::property_definitions::Owner;
-use crate::metadata::annotations::NotesPatch;
-use crate::metadata::properties::ValueType;
-use crate::metadata::property_edits::PropertyPatch;
+use crate::auth::Principal;
+use crate::body::Field;
+use crate::body::body;
+use crate::call::Call;
+use crate::csv;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::page::Page;
+use crate::request::Request;
+use crate::response::Attr;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::definition_parameters::boolean;
+use crate::routes::definition_parameters::id;
+use crate::routes::definition_parameters::names;
+use crate::routes::property_definitions::body::DefinitionBody;
+use crate::routes::query;
+use crate::routes::store;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_event::schema::GROUP_TYPES_MAX;
+use weir_insights::property_definitions::DefinitionsRequest;
+use weir_insights::property_definitions::Owner;
+use weir_metadata::annotations::NotesPatch;
+use weir_metadata::properties::ValueType;
+use weir_metadata::property_edits::PropertyPatch;
 
 /// Most words of a search: each is one more step of the plan.
 const TERMS_MAX: usize = 50;
@@ -48,22 +48,21 @@ const TERMS_MAX: usize = 50;
 /// Most events that one request may name together with a property.
 const SEEN_MAX: usize = 1000;
 
-pub(in crate::http) const LIST: Operation =
-    Operation::page::<DefinitionBody>("Properties that were seen")
-        .query(&[
-            Parameter::shared("search"),
-            Parameter::one_of("type", &["event", "person", "group", "session"]),
-            Parameter::between("group_type_index", 0, 4).about("Only for groups"),
-            Parameter::text("properties").about("Names with commas"),
-            Parameter::boolean("is_numerical"),
-            Parameter::boolean("is_feature_flag"),
-            Parameter::text("excluded_properties").about("A JSON list"),
-            Parameter::text("event_names").about("A JSON list"),
-            Parameter::boolean("filter_by_event_names"),
-            Parameter::boolean("exclude_core_properties"),
-            Parameter::boolean("exclude_hidden"),
-        ])
-        .or(&[INVALID]);
+pub(crate) const LIST: Operation = Operation::page::<DefinitionBody>("Properties that were seen")
+    .query(&[
+        Parameter::shared("search"),
+        Parameter::one_of("type", &["event", "person", "group", "session"]),
+        Parameter::between("group_type_index", 0, 4).about("Only for groups"),
+        Parameter::text("properties").about("Names with commas"),
+        Parameter::boolean("is_numerical"),
+        Parameter::boolean("is_feature_flag"),
+        Parameter::text("excluded_properties").about("A JSON list"),
+        Parameter::text("event_names").about("A JSON list"),
+        Parameter::boolean("filter_by_event_names"),
+        Parameter::boolean("exclude_core_properties"),
+        Parameter::boolean("exclude_hidden"),
+    ])
+    .or(&[INVALID]);
 
 /// `GET property_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -77,7 +76,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(page.answer(app, &request, rendering, count, bodies.collect()))
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
 
 /// `GET property_definitions/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -89,9 +88,8 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(csv::render(StatusCode::OK, call.rendering, &body))
 }
 
-pub(in crate::http) const UPDATE: Operation =
-    Operation::ok::<DefinitionBody>("Change a definition")
-        .optional_body::<PropertyDefinitionWrite>();
+pub(crate) const UPDATE: Operation = Operation::ok::<DefinitionBody>("Change a definition")
+    .optional_body::<PropertyDefinitionWrite>();
 
 /// `PATCH property_definitions/:id/`, and `PUT`, which requires no more fields: an absent field
 /// keeps its value. The name cannot be changed.
@@ -109,7 +107,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(in crate::http) const DELETE: Operation =
+pub(crate) const DELETE: Operation =
     Operation::empty("204", "Forget a definition, until such a property arrives");
 
 /// `DELETE property_definitions/:id/`. The definition returns when such a property arrives.
@@ -122,7 +120,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-pub(in crate::http) const SEEN_TOGETHER: Operation =
+pub(crate) const SEEN_TOGETHER: Operation =
     Operation::ok::<BTreeMap<String, bool>>("Which events ever had a property")
         .says("By the names of the events")
         .query(&[

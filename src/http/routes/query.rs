@@ -1,10 +1,10 @@
 //! Query endpoint: SQL as a text, whose answer has a format, or a node like those of PostHog's clients.
 
-pub(in crate::http::routes) mod actors;
+pub(in crate::routes) mod actors;
 mod answer;
-pub(in crate::http::routes) mod insight;
-pub(in crate::http::routes) mod question;
-pub(in crate::http::routes) mod refresh;
+pub(in crate::routes) mod insight;
+pub(in crate::routes) mod question;
+pub(in crate::routes) mod refresh;
 pub mod status;
 mod unknown;
 
@@ -13,23 +13,23 @@ use hyper::header::HeaderValue;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::query::refresh::Refresh;
-use crate::http::routes::query::refresh::client_query_id;
-use crate::insights::known;
-use crate::insights::node::NodeError;
-use crate::insights::saved;
-use crate::metadata::accounts::Project;
-use crate::query::error::QueryError;
-use crate::query::rows::Format;
-use crate::wire::query_node;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::query::refresh::Refresh;
+use crate::routes::query::refresh::client_query_id;
+use weir_app::App;
+use weir_insights::known;
+use weir_insights::node::NodeError;
+use weir_insights::saved;
+use weir_metadata::accounts::Project;
+use weir_query::error::QueryError;
+use weir_query::rows::Format;
+use weir_wire::query_node;
 
 /// Formats of a response; the first is the default.
 const FORMATS: [(&str, Format); 5] = [
@@ -197,7 +197,7 @@ async fn answer(
 }
 
 /// The media type of an answer.
-pub(in crate::http::routes) fn media_type(format: Format) -> HeaderValue {
+pub(in crate::routes) fn media_type(format: Format) -> HeaderValue {
     HeaderValue::from_static(match format {
         Format::Json => "application/x-ndjson",
         Format::Csv => "text/csv; charset=utf-8",

@@ -4,18 +4,18 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::http::conditional;
-use crate::http::conditional::Tag;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::static_files;
-use crate::http::routes::static_files::SCRIPT;
-use crate::http::routes::static_files::Script;
-use crate::wire::remote_config::Asker;
-use crate::wire::remote_config::RemoteConfig;
+use crate::conditional;
+use crate::conditional::Tag;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::static_files;
+use crate::routes::static_files::SCRIPT;
+use crate::routes::static_files::Script;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_wire::remote_config::Asker;
+use weir_wire::remote_config::RemoteConfig;
 
 /// Short, so that the first flag of a project is visible soon; the tag makes revalidation cheap.
 const CACHE: &str = "public, max-age=60";

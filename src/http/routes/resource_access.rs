@@ -7,28 +7,28 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth::Asker;
-use crate::http::body::Field;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::organizations::own;
-use crate::http::routes::organizations::own_as_granter;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::http::routes::user_body::UserBody;
-use crate::metadata::accounts::UserId;
-use crate::metadata::flag_rights::ResourceAccess;
-use crate::metadata::roles::shown;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth::Asker;
+use crate::body::Field;
+use crate::body::body;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::organizations::own;
+use crate::routes::organizations::own_as_granter;
+use crate::routes::store;
+use crate::routes::store::problem;
+use crate::routes::user_body::UserBody;
+use weir_app::App;
+use weir_metadata::accounts::UserId;
+use weir_metadata::flag_rights::ResourceAccess;
+use weir_metadata::roles::shown;
+use weir_metadata::snapshot::Snapshot;
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::page::<ResourceAccessBody>("What members may do with flags by default")
         .tagged("roles");
 
@@ -45,10 +45,9 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-pub(in crate::http) const CREATE: Operation =
-    Operation::created::<ResourceAccessBody>("Set the default")
-        .tagged("roles")
-        .body::<ResourceAccessWrite>();
+pub(crate) const CREATE: Operation = Operation::created::<ResourceAccessBody>("Set the default")
+    .tagged("roles")
+    .body::<ResourceAccessWrite>();
 
 /// `POST /api/organizations/:organization/resource_access/` with `resource` and `access_level`.
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -61,10 +60,9 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &body(&app.metadata.snapshot(), &access)))
 }
 
-pub(in crate::http) const UPDATE: Operation =
-    Operation::ok::<ResourceAccessBody>("Change the default")
-        .tagged("roles")
-        .body::<AccessLevelWrite>();
+pub(crate) const UPDATE: Operation = Operation::ok::<ResourceAccessBody>("Change the default")
+    .tagged("roles")
+    .body::<AccessLevelWrite>();
 
 /// `PATCH /api/organizations/:organization/resource_access/:id/` with `access_level`.
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -77,7 +75,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &body(&app.metadata.snapshot(), &access)))
 }
 
-pub(in crate::http) const DELETE: Operation =
+pub(crate) const DELETE: Operation =
     Operation::empty("204", "Let members change every flag again").tagged("roles");
 
 /// `DELETE /api/organizations/:organization/resource_access/:id/`: members may change every flag again.

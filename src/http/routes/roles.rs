@@ -9,33 +9,33 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::auth;
-use crate::http::auth::Asker;
-use crate::http::body::Field;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::organizations::own;
-use crate::http::routes::organizations::own_as_admin;
-use crate::http::routes::organizations::own_as_granter;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::http::routes::user_body::UserBody;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::roles::Role;
-use crate::metadata::roles::RoleMember;
-use crate::metadata::roles::shown;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth;
+use crate::auth::Asker;
+use crate::body::Field;
+use crate::body::body;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::organizations::own;
+use crate::routes::organizations::own_as_admin;
+use crate::routes::organizations::own_as_granter;
+use crate::routes::store;
+use crate::routes::store::problem;
+use crate::routes::user_body::UserBody;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_metadata::accounts::User;
+use weir_metadata::accounts::UserId;
+use weir_metadata::roles::Role;
+use weir_metadata::roles::RoleMember;
+use weir_metadata::roles::shown;
+use weir_metadata::snapshot::Snapshot;
 
-pub(in crate::http) const LIST: Operation = Operation::page::<RoleBody>("Roles");
+pub(crate) const LIST: Operation = Operation::page::<RoleBody>("Roles");
 
 /// `GET /api/organizations/:organization/roles/`.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -52,7 +52,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-pub(in crate::http) const CREATE: Operation =
+pub(crate) const CREATE: Operation =
     Operation::created::<RoleBody>("Make a role").body::<RoleWrite>().requires(&["name"]);
 
 /// `POST /api/organizations/:organization/roles/`.
@@ -71,7 +71,7 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<RoleBody>("One role");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<RoleBody>("One role");
 
 /// `GET /api/organizations/:organization/roles/:id/`.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -81,7 +81,7 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(in crate::http) const UPDATE: Operation =
+pub(crate) const UPDATE: Operation =
     Operation::ok::<RoleBody>("Change a role").optional_body::<RoleWrite>();
 
 /// `PATCH /api/organizations/:organization/roles/:id/`.
@@ -98,7 +98,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(in crate::http) const DELETE: Operation = Operation::empty("204", "Delete a role");
+pub(crate) const DELETE: Operation = Operation::empty("204", "Delete a role");
 
 /// `DELETE /api/organizations/:organization/roles/:id/`.
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -110,7 +110,7 @@ pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
-pub(in crate::http) const MEMBERS: Operation = Operation::page::<MembershipBody>("Who has a role");
+pub(crate) const MEMBERS: Operation = Operation::page::<MembershipBody>("Who has a role");
 
 /// `GET /api/organizations/:organization/roles/:id/role_memberships/`.
 pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -125,7 +125,7 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-pub(in crate::http) const ADD_MEMBER: Operation =
+pub(crate) const ADD_MEMBER: Operation =
     Operation::created::<MembershipBody>("Give a role to a user").body::<RoleMemberWrite>();
 
 /// `POST /api/organizations/:organization/roles/:id/role_memberships/` with `user_uuid`.
@@ -148,8 +148,7 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &membership(&snapshot, &member)))
 }
 
-pub(in crate::http) const REMOVE_MEMBER: Operation =
-    Operation::empty("204", "Take a role from a user");
+pub(crate) const REMOVE_MEMBER: Operation = Operation::empty("204", "Take a role from a user");
 
 /// `DELETE /api/organizations/:organization/roles/:id/role_memberships/:membership/`.
 pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {

@@ -10,33 +10,33 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::http::routes::user_body::UserBody;
-use crate::http::rows::Added;
-use crate::http::rows::Rows;
-use crate::metadata::flags::FlagId;
-use crate::metadata::schedules::CRON_MAX_CHARS;
-use crate::metadata::schedules::Interval;
-use crate::metadata::schedules::NewSchedule;
-use crate::metadata::schedules::ScheduleId;
-use crate::metadata::schedules::SchedulePatch;
-use crate::metadata::schedules::ScheduledChange;
-use crate::metadata::schedules::Timing;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Attr;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::store;
+use crate::routes::store::problem;
+use crate::routes::user_body::UserBody;
+use crate::rows::Added;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_metadata::flags::FlagId;
+use weir_metadata::schedules::CRON_MAX_CHARS;
+use weir_metadata::schedules::Interval;
+use weir_metadata::schedules::NewSchedule;
+use weir_metadata::schedules::ScheduleId;
+use weir_metadata::schedules::SchedulePatch;
+use weir_metadata::schedules::ScheduledChange;
+use weir_metadata::schedules::Timing;
+use weir_metadata::snapshot::Snapshot;
 
 /// PostHog's name of the model that can be changed.
 const MODEL: &str = "FeatureFlag";
@@ -47,7 +47,7 @@ const READ_AT_ONCE: usize = 16;
 /// Longest `record_id`, in characters; the column width of PostHog.
 const RECORD_ID_MAX_CHARS: usize = 200;
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::page::<ChangeBody>("Changes of flags that are made at a time").query(&[
         Parameter::text("model_name"),
         Parameter::text("record_id").about("The id of the flag"),
@@ -84,7 +84,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     }
 }
 
-pub(in crate::http) const CREATE: Operation = Operation::created::<ChangeBody>("Schedule a change")
+pub(crate) const CREATE: Operation = Operation::created::<ChangeBody>("Schedule a change")
     .optional_body::<by_hand::ScheduledChangeWrite>()
     .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
 
@@ -95,7 +95,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let given = Given::read(Fields::read(request).await?, true)?;
     let not_found = || {
         let detail = "Feature flag not found";
-        Problem::new(crate::error::Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null)
+        Problem::new(weir_base::error::Kind::Invalid, "invalid_input", detail).with_attr(Attr::Null)
     };
     let flag = given.record_id.unwrap_or_default().trim().parse().map(FlagId);
     let patch = given.patch;
@@ -116,7 +116,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body(&change, &snapshot)))
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<ChangeBody>("One scheduled change");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<ChangeBody>("One scheduled change");
 
 /// `GET scheduled_changes/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -125,10 +125,9 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
 
-pub(in crate::http) const UPDATE: Operation =
-    Operation::ok::<ChangeBody>("Change what is scheduled")
-        .optional_body::<by_hand::ScheduledChangeWrite>()
-        .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
+pub(crate) const UPDATE: Operation = Operation::ok::<ChangeBody>("Change what is scheduled")
+    .optional_body::<by_hand::ScheduledChangeWrite>()
+    .requires(&["record_id", "model_name", "payload", "scheduled_at"]);
 
 /// `PATCH scheduled_changes/:id/`, and `PUT`, which requires what a new one requires.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -147,7 +146,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
 
-pub(in crate::http) const DELETE: Operation =
+pub(crate) const DELETE: Operation =
     Operation::empty("204", "Delete a scheduled change; what is not made yet will not be");
 
 /// `DELETE scheduled_changes/:id/`: a pending change will not be made.

@@ -17,13 +17,13 @@ use tokio::fs::File;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::ReaderStream;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::http::conditional;
-use crate::http::conditional::Tag;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
+use crate::conditional;
+use crate::conditional::Tag;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use weir_app::App;
+use weir_base::error::Kind;
 
 /// Media type of scripts (RFC 9239).
 pub const SCRIPT: HeaderValue = HeaderValue::from_static("text/javascript; charset=utf-8");

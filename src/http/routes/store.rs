@@ -2,11 +2,11 @@
 
 use std::future::Future;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::metadata::error::MetadataError;
+use crate::response::Attr;
+use crate::response::Problem;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_metadata::error::MetadataError;
 
 /// Runs `write` to its end even if the client disconnects. The caller maps the errors.
 pub(super) async fn attempt<T: Send + 'static>(
@@ -42,9 +42,9 @@ pub(super) fn problem(error: MetadataError) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::problem;
-    use crate::http::response::Response;
-    use crate::metadata::error::MetadataError;
-    use crate::metadata::flag_rules;
+    use crate::response::Response;
+    use weir_metadata::error::MetadataError;
+    use weir_metadata::flag_rules;
 
     #[test]
     fn errors_of_the_store_have_their_status() {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::metadata::accounts::User;
+use weir_metadata::accounts::User;
 
 /// The fields of the API specification in its order.
 #[derive(Debug, JsonSchema, Serialize)]

@@ -4,21 +4,21 @@ use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::auth::Asker;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::openapi::Operation;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::organizations::OrganizationBody;
-use crate::http::routes::store;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::User;
-use crate::metadata::members::UserPatch;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth::Asker;
+use crate::body::body;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::openapi::Operation;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::organizations::OrganizationBody;
+use crate::routes::store;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_metadata::accounts::PersonalKey;
+use weir_metadata::accounts::User;
+use weir_metadata::members::UserPatch;
+use weir_metadata::snapshot::Snapshot;
 
 /// A user as sent to that user; the names are PostHog's.
 #[derive(Debug, JsonSchema, Serialize)]
@@ -75,7 +75,7 @@ impl<'a> MeBody<'a> {
     }
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<MeBody<'static>>("The asker");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<MeBody<'static>>("The asker");
 
 /// `GET /api/users/@me/`, or by one's own uuid.
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
@@ -84,7 +84,7 @@ pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem>
     Ok(MeBody::new(user, key, &app.metadata.snapshot()).to_response())
 }
 
-pub(in crate::http) const UPDATE: Operation =
+pub(crate) const UPDATE: Operation =
     Operation::ok::<MeBody<'static>>("Change the asker").optional_body::<MeWrite>();
 
 /// `PATCH /api/users/@me/`: `first_name`, `email`, and `set_current_team`, the project for

@@ -12,13 +12,13 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::http::call::Renderings;
-use crate::http::openapi::by_hand;
-use crate::http::openapi::document;
-use crate::http::openapi::document::written;
-use crate::http::public::PUBLIC;
-use crate::http::routes::description::OPENAPI;
-use crate::http::table::TABLE;
+use crate::call::Renderings;
+use crate::openapi::by_hand;
+use crate::openapi::document;
+use crate::openapi::document::written;
+use crate::public::PUBLIC;
+use crate::routes::description::OPENAPI;
+use crate::table::TABLE;
 
 /// Keys of a path that are not methods.
 const NO_METHODS: [&str; 2] = ["parameters", "$ref"];
@@ -73,7 +73,7 @@ fn is_alias(path: &str) -> bool {
 fn the_file_is_what_the_types_say() {
     let made = document::text().unwrap();
     if std::env::var_os("WEIR_WRITE_DESCRIPTION").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/openapi.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/openapi.json");
         std::fs::write(path, made).unwrap();
         return;
     }

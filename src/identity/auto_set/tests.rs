@@ -11,13 +11,11 @@ use super::AutoSet;
 use super::AutoSetProperty;
 use super::SETTLED_MAX;
 use super::Settled;
-use crate::event::auto_set::Names;
-use crate::identity::decide::is_noise;
+use crate::decide::is_noise;
+use weir_event::auto_set::Names;
 
 /// As ingest builds it: keys, whether they are set and set once, value.
-pub(in crate::identity) fn auto_set(
-    properties: &[(&'static Names, bool, bool, Value)],
-) -> Option<AutoSet> {
+pub(crate) fn auto_set(properties: &[(&'static Names, bool, bool, Value)]) -> Option<AutoSet> {
     let mut text = Vec::new();
     let auto_sets = properties.iter().map(|(names, sets, sets_once, value)| {
         let start = u32::try_from(text.len()).unwrap();

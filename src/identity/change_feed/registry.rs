@@ -2,16 +2,16 @@
 
 use parking_lot::Mutex;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::codec::Point;
-use crate::identity::person_set::PersonSet;
-use crate::identity::person_set::Place;
-use crate::identity::view::View;
+use crate::IdentityError;
+use crate::codec::Point;
+use crate::person_set::PersonSet;
+use crate::person_set::Place;
+use crate::view::View;
+use weir_event::id::ProjectId;
 
 /// The recorded changes of all open feeds.
 #[derive(Default)]
-pub(in crate::identity) struct ChangeFeeds {
+pub(crate) struct ChangeFeeds {
     registry: Mutex<Registry>,
 }
 
@@ -41,13 +41,13 @@ impl OpenFeed {
 
 impl ChangeFeeds {
     /// Whether any feed is open. Only the writer may call it.
-    pub(in crate::identity) fn is_watched(&self) -> bool {
+    pub(crate) fn is_watched(&self) -> bool {
         !self.registry.lock().feeds.is_empty()
     }
 
     /// Records the rows that the batch leading to `point` changes, and whether they are new. The writer
     /// calls it before the commit.
-    pub(in crate::identity) fn note(&self, point: Point, changed: &[(Place, bool)]) {
+    pub(crate) fn note(&self, point: Point, changed: &[(Place, bool)]) {
         for feed in &mut self.registry.lock().feeds {
             feed.commit_latest();
             feed.point = point;
@@ -60,7 +60,7 @@ impl ChangeFeeds {
     }
 
     /// Opens a feed. Must not run between the record of a batch and its commit.
-    pub(in crate::identity) fn register(&self, project: Option<ProjectId>) -> u64 {
+    pub(crate) fn register(&self, project: Option<ProjectId>) -> u64 {
         let mut registry = self.registry.lock();
         registry.last_id += 1;
         let (id, committed) = (registry.last_id, PersonSet::default());

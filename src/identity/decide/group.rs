@@ -3,8 +3,8 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::identity::decide::PropertyChanges;
-use crate::identity::decide::is_too_large;
+use crate::decide::PropertyChanges;
+use crate::decide::is_too_large;
 
 /// Most group types per project; the columns `$group_0` to `$group_4`.
 pub const GROUP_TYPES_MAX: usize = 5;

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use crate::event::id::PersonId;
-use crate::event::id::ProjectId;
-use crate::identity::change::Keep;
+use crate::change::Keep;
+use weir_event::id::PersonId;
+use weir_event::id::ProjectId;
 
 /// Distinct ids of a person by position, the order in which persons got them.
 pub type Ids = BTreeMap<i64, Box<str>>;
@@ -75,9 +75,9 @@ mod tests {
     use super::Impossible;
     use super::Parts;
     use super::parts;
-    use crate::event::id::PersonId;
-    use crate::event::id::ProjectId;
-    use crate::identity::change::Keep;
+    use crate::change::Keep;
+    use weir_event::id::PersonId;
+    use weir_event::id::ProjectId;
 
     #[test]
     fn the_uuid_stays_with_the_id_it_was_made_from() {

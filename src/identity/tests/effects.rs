@@ -1,15 +1,15 @@
 //! Effects of operators' operations, as passed to `note` before they are committed.
 
 use super::*;
-use crate::identity::change::Difference;
-use crate::identity::change::Done;
-use crate::identity::change::Effect;
-use crate::identity::change::Extent;
-use crate::identity::change::GroupChange;
-use crate::identity::change::Keep;
-use crate::identity::change::PersonDone;
-use crate::identity::change::WarningKind;
-use crate::identity::deletions::Deletion;
+use crate::change::Difference;
+use crate::change::Done;
+use crate::change::Effect;
+use crate::change::Extent;
+use crate::change::GroupChange;
+use crate::change::Keep;
+use crate::change::PersonDone;
+use crate::change::WarningKind;
+use crate::deletions::Deletion;
 
 fn set(distinct_id: &str, set: Value) -> Op {
     op(distinct_id, OpKind::Update(update(set, &[])))

@@ -26,20 +26,20 @@ use super::merge;
 use super::op;
 use super::open;
 use super::record;
-use crate::clock::UnixMicros;
-use crate::event::auto_set::Names;
-use crate::identity::auto_set;
-use crate::identity::change::Force;
-use crate::identity::change::GroupChange;
-use crate::identity::change::Keep;
-use crate::identity::change::Occasion;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Record;
-use crate::identity::change::Update;
-use crate::identity::store::Identities;
-use crate::identity::tests::model::Model;
-use crate::identity::tests::model::uuid_of;
+use crate::auto_set;
+use crate::change::Force;
+use crate::change::GroupChange;
+use crate::change::Keep;
+use crate::change::Occasion;
+use crate::change::Op;
+use crate::change::OpKind;
+use crate::change::Record;
+use crate::change::Update;
+use crate::store::Identities;
+use crate::tests::model::Model;
+use crate::tests::model::uuid_of;
+use weir_base::clock::UnixMicros;
+use weir_event::auto_set::Names;
 
 fn values() -> impl Strategy<Value = Value> {
     prop_oneof![

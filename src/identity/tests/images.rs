@@ -17,13 +17,13 @@ use super::op;
 use super::open;
 use super::record;
 use super::sequences::sequence;
-use crate::event::id::ProjectId;
-use crate::identity::change::Occasion;
-use crate::identity::change::OpKind;
-use crate::identity::change::Record;
-use crate::identity::change::Update;
-use crate::identity::store::Identities;
-use crate::identity::tables::Tables;
+use crate::change::Occasion;
+use crate::change::OpKind;
+use crate::change::Record;
+use crate::change::Update;
+use crate::store::Identities;
+use crate::tables::Tables;
+use weir_event::id::ProjectId;
 
 /// Images of a normal run; `WEIR_TEST_IMAGES` is another number.
 const IMAGES: u64 = 40;

@@ -1,10 +1,10 @@
 //! Limits on the work of one record and on memory.
 
 use super::*;
-use crate::identity::change::Extent;
-use crate::identity::change::Keep;
-use crate::identity::change::OPERATION_MAX_IDS;
-use crate::identity::change::WarningKind;
+use crate::change::Extent;
+use crate::change::Keep;
+use crate::change::OPERATION_MAX_IDS;
+use crate::change::WarningKind;
 
 fn ids(identities: &Identities, id: &str) -> usize {
     let view = identities.view();

@@ -7,22 +7,22 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::auto_set::AutoSet;
-use crate::identity::change::Extent;
-use crate::identity::change::Force;
-use crate::identity::change::GroupChange;
-use crate::identity::change::Keep;
-use crate::identity::change::Occasion;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Record;
-use crate::identity::change::Update;
-use crate::identity::change::Warning;
-use crate::identity::change::WarningKind;
-use crate::identity::person::Group;
-use crate::identity::person::Person;
+use crate::auto_set::AutoSet;
+use crate::change::Extent;
+use crate::change::Force;
+use crate::change::GroupChange;
+use crate::change::Keep;
+use crate::change::Occasion;
+use crate::change::Op;
+use crate::change::OpKind;
+use crate::change::Record;
+use crate::change::Update;
+use crate::change::Warning;
+use crate::change::WarningKind;
+use crate::person::Group;
+use crate::person::Person;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// Whether an id may be merged: not blank, and not one that clients send by mistake, with or
 /// without quotes.

@@ -10,12 +10,12 @@ use super::merge;
 use super::op;
 use super::open;
 use super::record;
-use crate::identity::IdentityError;
-use crate::identity::change::Extent;
-use crate::identity::change::OpKind;
-use crate::identity::change::Record;
-use crate::identity::store::Identities;
-use crate::identity::tests::model::uuid_of;
+use crate::IdentityError;
+use crate::change::Extent;
+use crate::change::OpKind;
+use crate::change::Record;
+use crate::store::Identities;
+use crate::tests::model::uuid_of;
 
 /// Two states after the same records, the second of which is closed.
 fn twins(records: &[Record]) -> (tempfile::TempDir, Identities, std::path::PathBuf) {

@@ -4,13 +4,13 @@
 //! The estimates are upper ones. A row that changes again counts again, because its previous value
 //! may still be in use.
 
-use crate::identity::cache::object_bytes;
-use crate::identity::cache::row_bytes;
-use crate::identity::change::Difference;
-use crate::identity::change::Done;
-use crate::identity::change::PersonDone;
-use crate::identity::person::Group;
-use crate::identity::person::Person;
+use crate::cache::object_bytes;
+use crate::cache::row_bytes;
+use crate::change::Difference;
+use crate::change::Done;
+use crate::change::PersonDone;
+use crate::person::Group;
+use crate::person::Person;
 
 /// An item of a batch: 64 bytes, its key on the heap, and both once more in a write buffer.
 const ITEM_BYTES: u64 = 256;

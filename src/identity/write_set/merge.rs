@@ -3,19 +3,19 @@
 
 use std::sync::Arc;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::auto_set::Settled;
-use crate::identity::change::OPERATION_MAX_IDS;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::WarningKind;
-use crate::identity::decide;
-use crate::identity::decide::Change;
-use crate::identity::decide::Merger;
-use crate::identity::decide::split::Ids;
-use crate::identity::write_set::WriteSet;
-use crate::identity::write_set::memory_estimate;
+use crate::IdentityError;
+use crate::auto_set::Settled;
+use crate::change::OPERATION_MAX_IDS;
+use crate::change::Op;
+use crate::change::OpKind;
+use crate::change::WarningKind;
+use crate::decide;
+use crate::decide::Change;
+use crate::decide::Merger;
+use crate::decide::split::Ids;
+use crate::write_set::WriteSet;
+use crate::write_set::memory_estimate;
+use weir_event::id::ProjectId;
 
 /// Most distinct ids of a person that is merged away. Each id moves while other records wait. More
 /// ids mean that many people share one id. PostHog's `LIMIT` mode of merges.

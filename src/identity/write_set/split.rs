@@ -3,19 +3,19 @@
 use serde_json::Map;
 use uuid::Uuid;
 
-use crate::event::id::PersonId;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::cache::IdState;
-use crate::identity::change::Keep;
-use crate::identity::change::Op;
-use crate::identity::change::PersonDone;
-use crate::identity::change::WarningKind;
-use crate::identity::decide::split;
-use crate::identity::person::Person;
-use crate::identity::write_set::WriteSet;
-use crate::identity::write_set::memory_estimate;
-use crate::identity::write_set::operator::to_person;
+use crate::IdentityError;
+use crate::cache::IdState;
+use crate::change::Keep;
+use crate::change::Op;
+use crate::change::PersonDone;
+use crate::change::WarningKind;
+use crate::decide::split;
+use crate::person::Person;
+use crate::write_set::WriteSet;
+use crate::write_set::memory_estimate;
+use crate::write_set::operator::to_person;
+use weir_event::id::PersonId;
+use weir_event::id::ProjectId;
 
 impl WriteSet<'_> {
     /// Creates a person for every distinct id that the split person does not keep.

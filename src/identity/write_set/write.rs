@@ -9,17 +9,17 @@ use std::sync::Arc;
 use fjall::OwnedWriteBatch;
 use serde_json::Value;
 
-use crate::identity::IdentityError;
-use crate::identity::cache::IdState;
-use crate::identity::change::Warning;
-use crate::identity::codec;
-use crate::identity::codec::Counters;
-use crate::identity::deletions::Deletion;
-use crate::identity::deletions::Mark;
-use crate::identity::loaded::GroupTypes;
-use crate::identity::tables::Tables;
-use crate::identity::write_set::PersonRow;
-use crate::identity::write_set::WriteSet;
+use crate::IdentityError;
+use crate::cache::IdState;
+use crate::change::Warning;
+use crate::codec;
+use crate::codec::Counters;
+use crate::deletions::Deletion;
+use crate::deletions::Mark;
+use crate::loaded::GroupTypes;
+use crate::tables::Tables;
+use crate::write_set::PersonRow;
+use crate::write_set::WriteSet;
 
 impl WriteSet<'_> {
     /// Puts every changed row into the batch.
@@ -27,7 +27,7 @@ impl WriteSet<'_> {
     /// # Errors
     ///
     /// If a row cannot be encoded, or a counter cannot be read.
-    pub(in crate::identity) fn write(
+    pub(crate) fn write(
         &self,
         batch: &mut OwnedWriteBatch,
         tables: &Tables,
@@ -155,7 +155,7 @@ impl WriteSet<'_> {
 
     /// Updates the caches to the committed rows, and returns the other changes. Call it only after
     /// the commit.
-    pub(in crate::identity) fn publish(self) -> Published {
+    pub(crate) fn publish(self) -> Published {
         for (fingerprint, row) in self.ids {
             // Known ids are read often. Unknown ones are not cached: they soon become known.
             if row.state != IdState::Unknown && !row.is_cached {
@@ -186,11 +186,11 @@ impl WriteSet<'_> {
 }
 
 /// The changes of a commit outside the database.
-pub(in crate::identity) struct Published {
-    pub(in crate::identity) counters: Counters,
-    pub(in crate::identity) marks: Vec<Mark>,
-    pub(in crate::identity) types: Option<Arc<GroupTypes>>,
-    pub(in crate::identity) warnings: Vec<Warning>,
+pub(crate) struct Published {
+    pub(crate) counters: Counters,
+    pub(crate) marks: Vec<Mark>,
+    pub(crate) types: Option<Arc<GroupTypes>>,
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl PersonRow {

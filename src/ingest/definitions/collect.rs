@@ -12,13 +12,13 @@ use hashbrown::HashMap;
 use hashbrown::HashSet;
 use hashbrown::HashTable;
 
-use crate::clock::UnixMicros;
-use crate::ingest::definitions::NAME_MAX_BYTES;
-use crate::ingest::definitions::storable;
-use crate::ingest::definitions::value_type::detect;
-use crate::ingest::tape::Value;
-use crate::metadata::flag_rules::KEY_MAX_CHARS;
-use crate::metadata::properties::ValueType;
+use crate::definitions::NAME_MAX_BYTES;
+use crate::definitions::storable;
+use crate::definitions::value_type::detect;
+use crate::tape::Value;
+use weir_base::clock::UnixMicros;
+use weir_metadata::flag_rules::KEY_MAX_CHARS;
+use weir_metadata::properties::ValueType;
 
 /// Keys of the key table that are tracked by a bit, at most.
 pub const SLOTS: usize = 128;

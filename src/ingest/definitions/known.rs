@@ -7,27 +7,27 @@ use hashbrown::HashMap;
 use hashbrown::HashSet;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::identity::auto_set::AutoSet;
-use crate::identity::change::GroupChange;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::ingest::definitions::NAME_MAX_BYTES;
-use crate::ingest::definitions::collect::Observed;
-use crate::ingest::definitions::collect::Slots;
-use crate::ingest::definitions::collect::bit;
-use crate::ingest::definitions::collect::slots;
-use crate::ingest::definitions::storable;
-use crate::ingest::definitions::value_type::detect;
-use crate::metadata::definitions::DefinitionSeen;
-use crate::metadata::definitions::Sightings;
-use crate::metadata::flag_calls::FlagCalled;
-use crate::metadata::properties::PairSeen;
-use crate::metadata::properties::PropertyKind;
-use crate::metadata::properties::PropertySeen;
-use crate::metadata::properties::ValueType;
+use crate::definitions::NAME_MAX_BYTES;
+use crate::definitions::collect::Observed;
+use crate::definitions::collect::Slots;
+use crate::definitions::collect::bit;
+use crate::definitions::collect::slots;
+use crate::definitions::storable;
+use crate::definitions::value_type::detect;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::schema::GROUP_TYPES_MAX;
+use weir_identity::auto_set::AutoSet;
+use weir_identity::change::GroupChange;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_metadata::definitions::DefinitionSeen;
+use weir_metadata::definitions::Sightings;
+use weir_metadata::flag_calls::FlagCalled;
+use weir_metadata::properties::PairSeen;
+use weir_metadata::properties::PropertyKind;
+use weir_metadata::properties::PropertySeen;
+use weir_metadata::properties::ValueType;
 
 /// Limit of cached names, keys and pairs, over all projects: tens of MB at most.
 const ENTRIES_MAX: usize = 200_000;
@@ -38,26 +38,26 @@ const RECORD_KEYS_MAX: usize = 10_000;
 
 /// How long a stored `last_seen_at` may lag behind. All lagging ones are written at once, so this is
 /// also the time between two such writes.
-pub(in crate::ingest) const LAST_SEEN_LAG: Duration = Duration::from_secs(30);
+pub(crate) const LAST_SEEN_LAG: Duration = Duration::from_secs(30);
 
 /// The definitions in one log record, and its ops on persons and groups.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ingest) struct Said<'s> {
+pub(crate) struct Said<'s> {
     /// The project of the events.
-    pub(in crate::ingest) project: ProjectId,
+    pub(crate) project: ProjectId,
     /// When the events were received.
-    pub(in crate::ingest) at: UnixMicros,
+    pub(crate) at: UnixMicros,
     /// The definitions in the events.
-    pub(in crate::ingest) observed: &'s Observed,
+    pub(crate) observed: &'s Observed,
     /// Ops of the events on persons and groups.
-    pub(in crate::ingest) ops: &'s [Op],
+    pub(crate) ops: &'s [Op],
     /// The group types of the project.
-    pub(in crate::ingest) group_types: &'s [String],
+    pub(crate) group_types: &'s [String],
 }
 
 /// The definitions that the metadata store has.
 #[derive(Debug)]
-pub(in crate::ingest) struct Known {
+pub(crate) struct Known {
     /// Keys of the key table by slot.
     slot_names: Vec<&'static str>,
     projects: HashMap<ProjectId, Project>,
@@ -109,13 +109,13 @@ struct Key {
 
 impl Known {
     /// Starts empty. `slot_names` are the keys of the key table by slot.
-    pub(in crate::ingest) fn new(slot_names: Vec<&'static str>) -> Self {
+    pub(crate) fn new(slot_names: Vec<&'static str>) -> Self {
         let projects = HashMap::new();
         Self { slot_names, projects, entries: 0, last_seen_written: None, lags: false }
     }
 
     /// Adds to `due` the definitions of `said` that are not cached.
-    pub(in crate::ingest) fn fold(&mut self, said: &Said<'_>, due: &mut Sightings) {
+    pub(crate) fn fold(&mut self, said: &Said<'_>, due: &mut Sightings) {
         if self.entries > ENTRIES_MAX {
             self.put_last_seen(due);
             self.projects.clear();
@@ -134,8 +134,8 @@ impl Known {
     }
 
     /// Adds the lagging times to `due`, if they are due at `now`, which is
-    /// [`Clock::monotonic`](crate::clock::Clock::monotonic): the wall clock may step back by hours.
-    pub(in crate::ingest) fn put_last_seen_if_due(&mut self, now: Duration, due: &mut Sightings) {
+    /// [`Clock::monotonic`](weir_base::clock::Clock::monotonic): the wall clock may step back by hours.
+    pub(crate) fn put_last_seen_if_due(&mut self, now: Duration, due: &mut Sightings) {
         let is_due = |written| now.saturating_sub(written) >= LAST_SEEN_LAG;
         if self.last_seen_written.is_none_or(is_due) {
             self.last_seen_written = Some(now);
@@ -144,7 +144,7 @@ impl Known {
     }
 
     /// Adds to `due` the events that occurred, and the flags that were called, after their last write.
-    pub(in crate::ingest) fn put_last_seen(&mut self, due: &mut Sightings) {
+    pub(crate) fn put_last_seen(&mut self, due: &mut Sightings) {
         self.lags = false;
         for (project, known) in &mut self.projects {
             let project = *project;
@@ -159,7 +159,7 @@ impl Known {
     }
 
     /// Whether an event occurred, or a flag was called, after its last write.
-    pub(in crate::ingest) fn lags(&self) -> bool {
+    pub(crate) fn lags(&self) -> bool {
         self.lags
     }
 }

@@ -5,9 +5,9 @@
 
 use chrono::DateTime;
 
-use crate::clock::UnixMicros;
-use crate::ingest::tape;
-use crate::metadata::properties::ValueType;
+use crate::tape;
+use weir_base::clock::UnixMicros;
+use weir_metadata::properties::ValueType;
 
 /// Age up to which a whole number counts as a time, if the key indicates one: half a year, in seconds.
 const RECENT_SECONDS: i64 = 15_768_000;

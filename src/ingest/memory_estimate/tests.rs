@@ -7,16 +7,16 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::*;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::geoip::Places;
-use crate::ingest::budget::Budget;
-use crate::ingest::prepare::Preparer;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::project_facts::ProjectFacts;
-use crate::ingest::request::Protocol;
-use crate::ingest::request::Received;
-use crate::ingest::tape::Scratch;
+use crate::budget::Budget;
+use crate::prepare::Preparer;
+use crate::prepared::Prepared;
+use crate::project_facts::ProjectFacts;
+use crate::request::Protocol;
+use crate::request::Received;
+use crate::tape::Scratch;
+use weir_base::clock::UnixMicros;
+use weir_event::geoip::Places;
+use weir_event::id::ProjectId;
 
 const MIB: u64 = 1 << 20;
 
@@ -102,7 +102,7 @@ fn no_text_has_more_nodes_than_it_seems_to() {
         &set(&objects(300)),
     ];
     for text in texts {
-        let parsed = |root: crate::ingest::tape::Cursor<'_>| root.census(is_said).nodes;
+        let parsed = |root: crate::tape::Cursor<'_>| root.census(is_said).nodes;
         let nodes = Scratch::default().parse(text.as_bytes(), parsed).expect("JSON");
         let most = nodes_at_most(text.as_bytes());
         assert!((nodes..2 * nodes + 5).contains(&most), "{nodes} of {most}: {text}");

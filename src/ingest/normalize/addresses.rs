@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use hashbrown::HashMap;
 
-use crate::event::columns::View;
-use crate::geoip::Place;
-use crate::identity::auto_set::AutoSet;
-use crate::ingest::normalize::keys::Hasher;
+use crate::normalize::keys::Hasher;
+use weir_event::columns::View;
+use weir_event::geoip::Place;
+use weir_identity::auto_set::AutoSet;
 
 /// The addresses of one body.
 #[derive(Debug, Default)]

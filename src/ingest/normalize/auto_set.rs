@@ -10,15 +10,15 @@ use std::ops::Range;
 
 use arrow::buffer::Buffer;
 
-use crate::event::auto_set::AUTO_SET;
-use crate::identity::auto_set::AutoSet;
-use crate::identity::auto_set::AutoSetProperty;
-use crate::ingest::capture::Fields;
-use crate::ingest::capture::Raw;
-use crate::ingest::normalize::keys::KeyTable;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Value;
+use crate::capture::Fields;
+use crate::capture::Raw;
+use crate::normalize::keys::KeyTable;
+use crate::prepare::error::PrepareError;
+use crate::tape::Cursor;
+use crate::tape::Value;
+use weir_event::auto_set::AUTO_SET;
+use weir_identity::auto_set::AutoSet;
+use weir_identity::auto_set::AutoSetProperty;
 
 /// Positions in [`AUTO_SET`] that have rules of their own.
 const OS: usize = 0;
@@ -163,7 +163,7 @@ mod tests {
     use super::OS;
     use super::OS_NAME;
     use super::OS_VERSION;
-    use crate::event::auto_set::AUTO_SET;
+    use weir_event::auto_set::AUTO_SET;
 
     #[test]
     fn positions_are_those_of_the_list() {

@@ -7,33 +7,33 @@ use arrow::buffer::Buffer;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::columns::Columns;
-use crate::event::columns::View;
-use crate::event::id::EventKey;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::identity::change::Op;
-use crate::ingest::capture::Meaning;
-use crate::ingest::definitions::collect::Collector;
-use crate::ingest::definitions::collect::Slots;
-use crate::ingest::drops::Drops;
-use crate::ingest::normalize::addresses::Address;
-use crate::ingest::normalize::addresses::Addresses;
-use crate::ingest::normalize::auto_set::Lifts;
-use crate::ingest::normalize::keys::Hasher;
-use crate::ingest::normalize::keys::KeyTable;
-use crate::ingest::normalize::keys::Memo;
-use crate::ingest::normalize::names::DistinctId;
-use crate::ingest::project_facts::ProjectFacts;
-use crate::ingest::request::Received;
-use crate::ingest::warnings::Warnings;
+use crate::capture::Meaning;
+use crate::definitions::collect::Collector;
+use crate::definitions::collect::Slots;
+use crate::drops::Drops;
+use crate::normalize::addresses::Address;
+use crate::normalize::addresses::Addresses;
+use crate::normalize::auto_set::Lifts;
+use crate::normalize::keys::Hasher;
+use crate::normalize::keys::KeyTable;
+use crate::normalize::keys::Memo;
+use crate::normalize::names::DistinctId;
+use crate::project_facts::ProjectFacts;
+use crate::request::Received;
+use crate::warnings::Warnings;
+use weir_base::clock::UnixMicros;
+use weir_event::columns::Columns;
+use weir_event::columns::View;
+use weir_event::id::EventKey;
+use weir_event::schema::GROUP_TYPES_MAX;
+use weir_identity::change::Op;
 
 /// The event by which an SDK reports that it called a flag.
 pub(super) const FLAG_CALLED: &str = "$feature_flag_called";
 
 /// The rows of one body, under construction.
 #[derive(Debug)]
-pub(in crate::ingest) struct Batch<'a, 'r> {
+pub(crate) struct Batch<'a, 'r> {
     pub(super) keys: &'r KeyTable,
     pub(super) body: &'r Buffer,
     pub(super) received: &'r Received,

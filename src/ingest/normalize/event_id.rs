@@ -2,12 +2,12 @@
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::schema::column;
-use crate::ingest::capture::Fields;
-use crate::ingest::normalize::batch::Batch;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Value;
+use crate::capture::Fields;
+use crate::normalize::batch::Batch;
+use crate::prepare::error::PrepareError;
+use crate::tape::Value;
+use weir_base::clock::UnixMicros;
+use weir_event::schema::column;
 
 impl<'a> Batch<'a, '_> {
     /// Sets the uuid column. A malformed or missing id is replaced by one that depends only on the

@@ -2,23 +2,23 @@
 
 use uuid::Uuid;
 
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::event::schema::column;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::decide::group::is_group_name;
-use crate::ingest::capture::Fields;
-use crate::ingest::capture::take;
-use crate::ingest::normalize::batch::Accepted;
-use crate::ingest::normalize::batch::Batch;
-use crate::ingest::normalize::batch::GroupKeys;
-use crate::ingest::normalize::names::DistinctId;
-use crate::ingest::normalize::names::GroupKey;
-use crate::ingest::normalize::properties::object;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Value;
-use crate::ingest::warnings::Kind;
+use crate::capture::Fields;
+use crate::capture::take;
+use crate::normalize::batch::Accepted;
+use crate::normalize::batch::Batch;
+use crate::normalize::batch::GroupKeys;
+use crate::normalize::names::DistinctId;
+use crate::normalize::names::GroupKey;
+use crate::normalize::properties::object;
+use crate::prepare::error::PrepareError;
+use crate::tape::Cursor;
+use crate::tape::Value;
+use crate::warnings::Kind;
+use weir_event::schema::GROUP_TYPES_MAX;
+use weir_event::schema::column;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_identity::decide::group::is_group_name;
 
 impl<'a> Batch<'a, '_> {
     /// `$groups`: an object of group type to key; the type's index chooses the column.

@@ -5,16 +5,16 @@ use std::hash::BuildHasher;
 use hashbrown::HashMap;
 use hashbrown::HashTable;
 
-use crate::event::auto_set::AUTO_SET;
-use crate::event::schema::PROMOTED;
-use crate::event::schema::PropertyType;
-use crate::event::schema::TEXT_OF_SCALARS;
-use crate::event::schema::column;
-use crate::geoip;
-use crate::identity::decide::is_noise;
-use crate::ingest::capture::Meaning;
-use crate::ingest::definitions::collect::SLOTS;
-use crate::ingest::definitions::collect::Track;
+use crate::capture::Meaning;
+use crate::definitions::collect::SLOTS;
+use crate::definitions::collect::Track;
+use weir_event::auto_set::AUTO_SET;
+use weir_event::geoip;
+use weir_event::schema::PROMOTED;
+use weir_event::schema::PropertyType;
+use weir_event::schema::TEXT_OF_SCALARS;
+use weir_event::schema::column;
+use weir_identity::decide::is_noise;
 
 /// Hasher of the tables here: fast, and seeded per table against crafted collisions.
 pub(super) type Hasher = foldhash::fast::RandomState;
@@ -41,7 +41,7 @@ const UNTRACKED: [&str; 14] = [
 
 /// How the server handles properties, by name.
 #[derive(Debug)]
-pub(in crate::ingest) struct KeyTable {
+pub(crate) struct KeyTable {
     uses: HashMap<&'static str, KeyUse, Hasher>,
     /// Indexes in [`AUTO_SET`] by the names with `$initial_`.
     initials: HashMap<&'static str, usize, Hasher>,
@@ -66,7 +66,7 @@ pub(super) struct KeyUse {
 }
 
 impl KeyTable {
-    pub(in crate::ingest) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut uses: HashMap<&'static str, KeyUse, Hasher> = HashMap::default();
         for (index, (key, kind)) in PROMOTED.into_iter().enumerate() {
             uses.entry(key).or_default().column = Some((column::PROMOTED + index, kind));
@@ -101,7 +101,7 @@ impl KeyTable {
     }
 
     /// The keys of [`Track::Slot`], by slot.
-    pub(in crate::ingest) fn slot_names() -> Vec<&'static str> {
+    pub(crate) fn slot_names() -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::with_capacity(SLOTS);
         let promoted = PROMOTED.into_iter().map(|(key, _)| key);
         let meant = Meaning::ALL.into_iter().map(|(key, _)| key);
@@ -210,7 +210,7 @@ mod tests {
     use super::Memo;
     use super::SLOTS;
     use super::Track;
-    use crate::event::schema::PROMOTED;
+    use weir_event::schema::PROMOTED;
 
     #[test]
     fn a_memo_finds_what_the_table_has() {

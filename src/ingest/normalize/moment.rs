@@ -1,15 +1,15 @@
 //! Timestamp of an event, from the claims of its sender. The arithmetic is in `event::time`.
 
-use crate::clock::UnixMicros;
-use crate::event::time;
-use crate::event::time::Claim;
-use crate::event::time::Claimed;
-use crate::event::time::TimeWarning;
-use crate::ingest::capture::Fields;
-use crate::ingest::normalize::batch::Batch;
-use crate::ingest::request::Received;
-use crate::ingest::tape::Value;
-use crate::ingest::warnings::Kind;
+use crate::capture::Fields;
+use crate::normalize::batch::Batch;
+use crate::request::Received;
+use crate::tape::Value;
+use crate::warnings::Kind;
+use weir_base::clock::UnixMicros;
+use weir_event::time;
+use weir_event::time::Claim;
+use weir_event::time::Claimed;
+use weir_event::time::TimeWarning;
 
 impl<'a> Batch<'a, '_> {
     /// The timestamp to store, and a warning for the sender.

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use crate::event::json;
-use crate::ingest::capture::Raw;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Value;
+use crate::capture::Raw;
+use crate::tape::Cursor;
+use crate::tape::Value;
+use weir_event::json;
 
 /// Limit of an event name and of a distinct id, in characters; longer ones are cut (PostHog's limit).
 const NAME_MAX_CHARS: usize = 200;

@@ -1,25 +1,25 @@
 //! Effects of an event on its person: which op it becomes.
 
-use crate::event::columns::View;
-use crate::event::id::PersonId;
-use crate::identity::change::Force;
-use crate::identity::change::Occasion;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Update;
-use crate::ingest::capture::Fields;
-use crate::ingest::capture::Raw;
-use crate::ingest::normalize::batch::Accepted;
-use crate::ingest::normalize::batch::Batch;
-use crate::ingest::normalize::batch::FLAG_CALLED;
-use crate::ingest::normalize::batch::Person;
-use crate::ingest::normalize::names::DistinctId;
-use crate::ingest::normalize::properties::names;
-use crate::ingest::normalize::properties::object;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Value;
-use crate::ingest::warnings::Kind;
+use crate::capture::Fields;
+use crate::capture::Raw;
+use crate::normalize::batch::Accepted;
+use crate::normalize::batch::Batch;
+use crate::normalize::batch::FLAG_CALLED;
+use crate::normalize::batch::Person;
+use crate::normalize::names::DistinctId;
+use crate::normalize::properties::names;
+use crate::normalize::properties::object;
+use crate::prepare::error::PrepareError;
+use crate::tape::Cursor;
+use crate::tape::Value;
+use crate::warnings::Kind;
+use weir_event::columns::View;
+use weir_event::id::PersonId;
+use weir_identity::change::Force;
+use weir_identity::change::Occasion;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_identity::change::Update;
 
 impl<'a> Batch<'a, '_> {
     pub(super) fn person(&mut self, distinct_id: &DistinctId<'a>) -> Result<View, PrepareError> {

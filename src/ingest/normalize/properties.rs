@@ -10,19 +10,19 @@ use std::ops::Range;
 use serde_json::Map;
 use serde_json::Value as Json;
 
-use crate::event::json;
-use crate::event::schema::column;
-use crate::ingest::capture::Fields;
-use crate::ingest::capture::Meaning;
-use crate::ingest::capture::Raw;
-use crate::ingest::normalize::addresses::Address;
-use crate::ingest::normalize::batch::Accepted;
-use crate::ingest::normalize::batch::Batch;
-use crate::ingest::normalize::batch::GroupKeys;
-use crate::ingest::normalize::batch::Member;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Value;
+use crate::capture::Fields;
+use crate::capture::Meaning;
+use crate::capture::Raw;
+use crate::normalize::addresses::Address;
+use crate::normalize::batch::Accepted;
+use crate::normalize::batch::Batch;
+use crate::normalize::batch::GroupKeys;
+use crate::normalize::batch::Member;
+use crate::prepare::error::PrepareError;
+use crate::tape::Cursor;
+use crate::tape::Value;
+use weir_event::json;
+use weir_event::schema::column;
 
 impl<'a> Batch<'a, '_> {
     /// Sets the properties column: to the object as it was sent, unless members are to be removed or

@@ -5,31 +5,31 @@
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::columns::View;
-use crate::event::schema::PropertyType;
-use crate::event::schema::column;
-use crate::event::time;
-use crate::event::time::Claim;
-use crate::event::time::Claimed;
-use crate::ingest::capture::Decided;
-use crate::ingest::capture::Fields;
-use crate::ingest::capture::Meaning;
-use crate::ingest::capture::Raw;
-use crate::ingest::capture_v1::Event;
-use crate::ingest::capture_v1::Options;
-use crate::ingest::drops::Drop;
-use crate::ingest::normalize::batch::Batch;
-use crate::ingest::normalize::batch::Member;
-use crate::ingest::normalize::moment;
-use crate::ingest::normalize::names::cut;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::prepared::EventOutcome;
-use crate::ingest::tape::Cursor;
-use crate::ingest::tape::Value;
-use crate::ingest::warnings::Kind;
-use crate::ingest::warnings::Sample;
-use crate::wire::capture_v1::Sdk;
+use crate::capture::Decided;
+use crate::capture::Fields;
+use crate::capture::Meaning;
+use crate::capture::Raw;
+use crate::capture_v1::Event;
+use crate::capture_v1::Options;
+use crate::drops::Drop;
+use crate::normalize::batch::Batch;
+use crate::normalize::batch::Member;
+use crate::normalize::moment;
+use crate::normalize::names::cut;
+use crate::prepare::error::PrepareError;
+use crate::prepared::EventOutcome;
+use crate::tape::Cursor;
+use crate::tape::Value;
+use crate::warnings::Kind;
+use crate::warnings::Sample;
+use weir_base::clock::UnixMicros;
+use weir_event::columns::View;
+use weir_event::schema::PropertyType;
+use weir_event::schema::column;
+use weir_event::time;
+use weir_event::time::Claim;
+use weir_event::time::Claimed;
+use weir_wire::capture_v1::Sdk;
 
 /// Longest event name and distinct id, in bytes; events with longer ones are dropped.
 const NAME_MAX_BYTES: usize = 200;
@@ -62,7 +62,7 @@ const PROFILE: &str = "$process_person_profile";
 
 /// Additions to every event of a body.
 #[derive(Debug, Default)]
-pub(in crate::ingest) struct Additions {
+pub(crate) struct Additions {
     /// `$lib` and `$lib_version` as members of the properties.
     json: Vec<u8>,
     /// The same as values of their columns.
@@ -77,7 +77,7 @@ impl<'a> Batch<'a, '_> {
     /// # Errors
     ///
     /// [`PrepareError::TooLarge`]: the columns cannot hold more text.
-    pub(in crate::ingest) fn additions(
+    pub(crate) fn additions(
         &mut self,
         sdk: Option<&Sdk>,
         is_internal: bool,
@@ -102,7 +102,7 @@ impl<'a> Batch<'a, '_> {
     /// # Errors
     ///
     /// [`PrepareError::TooLarge`]: the body as a whole cannot be stored.
-    pub(in crate::ingest) fn event_v1(
+    pub(crate) fn event_v1(
         &mut self,
         mut cursor: Cursor<'a>,
         additions: &Additions,

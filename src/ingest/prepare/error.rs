@@ -2,9 +2,9 @@
 
 use uuid::Uuid;
 
-use crate::error::Kind;
-use crate::event::json::Fault;
-use crate::event::key_kind::KeyKind;
+use weir_base::error::Kind;
+use weir_event::json::Fault;
+use weir_event::key_kind::KeyKind;
 
 /// Why a whole body is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -13,17 +13,17 @@ use uuid::Uuid;
 
 use super::Drop;
 use super::Preparer;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::schema::column;
-use crate::event::schema::events_schema;
-use crate::geoip::Places;
-use crate::identity::change::OpKind;
-use crate::ingest::prepare::error::PrepareError;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::project_facts::ProjectFacts;
-use crate::ingest::request::Protocol;
-use crate::ingest::request::Received;
+use crate::prepare::error::PrepareError;
+use crate::prepared::Prepared;
+use crate::project_facts::ProjectFacts;
+use crate::request::Protocol;
+use crate::request::Received;
+use weir_base::clock::UnixMicros;
+use weir_event::geoip::Places;
+use weir_event::id::ProjectId;
+use weir_event::schema::column;
+use weir_event::schema::events_schema;
+use weir_identity::change::OpKind;
 
 mod auto_set;
 mod bodies;

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::ingest::disk_room::DiskRoom;
-use crate::ingest::holes::Holes;
-use crate::ingest::reread::Rereader;
-use crate::storage::log::LogFiles;
-use crate::tasks::Shutdown;
+use crate::disk_room::DiskRoom;
+use crate::holes::Holes;
+use crate::reread::Rereader;
+use weir_base::tasks::Shutdown;
+use weir_storage::log::LogFiles;
 
 /// What the projector needs to apply the log again.
 #[derive(Debug)]
-pub(in crate::ingest) struct LogAgain {
-    pub(in crate::ingest) files: Arc<dyn LogFiles>,
-    pub(in crate::ingest) rereader: Rereader,
-    pub(in crate::ingest) holes: Holes,
-    pub(in crate::ingest) room: DiskRoom,
-    pub(in crate::ingest) shutdown: Shutdown,
+pub(crate) struct LogAgain {
+    pub(crate) files: Arc<dyn LogFiles>,
+    pub(crate) rereader: Rereader,
+    pub(crate) holes: Holes,
+    pub(crate) room: DiskRoom,
+    pub(crate) shutdown: Shutdown,
 }
 
 impl LogAgain {
-    pub(in crate::ingest) fn new(
+    pub(crate) fn new(
         files: Arc<dyn LogFiles>,
         rereader: &Rereader,
         holes: &Holes,

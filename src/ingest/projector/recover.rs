@@ -7,16 +7,16 @@
 
 use std::time::Duration;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::change::Effect;
-use crate::identity::change::Record;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::projector::Projector;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::reader::Item;
-use crate::tasks::Pause;
+use crate::prepared::Prepared;
+use crate::projector::Projector;
+use weir_base::tasks::Pause;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::change::Effect;
+use weir_identity::change::Record;
+use weir_storage::wal::Sequence;
+use weir_storage::wal::WalError;
+use weir_storage::wal::reader::Item;
 
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -48,7 +48,7 @@ impl Failed {
 impl Projector {
     /// Brings the identity store up to the record `last`, which it could not apply because of `error`.
     /// Returns when that is done, or when only a restart helps.
-    pub(in crate::ingest) fn recover(&self, error: &IdentityError, last: &Record) {
+    pub(crate) fn recover(&self, error: &IdentityError, last: &Record) {
         let (through, project) = (last.sequence, last.project);
         self.health.fail_identity();
         let chain = error as &dyn std::error::Error;

@@ -6,29 +6,29 @@ use datafusion::logical_expr::cast;
 use datafusion::prelude::lit;
 use serde_json::Value;
 
-use crate::insights::Actor;
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::correlation::Correlation;
-use crate::insights::correlation::Of;
-use crate::insights::correlation::plan::of_actors;
-use crate::insights::correlation::values::Exact;
-use crate::insights::entity::Entity;
-use crate::insights::funnels::passage::Passages;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::ranked::Ranked;
-use crate::insights::selection::Unit;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::expression_columns::with_columns;
-use crate::query::histories::Fold;
-use crate::query::histories::NO_TEXT;
-use crate::query::histories::Row;
-use crate::query::histories::Rows;
-use crate::query::interner::Interner;
-use crate::query::people::Part;
+use crate::Actor;
+use crate::Context;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::correlation::Correlation;
+use crate::correlation::Of;
+use crate::correlation::plan::of_actors;
+use crate::correlation::values::Exact;
+use crate::entity::Entity;
+use crate::funnels::passage::Passages;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::ranked::Ranked;
+use crate::selection::Unit;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::expression_columns::with_columns;
+use weir_query::histories::Fold;
+use weir_query::histories::NO_TEXT;
+use weir_query::histories::Row;
+use weir_query::histories::Rows;
+use weir_query::interner::Interner;
+use weir_query::people::Part;
 
 /// The field of the event.
 const ENTITY: &str = "funnelCorrelationPersonEntity";
@@ -208,8 +208,8 @@ mod tests {
     use serde_json::json;
 
     use super::is_converted;
-    use crate::insights::correlation::Correlation;
-    use crate::insights::node::Node;
+    use crate::correlation::Correlation;
+    use crate::node::Node;
 
     #[test]
     fn wrong_fields_are_named() {

@@ -4,25 +4,25 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::correlation::Correlation;
-use crate::insights::correlation::Of;
-use crate::insights::correlation::counts::Counts;
-use crate::insights::correlation::counts::Pair;
-use crate::insights::correlation::counts::Thing;
-use crate::insights::correlation::values::parts;
-use crate::insights::entity::note_named;
-use crate::insights::funnels::passage::Passages;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::NO_TEXT;
-use crate::query::histories::Row;
-use crate::query::histories::Rows;
-use crate::query::interner::Interner;
-use crate::query::slice::Slice;
+use crate::Context;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::correlation::Correlation;
+use crate::correlation::Of;
+use crate::correlation::counts::Counts;
+use crate::correlation::counts::Pair;
+use crate::correlation::counts::Thing;
+use crate::correlation::values::parts;
+use crate::entity::note_named;
+use crate::funnels::passage::Passages;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::NO_TEXT;
+use weir_query::histories::Row;
+use weir_query::histories::Rows;
+use weir_query::interner::Interner;
+use weir_query::slice::Slice;
 
 /// So many actors are enough for something to be shown, however many there are (PostHog's figure).
 const ACTORS_ENOUGH: u64 = 25;
@@ -282,7 +282,7 @@ mod tests {
     use super::Pair;
     use super::Subject;
     use super::first;
-    use crate::insights::correlation::Correlation;
+    use crate::correlation::Correlation;
 
     const fn pair(successes: u64, failures: u64) -> Pair {
         Pair { successes, failures }

@@ -10,8 +10,8 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use foldhash::quality::FixedState;
 use hashbrown::Equivalent;
 
-use crate::query::error::QueryError;
-use crate::query::slice::Slice;
+use weir_query::error::QueryError;
+use weir_query::slice::Slice;
 
 /// Most things that one scan counts.
 const THINGS_MAX: usize = 1 << 20;
@@ -181,8 +181,8 @@ mod tests {
     use super::Counts;
     use super::Pair;
     use super::SCANS_MAX;
-    use crate::query::error::QueryError;
-    use crate::query::slice::Slice;
+    use weir_query::error::QueryError;
+    use weir_query::slice::Slice;
 
     type Counted = BTreeMap<(u32, String), Pair>;
 

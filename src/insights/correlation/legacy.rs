@@ -4,14 +4,14 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::correlation::answer::Subject;
-use crate::insights::funnels::legacy::funnels_query;
-use crate::insights::legacy::Filter;
-use crate::insights::legacy::list;
-use crate::insights::legacy::parsed;
-use crate::insights::legacy::text;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Unit;
+use crate::correlation::answer::Subject;
+use crate::funnels::legacy::funnels_query;
+use crate::legacy::Filter;
+use crate::legacy::list;
+use crate::legacy::parsed;
+use crate::legacy::text;
+use crate::node::NodeError;
+use crate::selection::Unit;
 
 /// Parameters that say which persons are asked for, not which correlation it is.
 pub const OF_PERSONS: [&str; 8] = [
@@ -116,11 +116,11 @@ mod tests {
     use super::correlation_query;
     use super::named;
     use super::people_filter;
-    use crate::insights::correlation::Correlation;
-    use crate::insights::correlation::answer::Subject;
-    use crate::insights::legacy::Filter;
-    use crate::insights::node::NodeError;
-    use crate::insights::selection::Unit;
+    use crate::correlation::Correlation;
+    use crate::correlation::answer::Subject;
+    use crate::legacy::Filter;
+    use crate::node::NodeError;
+    use crate::selection::Unit;
 
     fn filter(value: Value) -> Filter {
         let Value::Object(filter) = value else { panic!("an object") };

@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::insights::correlation::Correlation;
-use crate::insights::correlation::Of;
-use crate::insights::correlation::values::Wanted;
-use crate::insights::funnels::Funnels;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
+use crate::correlation::Correlation;
+use crate::correlation::Of;
+use crate::correlation::values::Wanted;
+use crate::funnels::Funnels;
+use crate::node::Node;
+use crate::node::NodeError;
 
 /// Most names of a list.
 const NAMES_MAX: usize = 1000;
@@ -106,7 +106,7 @@ mod tests {
 
     use super::EVENTS_MAX;
     use super::NAMES_MAX;
-    use crate::insights::correlation::Correlation;
+    use crate::correlation::Correlation;
 
     #[test]
     fn wrong_fields_are_named() {

@@ -11,20 +11,20 @@ use datafusion::prelude::col;
 use datafusion::prelude::ident;
 use datafusion::prelude::lit;
 
-use crate::clock::UnixMicros;
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::columns::time;
-use crate::insights::correlation::Correlation;
-use crate::insights::correlation::Of;
-use crate::insights::correlation::values::Wanted;
-use crate::insights::entity::names_of;
-use crate::insights::selection::Unit;
-use crate::query::error::QueryError;
-use crate::query::histories::ACTOR;
-use crate::query::histories::AT;
-use crate::query::histories::MASK;
-use crate::query::histories::TEXT;
+use crate::Context;
+use crate::InsightError;
+use crate::columns::time;
+use crate::correlation::Correlation;
+use crate::correlation::Of;
+use crate::correlation::values::Wanted;
+use crate::entity::names_of;
+use crate::selection::Unit;
+use weir_base::clock::UnixMicros;
+use weir_query::error::QueryError;
+use weir_query::histories::ACTOR;
+use weir_query::histories::AT;
+use weir_query::histories::MASK;
+use weir_query::histories::TEXT;
 
 impl Correlation {
     /// The rows of the funnel, and the first and the last time of its events.

@@ -23,9 +23,9 @@ use datafusion::prelude::ident;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::json;
-use crate::query::condition::Pace;
-use crate::query::condition::condition;
+use weir_event::json;
+use weir_query::condition::Pace;
+use weir_query::condition::condition;
 
 /// Longest key, and longest value. Properties that are longer have no row: such values are texts of their own.
 const TEXT_MAX_BYTES: usize = 1024;

@@ -4,7 +4,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::elements::elements;
+use weir_event::elements::elements;
 
 /// The elements of a chain, innermost first.
 pub(super) fn body(chain: &str) -> Value {

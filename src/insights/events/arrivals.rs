@@ -28,17 +28,17 @@ use datafusion::prelude::col;
 use datafusion::prelude::lit;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::insights::columns::time;
-use crate::insights::events::EventRow;
-use crate::insights::events::EventsQuestion;
-use crate::insights::events::Source;
-use crate::insights::events::collect;
-use crate::insights::events::condition;
-use crate::insights::events::newest::since;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
+use crate::columns::time;
+use crate::events::EventRow;
+use crate::events::EventsQuestion;
+use crate::events::Source;
+use crate::events::collect;
+use crate::events::condition;
+use crate::events::newest::since;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
 
 /// How long after it was received an event may become visible and still be told: the time-outs of requests and a slow
 /// disk fit in.
@@ -304,7 +304,7 @@ mod tests {
     use super::KEYS_MAX;
     use super::Key;
     use super::Seen;
-    use crate::clock::UnixMicros;
+    use weir_base::clock::UnixMicros;
 
     const SECOND: i64 = 1_000_000;
 

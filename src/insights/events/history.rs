@@ -5,18 +5,18 @@ use datafusion::prelude::col;
 use datafusion::prelude::lit;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::insights::columns::time;
-use crate::insights::events;
-use crate::insights::events::COLUMNS;
-use crate::insights::events::EventRow;
-use crate::insights::events::Source;
-use crate::insights::events::event_rows;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::event_property::event_text;
-use crate::query::run::Answer;
+use crate::columns::time;
+use crate::events;
+use crate::events::COLUMNS;
+use crate::events::EventRow;
+use crate::events::Source;
+use crate::events::event_rows;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::event_property::event_text;
+use weir_query::run::Answer;
 
 /// The name of events that say what a group is like.
 const GROUP_IDENTIFY: &str = "$groupidentify";

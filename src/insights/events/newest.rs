@@ -5,10 +5,10 @@ use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::dataframe::DataFrame;
 use datafusion::prelude::col;
 
-use crate::clock::UnixMicros;
-use crate::insights::columns::time;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
+use crate::columns::time;
+use weir_base::clock::UnixMicros;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
 
 /// The first window, in microseconds: 15 minutes.
 const WINDOW: i64 = 15 * 60 * 1_000_000;
@@ -22,7 +22,7 @@ const GROWTH: i64 = 4;
 /// # Errors
 ///
 /// See [`QueryError`].
-pub(in crate::insights) async fn since(
+pub(crate) async fn since(
     engine: &Engine,
     (rows, column): (&DataFrame, &'static str),
     (oldest, newest): (UnixMicros, UnixMicros),

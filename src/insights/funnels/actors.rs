@@ -5,28 +5,28 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::insights::Actor;
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::bins::name_of;
-use crate::insights::breakdown::Breakdown;
-use crate::insights::breakdown::OfValue;
-use crate::insights::breakdown::value_sent;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::Shown;
-use crate::insights::funnels::answer::OTHER;
-use crate::insights::funnels::split::Found;
-use crate::insights::funnels::split::Splitter;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::ranked::Ranked;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
-use crate::query::people::Part;
+use crate::Actor;
+use crate::Context;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::bins::name_of;
+use crate::breakdown::Breakdown;
+use crate::breakdown::OfValue;
+use crate::breakdown::value_sent;
+use crate::funnels::Funnels;
+use crate::funnels::Shown;
+use crate::funnels::answer::OTHER;
+use crate::funnels::split::Found;
+use crate::funnels::split::Splitter;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::ranked::Ranked;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
+use weir_query::people::Part;
 
 /// Who is asked for: the fields of a `FunnelsActorsQuery` beside its source.
 #[derive(Clone, Debug, PartialEq)]

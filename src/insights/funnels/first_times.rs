@@ -7,13 +7,13 @@ use datafusion::logical_expr::JoinType;
 use datafusion::prelude::col;
 use datafusion::prelude::ident;
 
-use crate::clock::UnixMicros;
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::columns::time;
-use crate::insights::funnels::Funnels;
-use crate::insights::series::First;
-use crate::query::expression_columns::with_columns;
+use crate::Context;
+use crate::InsightError;
+use crate::columns::time;
+use crate::funnels::Funnels;
+use crate::series::First;
+use weir_base::clock::UnixMicros;
+use weir_query::expression_columns::with_columns;
 
 /// Who an event is of, while first times are looked up.
 const ACTOR: &str = "actor_of_first_times";

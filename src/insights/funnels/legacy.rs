@@ -3,18 +3,18 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::json;
-use crate::insights::legacy::Filter;
-use crate::insights::legacy::breakdown_filter;
-use crate::insights::legacy::check_insight;
-use crate::insights::legacy::entities;
-use crate::insights::legacy::entity;
-use crate::insights::legacy::parsed;
-use crate::insights::legacy::query;
-use crate::insights::legacy::refused;
-use crate::insights::legacy::text;
-use crate::insights::legacy::truth;
-use crate::insights::node::NodeError;
+use crate::legacy::Filter;
+use crate::legacy::breakdown_filter;
+use crate::legacy::check_insight;
+use crate::legacy::entities;
+use crate::legacy::entity;
+use crate::legacy::parsed;
+use crate::legacy::query;
+use crate::legacy::refused;
+use crate::legacy::text;
+use crate::legacy::truth;
+use crate::node::NodeError;
+use weir_event::json;
 
 /// The `FunnelsQuery` of such filters.
 ///
@@ -101,7 +101,7 @@ mod tests {
 
     use super::funnel_actors;
     use super::funnels_query;
-    use crate::insights::funnels::Funnels;
+    use crate::funnels::Funnels;
 
     fn filter(value: Value) -> Map<String, Value> {
         let Value::Object(filter) = value else { panic!("an object") };

@@ -2,22 +2,22 @@
 
 use serde_json::Value;
 
-use crate::insights::breakdown::Breakdown;
-use crate::insights::entity::Entity;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::Shown;
-use crate::insights::funnels::split::Attribution;
-use crate::insights::funnels::walk::Counted;
-use crate::insights::funnels::walk::Course;
-use crate::insights::funnels::walk::Exclusion;
-use crate::insights::funnels::walk::Order;
-use crate::insights::interval::Interval;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Selection;
-use crate::insights::selection::Unit;
-use crate::insights::series::First;
-use crate::query::expression::Expression;
+use crate::breakdown::Breakdown;
+use crate::entity::Entity;
+use crate::funnels::Funnels;
+use crate::funnels::Shown;
+use crate::funnels::split::Attribution;
+use crate::funnels::walk::Counted;
+use crate::funnels::walk::Course;
+use crate::funnels::walk::Exclusion;
+use crate::funnels::walk::Order;
+use crate::interval::Interval;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::selection::Selection;
+use crate::selection::Unit;
+use crate::series::First;
+use weir_query::expression::Expression;
 
 /// Most steps.
 pub(super) const STEPS_MAX: usize = 20;
@@ -302,7 +302,7 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
-    use crate::insights::funnels::Funnels;
+    use crate::funnels::Funnels;
 
     fn query(options: Value) -> Value {
         json!({

@@ -3,20 +3,20 @@
 
 use datafusion::dataframe::DataFrame;
 
-use crate::clock::UnixMicros;
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::breakdown::Breakdown;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::actors::Stop;
-use crate::insights::funnels::walk::Course;
-use crate::insights::funnels::walk::Moment;
-use crate::insights::funnels::walk::Outcome;
-use crate::insights::funnels::walk::Way;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::query::histories::NO_TEXT;
-use crate::query::histories::Row;
+use crate::Context;
+use crate::InsightError;
+use crate::breakdown::Breakdown;
+use crate::funnels::Funnels;
+use crate::funnels::actors::Stop;
+use crate::funnels::walk::Course;
+use crate::funnels::walk::Moment;
+use crate::funnels::walk::Outcome;
+use crate::funnels::walk::Way;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_base::clock::UnixMicros;
+use weir_query::histories::NO_TEXT;
+use weir_query::histories::Row;
 
 /// The way of an actor through a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Funnels {
     /// # Errors
     ///
     /// See [`InsightError`].
-    pub(in crate::insights) async fn own_rows(
+    pub(crate) async fn own_rows(
         &self,
         context: Context<'_>,
     ) -> Result<(DataFrame, (UnixMicros, UnixMicros)), InsightError> {
@@ -184,10 +184,10 @@ mod tests {
     use serde_json::Value;
     use serde_json::json;
 
-    use crate::insights::funnels::Funnels;
-    use crate::insights::funnels::actors::Stop;
-    use crate::insights::node::Node;
-    use crate::query::histories::Row;
+    use crate::funnels::Funnels;
+    use crate::funnels::actors::Stop;
+    use crate::node::Node;
+    use weir_query::histories::Row;
 
     #[test]
     fn everybody_who_enters_is_asked_for_unless_steps_are_named() {

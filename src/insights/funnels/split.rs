@@ -1,16 +1,16 @@
 //! How far an actor comes for each value of the breakdown and each interval: [`Splitter::each`].
 
-use crate::clock::UnixMicros;
-use crate::insights::funnels::walk::Course;
-use crate::insights::funnels::walk::Moment;
-use crate::insights::funnels::walk::Order;
-use crate::insights::funnels::walk::Outcome;
-use crate::insights::funnels::walk::Way;
-use crate::insights::interval::Buckets;
-use crate::query::error::QueryError;
-use crate::query::histories::NO_TEXT;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::funnels::walk::Course;
+use crate::funnels::walk::Moment;
+use crate::funnels::walk::Order;
+use crate::funnels::walk::Outcome;
+use crate::funnels::walk::Way;
+use crate::interval::Buckets;
+use weir_base::clock::UnixMicros;
+use weir_query::error::QueryError;
+use weir_query::histories::NO_TEXT;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
 
 /// Most values of the breakdown that the events of one step of one actor have. Each takes a walk of its own.
 const VALUES_OF_ACTOR_MAX: usize = 1000;

@@ -3,16 +3,16 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::split::Splitter;
-use crate::insights::funnels::times::Room;
-use crate::insights::funnels::times::Times;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::Context;
+use crate::InsightError;
+use crate::funnels::Funnels;
+use crate::funnels::split::Splitter;
+use crate::funnels::times::Room;
+use crate::funnels::times::Times;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
 
 /// Most bins unless a request says how many (PostHog's figure).
 const BINS_MAX: usize = 60;
@@ -85,8 +85,8 @@ fn bins_of(times: &Times, bins: usize) -> Vec<(f64, u64)> {
 mod tests {
     use super::bins_for;
     use super::bins_of;
-    use crate::insights::funnels::times::Room;
-    use crate::insights::funnels::times::Times;
+    use crate::funnels::times::Room;
+    use crate::funnels::times::Times;
 
     #[test]
     fn bins_are_of_equal_width() {

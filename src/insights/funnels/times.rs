@@ -1,6 +1,6 @@
 //! How long conversions take: [`Times`].
 
-use crate::query::error::QueryError;
+use weir_query::error::QueryError;
 
 /// Most memory for the times of one answer.
 pub(super) const TIMES_MAX_BYTES: usize = 64 << 20;
@@ -87,7 +87,7 @@ fn number(micros: i128) -> f64 {
 mod tests {
     use super::Room;
     use super::Times;
-    use crate::query::error::QueryError;
+    use weir_query::error::QueryError;
 
     #[test]
     fn averages_and_medians_are_seconds() {

@@ -6,22 +6,22 @@ use std::collections::HashMap;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::Context;
-use crate::insights::InsightError;
-use crate::insights::breakdown::Breakdown;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::answer::OTHER;
-use crate::insights::funnels::answer::check_values;
-use crate::insights::funnels::answer::cohort_of;
-use crate::insights::funnels::answer::ranked;
-use crate::insights::funnels::answer::value_of;
-use crate::insights::funnels::split::Splitter;
-use crate::insights::interval::Buckets;
-use crate::insights::node::NodeError;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::Context;
+use crate::InsightError;
+use crate::breakdown::Breakdown;
+use crate::funnels::Funnels;
+use crate::funnels::answer::OTHER;
+use crate::funnels::answer::check_values;
+use crate::funnels::answer::cohort_of;
+use crate::funnels::answer::ranked;
+use crate::funnels::answer::value_of;
+use crate::funnels::split::Splitter;
+use crate::interval::Buckets;
+use crate::node::NodeError;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;

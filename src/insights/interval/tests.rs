@@ -9,10 +9,10 @@ use super::BUCKETS_MAX;
 use super::Buckets;
 use super::Interval;
 use super::TooManyBuckets;
-use crate::clock::UnixMicros;
-use crate::event::time::parse_rfc3339;
-use crate::insights::date_range::DateRange;
-use crate::insights::date_range::Parameters;
+use crate::date_range::DateRange;
+use crate::date_range::Parameters;
+use weir_base::clock::UnixMicros;
+use weir_event::time::parse_rfc3339;
 
 fn range(from: &str, to: &str, zone: &str) -> DateRange {
     let zone: Tz = zone.parse().unwrap();

@@ -1,18 +1,18 @@
 //! The fields of the filters of older clients: [`check`].
 
-use crate::event::json;
-use crate::insights::known::check_object;
-use crate::insights::known::fields::Content;
-use crate::insights::known::fields::Content::Filters;
-use crate::insights::known::fields::Content::List;
-use crate::insights::known::fields::Content::Value;
-use crate::insights::known::fields::Fields;
-use crate::insights::known::parts::ENTITY;
-use crate::insights::known::parts::NOTHING;
-use crate::insights::known::parts::SERIES;
-use crate::insights::known::parts::SHOWN;
-use crate::insights::legacy::Filter;
-use crate::insights::node::NodeError;
+use crate::known::check_object;
+use crate::known::fields::Content;
+use crate::known::fields::Content::Filters;
+use crate::known::fields::Content::List;
+use crate::known::fields::Content::Value;
+use crate::known::fields::Fields;
+use crate::known::parts::ENTITY;
+use crate::known::parts::NOTHING;
+use crate::known::parts::SERIES;
+use crate::known::parts::SHOWN;
+use crate::legacy::Filter;
+use crate::node::NodeError;
+use weir_event::json;
 
 const OF_FORM: &str = "is a state of the form that it was made in";
 const OF_SERVER: &str = "a key, or how a client wants to be told of the answer";

@@ -1,12 +1,12 @@
 //! What nodes of several kinds have: modifiers, filters, dates, entities, breakdowns. What PostHog's clients send without a
 //! meaning here stands in `ignored`, with the reason.
 
-use crate::insights::known::fields::Content::Filters;
-use crate::insights::known::fields::Content::Fixed;
-use crate::insights::known::fields::Content::List;
-use crate::insights::known::fields::Content::Object;
-use crate::insights::known::fields::Content::Value;
-use crate::insights::known::fields::Fields;
+use crate::known::fields::Content::Filters;
+use crate::known::fields::Content::Fixed;
+use crate::known::fields::Content::List;
+use crate::known::fields::Content::Object;
+use crate::known::fields::Content::Value;
+use crate::known::fields::Fields;
 
 /// Reasons why fields are taken that change nothing.
 pub(super) const SHOWN: &str = "only says how an answer is drawn";

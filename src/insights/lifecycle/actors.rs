@@ -1,21 +1,21 @@
 //! The persons or groups with a status.
 
-use crate::insights::Actor;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::lifecycle::Lifecycle;
-use crate::insights::lifecycle::plan::rows;
-use crate::insights::lifecycle::plan::statuses;
-use crate::insights::lifecycle::status::Status;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::ranked::Ranked;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
-use crate::query::people::Part;
+use crate::Actor;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::lifecycle::Lifecycle;
+use crate::lifecycle::plan::rows;
+use crate::lifecycle::plan::statuses;
+use crate::lifecycle::status::Status;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::ranked::Ranked;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
+use weir_query::people::Part;
 
 /// Who is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,17 +3,17 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::lifecycle::Lifecycle;
-use crate::insights::lifecycle::plan::rows;
-use crate::insights::lifecycle::plan::statuses;
-use crate::insights::lifecycle::status::Status;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::lifecycle::Lifecycle;
+use crate::lifecycle::plan::rows;
+use crate::lifecycle::plan::statuses;
+use crate::lifecycle::status::Status;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
 
 impl Lifecycle {
     /// The answer: the series as PostHog's clients expect them, in the order of [`Status::ALL`]. The numbers of those

@@ -3,12 +3,12 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::legacy::Filter;
-use crate::insights::legacy::check_unsplit;
-use crate::insights::legacy::parsed;
-use crate::insights::legacy::query;
-use crate::insights::legacy::series;
-use crate::insights::node::NodeError;
+use crate::legacy::Filter;
+use crate::legacy::check_unsplit;
+use crate::legacy::parsed;
+use crate::legacy::query;
+use crate::legacy::series;
+use crate::node::NodeError;
 
 /// The `LifecycleQuery` of such filters.
 ///
@@ -31,7 +31,7 @@ mod tests {
     use serde_json::json;
 
     use super::lifecycle_query;
-    use crate::insights::lifecycle::Lifecycle;
+    use crate::lifecycle::Lifecycle;
 
     #[test]
     fn texts_of_query_strings_and_values_of_bodies_mean_the_same() {

@@ -1,20 +1,20 @@
 //! The persons or groups behind a step of paths: who went from a node to another one, or ended at one.
 
-use crate::insights::Actor;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::paths::Key;
-use crate::insights::paths::Paths;
-use crate::insights::paths::answer::Walks;
-use crate::insights::paths::items::Items;
-use crate::insights::paths::walk::Step;
-use crate::insights::ranked::Ranked;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
-use crate::query::people::Part;
+use crate::Actor;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::paths::Key;
+use crate::paths::Paths;
+use crate::paths::answer::Walks;
+use crate::paths::items::Items;
+use crate::paths::walk::Step;
+use crate::ranked::Ranked;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
+use weir_query::people::Part;
 
 impl Paths {
     /// The persons or groups who took the steps that the keys of the request name, those who took them most often first; one

@@ -12,9 +12,9 @@ use foldhash::quality::FixedState;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::paths::items::Items;
-use crate::query::error::QueryError;
-use crate::query::slice::Slice;
+use crate::paths::items::Items;
+use weir_query::error::QueryError;
+use weir_query::slice::Slice;
 
 /// Most edges that one scan counts.
 const EDGES_MAX: usize = 1 << 20;
@@ -232,8 +232,8 @@ mod tests {
     use super::first;
     use super::key;
     use super::reachable;
-    use crate::insights::paths::items::Items;
-    use crate::query::error::QueryError;
+    use crate::paths::items::Items;
+    use weir_query::error::QueryError;
 
     /// The edges of all scans, and how many scans it took.
     fn counted(

@@ -16,15 +16,15 @@ use regex::RegexSet;
 use regex::RegexSetBuilder;
 use serde_json::Value;
 
-use crate::event::pattern::PatternError;
-use crate::event::pattern::Size;
-use crate::event::pattern::UNKNOWN_STATES;
-use crate::event::pattern::check_together;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::query::error::QueryError;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::node::Node;
+use crate::node::NodeError;
+use weir_event::pattern::PatternError;
+use weir_event::pattern::Size;
+use weir_event::pattern::UNKNOWN_STATES;
+use weir_event::pattern::check_together;
+use weir_query::error::QueryError;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
 
 /// Longest item; of longer ones the end is cut off.
 const ITEM_MAX_BYTES: usize = 8192;
@@ -311,7 +311,7 @@ mod tests {
 
     use super::ITEM_MAX_BYTES;
     use super::Rules;
-    use crate::insights::node::Node;
+    use crate::node::Node;
 
     fn rules(filter: &Value) -> Result<Rules, String> {
         let node = Node::new(Some(filter), "pathsFilter").unwrap();

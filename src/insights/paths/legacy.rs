@@ -4,16 +4,16 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::funnels::legacy::funnels_query;
-use crate::insights::legacy::Filter;
-use crate::insights::legacy::check_insight;
-use crate::insights::legacy::list;
-use crate::insights::legacy::parsed;
-use crate::insights::legacy::query;
-use crate::insights::legacy::refused;
-use crate::insights::legacy::text;
-use crate::insights::legacy::truth;
-use crate::insights::node::NodeError;
+use crate::funnels::legacy::funnels_query;
+use crate::legacy::Filter;
+use crate::legacy::check_insight;
+use crate::legacy::list;
+use crate::legacy::parsed;
+use crate::legacy::query;
+use crate::legacy::refused;
+use crate::legacy::text;
+use crate::legacy::truth;
+use crate::node::NodeError;
 
 /// The `PathsQuery` of such filters.
 ///
@@ -79,8 +79,8 @@ mod tests {
     use serde_json::json;
 
     use super::paths_query;
-    use crate::insights::legacy::Filter;
-    use crate::insights::paths::Paths;
+    use crate::legacy::Filter;
+    use crate::paths::Paths;
 
     fn filter(value: Value) -> Filter {
         let Value::Object(filter) = value else { panic!("an object") };

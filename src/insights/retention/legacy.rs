@@ -3,14 +3,14 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::legacy::Filter;
-use crate::insights::legacy::breakdown_filter;
-use crate::insights::legacy::check_insight;
-use crate::insights::legacy::parsed;
-use crate::insights::legacy::query;
-use crate::insights::legacy::text;
-use crate::insights::legacy::truth;
-use crate::insights::node::NodeError;
+use crate::legacy::Filter;
+use crate::legacy::breakdown_filter;
+use crate::legacy::check_insight;
+use crate::legacy::parsed;
+use crate::legacy::query;
+use crate::legacy::text;
+use crate::legacy::truth;
+use crate::node::NodeError;
 
 /// Rows unless the filters say otherwise (PostHog's figure for older clients).
 const INTERVALS: usize = 11;
@@ -52,8 +52,8 @@ mod tests {
     use serde_json::json;
 
     use super::retention_query;
-    use crate::insights::legacy::Filter;
-    use crate::insights::retention::Retention;
+    use crate::legacy::Filter;
+    use crate::retention::Retention;
 
     fn filter(value: Value) -> Filter {
         let Value::Object(filter) = value else { panic!("an object") };

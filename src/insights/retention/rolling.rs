@@ -3,8 +3,8 @@
 use chrono::Datelike;
 use chrono_tz::Tz;
 
-use crate::clock::UnixMicros;
-use crate::insights::interval::Interval;
+use crate::interval::Interval;
+use weir_base::clock::UnixMicros;
 
 const MICROS_PER_HOUR: i64 = 3_600_000_000;
 
@@ -62,8 +62,8 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::Rolling;
-    use crate::clock::UnixMicros;
-    use crate::insights::interval::Interval;
+    use crate::interval::Interval;
+    use weir_base::clock::UnixMicros;
 
     #[test]
     fn windows_begin_with_the_hour_or_the_day_of_the_first_time() {

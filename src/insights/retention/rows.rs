@@ -1,10 +1,10 @@
 //! Which rows of a retention an actor is in, and which cells of them: [`Rule`], a pure function of its events.
 
-use crate::clock::UnixMicros;
-use crate::insights::interval::Buckets;
-use crate::insights::retention::Kind;
-use crate::insights::retention::rolling::Rolling;
-use crate::insights::retention::spans::Spans;
+use crate::interval::Buckets;
+use crate::retention::Kind;
+use crate::retention::rolling::Rolling;
+use crate::retention::spans::Spans;
+use weir_base::clock::UnixMicros;
 
 /// Bits of a row: it is of the target.
 pub(super) const TARGET: u32 = 1;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
+use crate::node::Node;
+use crate::node::NodeError;
 
 /// Most cells of a row.
 pub(super) const INTERVALS_MAX: usize = 400;
@@ -86,7 +86,7 @@ mod tests {
     use serde_json::json;
 
     use super::Spans;
-    use crate::insights::node::Node;
+    use crate::node::Node;
 
     fn parsed(sent: &Value) -> Result<Spans, String> {
         let options = json!({"retentionCustomBrackets": sent});

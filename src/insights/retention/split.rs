@@ -1,14 +1,14 @@
 //! What an actor did by each value of the breakdown: [`Splitter`].
 
-use crate::insights::retention::Kind;
-use crate::insights::retention::rows::Activity;
-use crate::insights::retention::rows::NAMED;
-use crate::insights::retention::rows::Rule;
-use crate::insights::retention::rows::TARGET;
-use crate::insights::retention::sums::value_of;
-use crate::query::error::QueryError;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::retention::Kind;
+use crate::retention::rows::Activity;
+use crate::retention::rows::NAMED;
+use crate::retention::rows::Rule;
+use crate::retention::rows::TARGET;
+use crate::retention::sums::value_of;
+use weir_query::error::QueryError;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
 
 /// How rows are split.
 #[derive(Clone, Copy, Debug)]

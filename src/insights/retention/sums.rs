@@ -8,9 +8,9 @@ use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::lit;
 
-use crate::insights::retention::rows::RETURNING;
-use crate::insights::retention::rows::Rule;
-use crate::insights::retention::rows::TARGET;
+use crate::retention::rows::RETURNING;
+use crate::retention::rows::Rule;
+use crate::retention::rows::TARGET;
 
 /// Between a number and the value of the breakdown.
 const SEPARATOR: char = '\u{1e}';
@@ -110,15 +110,15 @@ mod tests {
     use super::Sums;
     use super::number_of;
     use super::value_of;
-    use crate::clock::UnixMicros;
-    use crate::insights::date_range::Parameters;
-    use crate::insights::interval::Buckets;
-    use crate::insights::interval::Interval;
-    use crate::insights::retention::Kind;
-    use crate::insights::retention::rows::RETURNING;
-    use crate::insights::retention::rows::Rule;
-    use crate::insights::retention::rows::TARGET;
-    use crate::insights::retention::spans::Spans;
+    use crate::date_range::Parameters;
+    use crate::interval::Buckets;
+    use crate::interval::Interval;
+    use crate::retention::Kind;
+    use crate::retention::rows::RETURNING;
+    use crate::retention::rows::Rule;
+    use crate::retention::rows::TARGET;
+    use crate::retention::spans::Spans;
+    use weir_base::clock::UnixMicros;
 
     fn rule(spans: Spans, times: Option<Buckets>) -> Rule {
         let kind = Kind::Recurring;

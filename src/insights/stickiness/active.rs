@@ -1,7 +1,7 @@
 //! In how many intervals an actor was active: [`Rule::active`], a pure function of its events.
 
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
+use crate::node::Node;
+use crate::node::NodeError;
 
 /// How a number is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,21 +1,21 @@
 //! The persons or groups who were active in some number of intervals.
 
-use crate::insights::Actor;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::ranked::Ranked;
-use crate::insights::selection::Unit;
-use crate::insights::stickiness::Stickiness;
-use crate::insights::stickiness::active::Operator;
-use crate::insights::stickiness::active::Rule;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
-use crate::query::people::Part;
+use crate::Actor;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::node::Node;
+use crate::node::NodeError;
+use crate::ranked::Ranked;
+use crate::selection::Unit;
+use crate::stickiness::Stickiness;
+use crate::stickiness::active::Operator;
+use crate::stickiness::active::Rule;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
+use weir_query::people::Part;
 
 /// Who is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -5,20 +5,20 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::compare::Compare;
-use crate::insights::compare::PERIODS;
-use crate::insights::entity::note_named;
-use crate::insights::node::NodeError;
-use crate::insights::stickiness::Counted;
-use crate::insights::stickiness::Stickiness;
-use crate::insights::stickiness::active::Rule;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::histories::Fold;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::compare::Compare;
+use crate::compare::PERIODS;
+use crate::entity::note_named;
+use crate::node::NodeError;
+use crate::stickiness::Counted;
+use crate::stickiness::Stickiness;
+use crate::stickiness::active::Rule;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::histories::Fold;
+use weir_query::histories::Row;
+use weir_query::interner::Interner;
 
 /// Most numbers of one answer.
 const NUMBERS_MAX: usize = 100_000;

@@ -3,14 +3,14 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::legacy::Filter;
-use crate::insights::legacy::check_unsplit;
-use crate::insights::legacy::parsed;
-use crate::insights::legacy::query;
-use crate::insights::legacy::series;
-use crate::insights::legacy::text;
-use crate::insights::legacy::truth;
-use crate::insights::node::NodeError;
+use crate::legacy::Filter;
+use crate::legacy::check_unsplit;
+use crate::legacy::parsed;
+use crate::legacy::query;
+use crate::legacy::series;
+use crate::legacy::text;
+use crate::legacy::truth;
+use crate::node::NodeError;
 
 /// The `StickinessQuery` of such filters.
 ///
@@ -40,7 +40,7 @@ mod tests {
     use serde_json::json;
 
     use super::stickiness_query;
-    use crate::insights::stickiness::Stickiness;
+    use crate::stickiness::Stickiness;
 
     #[test]
     fn texts_of_query_strings_and_values_of_bodies_mean_the_same() {

@@ -5,23 +5,23 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::lit;
 
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::date_range::DateRange;
-use crate::insights::interval::Buckets;
-use crate::insights::selection::buckets;
-use crate::insights::stickiness::Counted;
-use crate::insights::stickiness::Stickiness;
-use crate::insights::stickiness::active::Criteria;
-use crate::insights::stickiness::active::Rule;
-use crate::query::engine::Engine;
-use crate::query::expression_columns::with_columns;
-use crate::query::histories::ACTOR;
-use crate::query::histories::AT;
-use crate::query::histories::MASK;
-use crate::query::histories::Marks;
-use crate::query::histories::Rows;
-use crate::query::view::View;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::date_range::DateRange;
+use crate::interval::Buckets;
+use crate::selection::buckets;
+use crate::stickiness::Counted;
+use crate::stickiness::Stickiness;
+use crate::stickiness::active::Criteria;
+use crate::stickiness::active::Rule;
+use weir_query::engine::Engine;
+use weir_query::expression_columns::with_columns;
+use weir_query::histories::ACTOR;
+use weir_query::histories::AT;
+use weir_query::histories::MASK;
+use weir_query::histories::Marks;
+use weir_query::histories::Rows;
+use weir_query::view::View;
 
 impl Stickiness {
     /// What makes an interval of a range one in which an actor was active.

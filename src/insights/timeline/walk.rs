@@ -8,7 +8,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use serde_json::value::to_raw_value;
 
-use crate::clock::UnixMicros;
+use weir_base::clock::UnixMicros;
 
 /// Most changes in a response.
 const POINTS_MAX: usize = 10_000;
@@ -88,7 +88,7 @@ mod tests {
     use super::POINTS_BYTES_MAX;
     use super::POINTS_MAX;
     use super::Walk;
-    use crate::clock::UnixMicros;
+    use weir_base::clock::UnixMicros;
 
     fn points(keys: &[&str], states: &[Value]) -> Vec<(i64, Value, usize)> {
         let keys: BTreeSet<String> = keys.iter().map(|key| (*key).to_owned()).collect();

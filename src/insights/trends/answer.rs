@@ -16,37 +16,37 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::breakdown::Breakdown;
-use crate::insights::breakdown::OTHER;
-use crate::insights::breakdown::SEPARATOR;
-use crate::insights::breakdown::in_cohort;
-use crate::insights::columns::texts;
-use crate::insights::compare::Compare;
-use crate::insights::compare::PERIODS;
-use crate::insights::date_range::DateRange;
-use crate::insights::entity::Entity;
-use crate::insights::entity::note_named;
-use crate::insights::formula::Formula;
-use crate::insights::interval::Buckets;
-use crate::insights::interval::Interval;
-use crate::insights::node::NodeError;
-use crate::insights::selection::buckets;
-use crate::insights::series::Math;
-use crate::insights::series::SERIES_MAX;
-use crate::insights::series::Series;
-use crate::insights::trends::Display;
-use crate::insights::trends::Trends;
-use crate::insights::trends::plan::BREAKDOWN;
-use crate::insights::trends::plan::BUCKET;
-use crate::insights::trends::plan::NULL;
-use crate::insights::trends::plan::SeriesPlan;
-use crate::insights::trends::plan::Shape;
-use crate::insights::trends::plan::VALUE;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::view::View;
+use crate::InsightError;
+use crate::ProjectSettings;
+use crate::breakdown::Breakdown;
+use crate::breakdown::OTHER;
+use crate::breakdown::SEPARATOR;
+use crate::breakdown::in_cohort;
+use crate::columns::texts;
+use crate::compare::Compare;
+use crate::compare::PERIODS;
+use crate::date_range::DateRange;
+use crate::entity::Entity;
+use crate::entity::note_named;
+use crate::formula::Formula;
+use crate::interval::Buckets;
+use crate::interval::Interval;
+use crate::node::NodeError;
+use crate::selection::buckets;
+use crate::series::Math;
+use crate::series::SERIES_MAX;
+use crate::series::Series;
+use crate::trends::Display;
+use crate::trends::Trends;
+use crate::trends::plan::BREAKDOWN;
+use crate::trends::plan::BUCKET;
+use crate::trends::plan::NULL;
+use crate::trends::plan::SeriesPlan;
+use crate::trends::plan::Shape;
+use crate::trends::plan::VALUE;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::view::View;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;
@@ -506,7 +506,7 @@ mod tests {
     use super::number_of;
     use super::smoothed;
     use super::value_of;
-    use crate::insights::formula::Formula;
+    use crate::formula::Formula;
 
     #[test]
     fn numbers_are_whole_where_they_are() {

@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::CreatedKey;
-use crate::metadata::accounts::Grant;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::LABEL_MAX_CHARS;
-use crate::metadata::accounts::PROJECT_NAME_MAX_CHARS;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::Project;
-use crate::metadata::accounts::ProjectPatch;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::accounts::check_text;
-use crate::metadata::accounts::rows;
-use crate::metadata::error::MetadataError;
-use crate::metadata::secrets;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::secrets::Seed;
-use crate::metadata::sessions;
+use crate::Metadata;
+use crate::accounts::CreatedKey;
+use crate::accounts::Grant;
+use crate::accounts::KeyId;
+use crate::accounts::LABEL_MAX_CHARS;
+use crate::accounts::PROJECT_NAME_MAX_CHARS;
+use crate::accounts::PersonalKey;
+use crate::accounts::Project;
+use crate::accounts::ProjectPatch;
+use crate::accounts::User;
+use crate::accounts::UserId;
+use crate::accounts::check_text;
+use crate::accounts::rows;
+use crate::error::MetadataError;
+use crate::secrets;
+use crate::secrets::KeyHash;
+use crate::secrets::Seed;
+use crate::sessions;
+use weir_event::id::ProjectId;
 
 impl Metadata {
     /// Creates a project in the organization of `user`, with a generated token and the values of `patch`.
@@ -126,7 +126,7 @@ impl Metadata {
     }
 
     /// Builds a key that is not stored yet.
-    pub(in crate::metadata) fn make_key(
+    pub(crate) fn make_key(
         &self,
         id: KeyId,
         user: &Arc<User>,
@@ -142,12 +142,7 @@ impl Metadata {
     }
 
     /// A key with full access and without a label, not used yet.
-    pub(in crate::metadata) fn full_key(
-        &self,
-        id: KeyId,
-        user: &Arc<User>,
-        value: &str,
-    ) -> PersonalKey {
+    pub(crate) fn full_key(&self, id: KeyId, user: &Arc<User>, value: &str) -> PersonalKey {
         PersonalKey {
             id,
             user: Arc::clone(user),

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::Project;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::members::Level;
-use crate::metadata::members::Organization;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::sql;
+use crate::accounts::KeyId;
+use crate::accounts::PersonalKey;
+use crate::accounts::Project;
+use crate::accounts::User;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::members::Level;
+use crate::members::Organization;
+use crate::secrets::KeyHash;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// The id for the next project.
 pub(super) async fn next_project(connection: &mut Conn) -> Result<i64, MetadataError> {
@@ -24,17 +24,17 @@ pub(super) async fn next_project(connection: &mut Conn) -> Result<i64, MetadataE
 }
 
 /// The id for the next user.
-pub(in crate::metadata) async fn next_user(connection: &mut Conn) -> Result<i64, MetadataError> {
+pub(crate) async fn next_user(connection: &mut Conn) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM users").await
 }
 
 /// The id for the next key. Revoked keys keep their rows, so no id is reused.
-pub(in crate::metadata) async fn next_key(connection: &mut Conn) -> Result<i64, MetadataError> {
+pub(crate) async fn next_key(connection: &mut Conn) -> Result<i64, MetadataError> {
     disk::next_id(connection, "SELECT COALESCE(MAX(id), 0) + 1 FROM personal_keys").await
 }
 
 /// Inserts an organization.
-pub(in crate::metadata) async fn insert_organization(
+pub(crate) async fn insert_organization(
     connection: &mut Conn,
     organization: &Organization,
 ) -> Result<(), MetadataError> {
@@ -48,7 +48,7 @@ pub(in crate::metadata) async fn insert_organization(
 }
 
 /// Inserts a project.
-pub(in crate::metadata) async fn insert_project(
+pub(crate) async fn insert_project(
     connection: &mut Conn,
     project: &Project,
 ) -> Result<(), MetadataError> {
@@ -74,7 +74,7 @@ pub(in crate::metadata) async fn insert_project(
 }
 
 /// Overwrites the row of a project.
-pub(in crate::metadata) async fn update_project(
+pub(crate) async fn update_project(
     connection: &mut Conn,
     project: &Project,
 ) -> Result<(), MetadataError> {
@@ -98,10 +98,7 @@ pub(in crate::metadata) async fn update_project(
 }
 
 /// Inserts a user.
-pub(in crate::metadata) async fn insert_user(
-    connection: &mut Conn,
-    user: &User,
-) -> Result<(), MetadataError> {
+pub(crate) async fn insert_user(connection: &mut Conn, user: &User) -> Result<(), MetadataError> {
     sql::query(
         "INSERT INTO users
          (id, organization, uuid, distinct_id, first_name, email, is_email_verified,
@@ -124,7 +121,7 @@ pub(in crate::metadata) async fn insert_user(
 }
 
 /// Overwrites the row of a user; a removed one gets `now` as the time of removal.
-pub(in crate::metadata) async fn update_user(
+pub(crate) async fn update_user(
     connection: &mut Conn,
     user: &User,
     now: UnixMicros,
@@ -148,7 +145,7 @@ pub(in crate::metadata) async fn update_user(
 }
 
 /// Overwrites the name of an organization.
-pub(in crate::metadata) async fn update_organization(
+pub(crate) async fn update_organization(
     connection: &mut Conn,
     organization: &Organization,
 ) -> Result<(), MetadataError> {
@@ -161,7 +158,7 @@ pub(in crate::metadata) async fn update_organization(
 }
 
 /// Overwrites the label of a key.
-pub(in crate::metadata) async fn label_key(
+pub(crate) async fn label_key(
     connection: &mut Conn,
     key: &PersonalKey,
 ) -> Result<(), MetadataError> {
@@ -174,7 +171,7 @@ pub(in crate::metadata) async fn label_key(
 }
 
 /// Inserts a key.
-pub(in crate::metadata) async fn insert_key(
+pub(crate) async fn insert_key(
     connection: &mut Conn,
     key: &PersonalKey,
 ) -> Result<(), MetadataError> {
@@ -202,7 +199,7 @@ pub(in crate::metadata) async fn insert_key(
 }
 
 /// Marks a key as revoked; the row stays.
-pub(in crate::metadata) async fn revoke_key(
+pub(crate) async fn revoke_key(
     connection: &mut Conn,
     id: KeyId,
     now: UnixMicros,
@@ -216,7 +213,7 @@ pub(in crate::metadata) async fn revoke_key(
 }
 
 /// Removes the hash of a revoked key, so that a new row can have it.
-pub(in crate::metadata) async fn forget_revoked(
+pub(crate) async fn forget_revoked(
     connection: &mut Conn,
     hash: KeyHash,
 ) -> Result<(), MetadataError> {
@@ -260,7 +257,7 @@ struct ProjectRow {
 }
 
 /// Reads one project or all.
-pub(in crate::metadata) async fn projects(
+pub(crate) async fn projects(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<Arc<Project>>, MetadataError> {
@@ -303,7 +300,7 @@ struct UserRow {
 }
 
 /// Reads all users.
-pub(in crate::metadata) async fn users(
+pub(crate) async fn users(
     connection: &mut Conn,
 ) -> Result<BTreeMap<UserId, Arc<User>>, MetadataError> {
     let rows: Vec<UserRow> = sql::query_as(
@@ -351,7 +348,7 @@ struct KeyRow {
 }
 
 /// Reads the keys that were not revoked.
-pub(in crate::metadata) async fn keys(
+pub(crate) async fn keys(
     connection: &mut Conn,
     users: &BTreeMap<UserId, Arc<User>>,
 ) -> Result<Vec<Arc<PersonalKey>>, MetadataError> {

@@ -7,29 +7,29 @@ use std::sync::Arc;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Elsewhere;
-use crate::metadata::activity::Entry;
-use crate::metadata::activity::EntryPage;
-use crate::metadata::activity::EntryText;
-use crate::metadata::activity::Forgotten;
-use crate::metadata::activity::NAMESPACE;
-use crate::metadata::activity::Row;
-use crate::metadata::activity::Start;
-use crate::metadata::activity::insert;
-use crate::metadata::activity::next_position;
-use crate::metadata::erasure::Left;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql::Builder;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::UserId;
+use crate::activity::Asked;
+use crate::activity::Change;
+use crate::activity::Elsewhere;
+use crate::activity::Entry;
+use crate::activity::EntryPage;
+use crate::activity::EntryText;
+use crate::activity::Forgotten;
+use crate::activity::NAMESPACE;
+use crate::activity::Row;
+use crate::activity::Start;
+use crate::activity::insert;
+use crate::activity::next_position;
+use crate::erasure::Left;
+use crate::error::MetadataError;
+use crate::sql::Builder;
+use weir_event::id::ProjectId;
 
 impl Write {
     /// Logs a change of this transaction.
-    pub(in crate::metadata) async fn log(
+    pub(crate) async fn log(
         &mut self,
         project: ProjectId,
         user: Option<UserId>,
@@ -40,7 +40,7 @@ impl Write {
 
     /// Logs a change of an object of the organization of `user`, in each of its projects: the log
     /// is read by project.
-    pub(in crate::metadata) async fn log_everywhere(
+    pub(crate) async fn log_everywhere(
         &mut self,
         user: UserId,
         change: Change,
@@ -54,7 +54,7 @@ impl Write {
 
     /// Logs a change of this transaction that a job made in the name of `user`; `trigger` is
     /// `{"job_type", "job_id", "payload"}`.
-    pub(in crate::metadata) async fn log_triggered(
+    pub(crate) async fn log_triggered(
         &mut self,
         project: ProjectId,
         user: Option<UserId>,

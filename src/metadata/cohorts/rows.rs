@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::cohorts::CohortId;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
+use crate::accounts::UserId;
+use crate::cohorts::CohortId;
+use crate::cohorts::StoredCohort;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// The id for the next cohort.
 pub(super) async fn next_id(connection: &mut Conn) -> Result<i64, MetadataError> {
@@ -50,7 +50,7 @@ pub(super) async fn insert(
 }
 
 /// Overwrites the fields of a cohort that can change, except its members.
-pub(in crate::metadata) async fn update(
+pub(crate) async fn update(
     connection: &mut Conn,
     cohort: &StoredCohort,
 ) -> Result<(), MetadataError> {
@@ -91,7 +91,7 @@ pub(super) async fn add_members(
 }
 
 /// Removes members.
-pub(in crate::metadata) async fn remove_members(
+pub(crate) async fn remove_members(
     connection: &mut Conn,
     id: CohortId,
     members: &[Uuid],
@@ -128,7 +128,7 @@ pub(super) async fn by_id(
 }
 
 /// Reads the cohorts that are not deleted, of one project or of all.
-pub(in crate::metadata) async fn live(
+pub(crate) async fn live(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<StoredCohort>, MetadataError> {

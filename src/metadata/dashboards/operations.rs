@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::dashboards::ENRICHED;
-use crate::metadata::dashboards::add;
-use crate::metadata::dashboards::set;
-use crate::metadata::documents::Kind;
-use crate::metadata::documents::rows;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::accounts::UserId;
+use crate::dashboards::ENRICHED;
+use crate::dashboards::add;
+use crate::dashboards::set;
+use crate::documents::Kind;
+use crate::documents::rows;
+use crate::error::MetadataError;
+use crate::flags;
+use crate::flags::FlagId;
+use crate::flags::FlagPatch;
+use crate::flags::StoredFlag;
+use crate::violation::Violation;
+use weir_event::id::ProjectId;
 
 impl Metadata {
     /// Creates the usage dashboard of a flag, unless it has one.

@@ -1,12 +1,12 @@
 //! All documents of a kind, some at a time: [`Batches`]. Each batch is a read of its own, so no connection is held, and no
 //! snapshot of the database, while the caller looks at one.
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::documents::rows;
-use crate::metadata::error::MetadataError;
+use crate::Metadata;
+use crate::documents::DocumentText;
+use crate::documents::Kind;
+use crate::documents::rows;
+use crate::error::MetadataError;
+use weir_event::id::ProjectId;
 
 /// Documents of a batch.
 const BATCH_DOCUMENTS: u32 = 64;

@@ -7,24 +7,24 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::FIELDS_MAX_BYTES;
-use crate::metadata::documents::Kind;
-use crate::metadata::documents::TAGS_MAX;
-use crate::metadata::documents::VIEWS_MAX;
-use crate::metadata::documents::rows;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
-use crate::metadata::tags::normal_tags;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::UserId;
+use crate::activity::Verb;
+use crate::activity::diff;
+use crate::documents::Document;
+use crate::documents::DocumentText;
+use crate::documents::FIELDS_MAX_BYTES;
+use crate::documents::Kind;
+use crate::documents::TAGS_MAX;
+use crate::documents::VIEWS_MAX;
+use crate::documents::rows;
+use crate::error::MetadataError;
+use crate::sql;
+use crate::tags::normal_tags;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 impl Metadata {
     /// Creates a document.

@@ -2,17 +2,17 @@
 
 use serde_json::Map;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::error::MetadataError;
-use crate::metadata::sql;
-use crate::metadata::sql::Builder;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::disk;
+use crate::documents::Document;
+use crate::documents::DocumentText;
+use crate::documents::Kind;
+use crate::error::MetadataError;
+use crate::sql;
+use crate::sql::Builder;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 const TABLE: &str = "documents";
 
@@ -20,10 +20,7 @@ const TABLE: &str = "documents";
 const BINDS_MAX: usize = 10_000;
 
 /// The id for the next document of a kind.
-pub(in crate::metadata) async fn next_id(
-    connection: &mut Conn,
-    kind: Kind,
-) -> Result<i64, MetadataError> {
+pub(crate) async fn next_id(connection: &mut Conn, kind: Kind) -> Result<i64, MetadataError> {
     let next = "SELECT COALESCE(MAX(id), 0) + 1 FROM documents WHERE kind = $1";
     Ok(sql::query_scalar(next).bind(kind.name()).fetch_one(connection).await?)
 }
@@ -40,10 +37,7 @@ pub(super) async fn count(
 }
 
 /// Writes a document, or overwrites the one with its id.
-pub(in crate::metadata) async fn put(
-    connection: &mut Conn,
-    document: &Document,
-) -> Result<(), MetadataError> {
+pub(crate) async fn put(connection: &mut Conn, document: &Document) -> Result<(), MetadataError> {
     sql::query(
         "INSERT INTO documents
          (kind, id, project_id, deleted, created_by, created_at, updated_by, updated_at, fields)
@@ -110,7 +104,7 @@ pub(super) async fn purge(
 }
 
 /// Reads one document of a project, deleted or not.
-pub(in crate::metadata) async fn by_id(
+pub(crate) async fn by_id(
     connection: &mut Conn,
     (project, kind): (ProjectId, Kind),
     id: i64,
@@ -185,7 +179,7 @@ pub(super) async fn heads(
 }
 
 /// Reads the documents of a kind that are not deleted, of one project or of all.
-pub(in crate::metadata) async fn live(
+pub(crate) async fn live(
     connection: &mut Conn,
     kind: Kind,
     only: Option<ProjectId>,

@@ -4,20 +4,20 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::documents::Kind;
-use crate::metadata::documents::rows;
-use crate::metadata::error::MetadataError;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::secrets::Seed;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::accounts::UserId;
+use crate::activity::Verb;
+use crate::activity::diff;
+use crate::connection::Conn;
+use crate::disk;
+use crate::documents::Kind;
+use crate::documents::rows;
+use crate::error::MetadataError;
+use crate::secrets::KeyHash;
+use crate::secrets::Seed;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 pub mod passwords;
 

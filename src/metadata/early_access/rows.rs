@@ -2,16 +2,16 @@
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::early_access::EarlyAccessFeature;
-use crate::metadata::early_access::Stage;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::sql;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::disk;
+use crate::early_access::EarlyAccessFeature;
+use crate::early_access::Stage;
+use crate::error::MetadataError;
+use crate::flags::FlagId;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 const TABLE: &str = "early_access_features";
 
@@ -70,7 +70,7 @@ pub(super) async fn delete(connection: &mut Conn, id: Uuid) -> Result<(), Metada
 }
 
 /// Reads the features of one project or of all.
-pub(in crate::metadata) async fn all(
+pub(crate) async fn all(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<EarlyAccessFeature>, MetadataError> {

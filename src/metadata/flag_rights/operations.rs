@@ -3,28 +3,28 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rights::FEATURE_FLAGS;
-use crate::metadata::flag_rights::FlagRights;
-use crate::metadata::flag_rights::NO_EDITOR;
-use crate::metadata::flag_rights::NO_EDITOR_OF_ALL;
-use crate::metadata::flag_rights::ResourceAccess;
-use crate::metadata::flag_rights::set_level;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::roles::check_level;
-use crate::metadata::snapshot::Snapshot;
-use crate::metadata::sql;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::User;
+use crate::accounts::UserId;
+use crate::activity;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::activity::diff;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::flag_rights::FEATURE_FLAGS;
+use crate::flag_rights::FlagRights;
+use crate::flag_rights::NO_EDITOR;
+use crate::flag_rights::NO_EDITOR_OF_ALL;
+use crate::flag_rights::ResourceAccess;
+use crate::flag_rights::set_level;
+use crate::flags::StoredFlag;
+use crate::roles::check_level;
+use crate::snapshot::Snapshot;
+use crate::sql;
+use crate::violation::Violation;
 
 impl Snapshot {
     /// Whether a user may change a flag.
@@ -147,7 +147,7 @@ impl Metadata {
 
 impl Write {
     /// Checks that the user may change the flag.
-    pub(in crate::metadata) fn check_editor(
+    pub(crate) fn check_editor(
         &self,
         user: UserId,
         flag: &StoredFlag,
@@ -160,10 +160,7 @@ impl Write {
     }
 
     /// Checks that the user may change every flag, and so the settings of all.
-    pub(in crate::metadata) fn check_editor_of_all(
-        &self,
-        user: UserId,
-    ) -> Result<(), MetadataError> {
+    pub(crate) fn check_editor_of_all(&self, user: UserId) -> Result<(), MetadataError> {
         let user = self.user(user)?;
         match self.base.flag_rights().may_edit_all(user) {
             true => Ok(()),
@@ -192,7 +189,7 @@ impl Write {
     }
 
     /// Commits changes that affect the rights to flags.
-    pub(in crate::metadata) async fn commit_rights(mut self) -> Result<(), MetadataError> {
+    pub(crate) async fn commit_rights(mut self) -> Result<(), MetadataError> {
         let rights = FlagRights::load(self.connection()).await?;
         if rights == *self.base.flag_rights() {
             return self.commit_unseen().await;

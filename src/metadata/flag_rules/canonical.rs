@@ -6,11 +6,11 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::flags::definition::has_enrollment;
-use crate::metadata::flag_rules::cohorts::filters_mut;
+use crate::flag_rules::cohorts::filters_mut;
+use weir_flags::definition::has_enrollment;
 
 /// The filters in canonical form.
-pub(in crate::metadata) fn canonical(mut filters: Value) -> Value {
+pub(crate) fn canonical(mut filters: Value) -> Value {
     for filter in filters_mut(&mut filters) {
         filter.remove("cohort_name");
     }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::predicate::Matching;
-use crate::flags::cohorts::Rule;
-use crate::flags::cohorts::RuleError;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::violation::Violation;
+use crate::cohorts::StoredCohort;
+use crate::flags::StoredFlag;
+use crate::violation::Violation;
+use weir_event::predicate::Matching;
+use weir_flags::cohorts::Rule;
+use weir_flags::cohorts::RuleError;
 
 /// The error code of a flag whose cohorts need events.
 const BEHAVIORAL: &str = "behavioral_cohort_found";
@@ -49,7 +49,7 @@ pub(super) fn check(
 /// # Errors
 ///
 /// Code `behavioral_cohort_found`.
-pub(in crate::metadata) fn check_users(
+pub(crate) fn check_users(
     changed: &StoredCohort,
     flags: &[Arc<StoredFlag>],
     live: &[Arc<StoredCohort>],
@@ -165,8 +165,8 @@ mod tests {
 
     use super::check;
     use super::check_users;
-    use crate::metadata::cohorts::StoredCohort;
-    use crate::metadata::flags::StoredFlag;
+    use crate::cohorts::StoredCohort;
+    use crate::flags::StoredFlag;
 
     fn cohort(id: i64, is_static: bool, value: Value) -> Arc<StoredCohort> {
         let filters = json!({"properties": {"type": "OR", "values": [value]}});

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::violation::Violation;
+use crate::cohorts::StoredCohort;
+use crate::flags::FlagId;
+use crate::flags::StoredFlag;
+use crate::violation::Violation;
 
 /// Names of flags that an error lists; of further ones it gives the number.
 const NAMED_MAX: usize = 5;

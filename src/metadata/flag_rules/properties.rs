@@ -4,12 +4,12 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::pattern::Pattern;
-use crate::event::pattern::PatternError;
-use crate::event::predicate::moment::Moment;
-use crate::metadata::flag_rules::Aggregation;
-use crate::metadata::flag_rules::Condition;
-use crate::metadata::violation::Violation;
+use crate::flag_rules::Aggregation;
+use crate::flag_rules::Condition;
+use crate::violation::Violation;
+use weir_event::pattern::Pattern;
+use weir_event::pattern::PatternError;
+use weir_event::predicate::moment::Moment;
 
 /// Most values that one filter may list; PostHog's `MAX_PROPERTY_VALUES`.
 const VALUES_MAX: usize = 1000;

@@ -9,8 +9,8 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::*;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::flags::is_simple;
+use crate::cohorts::StoredCohort;
+use crate::flags::is_simple;
 
 const NO_FLAGS: Graph<'static> = Graph { flag: None, key: "new", live: &[], cohorts: &[] };
 

@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use crate::event::id::ProjectId;
-use crate::event::predicate::Matching;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_settings::FlagSettings;
-use crate::metadata::secrets;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::secrets::Seed;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::UserId;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::activity::diff;
+use crate::error::MetadataError;
+use crate::flag_settings::FlagSettings;
+use crate::secrets;
+use crate::secrets::KeyHash;
+use crate::secrets::Seed;
+use crate::sql;
+use weir_event::id::ProjectId;
+use weir_event::predicate::Matching;
 
 impl Metadata {
     /// Sets how the flags and cohorts of a project compare truth values, and whether SDKs may

@@ -4,15 +4,15 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::time::parse_timestamp;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rules;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::plain::PlainFields;
-use crate::metadata::snapshot::Snapshot;
-use crate::metadata::tags::normal_tags;
-use crate::metadata::violation::Violation;
+use crate::error::MetadataError;
+use crate::flag_rules;
+use crate::flags::FlagPatch;
+use crate::flags::StoredFlag;
+use crate::flags::plain::PlainFields;
+use crate::snapshot::Snapshot;
+use crate::tags::normal_tags;
+use crate::violation::Violation;
+use weir_event::time::parse_timestamp;
 
 /// Resolves a patch that was made for another version than the stored one, as PostHog does. Fields
 /// that the client leaves as it saw them are removed from the patch, so that they do not undo
@@ -140,14 +140,14 @@ mod tests {
     use serde_json::json;
 
     use super::settle;
-    use crate::clock::UnixMicros;
-    use crate::metadata::error::MetadataError;
-    use crate::metadata::flags::FlagPatch;
-    use crate::metadata::flags::Seen;
-    use crate::metadata::flags::StoredFlag;
-    use crate::metadata::flags::plain::PlainFields;
-    use crate::metadata::flags::plain::PlainPatch;
-    use crate::metadata::snapshot::Snapshot;
+    use crate::error::MetadataError;
+    use crate::flags::FlagPatch;
+    use crate::flags::Seen;
+    use crate::flags::StoredFlag;
+    use crate::flags::plain::PlainFields;
+    use crate::flags::plain::PlainPatch;
+    use crate::snapshot::Snapshot;
+    use weir_base::clock::UnixMicros;
 
     fn filters(percentage: u8) -> Value {
         json!({"groups": [{"properties": [], "rollout_percentage": percentage}]})

@@ -4,31 +4,31 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::pattern::check_of_project;
-use crate::event::predicate::patterns;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::activity::diff;
-use crate::metadata::dashboards;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rules;
-use crate::metadata::flag_rules::dependencies::Graph;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::FlagUpdate;
-use crate::metadata::flags::NewFlag;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::locking;
-use crate::metadata::flags::plain::PlainFields;
-use crate::metadata::flags::rows;
-use crate::metadata::snapshot::Snapshot;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::UserId;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::activity::diff;
+use crate::dashboards;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::flag_rules;
+use crate::flag_rules::dependencies::Graph;
+use crate::flags::FlagId;
+use crate::flags::FlagPatch;
+use crate::flags::FlagUpdate;
+use crate::flags::NewFlag;
+use crate::flags::StoredFlag;
+use crate::flags::locking;
+use crate::flags::plain::PlainFields;
+use crate::flags::rows;
+use crate::snapshot::Snapshot;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::pattern::check_of_project;
+use weir_event::predicate::patterns;
 
 /// The error for deleting the flag of an early access feature; PostHog's words.
 const USED_BY_FEATURE: &str = "Cannot delete a feature flag that is in use with early access features. \
@@ -94,7 +94,7 @@ impl Metadata {
 
 impl Write {
     /// Creates a flag in this transaction; [`Write::save`] commits.
-    pub(in crate::metadata) async fn add_flag(
+    pub(crate) async fn add_flag(
         &mut self,
         project: ProjectId,
         user: UserId,
@@ -141,7 +141,7 @@ impl Write {
     }
 
     /// Changes a flag, as it is in this transaction, and commits.
-    pub(in crate::metadata) async fn update_flag(
+    pub(crate) async fn update_flag(
         mut self,
         user: UserId,
         before: StoredFlag,
@@ -154,7 +154,7 @@ impl Write {
 
     /// Changes a flag, as it is in this transaction; [`Write::save`] commits. `trigger` is the job
     /// that made the change, if the user did not make it directly.
-    pub(in crate::metadata) async fn change_flag(
+    pub(crate) async fn change_flag(
         &mut self,
         user: UserId,
         before: &StoredFlag,
@@ -180,7 +180,7 @@ impl Write {
     }
 
     /// A flag as written in this transaction.
-    pub(in crate::metadata) async fn read_flag(
+    pub(crate) async fn read_flag(
         &mut self,
         project: ProjectId,
         id: FlagId,
@@ -192,7 +192,7 @@ impl Write {
     /// Commits a flag that was written in this transaction.
     ///
     /// The flag is read back, so that the snapshot holds what a restart would load.
-    pub(in crate::metadata) async fn save(
+    pub(crate) async fn save(
         mut self,
         project: ProjectId,
         id: FlagId,

@@ -9,8 +9,8 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::event::json::FromJson;
-use crate::metadata::tags::normal_tags;
+use crate::tags::normal_tags;
+use weir_event::json::FromJson;
 
 /// Declares the fields, and what walks them.
 macro_rules! plain_fields {

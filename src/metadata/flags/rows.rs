@@ -1,14 +1,14 @@
 //! Flags as rows. SQL only; the rules are in `flags` and `flag_rules`.
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::sql;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::flags::FlagId;
+use crate::flags::StoredFlag;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// The id for the next flag.
 ///
@@ -88,7 +88,7 @@ async fn write(
 }
 
 /// Reads one flag of a project, deleted or not.
-pub(in crate::metadata) async fn by_id(
+pub(crate) async fn by_id(
     connection: &mut Conn,
     project: ProjectId,
     id: FlagId,
@@ -103,7 +103,7 @@ pub(in crate::metadata) async fn by_id(
 }
 
 /// Reads the flags that are not deleted, of one project or of all.
-pub(in crate::metadata) async fn live(
+pub(crate) async fn live(
     connection: &mut Conn,
     only: Option<ProjectId>,
 ) -> Result<Vec<StoredFlag>, MetadataError> {

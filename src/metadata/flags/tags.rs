@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::plain::PlainPatch;
-use crate::metadata::tags::normal_tags;
+use crate::Metadata;
+use crate::accounts::UserId;
+use crate::error::MetadataError;
+use crate::flags::FlagId;
+use crate::flags::FlagPatch;
+use crate::flags::StoredFlag;
+use crate::flags::plain::PlainPatch;
+use crate::tags::normal_tags;
+use weir_event::id::ProjectId;
 
 /// Why a flag is skipped; PostHog's words. One text for both cases, so that it does not reveal
 /// which ids exist.
@@ -29,7 +29,7 @@ pub enum TagChange {
 
 impl TagChange {
     /// The tags after the change.
-    pub(in crate::metadata) fn of(&self, mut tags: Vec<String>) -> Vec<String> {
+    pub(crate) fn of(&self, mut tags: Vec<String>) -> Vec<String> {
         match self {
             Self::Set(new) => normal_tags(new.clone()),
             Self::Add(new) => {

@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use tokio::sync::oneshot;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::error::MetadataError;
-use crate::metadata::hash_keys::IDS_MAX;
-use crate::metadata::hash_keys::NewHashKey;
-use crate::metadata::hash_keys::Waiting;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::Write;
+use crate::error::MetadataError;
+use crate::hash_keys::IDS_MAX;
+use crate::hash_keys::NewHashKey;
+use crate::hash_keys::Waiting;
+use crate::sql;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 impl Metadata {
     /// The stored hash keys of any of these distinct ids, by flag key. Of several for one flag the

@@ -4,29 +4,29 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::CreatedKey;
-use crate::metadata::accounts::Grant;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::User;
-use crate::metadata::accounts::UserId;
-use crate::metadata::accounts::check_text;
-use crate::metadata::accounts::rows;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rights::FlagRights;
-use crate::metadata::members::EMAIL_MAX_CHARS;
-use crate::metadata::members::FIRST_KEY_LABEL;
-use crate::metadata::members::FIRST_NAME_MAX_CHARS;
-use crate::metadata::members::Level;
-use crate::metadata::members::NewMember;
-use crate::metadata::members::ORGANIZATION_NAME_MAX_CHARS;
-use crate::metadata::members::Organization;
-use crate::metadata::members::UserPatch;
-use crate::metadata::secrets::Seed;
-use crate::metadata::sessions;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::CreatedKey;
+use crate::accounts::Grant;
+use crate::accounts::KeyId;
+use crate::accounts::PersonalKey;
+use crate::accounts::User;
+use crate::accounts::UserId;
+use crate::accounts::check_text;
+use crate::accounts::rows;
+use crate::error::MetadataError;
+use crate::flag_rights::FlagRights;
+use crate::members::EMAIL_MAX_CHARS;
+use crate::members::FIRST_KEY_LABEL;
+use crate::members::FIRST_NAME_MAX_CHARS;
+use crate::members::Level;
+use crate::members::NewMember;
+use crate::members::ORGANIZATION_NAME_MAX_CHARS;
+use crate::members::Organization;
+use crate::members::UserPatch;
+use crate::secrets::Seed;
+use crate::sessions;
+use crate::violation::Violation;
 
 impl Metadata {
     /// Renames an organization.

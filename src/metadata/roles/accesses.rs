@@ -2,19 +2,19 @@
 
 use serde_json::json;
 
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::roles::Role;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::UserId;
+use crate::activity::Change;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::flags::FlagId;
+use crate::roles::Role;
+use crate::sql;
+use weir_event::id::ProjectId;
 
 /// The right of a role to change a flag.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]

@@ -9,8 +9,8 @@ use chrono::Datelike;
 use chrono::NaiveDate;
 use chrono_tz::Tz;
 
-use crate::clock::UnixMicros;
-use crate::event::time::at_wall;
+use weir_base::clock::UnixMicros;
+use weir_event::time::at_wall;
 
 /// Days to search: more than the longest time between two 29ths of February.
 const DAYS_MAX: usize = 366 * 9;
@@ -139,7 +139,7 @@ fn number(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::Cron;
-    use crate::clock::UnixMicros;
+    use weir_base::clock::UnixMicros;
 
     fn micros(text: &str) -> UnixMicros {
         UnixMicros(chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_micros())

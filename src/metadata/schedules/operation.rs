@@ -4,10 +4,10 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::metadata::flag_rules::FILTERS_MAX_BYTES;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::violation::Violation;
+use crate::flag_rules::FILTERS_MAX_BYTES;
+use crate::flags::FlagPatch;
+use crate::flags::StoredFlag;
+use crate::violation::Violation;
 
 /// The parsed payload of a change.
 #[derive(Clone, Debug, PartialEq)]

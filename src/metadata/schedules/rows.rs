@@ -1,19 +1,19 @@
 //! Scheduled changes as rows. SQL only; the rules are in `schedules`.
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::connection::Conn;
-use crate::metadata::disk;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::schedules::Interval;
-use crate::metadata::schedules::ScheduleId;
-use crate::metadata::schedules::ScheduledChange;
-use crate::metadata::schedules::Timing;
-use crate::metadata::sql;
-use crate::metadata::sql::Builder;
-use crate::metadata::sql::Query;
+use crate::accounts::UserId;
+use crate::connection::Conn;
+use crate::disk;
+use crate::error::MetadataError;
+use crate::flags::FlagId;
+use crate::schedules::Interval;
+use crate::schedules::ScheduleId;
+use crate::schedules::ScheduledChange;
+use crate::schedules::Timing;
+use crate::sql;
+use crate::sql::Builder;
+use crate::sql::Query;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 const TABLE: &str = "scheduled_changes";
 

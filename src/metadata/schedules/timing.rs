@@ -4,10 +4,10 @@ use chrono::Datelike;
 use chrono::Months;
 use chrono_tz::Tz;
 
-use crate::clock::UnixMicros;
-use crate::metadata::schedules::cron::Cron;
-use crate::metadata::schedules::operation::Operation;
-use crate::metadata::violation::Violation;
+use crate::schedules::cron::Cron;
+use crate::schedules::operation::Operation;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
 
 const DAY_MICROS: i64 = 24 * 3600 * 1_000_000;
 
@@ -176,7 +176,7 @@ fn wrong(attr: &'static str, detail: &str) -> Violation {
 mod tests {
     use super::Interval;
     use super::Timing;
-    use crate::clock::UnixMicros;
+    use weir_base::clock::UnixMicros;
 
     fn micros(text: &str) -> UnixMicros {
         UnixMicros(chrono::DateTime::parse_from_rfc3339(text).unwrap().timestamp_micros())

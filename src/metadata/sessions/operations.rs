@@ -1,20 +1,20 @@
 //! Operations on sign-ins: a link is made and used, a session begins, is found, and ends.
 
-use crate::clock::UnixMicros;
-use crate::metadata::Metadata;
-use crate::metadata::Write;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::UserId;
-use crate::metadata::error::MetadataError;
-use crate::metadata::secrets::KeyHash;
-use crate::metadata::secrets::Seed;
-use crate::metadata::sessions::CLIENT_MAX_CHARS;
-use crate::metadata::sessions::LINK_LIFE;
-use crate::metadata::sessions::LINKS_MAX;
-use crate::metadata::sessions::SESSION_LIFE;
-use crate::metadata::sessions::SESSIONS_MAX;
-use crate::metadata::sessions::Session;
-use crate::metadata::sql;
+use crate::Metadata;
+use crate::Write;
+use crate::accounts::KeyId;
+use crate::accounts::UserId;
+use crate::error::MetadataError;
+use crate::secrets::KeyHash;
+use crate::secrets::Seed;
+use crate::sessions::CLIENT_MAX_CHARS;
+use crate::sessions::LINK_LIFE;
+use crate::sessions::LINKS_MAX;
+use crate::sessions::SESSION_LIFE;
+use crate::sessions::SESSIONS_MAX;
+use crate::sessions::Session;
+use crate::sql;
+use weir_base::clock::UnixMicros;
 
 /// A row of `sessions`: id, user, key, client, times of begin and of last use.
 type Row = (i64, i64, Option<i64>, String, i64, i64);
@@ -126,7 +126,7 @@ impl Metadata {
     /// # Errors
     ///
     /// [`MetadataError::Database`].
-    pub(in crate::metadata) async fn has_session(&self, id: i64) -> Result<bool, MetadataError> {
+    pub(crate) async fn has_session(&self, id: i64) -> Result<bool, MetadataError> {
         let found: Option<bool> =
             sql::query_scalar("SELECT TRUE FROM sessions WHERE id = $1 AND ended_at IS NULL")
                 .bind(id)
@@ -194,10 +194,7 @@ impl Metadata {
 }
 
 /// Ends all sessions of a user, and removes the links with which it could sign in.
-pub(in crate::metadata) async fn end_all(
-    write: &mut Write,
-    user: UserId,
-) -> Result<(), MetadataError> {
+pub(crate) async fn end_all(write: &mut Write, user: UserId) -> Result<(), MetadataError> {
     let now = write.shared.clock.now();
     sql::query("UPDATE sessions SET ended_at = $1 WHERE user_id = $2 AND ended_at IS NULL")
         .bind(now.0)
@@ -212,10 +209,7 @@ pub(in crate::metadata) async fn end_all(
 }
 
 /// Ends the sessions that a key began.
-pub(in crate::metadata) async fn end_of_key(
-    write: &mut Write,
-    key: KeyId,
-) -> Result<(), MetadataError> {
+pub(crate) async fn end_of_key(write: &mut Write, key: KeyId) -> Result<(), MetadataError> {
     let now = write.shared.clock.now();
     sql::query("UPDATE sessions SET ended_at = $1 WHERE key_id = $2 AND ended_at IS NULL")
         .bind(now.0)

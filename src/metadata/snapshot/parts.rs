@@ -4,29 +4,29 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::event::id::ProjectId;
-use crate::metadata::accounts;
-use crate::metadata::changes::Part;
-use crate::metadata::cohorts;
-use crate::metadata::connection::Conn;
-use crate::metadata::documents;
-use crate::metadata::documents::Kind;
-use crate::metadata::early_access;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rights::FlagRights;
-use crate::metadata::flag_settings;
-use crate::metadata::flags;
-use crate::metadata::members;
-use crate::metadata::snapshot::Snapshot;
-use crate::metadata::snapshot::by_project;
-use crate::metadata::sql;
+use crate::accounts;
+use crate::changes::Part;
+use crate::cohorts;
+use crate::connection::Conn;
+use crate::documents;
+use crate::documents::Kind;
+use crate::early_access;
+use crate::error::MetadataError;
+use crate::flag_rights::FlagRights;
+use crate::flag_settings;
+use crate::flags;
+use crate::members;
+use crate::snapshot::Snapshot;
+use crate::snapshot::by_project;
+use crate::sql;
+use weir_event::id::ProjectId;
 
 /// Parts that are read one by one. Each takes some statements; the whole takes as many at once.
 const PARTS_MAX: usize = 50;
 
 impl Snapshot {
     /// Reads the whole store.
-    pub(in crate::metadata) async fn load(connection: &mut Conn) -> Result<Self, MetadataError> {
+    pub(crate) async fn load(connection: &mut Conn) -> Result<Self, MetadataError> {
         let mut snapshot = Self::default();
         snapshot.load_common(connection).await?;
         snapshot.load_projects(connection, None).await?;
@@ -34,7 +34,7 @@ impl Snapshot {
     }
 
     /// This snapshot, with `parts` as they are in the store now.
-    pub(in crate::metadata) async fn with_parts(
+    pub(crate) async fn with_parts(
         &self,
         connection: &mut Conn,
         parts: &BTreeSet<Part>,
@@ -56,7 +56,7 @@ impl Snapshot {
     }
 
     /// The parts in which `next`, which was made from this snapshot, is not the same.
-    pub(in crate::metadata) fn changed_in(&self, next: &Self) -> BTreeSet<Part> {
+    pub(crate) fn changed_in(&self, next: &Self) -> BTreeSet<Part> {
         let mut projects = BTreeSet::new();
         macro_rules! compare {
             ($into:expr, $($field:ident),*) => {$(

@@ -1,14 +1,14 @@
 //! The activity log: a change outside of the store is logged once.
 
 use super::*;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Elsewhere;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::definitions::DefinitionPatch;
-use crate::metadata::definitions::DefinitionSeen;
-use crate::metadata::definitions::Sightings;
+use crate::activity::Asked;
+use crate::activity::Change;
+use crate::activity::Elsewhere;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::definitions::DefinitionPatch;
+use crate::definitions::DefinitionSeen;
+use crate::definitions::Sightings;
 
 fn elsewhere(id: u128, item: &str) -> Elsewhere {
     Elsewhere {

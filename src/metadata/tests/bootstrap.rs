@@ -1,8 +1,8 @@
 //! Bootstrap of a store, and the operator's settings at every start.
 
 use super::*;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::bootstrap::Started;
+use crate::accounts::KeyId;
+use crate::bootstrap::Started;
 
 #[tokio::test]
 async fn the_first_start_creates_what_is_needed_to_begin() {

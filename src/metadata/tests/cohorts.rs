@@ -5,16 +5,16 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::*;
-use crate::event::predicate::Matching;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::Change;
-use crate::metadata::activity::Elsewhere;
-use crate::metadata::activity::Forgotten;
-use crate::metadata::activity::Scope;
-use crate::metadata::activity::Verb;
-use crate::metadata::cohorts::CohortPatch;
-use crate::metadata::cohorts::NewCohort;
-use crate::metadata::hash_keys::NewHashKey;
+use crate::activity::Asked;
+use crate::activity::Change;
+use crate::activity::Elsewhere;
+use crate::activity::Forgotten;
+use crate::activity::Scope;
+use crate::activity::Verb;
+use crate::cohorts::CohortPatch;
+use crate::cohorts::NewCohort;
+use crate::hash_keys::NewHashKey;
+use weir_event::predicate::Matching;
 
 fn new_cohort(name: &str, value: Value) -> NewCohort {
     let filters = json!({"properties": {"type": "AND", "values": [value]}});

@@ -4,21 +4,21 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::metadata::annotations::NotesPatch;
-use crate::metadata::definition_quota::Limit;
-use crate::metadata::definition_quota::OverQuota;
-use crate::metadata::definitions::DefinitionPatch;
-use crate::metadata::definitions::DefinitionSeen;
-use crate::metadata::definitions::EVENT_DEFINITIONS_MAX;
-use crate::metadata::definitions::EventDefinition;
-use crate::metadata::definitions::Sightings;
-use crate::metadata::properties::EVENT_PROPERTIES_MAX;
-use crate::metadata::properties::PROPERTY_DEFINITIONS_MAX;
-use crate::metadata::properties::PairSeen;
-use crate::metadata::properties::PropertyKind;
-use crate::metadata::properties::PropertySeen;
-use crate::metadata::properties::ValueType;
-use crate::metadata::sql;
+use crate::annotations::NotesPatch;
+use crate::definition_quota::Limit;
+use crate::definition_quota::OverQuota;
+use crate::definitions::DefinitionPatch;
+use crate::definitions::DefinitionSeen;
+use crate::definitions::EVENT_DEFINITIONS_MAX;
+use crate::definitions::EventDefinition;
+use crate::definitions::Sightings;
+use crate::properties::EVENT_PROPERTIES_MAX;
+use crate::properties::PROPERTY_DEFINITIONS_MAX;
+use crate::properties::PairSeen;
+use crate::properties::PropertyKind;
+use crate::properties::PropertySeen;
+use crate::properties::ValueType;
+use crate::sql;
 
 fn seen(name: &str, at: i64) -> DefinitionSeen {
     DefinitionSeen { project: PROJECT, name: name.to_owned(), seen_at: UnixMicros(at) }

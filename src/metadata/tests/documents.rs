@@ -4,19 +4,19 @@ use serde_json::Map;
 use serde_json::Value;
 
 use super::*;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::Scope;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::FIELDS_MAX_BYTES;
-use crate::metadata::documents::Kind as Of;
-use crate::metadata::documents::TAGS_MAX;
-use crate::metadata::documents::shares::ShareChange;
-use crate::metadata::documents::shares::passwords::PASS_LIFE;
-use crate::metadata::documents::shares::passwords::PASSWORDS_MAX;
-use crate::metadata::documents::shares::passwords::is_passed;
-use crate::metadata::passwords::PasswordHash;
-use crate::metadata::secrets::Seed;
-use crate::metadata::sql;
+use crate::activity::Asked;
+use crate::activity::Scope;
+use crate::documents::Document;
+use crate::documents::FIELDS_MAX_BYTES;
+use crate::documents::Kind as Of;
+use crate::documents::TAGS_MAX;
+use crate::documents::shares::ShareChange;
+use crate::documents::shares::passwords::PASS_LIFE;
+use crate::documents::shares::passwords::PASSWORDS_MAX;
+use crate::documents::shares::passwords::is_passed;
+use crate::passwords::PasswordHash;
+use crate::secrets::Seed;
+use crate::sql;
 
 fn fields(value: Value) -> Map<String, Value> {
     let Value::Object(fields) = value else { panic!("not an object") };

@@ -1,11 +1,11 @@
 //! Usage of event definitions: queries that named an event, of the last thirty days.
 
 use super::*;
-use crate::metadata::definitions::DefinitionPatch;
-use crate::metadata::definitions::DefinitionSeen;
-use crate::metadata::definitions::Sightings;
-use crate::metadata::event_usage::EventUsage;
-use crate::metadata::sql;
+use crate::definitions::DefinitionPatch;
+use crate::definitions::DefinitionSeen;
+use crate::definitions::Sightings;
+use crate::event_usage::EventUsage;
+use crate::sql;
 
 async fn define(bench: &Bench, name: &str) -> uuid::Uuid {
     let event = DefinitionSeen { project: PROJECT, name: name.to_owned(), seen_at: START };

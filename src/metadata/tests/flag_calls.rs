@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::metadata::definitions::Sightings;
-use crate::metadata::flag_calls::FlagCalled;
+use crate::definitions::Sightings;
+use crate::flag_calls::FlagCalled;
 
 async fn call(bench: &Bench, calls: &[(&str, i64)]) {
     let calls = calls.iter().map(|(key, at)| FlagCalled {

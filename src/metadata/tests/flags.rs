@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::*;
-use crate::metadata::documents::Kind::Dashboard;
-use crate::metadata::flags::plain::PlainFields;
-use crate::metadata::flags::plain::PlainPatch;
-use crate::metadata::sql;
+use crate::documents::Kind::Dashboard;
+use crate::flags::plain::PlainFields;
+use crate::flags::plain::PlainPatch;
+use crate::sql;
 
 fn set_deleted(deleted: bool) -> FlagPatch {
     FlagPatch { deleted: Some(deleted), ..FlagPatch::default() }

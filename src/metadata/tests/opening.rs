@@ -1,8 +1,8 @@
 //! Opening the file: migrations, pragmas, rejected files.
 
 use super::*;
-use crate::metadata::flags::plain::PlainFields;
-use crate::metadata::sql;
+use crate::flags::plain::PlainFields;
+use crate::sql;
 
 #[tokio::test]
 async fn migrations_apply_once() {
@@ -82,7 +82,7 @@ async fn a_newer_schema_is_refused() {
 
 /// A database with the migrations before number `version`, an organization, a project, and what `inserts` add.
 async fn of_before(version: i64, inserts: &[&str]) -> Place {
-    let mut of_before = sqlx::migrate!("./schemas/metadata");
+    let mut of_before = sqlx::migrate!("../../schemas/metadata");
     of_before.migrations.to_mut().retain(|migration| migration.version < version);
     let place = [
         "INSERT INTO organizations VALUES ('00000000-0000-0000-0000-000000000009', 'o', 0)",
@@ -230,7 +230,7 @@ async fn older_databases_get_room_for_documents() {
     .await;
     let metadata = place.open(Clock::test(START)).await.expect("open");
     let dashboard = async |id| {
-        let kind = crate::metadata::documents::Kind::Dashboard;
+        let kind = crate::documents::Kind::Dashboard;
         metadata.document(PROJECT, kind, id).await.expect("a dashboard")
     };
     let (plain, enriched) = (dashboard(3).await, dashboard(4).await);
@@ -238,7 +238,7 @@ async fn older_databases_get_room_for_documents() {
     assert_eq!((plain.created_at, plain.is("is_enriched")), (UnixMicros(5), false));
     assert!(enriched.is("is_enriched"));
     assert_eq!(metadata.snapshot().actions(PROJECT).len(), 0);
-    let kind = crate::metadata::documents::Kind::Action;
+    let kind = crate::documents::Kind::Action;
     let fields = serde_json::Map::from_iter([("name".to_owned(), json!("a"))]);
     let made = metadata.create_document((PROJECT, USER), kind, fields).await.expect("one");
     metadata.close().await;

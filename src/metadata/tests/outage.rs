@@ -3,10 +3,10 @@
 use tokio::time::Instant;
 
 use super::*;
-use crate::config::metadata::MetadataConfig;
-use crate::metadata::tests::place::Database;
-use crate::metadata::tests::place::Server;
-use crate::metadata::tests::place::patiently;
+use crate::tests::place::Database;
+use crate::tests::place::Server;
+use crate::tests::place::patiently;
+use weir_base::config::metadata::MetadataConfig;
 
 /// Goal: while PostgreSQL is away, snapshots stay, everything else fails at once and as unavailable, and when it is
 /// back so is the store, with what was written before.

@@ -17,11 +17,11 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
-use crate::clock::Clock;
-use crate::config::metadata::MetadataConfig;
-use crate::metadata::Metadata;
-use crate::metadata::error::MetadataError;
-use crate::metadata::postgres::MetadataAccess;
+use crate::Metadata;
+use crate::error::MetadataError;
+use crate::postgres::MetadataAccess;
+use weir_base::clock::Clock;
+use weir_base::config::metadata::MetadataConfig;
 
 /// A place for one store, which ends with the value.
 pub(super) enum Place {
@@ -162,7 +162,7 @@ impl Drop for Server {
 }
 
 fn script(what: &str, directory: &Path) -> String {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/postgres.sh");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/postgres.sh");
     let output = Command::new(path).arg(what).arg(directory).output().expect("bash");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()

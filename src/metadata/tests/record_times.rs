@@ -1,8 +1,8 @@
 //! Records that took effect after a time: to the minute, and never one too few.
 
 use super::*;
-use crate::metadata::definitions::Sightings;
-use crate::metadata::record_times::RecordTime;
+use crate::definitions::Sightings;
+use crate::record_times::RecordTime;
 
 const MINUTE: i64 = 60_000_000;
 

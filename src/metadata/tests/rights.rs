@@ -1,20 +1,20 @@
 //! Rights: roles, the default of the organization, and removed users.
 
 use super::*;
-use crate::event::predicate::Matching;
-use crate::metadata::accounts::Grant;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::Scope;
-use crate::metadata::annotations::NotesPatch;
-use crate::metadata::definitions::DefinitionPatch;
-use crate::metadata::flag_rights::CAN_EDIT;
-use crate::metadata::flag_rights::CAN_VIEW;
-use crate::metadata::members::Level;
-use crate::metadata::members::NewMember;
-use crate::metadata::schedules::NewSchedule;
-use crate::metadata::schedules::Outcome;
-use crate::metadata::schedules::SchedulePatch;
-use crate::metadata::schedules::Timing;
+use crate::accounts::Grant;
+use crate::activity::Asked;
+use crate::activity::Scope;
+use crate::annotations::NotesPatch;
+use crate::definitions::DefinitionPatch;
+use crate::flag_rights::CAN_EDIT;
+use crate::flag_rights::CAN_VIEW;
+use crate::members::Level;
+use crate::members::NewMember;
+use crate::schedules::NewSchedule;
+use crate::schedules::Outcome;
+use crate::schedules::SchedulePatch;
+use crate::schedules::Timing;
+use weir_event::predicate::Matching;
 
 const FLAGS: &str = "feature flags";
 

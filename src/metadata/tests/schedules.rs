@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::*;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::Scope;
-use crate::metadata::schedules::Interval;
-use crate::metadata::schedules::NewSchedule;
-use crate::metadata::schedules::Outcome;
-use crate::metadata::schedules::SchedulePatch;
-use crate::metadata::schedules::ScheduledChange;
-use crate::metadata::schedules::Timing;
+use crate::activity::Asked;
+use crate::activity::Scope;
+use crate::schedules::Interval;
+use crate::schedules::NewSchedule;
+use crate::schedules::Outcome;
+use crate::schedules::SchedulePatch;
+use crate::schedules::ScheduledChange;
+use crate::schedules::Timing;
 
 const HOUR: Duration = Duration::from_hours(1);
 

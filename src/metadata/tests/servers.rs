@@ -4,13 +4,13 @@ use rand::Rng;
 use tokio::time::Instant;
 
 use super::*;
-use crate::event::predicate::Matching;
-use crate::metadata::activity::Asked;
-use crate::metadata::cohorts::CohortPatch;
-use crate::metadata::cohorts::NewCohort;
-use crate::metadata::tests::place::Database;
-use crate::metadata::tests::place::Server;
-use crate::metadata::tests::place::patiently;
+use crate::activity::Asked;
+use crate::cohorts::CohortPatch;
+use crate::cohorts::NewCohort;
+use crate::tests::place::Database;
+use crate::tests::place::Server;
+use crate::tests::place::patiently;
+use weir_event::predicate::Matching;
 
 async fn on_postgres() -> Bench {
     Bench::started_at(Place::Database(Database::new().await)).await
@@ -103,7 +103,7 @@ async fn unseen_writes_leave_the_snapshots_of_others() {
     let bench = on_postgres().await;
     let other = bench.other().await;
     let before = other.snapshot();
-    let row = crate::metadata::hash_keys::NewHashKey {
+    let row = crate::hash_keys::NewHashKey {
         project: PROJECT,
         distinct_id: "a\0b".to_owned(),
         flag_key: "flag".to_owned(),
@@ -136,8 +136,8 @@ async fn the_lock_of_a_server_that_stands_still_is_taken_from_it() {
 /// Each server has the times of its own log.
 #[tokio::test]
 async fn logs_are_told_apart() {
-    use crate::metadata::definitions::Sightings;
-    use crate::metadata::record_times::RecordTime;
+    use crate::definitions::Sightings;
+    use crate::record_times::RecordTime;
 
     let bench = on_postgres().await;
     let other = bench.other().await;

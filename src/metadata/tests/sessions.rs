@@ -1,13 +1,13 @@
 //! Sign-ins: links work once and for a quarter of an hour, sessions until they are not used for a month.
 
 use super::*;
-use crate::metadata::accounts::Grant;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::members::Level;
-use crate::metadata::members::NewMember;
-use crate::metadata::sessions::LINK_LIFE;
-use crate::metadata::sessions::SESSION_LIFE;
-use crate::metadata::standing::Standing;
+use crate::accounts::Grant;
+use crate::accounts::PersonalKey;
+use crate::members::Level;
+use crate::members::NewMember;
+use crate::sessions::LINK_LIFE;
+use crate::sessions::SESSION_LIFE;
+use crate::standing::Standing;
 
 /// Adds the same member each time; returns it with its key.
 async fn add(bench: &Bench, number: u64) -> (UserId, Arc<PersonalKey>) {

@@ -12,7 +12,7 @@ use sqlx::SqlSafeStr;
 use sqlx::postgres::PgTypeInfo;
 
 use super::*;
-use crate::metadata::tests::place::Database;
+use crate::tests::place::Database;
 
 /// Files with statements of one database.
 const OF_ONE: [&str; 4] = ["db.rs", "disk.rs", "postgres.rs", "transfer.rs"];
@@ -71,9 +71,9 @@ async fn prepare(connection: &mut PgConnection, statement: &str) -> Result<(), s
 
 /// The files that contain statements.
 fn sources() -> Vec<PathBuf> {
-    let root = PathBuf::from_str(env!("CARGO_MANIFEST_DIR")).expect("a path").join("src");
+    let root = PathBuf::from_str(env!("CARGO_MANIFEST_DIR")).expect("a path");
     let mut found = Vec::new();
-    find(&root.join("metadata"), &mut found);
+    find(&root, &mut found);
     assert!(found.len() > 40, "{found:?}");
     found
 }

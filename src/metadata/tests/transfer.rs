@@ -1,10 +1,10 @@
 //! A store moves from its file to PostgreSQL.
 
 use super::*;
-use crate::metadata::definitions::DefinitionSeen;
-use crate::metadata::definitions::Sightings;
-use crate::metadata::hash_keys::NewHashKey;
-use crate::metadata::tests::place::Database;
+use crate::definitions::DefinitionSeen;
+use crate::definitions::Sightings;
+use crate::hash_keys::NewHashKey;
+use crate::tests::place::Database;
 
 /// Goal: everything moves, once. Method: a store with more rows than one batch, NULLs, truth values and texts of all
 /// kinds; the snapshots are equal, and so are the rows of every table.

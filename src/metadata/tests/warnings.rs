@@ -3,9 +3,9 @@
 use serde_json::Map;
 
 use super::*;
-use crate::metadata::warnings::DayOfWarnings;
-use crate::metadata::warnings::SAMPLES_MAX;
-use crate::metadata::warnings::WarningSample;
+use crate::warnings::DayOfWarnings;
+use crate::warnings::SAMPLES_MAX;
+use crate::warnings::WarningSample;
 
 const DAY: i64 = 86_400_000_000;
 

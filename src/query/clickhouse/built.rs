@@ -20,7 +20,7 @@ use datafusion::sql::sqlparser::ast::UnaryOperator;
 use datafusion::sql::sqlparser::ast::Value;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 
-use crate::query::sql_text::literal;
+use crate::sql_text::literal;
 
 /// Functions of a JSON text and a path into it, and what they are here.
 const OF_JSON: [(&str, &str); 10] = [
@@ -126,7 +126,7 @@ fn of_literal(name: &str, arguments: &mut Vec<Expr>) -> Result<Option<Expr>> {
 }
 
 /// A call of a function.
-pub(in crate::query) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     let argument = |argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument));
     let list = FunctionArgumentList {
         duplicate_treatment: None,
@@ -164,7 +164,7 @@ fn of_json(name: &str, here: &str, arguments: Vec<Expr>) -> Result<Expr> {
 }
 
 /// A part of a path: places count from 1 there and from 0 here, and from the end if they are negative.
-pub(in crate::query) fn step(part: &Expr) -> Option<Expr> {
+pub(crate) fn step(part: &Expr) -> Option<Expr> {
     let number = |number: i64| {
         let digits = Value::Number(number.unsigned_abs().to_string(), false);
         let digits = Expr::Value(digits.into());

@@ -5,7 +5,7 @@ use datafusion::error::Result;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Value;
 
-use crate::query::clickhouse::text;
+use crate::clickhouse::text;
 
 /// See [`super::TEMPLATES`].
 pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[

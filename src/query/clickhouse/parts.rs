@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::visit_expressions;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use crate::query::asked::take;
+use crate::asked::take;
 
 /// What placeholders stand for.
 pub(super) struct Parts<'r> {

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::ast::Value;
 
-use crate::query::calendar::Calendar;
-use crate::query::clickhouse::Parts;
-use crate::query::clickhouse::rewrite;
-use crate::query::clickhouse::tables;
-use crate::query::clickhouse::times::UNITS;
-use crate::query::clickhouse::times::date_diff;
-use crate::query::dialect;
+use crate::calendar::Calendar;
+use crate::clickhouse::Parts;
+use crate::clickhouse::rewrite;
+use crate::clickhouse::tables;
+use crate::clickhouse::times::UNITS;
+use crate::clickhouse::times::date_diff;
+use crate::dialect;
 
 fn rewritten(sql: &str) -> Result<String, String> {
     let mut statement = dialect::statement(sql, 50).expect("it parses");

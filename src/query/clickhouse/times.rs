@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::Interval;
 use datafusion::sql::sqlparser::ast::TimezoneInfo;
 use datafusion::sql::sqlparser::ast::Value;
 
-use crate::query::asked::take;
+use crate::asked::take;
 
 /// Units of time: `dateDiff` counts their borders between two times, and `addDays`, `subtractDays` and
 /// `toIntervalDay` are there for each.

@@ -11,21 +11,21 @@ use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::store::Identities;
-use crate::identity::view::Flow;
-use crate::query::columns::Columns;
-use crate::query::columns::PUSHED_FOR;
-use crate::query::columns::REFUSED_FOR;
-use crate::query::columns::pieces::Piece;
-use crate::query::columns::pieces::Pieces;
-use crate::query::columns::table::Refusal;
-use crate::query::columns::table::Rows;
-use crate::query::columns::table::Table;
-use crate::query::error::QueryError;
-use crate::query::parts::given_up;
-use crate::query::parts::in_pieces;
+use crate::columns::Columns;
+use crate::columns::PUSHED_FOR;
+use crate::columns::REFUSED_FOR;
+use crate::columns::pieces::Piece;
+use crate::columns::pieces::Pieces;
+use crate::columns::table::Refusal;
+use crate::columns::table::Rows;
+use crate::columns::table::Table;
+use crate::error::QueryError;
+use crate::parts::given_up;
+use crate::parts::in_pieces;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::store::Identities;
+use weir_identity::view::Flow;
 
 /// Rows between two looks at the memory that they take.
 const LOOK_EVERY: usize = 4096;
@@ -93,11 +93,11 @@ impl Reading {
 
 /// Who wants columns.
 #[derive(Debug)]
-pub(in crate::query) struct Asker {
+pub(crate) struct Asker {
     /// Gone once nobody waits for an answer.
-    pub(in crate::query) waits: Weak<()>,
+    pub(crate) waits: Weak<()>,
     /// How long it waits for what others read; then it goes without.
-    pub(in crate::query) patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl Columns {
@@ -107,7 +107,7 @@ impl Columns {
     /// # Errors
     ///
     /// The store failed.
-    pub(in crate::query) async fn provide(
+    pub(crate) async fn provide(
         self: Arc<Self>,
         (identities, runtime): (Identities, Handle),
         project: ProjectId,
@@ -149,7 +149,7 @@ impl Columns {
     /// # Errors
     ///
     /// The store failed.
-    pub(in crate::query) fn pieces(
+    pub(crate) fn pieces(
         &self,
         identities: &Identities,
         project: ProjectId,

@@ -10,9 +10,9 @@ use hashbrown::HashMap;
 use hashbrown::HashTable;
 use serde_json::Value;
 
-use crate::identity::IdentityError;
-use crate::identity::bitmap::Bitmap;
-use crate::identity::row;
+use weir_identity::IdentityError;
+use weir_identity::bitmap::Bitmap;
+use weir_identity::row;
 
 /// Why a column cannot be: its values are too many, or too long together, for what points to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::person_set::PersonSet;
-use crate::identity::row::Key;
-use crate::identity::row::Row;
-use crate::identity::view::View;
-use crate::query::columns::table::Refusal;
-use crate::query::columns::table::Rows;
-use crate::query::person_table::Part;
-use crate::query::person_table::Parts;
-use crate::query::person_table::PersonTable;
-use crate::storage::delta::DataFile;
+use crate::columns::table::Refusal;
+use crate::columns::table::Rows;
+use crate::person_table::Part;
+use crate::person_table::Parts;
+use crate::person_table::PersonTable;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person_set::PersonSet;
+use weir_identity::row::Key;
+use weir_identity::row::Row;
+use weir_identity::view::View;
+use weir_storage::delta::DataFile;
 
 /// Ranges of those who are in no file.
 const RANGES: usize = 16;
@@ -27,21 +27,21 @@ const CHANGED_SHARE: usize = 4;
 
 /// Some numbers, and the file that has their persons.
 #[derive(Clone, Debug)]
-pub(in crate::query) struct Piece {
-    pub(in crate::query) numbers: Range<i64>,
+pub(crate) struct Piece {
+    pub(crate) numbers: Range<i64>,
     file: Option<Arc<DataFile>>,
 }
 
 /// See the head of this file.
-pub(in crate::query) struct Pieces {
-    pub(in crate::query) project: ProjectId,
-    pub(in crate::query) view: Arc<View>,
+pub(crate) struct Pieces {
+    pub(crate) project: ProjectId,
+    pub(crate) view: Arc<View>,
     /// Who is not as the files say.
     changed: PersonSet,
     /// The columns to read.
     pub(super) keys: Vec<Box<str>>,
     /// In the order of their numbers.
-    pub(in crate::query) all: Vec<Piece>,
+    pub(crate) all: Vec<Piece>,
     files: Option<(Arc<PersonTable>, Arc<dyn ObjectStore>)>,
 }
 
@@ -66,7 +66,7 @@ impl Pieces {
     }
 
     /// The persons of a piece from its file, as they are now. `None` if their rows have to be read.
-    pub(in crate::query) fn rows(&self, piece: &Piece) -> Result<Option<Rows>, Refusal> {
+    pub(crate) fn rows(&self, piece: &Piece) -> Result<Option<Rows>, Refusal> {
         let (Some(file), Some((table, store))) = (&piece.file, &self.files) else {
             return Ok(None);
         };

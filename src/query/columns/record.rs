@@ -7,14 +7,14 @@ use std::path::Path;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::event::id::ProjectId;
+use weir_event::id::ProjectId;
 
 /// Properties by project.
-pub(in crate::query) type Asks = Vec<(ProjectId, Vec<Box<str>>)>;
+pub(crate) type Asks = Vec<(ProjectId, Vec<Box<str>>)>;
 
 /// All projects.
 #[derive(Default, Deserialize, Serialize)]
-pub(in crate::query) struct Record {
+pub(crate) struct Record {
     projects: Vec<ProjectRecord>,
 }
 
@@ -26,14 +26,14 @@ struct ProjectRecord {
 
 impl Record {
     /// A record of these properties.
-    pub(in crate::query) fn of(asks: Asks) -> Self {
+    pub(crate) fn of(asks: Asks) -> Self {
         let project =
             |(project, asked): (ProjectId, _)| ProjectRecord { project: project.0, asked };
         Self { projects: asks.into_iter().map(project).collect() }
     }
 
     /// What was noted in a file; nothing if there is none. It is a hint: whatever it says, answers are the same.
-    pub(in crate::query) fn read(path: &Path) -> io::Result<Asks> {
+    pub(crate) fn read(path: &Path) -> io::Result<Asks> {
         let text = match fs::read(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Asks::new()),
@@ -45,7 +45,7 @@ impl Record {
     }
 
     /// Notes it.
-    pub(in crate::query) fn write(&self, path: &Path) -> io::Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let draft = path.with_extension("tmp");
         fs::write(&draft, serde_json::to_vec(self)?)?;
         fs::rename(&draft, path)

@@ -8,21 +8,21 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::predicate::Condition;
-use crate::event::predicate::Predicate;
-use crate::event::predicate::Relation;
-use crate::event::predicate::Test;
-use crate::event::predicate::moment::Now;
-use crate::identity::IdentityError;
-use crate::identity::bitmap::Bitmap;
-use crate::identity::row;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::columns::column::Column;
-use crate::query::columns::table::Rows;
-use crate::query::people::Part;
+use crate::columns::column::Column;
+use crate::columns::table::Rows;
+use crate::people::Part;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::predicate::Condition;
+use weir_event::predicate::Predicate;
+use weir_event::predicate::Relation;
+use weir_event::predicate::Test;
+use weir_event::predicate::moment::Now;
+use weir_identity::IdentityError;
+use weir_identity::bitmap::Bitmap;
+use weir_identity::row;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
 
 /// Values that a question may be asked of, over all its filters; filters beyond are asked of persons.
 const VALUES_MAX: usize = 1 << 27;
@@ -35,7 +35,7 @@ const READ_MIN: usize = 256;
 
 /// A filter over all persons.
 #[derive(Debug)]
-pub(in crate::query) enum Asked<'q> {
+pub(crate) enum Asked<'q> {
     /// All of it holds; nothing does no harm.
     All(Vec<Self>),
     /// At least one of it holds.
@@ -60,7 +60,7 @@ pub(in crate::query) enum Asked<'q> {
 
 impl Asked<'_> {
     /// Whether columns can tell.
-    pub(in crate::query) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         match self {
             Self::All(all) | Self::Any(all) => all.iter().all(Self::is_known),
             Self::Not(asked) => asked.is_known(),
@@ -88,25 +88,25 @@ enum Node<'a> {
 }
 
 /// How a question is asked.
-pub(in crate::query) struct Selection<'a> {
-    pub(in crate::query) rows: &'a Rows,
+pub(crate) struct Selection<'a> {
+    pub(crate) rows: &'a Rows,
     /// The view that the rows are as of.
-    pub(in crate::query) view: &'a View,
-    pub(in crate::query) project: ProjectId,
+    pub(crate) view: &'a View,
+    pub(crate) project: ProjectId,
     /// The number of the question.
-    pub(in crate::query) asked_at: u64,
-    pub(in crate::query) now: Now,
+    pub(crate) asked_at: u64,
+    pub(crate) now: Now,
     /// Who was created later is not there.
-    pub(in crate::query) newest: UnixMicros,
+    pub(crate) newest: UnixMicros,
     /// The part of a list up to which its order is found in memory; beyond, along the list.
-    pub(in crate::query) ordered_max: usize,
-    pub(in crate::query) stop: &'a AtomicBool,
+    pub(crate) ordered_max: usize,
+    pub(crate) stop: &'a AtomicBool,
 }
 
 impl<'a> Selection<'a> {
     /// The places of those who answer. `decide` says it of a person whom columns leave open, by the
     /// number. `None` if so many are left open that it is better to look at everybody.
-    pub(in crate::query) fn choose(
+    pub(crate) fn choose(
         &self,
         asked: &Asked<'a>,
         mut decide: impl FnMut(i64) -> Result<bool, IdentityError>,
@@ -289,11 +289,7 @@ impl<'a> Selection<'a> {
     }
 
     /// The numbers of a part of the list of those at the places `chosen`.
-    pub(in crate::query) fn listed(
-        &self,
-        chosen: &Bitmap,
-        part: Part,
-    ) -> Result<Vec<i64>, IdentityError> {
+    pub(crate) fn listed(&self, chosen: &Bitmap, part: Part) -> Result<Vec<i64>, IdentityError> {
         let end = part.offset.saturating_add(part.limit);
         if end > self.ordered_max {
             let all = self.along(self.newest, chosen, end)?;
@@ -370,7 +366,7 @@ impl<'a> Selection<'a> {
 }
 
 /// The numbers of the first `count` persons of the list who were not created after `newest` and are chosen.
-pub(in crate::query) fn along(
+pub(crate) fn along(
     (view, project): (&View, ProjectId),
     newest: UnixMicros,
     (count, is_chosen): (usize, impl Fn(i64) -> bool),

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::bitmap::Bitmap;
-use crate::identity::change_feed::ChangeFeed;
-use crate::identity::row::Key;
-use crate::identity::row::Row;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::columns::column::Column;
-use crate::query::columns::column::TooLarge;
-use crate::query::columns::column::push;
+use crate::columns::column::Column;
+use crate::columns::column::TooLarge;
+use crate::columns::column::push;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::bitmap::Bitmap;
+use weir_identity::change_feed::ChangeFeed;
+use weir_identity::row::Key;
+use weir_identity::row::Row;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
 
 /// Columns of one project.
 const COLUMNS_MAX: usize = 64;
@@ -24,7 +24,7 @@ const COLUMNS_MAX: usize = 64;
 /// Persons by place, rising by their numbers, with some columns. Places are never taken away: who is
 /// gone is only marked so.
 #[derive(Debug, Default)]
-pub(in crate::query) struct Rows {
+pub(crate) struct Rows {
     numbers: Vec<u32>,
     created: Vec<i64>,
     /// Who is still there.
@@ -164,7 +164,7 @@ impl Rows {
         self.numbers.last().copied().map(i64::from)
     }
 
-    pub(in crate::query) fn number(&self, place: usize) -> i64 {
+    pub(crate) fn number(&self, place: usize) -> i64 {
         self.numbers.get(place).copied().map_or(0, i64::from)
     }
 
@@ -220,7 +220,7 @@ impl Rows {
 
 /// Why persons cannot be kept in columns.
 #[derive(Debug)]
-pub(in crate::query) enum Refusal {
+pub(crate) enum Refusal {
     /// They would be too large.
     TooLarge,
     /// To bring them up to date failed before.

@@ -15,16 +15,16 @@ use tokio::runtime::Builder;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Record;
-use crate::identity::change::Update;
-use crate::identity::limits::Limits;
-use crate::identity::store::Identities;
-use crate::query::columns::Asker;
-use crate::query::columns::Columns;
+use crate::columns::Asker;
+use crate::columns::Columns;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_identity::change::Record;
+use weir_identity::change::Update;
+use weir_identity::limits::Limits;
+use weir_identity::store::Identities;
 
 pub(super) const PROJECT: ProjectId = ProjectId(1);
 const AMPLE: u64 = 1 << 30;

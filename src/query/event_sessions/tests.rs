@@ -21,8 +21,8 @@ use super::SessionsTable;
 use super::host;
 use super::in_order;
 use super::path;
-use crate::event::schema::events_schema;
-use crate::storage::exact::ExactColumns;
+use weir_event::schema::events_schema;
+use weir_storage::exact::ExactColumns;
 
 /// An event: its session, its time in microseconds, its name, its distinct id and its properties.
 type Event<'e> = (Option<&'e str>, i64, &'e str, &'e str, Value);

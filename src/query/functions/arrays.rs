@@ -30,18 +30,18 @@ use arrow::row::SortField;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::argument;
-use crate::query::functions::own::element;
-use crate::query::functions::own::internal;
-use crate::query::functions::own::list_of;
-use crate::query::functions::own::lists;
-use crate::query::functions::own::same;
-use crate::query::functions::own::text;
-use crate::query::functions::own::texts;
-use crate::query::functions::own::truth;
-use crate::query::functions::own::whole;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::argument;
+use crate::functions::own::element;
+use crate::functions::own::internal;
+use crate::functions::own::list_of;
+use crate::functions::own::lists;
+use crate::functions::own::same;
+use crate::functions::own::text;
+use crate::functions::own::texts;
+use crate::functions::own::truth;
+use crate::functions::own::whole;
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[

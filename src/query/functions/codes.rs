@@ -19,13 +19,13 @@ use sha2::Sha256;
 use sha2::Sha384;
 use sha2::Sha512;
 
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::argument;
-use crate::query::functions::own::internal;
-use crate::query::functions::own::of_text;
-use crate::query::functions::own::text;
-use crate::query::functions::own::texts;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::argument;
+use crate::functions::own::internal;
+use crate::functions::own::of_text;
+use crate::functions::own::text;
+use crate::functions::own::texts;
 
 const BYTES: &[Takes] = &[Takes::Bytes];
 const TEXT: &[Takes] = &[Takes::Text];

@@ -23,19 +23,19 @@ use arrow::row::Row;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 
-use crate::query::functions::arrays::compared;
-use crate::query::functions::arrays::picked;
-use crate::query::functions::arrays::ranges;
-use crate::query::functions::arrays::whole_of;
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::argument;
-use crate::query::functions::own::element;
-use crate::query::functions::own::internal;
-use crate::query::functions::own::list_of;
-use crate::query::functions::own::lists;
-use crate::query::functions::own::same;
-use crate::query::functions::own::truth;
+use crate::functions::arrays::compared;
+use crate::functions::arrays::picked;
+use crate::functions::arrays::ranges;
+use crate::functions::arrays::whole_of;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::argument;
+use crate::functions::own::element;
+use crate::functions::own::internal;
+use crate::functions::own::list_of;
+use crate::functions::own::lists;
+use crate::functions::own::same;
+use crate::functions::own::truth;
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[

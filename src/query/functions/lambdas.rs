@@ -31,16 +31,16 @@ use datafusion::logical_expr::LambdaParametersProgress;
 use datafusion::logical_expr::ValueOrLambda;
 use datafusion::logical_expr::Volatility;
 
-use crate::query::functions::arrays::order;
-use crate::query::functions::arrays::picked;
-use crate::query::functions::arrays::ranges;
-use crate::query::functions::own::element;
-use crate::query::functions::own::internal;
-use crate::query::functions::own::list_of;
-use crate::query::guard::Running;
+use crate::functions::arrays::order;
+use crate::functions::arrays::picked;
+use crate::functions::arrays::ranges;
+use crate::functions::own::element;
+use crate::functions::own::internal;
+use crate::functions::own::list_of;
+use crate::guard::Running;
 
 /// Names of functions that may have a lambda as their first argument, as ClickHouse has them.
-pub(in crate::query) const NAMES: [&str; 18] = [
+pub(crate) const NAMES: [&str; 18] = [
     "arrayAll",
     "arrayAvg",
     "arrayCount",

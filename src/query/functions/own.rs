@@ -23,7 +23,7 @@ use datafusion::logical_expr::ScalarUDFImpl;
 use datafusion::logical_expr::Signature;
 use datafusion::logical_expr::Volatility;
 
-use crate::query::guard::Running;
+use crate::guard::Running;
 
 /// What an argument is taken as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

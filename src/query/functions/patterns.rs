@@ -16,14 +16,14 @@ use datafusion::error::Result;
 use regex::Regex;
 use regex::RegexBuilder;
 
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::list_of;
-use crate::query::functions::own::of_text;
-use crate::query::functions::own::text;
-use crate::query::functions::own::texts;
-use crate::query::functions::own::whole;
-use crate::query::guard::Running;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::list_of;
+use crate::functions::own::of_text;
+use crate::functions::own::text;
+use crate::functions::own::texts;
+use crate::functions::own::whole;
+use crate::guard::Running;
 
 const TWO: &[Takes] = &[Takes::Text, Takes::Text];
 

@@ -16,14 +16,14 @@ use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 
-use crate::query::functions::arrays::ranges;
-use crate::query::functions::arrays::whole_of;
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::argument;
-use crate::query::functions::own::internal;
-use crate::query::functions::own::lists;
-use crate::query::functions::own::whole;
+use crate::functions::arrays::ranges;
+use crate::functions::arrays::whole_of;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::argument;
+use crate::functions::own::internal;
+use crate::functions::own::lists;
+use crate::functions::own::whole;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 

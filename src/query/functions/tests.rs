@@ -16,21 +16,21 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionConfig;
 use datafusion::prelude::SessionContext;
 
-use crate::query::calendar::Calendar;
-use crate::query::clickhouse;
-use crate::query::dialect;
-use crate::query::functions;
-use crate::query::functions::tests::lists::AGGREGATES;
-use crate::query::functions::tests::lists::ARRAYS;
-use crate::query::functions::tests::lists::JSON;
-use crate::query::functions::tests::values::CONDITIONS;
-use crate::query::functions::tests::values::NUMBERS;
-use crate::query::functions::tests::values::TEXTS;
-use crate::query::functions::tests::values::TIMES;
-use crate::query::functions::tests::values::URLS;
-use crate::query::property_values;
-use crate::query::quantile;
-use crate::query::with_constants;
+use crate::calendar::Calendar;
+use crate::clickhouse;
+use crate::dialect;
+use crate::functions;
+use crate::functions::tests::lists::AGGREGATES;
+use crate::functions::tests::lists::ARRAYS;
+use crate::functions::tests::lists::JSON;
+use crate::functions::tests::values::CONDITIONS;
+use crate::functions::tests::values::NUMBERS;
+use crate::functions::tests::values::TEXTS;
+use crate::functions::tests::values::TIMES;
+use crate::functions::tests::values::URLS;
+use crate::property_values;
+use crate::quantile;
+use crate::with_constants;
 
 /// How it is called, what it is, and examples with their values.
 pub(super) type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -150,7 +150,7 @@ fn the_page_is_of_this_table() {
             page.push_str(&format!("| {form} | {says} | {} |\n", examples.join("<br>")));
         }
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/schemas/functions.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/functions.md");
     let kept = std::fs::read_to_string(path).unwrap_or_default();
     assert!(kept == page, "put this into schemas/functions.md:\n{page}");
 }

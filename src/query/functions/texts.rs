@@ -15,17 +15,17 @@ use arrow::datatypes::DataType;
 use arrow::datatypes::Int64Type;
 use datafusion::error::Result;
 
-use crate::query::functions::arrays::ranges;
-use crate::query::functions::arrays::whole_of;
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::internal;
-use crate::query::functions::own::list_of;
-use crate::query::functions::own::lists;
-use crate::query::functions::own::text;
-use crate::query::functions::own::texts;
-use crate::query::functions::own::truth;
-use crate::query::functions::own::whole;
+use crate::functions::arrays::ranges;
+use crate::functions::arrays::whole_of;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::internal;
+use crate::functions::own::list_of;
+use crate::functions::own::lists;
+use crate::functions::own::text;
+use crate::functions::own::texts;
+use crate::functions::own::truth;
+use crate::functions::own::whole;
 
 const SEARCH: &[Takes] = &[Takes::Text, Takes::Texts];
 

@@ -17,13 +17,13 @@ use chrono::Timelike;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::argument;
-use crate::query::functions::own::internal;
-use crate::query::functions::own::text;
-use crate::query::functions::own::texts;
-use crate::query::functions::own::whole;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::argument;
+use crate::functions::own::internal;
+use crate::functions::own::text;
+use crate::functions::own::texts;
+use crate::functions::own::whole;
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[

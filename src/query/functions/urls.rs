@@ -16,12 +16,12 @@ use percent_encoding::NON_ALPHANUMERIC;
 use percent_encoding::percent_decode_str;
 use percent_encoding::utf8_percent_encode;
 
-use crate::query::functions::own::Own;
-use crate::query::functions::own::Takes;
-use crate::query::functions::own::list_of;
-use crate::query::functions::own::of_text;
-use crate::query::functions::own::text;
-use crate::query::functions::own::texts;
+use crate::functions::own::Own;
+use crate::functions::own::Takes;
+use crate::functions::own::list_of;
+use crate::functions::own::of_text;
+use crate::functions::own::text;
+use crate::functions::own::texts;
 
 const ONE: &[Takes] = &[Takes::Text];
 const TWO: &[Takes] = &[Takes::Text, Takes::Text];

@@ -49,9 +49,9 @@ use futures::StreamExt;
 use futures::TryStreamExt;
 use futures::stream;
 
-use crate::query::guard::compact::compact;
-use crate::query::guard::sizes;
-use crate::query::guard::sizes::Views;
+use crate::guard::compact::compact;
+use crate::guard::sizes;
+use crate::guard::sizes::Views;
 
 /// Bytes of the values of a batch, unless one row has more.
 pub(super) const BATCH_BYTES: usize = 16 << 20;

@@ -16,14 +16,14 @@ use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 
-use crate::event::pattern::PatternError;
-use crate::event::pattern::Size;
-use crate::event::pattern::UNKNOWN_STATES;
-use crate::query::guard::functions::Cost;
-use crate::query::guard::functions::Output;
-use crate::query::guard::functions::Rule;
-use crate::query::guard::sizes;
-use crate::query::guard::sizes::Views;
+use crate::guard::functions::Cost;
+use crate::guard::functions::Output;
+use crate::guard::functions::Rule;
+use crate::guard::sizes;
+use crate::guard::sizes::Views;
+use weir_event::pattern::PatternError;
+use weir_event::pattern::Size;
+use weir_event::pattern::UNKNOWN_STATES;
 
 /// Bytes for a row beside its values: offsets, views, validity.
 const ROW_BYTES: usize = 24;

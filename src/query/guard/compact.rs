@@ -14,8 +14,8 @@ use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 
-use crate::query::guard::sizes;
-use crate::query::guard::sizes::Views;
+use crate::guard::sizes;
+use crate::guard::sizes::Views;
 
 /// Bytes of other rows that are not worth a copy.
 const SPARE_BYTES: usize = 16 << 10;

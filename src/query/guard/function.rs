@@ -38,16 +38,16 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::sort_properties::ExprProperties;
 use datafusion::logical_expr::sort_properties::SortProperties;
 
-use crate::query::aside::aside;
-use crate::query::date_trunc;
-use crate::query::guard;
-use crate::query::guard::bounds::Bounds;
-use crate::query::guard::functions::Cost;
-use crate::query::guard::functions::Output;
-use crate::query::guard::functions::Rule;
-use crate::query::guard::held::hold;
-use crate::query::guard::running::Running;
-use crate::query::json;
+use crate::aside::aside;
+use crate::date_trunc;
+use crate::guard;
+use crate::guard::bounds::Bounds;
+use crate::guard::functions::Cost;
+use crate::guard::functions::Output;
+use crate::guard::functions::Rule;
+use crate::guard::held::hold;
+use crate::guard::running::Running;
+use crate::json;
 
 /// Outputs below this are not accounted for: there are at most some hundreds of them at a time.
 const FREE_BYTES: usize = 64 << 10;

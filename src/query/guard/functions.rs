@@ -507,13 +507,13 @@ mod tests {
     use super::SCALAR;
     use super::TABLE;
     use super::WINDOW;
-    use crate::query::quantile;
+    use crate::quantile;
 
     fn everything() -> SessionState {
         let mut state = SessionStateBuilder::new().with_default_features().build();
         datafusion_functions_json::register_all(&mut state).unwrap();
         state.register_udf(Arc::new(quantile::function())).unwrap();
-        crate::query::functions::register(&mut state).unwrap();
+        crate::functions::register(&mut state).unwrap();
         state
     }
 

@@ -295,7 +295,7 @@ mod tests {
     use datafusion::prelude::SessionContext;
     use datafusion::sql::parser::DFParser;
 
-    use crate::query::guard::check;
+    use crate::guard::check;
 
     /// Statements, and what the refusal of each names; `None` for those that are taken.
     const STATEMENTS: &[(&str, Option<&str>)] = &[

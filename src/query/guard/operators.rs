@@ -35,17 +35,17 @@ use datafusion::physical_expr::expressions;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::prelude::lit;
 
-use crate::event::pattern::PatternError;
-use crate::event::pattern::Size;
-use crate::query::guard::function::Guarded;
-use crate::query::guard::functions::Class;
-use crate::query::guard::functions::Cost;
-use crate::query::guard::functions::Output;
-use crate::query::guard::functions::Rule;
-use crate::query::guard::running::Running;
-use crate::query::guard::sizes::null_bytes;
-use crate::query::guard::sizes::width;
-use crate::query::guard::stored::Stored;
+use crate::guard::function::Guarded;
+use crate::guard::functions::Class;
+use crate::guard::functions::Cost;
+use crate::guard::functions::Output;
+use crate::guard::functions::Rule;
+use crate::guard::running::Running;
+use crate::guard::sizes::null_bytes;
+use crate::guard::sizes::width;
+use crate::guard::stored::Stored;
+use weir_event::pattern::PatternError;
+use weir_event::pattern::Size;
 
 /// Bytes of a value of a type of a fixed width, at most: a batch of nulls of it takes as much as one of
 /// values.

@@ -14,7 +14,7 @@ use datafusion::common::config::ExtensionOptions;
 use datafusion::error::DataFusionError;
 use datafusion::error::Result;
 
-use crate::clock::Clock;
+use weir_base::clock::Clock;
 
 /// Whether a query is being planned, whether anybody waits for it, and how long it may take. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -28,13 +28,13 @@ pub struct Running {
 
 impl Running {
     /// A query that begins now, and may take so long.
-    pub(in crate::query) fn within(clock: &Clock, limit: Duration) -> Self {
+    pub(crate) fn within(clock: &Clock, limit: Duration) -> Self {
         let ends = Some((clock.clone(), clock.monotonic().saturating_add(limit)));
         Self { ends, ..Self::default() }
     }
 
     /// One attempt to run this query: it may stop before the query does, and stops with it.
-    pub(in crate::query) fn attempt(&self) -> Self {
+    pub(crate) fn attempt(&self) -> Self {
         Self {
             is_query_stopped: Arc::clone(&self.is_stopped),
             ends: self.ends.clone(),
@@ -43,17 +43,17 @@ impl Running {
     }
 
     /// Notes that planning begins or ends. Constants are folded while it goes on.
-    pub(in crate::query) fn set_planning(&self, is_planning: bool) {
+    pub(crate) fn set_planning(&self, is_planning: bool) {
         self.is_planning.store(is_planning, Ordering::Relaxed);
     }
 
     /// Makes the functions fail once what is returned is dropped: nobody waits for the query then.
-    pub(in crate::query) fn stopped_on_drop(&self) -> StopFunctions {
+    pub(crate) fn stopped_on_drop(&self) -> StopFunctions {
         StopFunctions(self.clone())
     }
 
     /// The state of the query that has these settings; a new one if it has none.
-    pub(in crate::query) fn of(options: &ConfigOptions) -> Self {
+    pub(crate) fn of(options: &ConfigOptions) -> Self {
         options.extensions.get::<Self>().cloned().unwrap_or_default()
     }
 
@@ -66,7 +66,7 @@ impl Running {
     /// # Errors
     ///
     /// The query was stopped, or has taken as long as it may.
-    pub(in crate::query) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let is_stopped = [&self.is_stopped, &self.is_query_stopped];
         let is_over = |(clock, ends): &(Clock, Duration)| clock.monotonic() >= *ends;
         if is_stopped.into_iter().any(|stopped| stopped.load(Ordering::Relaxed))
@@ -80,7 +80,7 @@ impl Running {
 
 /// Stops the functions of a query when it is dropped.
 #[derive(Debug)]
-pub(in crate::query) struct StopFunctions(Running);
+pub(crate) struct StopFunctions(Running);
 
 impl Drop for StopFunctions {
     fn drop(&mut self) {

@@ -24,8 +24,8 @@ use datafusion::sql::sqlparser::ast::UnaryOperator;
 use datafusion::sql::sqlparser::ast::Visit;
 use datafusion::sql::sqlparser::ast::Visitor;
 
-use crate::query::guard::ignored;
-use crate::query::relations::is_same;
+use crate::guard::ignored;
+use crate::relations::is_same;
 
 /// Expressions of a CUBE.
 const CUBE_MAX: usize = 12;
@@ -42,7 +42,7 @@ const GROUPED_MAX: usize = 1 << 16;
 /// # Errors
 ///
 /// It does.
-pub(in crate::query) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
+pub(crate) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
     match statement {
         Statement::Statement(statement) => {
             let refused = statement.visit(&mut Refusals { state });

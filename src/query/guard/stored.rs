@@ -13,7 +13,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::expr::Alias;
 use datafusion::logical_expr::expr::Cast;
 
-use crate::query::guard::operators;
+use crate::guard::operators;
 
 /// The stored columns among those that the expressions of one operator name.
 #[derive(Debug)]

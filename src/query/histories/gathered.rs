@@ -17,19 +17,19 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use crate::query::error::QueryError;
-use crate::query::histories::ACTOR;
-use crate::query::histories::NO_TEXT;
-use crate::query::histories::Row;
-use crate::query::histories::Rows;
-use crate::query::histories::TEXT;
-use crate::query::histories::kept::Actor;
-use crate::query::histories::kept::Kept;
-use crate::query::histories::kept::Take;
-use crate::query::histories::kept::no_column;
-use crate::query::histories::kept::times_and_masks;
-use crate::query::interner::Interner;
-use crate::query::slice::Slice;
+use crate::error::QueryError;
+use crate::histories::ACTOR;
+use crate::histories::NO_TEXT;
+use crate::histories::Row;
+use crate::histories::Rows;
+use crate::histories::TEXT;
+use crate::histories::kept::Actor;
+use crate::histories::kept::Kept;
+use crate::histories::kept::Take;
+use crate::histories::kept::no_column;
+use crate::histories::kept::times_and_masks;
+use crate::interner::Interner;
+use crate::slice::Slice;
 
 /// Most slices that the actors are divided into. Who has more rows than fit then is one actor.
 const SLICES_MAX: u64 = 1 << 20;
@@ -276,9 +276,9 @@ mod tests {
     use super::HALF_MIN;
     use super::Row;
     use super::sort_by;
-    use crate::query::error::QueryError;
-    use crate::query::histories::Rows;
-    use crate::query::histories::kept::passes;
+    use crate::error::QueryError;
+    use crate::histories::Rows;
+    use crate::histories::kept::passes;
 
     type Plain = (i64, u32, Option<String>);
     type Histories = BTreeMap<String, Vec<Plain>>;

@@ -6,11 +6,11 @@ use arrow::array::RecordBatch;
 use arrow::array::UInt32Array;
 use datafusion::error::DataFusionError;
 
-use crate::query::error::QueryError;
-use crate::query::histories::AT;
-use crate::query::histories::MASK;
-use crate::query::histories::Row;
-use crate::query::interner::Interner;
+use crate::error::QueryError;
+use crate::histories::AT;
+use crate::histories::MASK;
+use crate::histories::Row;
+use crate::interner::Interner;
 
 /// Takes an actor, its rows in their order, and the texts that they name.
 pub(super) type Take<'t> = dyn FnMut(Actor<'_>, &[Row], &Interner) -> Result<(), QueryError> + 't;

@@ -10,16 +10,16 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use crate::query::error::QueryError;
-use crate::query::histories::ACTOR;
-use crate::query::histories::NO_TEXT;
-use crate::query::histories::Row;
-use crate::query::histories::kept::Actor;
-use crate::query::histories::kept::Kept;
-use crate::query::histories::kept::Take;
-use crate::query::histories::kept::no_column;
-use crate::query::histories::kept::times_and_masks;
-use crate::query::interner::Interner;
+use crate::error::QueryError;
+use crate::histories::ACTOR;
+use crate::histories::NO_TEXT;
+use crate::histories::Row;
+use crate::histories::kept::Actor;
+use crate::histories::kept::Kept;
+use crate::histories::kept::Take;
+use crate::histories::kept::no_column;
+use crate::histories::kept::times_and_masks;
+use crate::interner::Interner;
 
 /// Times of a word.
 const WORD: usize = 64;
@@ -205,8 +205,8 @@ mod tests {
     use super::Actor;
     use super::Marked;
     use super::Marks;
-    use crate::query::error::QueryError;
-    use crate::query::histories::kept::passes;
+    use crate::error::QueryError;
+    use crate::histories::kept::passes;
 
     type Found = BTreeMap<u32, Vec<(i64, u32)>>;
 

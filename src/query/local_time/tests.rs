@@ -15,8 +15,8 @@ use serde_json::json;
 use super::LocalTimes;
 use super::answer;
 use super::table;
-use crate::event::time::parse_rfc3339;
-use crate::query::rows::json_rows;
+use crate::rows::json_rows;
+use weir_event::time::parse_rfc3339;
 
 const BERLIN: &str = "Europe/Berlin";
 const NIGHT: &str = "2026-06-01T22:30:00Z";

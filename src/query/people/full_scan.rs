@@ -11,28 +11,28 @@ use std::time::Duration;
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::tree::Tree;
-use crate::identity::IdentityError;
-use crate::identity::row::Row;
-use crate::identity::view::View;
-use crate::query::admission::Permit;
-use crate::query::columns::Asked;
-use crate::query::columns::Asker;
-use crate::query::columns::Columns;
-use crate::query::columns::Selection;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
-use crate::query::parts::given_up;
-use crate::query::people::Found;
-use crate::query::people::Part;
-use crate::query::people::PersonsQuestion;
-use crate::query::people::search::Search;
-use crate::query::people::search::Sought;
+use crate::admission::Permit;
+use crate::columns::Asked;
+use crate::columns::Asker;
+use crate::columns::Columns;
+use crate::columns::Selection;
+use crate::engine::Engine;
+use crate::error::QueryError;
+use crate::parts::given_up;
+use crate::people::Found;
+use crate::people::Part;
+use crate::people::PersonsQuestion;
+use crate::people::search::Search;
+use crate::people::search::Sought;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_identity::IdentityError;
+use weir_identity::row::Row;
+use weir_identity::view::View;
 
 /// Persons whose order in the list is found in memory, at most; beyond it the walk goes along the list,
 /// which takes longer and needs no memory.
@@ -99,7 +99,7 @@ impl Engine {
     /// Reads columns that are missing, after at most `patience` of waiting for what others read, and
     /// `limit` in all. Whoever waits too long goes without, and what is being read is for the next one who
     /// asks.
-    pub(in crate::query) async fn provide(
+    pub(crate) async fn provide(
         &self,
         project: ProjectId,
         keys: Vec<Box<str>>,

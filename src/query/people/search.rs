@@ -10,22 +10,22 @@ use std::sync::atomic::Ordering;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::tree::Tree;
-use crate::identity::IdentityError;
-use crate::identity::person::Person;
-use crate::identity::row;
-use crate::identity::row::Key;
-use crate::identity::row::Row;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::people::FUTURE;
-use crate::query::people::Part;
-use crate::query::people::PersonsQuestion;
+use crate::people::FUTURE;
+use crate::people::Part;
+use crate::people::PersonsQuestion;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_identity::IdentityError;
+use weir_identity::person::Person;
+use weir_identity::row;
+use weir_identity::row::Key;
+use weir_identity::row::Row;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
 
 /// The property that has emails.
 pub(super) const EMAIL: &str = "email";
@@ -285,7 +285,7 @@ impl<'a> Search<'a> {
 
 /// What filters of the type `person_metadata` ask of a person, by its name: of the uuid, the time of
 /// creation, and whether it is identified.
-pub(in crate::query) fn place_value(
+pub(crate) fn place_value(
     key: &str,
     (uuid, created_at, is_identified): (Uuid, UnixMicros, bool),
 ) -> Option<Value> {

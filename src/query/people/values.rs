@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::row;
-use crate::identity::row::Key;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::query::engine::Engine;
-use crate::query::error::QueryError;
+use crate::engine::Engine;
+use crate::error::QueryError;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::row;
+use weir_identity::row::Key;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
 
 impl Engine {
     /// Shows the values that a property has among the newest persons, at most `persons_max`, with a

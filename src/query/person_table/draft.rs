@@ -14,16 +14,16 @@ use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use tokio::runtime::Handle;
 
-use crate::event::id::ProjectId;
-use crate::identity::row::Row;
-use crate::query::person_rows::PersonRows;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::TableSpec;
-use crate::storage::parquet::Effort;
-use crate::storage::parquet::FileWriter;
-use crate::storage::parquet::Layout;
-use crate::storage::store::StoreError;
+use crate::person_rows::PersonRows;
+use weir_event::id::ProjectId;
+use weir_identity::row::Row;
+use weir_storage::delta::DataFile;
+use weir_storage::delta::DeltaTable;
+use weir_storage::delta::TableSpec;
+use weir_storage::parquet::Effort;
+use weir_storage::parquet::FileWriter;
+use weir_storage::parquet::Layout;
+use weir_storage::store::StoreError;
 
 /// Properties with a column of their own. If persons of a file have more of them, those that come later are in the
 /// JSON text alone.

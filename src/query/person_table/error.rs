@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::error::Kind;
-use crate::identity::IdentityError;
-use crate::storage::delta::error::TableError;
-use crate::storage::store::StoreError;
+use weir_base::error::Kind;
+use weir_identity::IdentityError;
+use weir_storage::delta::error::TableError;
+use weir_storage::store::StoreError;
 
 /// Error of writing. The table is as it was.
 #[derive(Debug, thiserror::Error)]

@@ -20,14 +20,14 @@ use object_store::ObjectStore;
 use parquet::arrow::ProjectionMask;
 use parquet::errors::ParquetError;
 
-use crate::event::id::ProjectId;
-use crate::identity::person_set::Place;
-use crate::identity::row;
-use crate::identity::row::Key;
-use crate::query::person_table::draft::PROPERTIES_MAX;
-use crate::query::person_table::draft::PROPERTY;
-use crate::storage::delta::DataFile;
-use crate::storage::parquet::open_as;
+use crate::person_table::draft::PROPERTIES_MAX;
+use crate::person_table::draft::PROPERTY;
+use weir_event::id::ProjectId;
+use weir_identity::person_set::Place;
+use weir_identity::row;
+use weir_identity::row::Key;
+use weir_storage::delta::DataFile;
+use weir_storage::parquet::open_as;
 
 /// Columns that tell who a person is, and those that every scan reads.
 const PLACE: [&str; 2] = ["project_id", "id"];
@@ -36,23 +36,23 @@ const PROPERTIES: &str = "properties";
 
 /// Persons with neighbouring numbers, as a file has them, and some of their properties.
 #[derive(Debug)]
-pub(in crate::query) struct FilePersons {
+pub(crate) struct FilePersons {
     /// Number, `created_at` as microseconds, whether identified.
-    pub(in crate::query) persons: Vec<(i64, i64, bool)>,
+    pub(crate) persons: Vec<(i64, i64, bool)>,
     batches: Vec<RecordBatch>,
     keys: Vec<Key>,
 }
 
 /// The different values of a property, as compact JSON, some perhaps more than once, and for each person the place
 /// of the own one there, if it has any.
-pub(in crate::query) type Values<'b> = (Vec<&'b str>, Vec<Option<usize>>);
+pub(crate) type Values<'b> = (Vec<&'b str>, Vec<Option<usize>>);
 
 /// The persons of a project with these numbers, and these properties of theirs.
 ///
 /// # Errors
 ///
 /// The file cannot be read, or is none of the table.
-pub(in crate::query) async fn read(
+pub(crate) async fn read(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
     (project, numbers): (ProjectId, &Range<i64>),
@@ -100,7 +100,7 @@ fn column_name(key: &Key) -> String {
 }
 
 /// Rows of a file, batch by batch.
-pub(in crate::query) struct FileRows {
+pub(crate) struct FileRows {
     batches: BoxStream<'static, Result<RecordBatch, ParquetError>>,
     project: ProjectId,
     numbers: Range<i64>,
@@ -110,11 +110,11 @@ pub(in crate::query) struct FileRows {
 }
 
 /// Some of the rows.
-pub(in crate::query) struct FileBatch {
+pub(crate) struct FileBatch {
     /// Numbers of the persons.
-    pub(in crate::query) ids: Int64Array,
+    pub(crate) ids: Int64Array,
     /// The columns that were asked for.
-    pub(in crate::query) columns: Vec<ArrayRef>,
+    pub(crate) columns: Vec<ArrayRef>,
 }
 
 /// The columns `names` of a project's persons with these numbers, texts as views, in batches of at most `rows`. If
@@ -123,7 +123,7 @@ pub(in crate::query) struct FileBatch {
 /// # Errors
 ///
 /// The file cannot be read.
-pub(in crate::query) async fn scan(
+pub(crate) async fn scan(
     store: Arc<dyn ObjectStore>,
     file: &DataFile,
     (project, numbers): (ProjectId, Range<i64>),
@@ -160,7 +160,7 @@ impl FileRows {
     /// # Errors
     ///
     /// The file cannot be read, or is none of the table.
-    pub(in crate::query) async fn next(&mut self) -> Result<Option<FileBatch>, ParquetError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<FileBatch>, ParquetError> {
         while let Some(batch) = self.batches.try_next().await? {
             let range = place_range(&batch, self.project, &self.numbers).ok_or_else(foreign)?;
             if !range.is_empty() {
@@ -249,7 +249,7 @@ impl FilePersons {
     }
 
     /// The values of a property; `None` if it was not read.
-    pub(in crate::query) fn values(&self, name: &str) -> Option<Values<'_>> {
+    pub(crate) fn values(&self, name: &str) -> Option<Values<'_>> {
         let key = self.keys.iter().find(|key| key.json() == name)?;
         let (column, mut values) = (column_name(key), Values::default());
         for batch in &self.batches {

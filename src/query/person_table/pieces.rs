@@ -15,21 +15,21 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::IdentityError;
-use crate::identity::change_feed::ChangeFeed;
-use crate::identity::person_set::PersonSet;
-use crate::identity::person_set::Place;
-use crate::identity::store::Identities;
-use crate::identity::view::Moment;
-use crate::identity::view::View;
-use crate::query::person_table::span::ALL;
-use crate::query::person_table::span::Span;
-use crate::query::person_table::span::Trust;
-use crate::query::person_table::span::spans;
-use crate::query::ranges::ranges;
-use crate::storage::delta::DataFile;
+use crate::person_table::span::ALL;
+use crate::person_table::span::Span;
+use crate::person_table::span::Trust;
+use crate::person_table::span::spans;
+use crate::ranges::ranges;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::change_feed::ChangeFeed;
+use weir_identity::person_set::PersonSet;
+use weir_identity::person_set::Place;
+use weir_identity::store::Identities;
+use weir_identity::view::Moment;
+use weir_identity::view::View;
+use weir_storage::delta::DataFile;
 
 /// If more than one person in this many has changed, a file is worth to be written anew.
 const RENEWED_SHARE: u64 = 64;
@@ -78,21 +78,21 @@ pub(super) struct Job {
 
 /// A part of a project's persons as one file has them.
 #[derive(Clone, Debug)]
-pub(in crate::query) struct Part {
+pub(crate) struct Part {
     /// All persons of the project with these numbers.
-    pub(in crate::query) numbers: Range<i64>,
+    pub(crate) numbers: Range<i64>,
     /// Where they are; `None` if their rows have to be read.
-    pub(in crate::query) file: Option<Arc<DataFile>>,
+    pub(crate) file: Option<Arc<DataFile>>,
 }
 
 /// What there is of a project as of one view.
-pub(in crate::query) struct Parts {
+pub(crate) struct Parts {
     /// The files, if there are any.
-    pub(in crate::query) store: Option<Arc<dyn ObjectStore>>,
+    pub(crate) store: Option<Arc<dyn ObjectStore>>,
     /// In the order of their numbers, all there can be.
-    pub(in crate::query) parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
     /// Persons who are not as the files say.
-    pub(in crate::query) changed: PersonSet,
+    pub(crate) changed: PersonSet,
 }
 
 impl Parts {
@@ -326,7 +326,7 @@ impl Pieces {
     }
 
     /// No longer trusts a file, which cannot be read.
-    pub(in crate::query) fn distrust(&self, path: &str) {
+    pub(crate) fn distrust(&self, path: &str) {
         let mut state = self.state.lock();
         let has = |span: &&mut Span| span.files.iter().any(|file| file.path == path);
         if let Some(span) = state.spans.iter_mut().find(has) {

@@ -8,8 +8,8 @@ use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimeUnit;
 
-use crate::storage::delta::TableSpec;
-use crate::storage::parquet::Layout;
+use weir_storage::delta::TableSpec;
+use weir_storage::parquet::Layout;
 
 /// The columns, as published in `schemas/arrow/persons.v1.json`: existing columns stay, and a new column is
 /// added at the end and nullable. `distinct_ids` is a JSON array and `properties` a JSON object, both as

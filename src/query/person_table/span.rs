@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::identity::person_set::Place;
-use crate::identity::view::Moment;
-use crate::storage::delta::DataFile;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_identity::person_set::Place;
+use weir_identity::view::Moment;
+use weir_storage::delta::DataFile;
 
 /// Where the first span begins and the last one ends.
 pub(super) const ALL: Range<Place> = (ProjectId(0), 0)..(ProjectId(i64::MAX), i64::MAX);
@@ -139,10 +139,10 @@ mod tests {
     use super::Span;
     use super::Trust;
     use super::spans;
-    use crate::event::id::ProjectId;
-    use crate::storage::delta::DataFile;
-    use crate::storage::delta::stats::FileStats;
-    use crate::storage::exact::ExactColumns;
+    use weir_event::id::ProjectId;
+    use weir_storage::delta::DataFile;
+    use weir_storage::delta::stats::FileStats;
+    use weir_storage::exact::ExactColumns;
 
     fn file(path: &str) -> Arc<DataFile> {
         Arc::new(DataFile {

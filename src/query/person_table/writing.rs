@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use crate::event::id::ProjectId;
-use crate::identity::person_set::Place;
-use crate::identity::view::Flow;
-use crate::identity::view::Moment;
-use crate::identity::view::View;
-use crate::query::person_table::draft::Draft;
-use crate::query::person_table::error::PersonsError;
-use crate::query::person_table::schema::layout;
-use crate::query::person_table::span::FileName;
-use crate::query::person_table::span::Span;
-use crate::query::person_table::span::Trust;
-use crate::storage::delta::DeltaTable;
-use crate::storage::store::StoreError;
+use crate::person_table::draft::Draft;
+use crate::person_table::error::PersonsError;
+use crate::person_table::schema::layout;
+use crate::person_table::span::FileName;
+use crate::person_table::span::Span;
+use crate::person_table::span::Trust;
+use weir_event::id::ProjectId;
+use weir_identity::person_set::Place;
+use weir_identity::view::Flow;
+use weir_identity::view::Moment;
+use weir_identity::view::View;
+use weir_storage::delta::DeltaTable;
+use weir_storage::store::StoreError;
 
 /// A file ends at so many bytes of JSON texts, or when it has the persons that it may. To write one takes less than
 /// 150 MiB of memory.

@@ -35,8 +35,8 @@ use rustix::io::Errno;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::storage::disk::Disk;
-use crate::telemetry::metrics::Metrics;
+use weir_base::telemetry::metrics::Metrics;
+use weir_disk::Disk;
 
 /// Bytes of every block of a file but its last.
 pub const BLOCK_BYTES: u64 = 1 << 20;

@@ -7,12 +7,12 @@ use rand::rngs::StdRng;
 
 use super::blocks::Limits;
 use super::*;
-use crate::storage::disk::Disk;
-use crate::storage::disk::OsDisk;
-use crate::storage::disk::sim::SimDisk;
-use crate::storage::faulty_store::Broken;
-use crate::storage::faulty_store::FaultyStore;
-use crate::telemetry::metrics::Metrics;
+use crate::faulty_store::Broken;
+use crate::faulty_store::FaultyStore;
+use weir_base::telemetry::metrics::Metrics;
+use weir_disk::Disk;
+use weir_disk::OsDisk;
+use weir_sim::disk::SimDisk;
 
 const BLOCK: usize = 1 << 20;
 const NO_LIMITS: Limits = Limits { max_bytes: 1 << 40, free_min_bytes: 0 };

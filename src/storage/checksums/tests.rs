@@ -32,13 +32,13 @@ use super::BLOCK_BYTES;
 use super::BlockSums;
 use super::CheckedStore;
 use super::Damaged;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::TableSpec;
-use crate::storage::parquet::Effort;
-use crate::storage::parquet::FileWriter;
-use crate::storage::parquet::Layout;
-use crate::storage::parquet::pages::PagedFile;
-use crate::storage::parquet::read_columns_if;
+use crate::delta::DataFile;
+use crate::delta::TableSpec;
+use crate::parquet::Effort;
+use crate::parquet::FileWriter;
+use crate::parquet::Layout;
+use crate::parquet::pages::PagedFile;
+use crate::parquet::read_columns_if;
 
 /// Number of flipped bits per file; `WEIR_FLIPS` overrides it.
 const FLIPS: usize = 300;

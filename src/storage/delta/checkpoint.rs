@@ -23,9 +23,9 @@ use parquet::file::properties::WriterProperties;
 use serde::Deserialize;
 use serde::Serialize;
 
-use crate::storage::checksums;
-use crate::storage::delta::actions::Action;
-use crate::storage::delta::types::map_type;
+use crate::checksums;
+use crate::delta::actions::Action;
+use crate::delta::types::map_type;
 
 /// The actions that make up the table, and `sidecar`, which refers to actions in other files.
 const COLUMNS: [&str; 6] = ["protocol", "metaData", "add", "remove", "txn", "sidecar"];
@@ -188,13 +188,13 @@ fn schema() -> SchemaRef {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::delta::actions;
-    use crate::storage::delta::actions::Add;
-    use crate::storage::delta::actions::Format;
-    use crate::storage::delta::actions::Metadata;
-    use crate::storage::delta::actions::Protocol;
-    use crate::storage::delta::actions::Remove;
-    use crate::storage::delta::actions::Transaction;
+    use crate::delta::actions;
+    use crate::delta::actions::Add;
+    use crate::delta::actions::Format;
+    use crate::delta::actions::Metadata;
+    use crate::delta::actions::Protocol;
+    use crate::delta::actions::Remove;
+    use crate::delta::actions::Transaction;
 
     fn texts(pairs: &[(&str, Option<&str>)]) -> std::collections::BTreeMap<String, Option<String>> {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), v.map(str::to_owned))).collect()

@@ -13,20 +13,20 @@ use parking_lot::RwLock;
 use url::Url;
 use uuid::Uuid;
 
-use crate::clock::Clock;
-use crate::clock::UnixMicros;
-use crate::storage::delta::CHECKPOINT_INTERVAL;
-use crate::storage::delta::Damage;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::EditKind;
-use crate::storage::delta::TableSpec;
-use crate::storage::delta::TableVersion;
-use crate::storage::delta::actions::Action;
-use crate::storage::delta::error::TableError;
-use crate::storage::delta::log::Log;
-use crate::storage::delta::log::Put;
-use crate::storage::delta::report;
-use crate::storage::delta::state::State;
+use crate::delta::CHECKPOINT_INTERVAL;
+use crate::delta::Damage;
+use crate::delta::DataFile;
+use crate::delta::EditKind;
+use crate::delta::TableSpec;
+use crate::delta::TableVersion;
+use crate::delta::actions::Action;
+use crate::delta::error::TableError;
+use crate::delta::log::Log;
+use crate::delta::log::Put;
+use crate::delta::report;
+use crate::delta::state::State;
+use weir_base::clock::Clock;
+use weir_base::clock::UnixMicros;
 
 /// Time without reading the log after which the next commits may have been cleaned up: the handle then
 /// reads the newest checkpoint first.

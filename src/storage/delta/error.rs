@@ -1,6 +1,6 @@
 //! Errors of Delta tables: [`TableError`].
 
-use crate::error::Kind;
+use weir_base::error::Kind;
 
 /// Why a table could not be opened, read or changed.
 ///

@@ -9,12 +9,12 @@ use arrow::datatypes::Schema;
 use arrow::datatypes::SchemaRef;
 use arrow::datatypes::TimeUnit;
 
-use crate::storage::delta::TableSpec;
-use crate::storage::delta::error::TableError;
-use crate::storage::delta::types::DataType;
-use crate::storage::delta::types::Primitive;
-use crate::storage::delta::types::StructField;
-use crate::storage::delta::types::StructType;
+use crate::delta::TableSpec;
+use crate::delta::error::TableError;
+use crate::delta::types::DataType;
+use crate::delta::types::Primitive;
+use crate::delta::types::StructField;
+use crate::delta::types::StructType;
 
 /// Characters that Delta forbids in column names without column mapping.
 const FORBIDDEN_IN_NAMES: &str = " ,;{}()\n\t=";

@@ -10,10 +10,10 @@ use serde_json::Map;
 use serde_json::Value as Json;
 use serde_json::json;
 
-use crate::clock::UnixMicros;
-use crate::storage::delta::types::DataType;
-use crate::storage::delta::types::Primitive;
-use crate::storage::delta::types::StructType;
+use crate::delta::types::DataType;
+use crate::delta::types::Primitive;
+use crate::delta::types::StructType;
+use weir_base::clock::UnixMicros;
 
 /// Maximum length of a text bound, in characters. Parquet's own limit is 64 bytes; uuids and event names fit
 /// completely.
@@ -170,7 +170,7 @@ fn from_json(json: &Json, column: &str, schema: &StructType, bound: Bound) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::delta::types::StructField;
+    use crate::delta::types::StructField;
 
     fn schema() -> StructType {
         StructType::new(vec![

@@ -29,10 +29,10 @@ use tokio::task::JoinSet;
 use super::stats::ColumnStats;
 use super::stats::Value;
 use super::*;
-use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::storage::disk::sim::SimDisk;
-use crate::storage::durable::DurableStore;
+use crate::durable::DurableStore;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_sim::disk::SimDisk;
 
 /// Much later than the simulated disk's clock, which starts at 1970.
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);

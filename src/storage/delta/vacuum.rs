@@ -9,14 +9,14 @@ use object_store::ObjectMeta;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
-use crate::clock::UnixMicros;
-use crate::storage::delta::Damage;
-use crate::storage::delta::DeltaTable;
-use crate::storage::delta::TOMBSTONE_RETENTION;
-use crate::storage::delta::commit::Writer;
-use crate::storage::delta::error::TableError;
-use crate::storage::delta::log::Log;
-use crate::storage::delta::state::State;
+use crate::delta::Damage;
+use crate::delta::DeltaTable;
+use crate::delta::TOMBSTONE_RETENTION;
+use crate::delta::commit::Writer;
+use crate::delta::error::TableError;
+use crate::delta::log::Log;
+use crate::delta::state::State;
+use weir_base::clock::UnixMicros;
 
 /// Suffix of the files that a vacuum may delete.
 const DATA_FILE_SUFFIX: &str = ".parquet";

@@ -20,11 +20,11 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::storage::disk::Disk;
-use crate::storage::disk::DiskDir;
-use crate::storage::disk::DiskEntry;
-use crate::storage::disk::DiskFile;
-use crate::storage::durable::STORE;
+use crate::durable::STORE;
+use weir_disk::Disk;
+use weir_disk::DiskDir;
+use weir_disk::DiskEntry;
+use weir_disk::DiskFile;
 
 /// Prefix of the names of files that are being written.
 const TEMPORARY_PREFIX: &str = ".tmp-";

@@ -17,11 +17,11 @@ use object_store::ObjectMeta;
 use object_store::Result;
 use object_store::path::Path;
 
-use crate::storage::disk::Disk;
-use crate::storage::disk::DiskFile;
-use crate::storage::durable::STORE;
-use crate::storage::durable::files::failed;
-use crate::storage::durable::files::object_meta;
+use crate::durable::STORE;
+use crate::durable::files::failed;
+use crate::durable::files::object_meta;
+use weir_disk::Disk;
+use weir_disk::DiskFile;
 
 /// Maximum bytes of one chunk of a get. Columns of row groups and files of the table's log are smaller, so
 /// a usual get is one chunk.

@@ -9,12 +9,12 @@ use object_store::ObjectStoreExt;
 use object_store::WriteMultipart;
 
 use super::*;
-use crate::storage::disk::DiskDir;
-use crate::storage::disk::DiskEntry;
-use crate::storage::disk::DiskFile;
-use crate::storage::disk::OsDisk;
-use crate::storage::disk::sim::SimDisk;
-use crate::storage::disk::sim::Survival;
+use weir_disk::DiskDir;
+use weir_disk::DiskEntry;
+use weir_disk::DiskFile;
+use weir_disk::OsDisk;
+use weir_sim::disk::SimDisk;
+use weir_sim::disk::Survival;
 
 const SURVIVALS: [Survival; 6] = [
     Survival::Lose,

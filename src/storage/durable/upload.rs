@@ -17,11 +17,11 @@ use object_store::Result;
 use object_store::UploadPart;
 use object_store::path::Path;
 
-use crate::storage::durable::DurableStore;
-use crate::storage::durable::files::Naming;
-use crate::storage::durable::files::Shared;
-use crate::storage::durable::files::Temporary;
-use crate::storage::durable::files::failed;
+use crate::durable::DurableStore;
+use crate::durable::files::Naming;
+use crate::durable::files::Shared;
+use crate::durable::files::Temporary;
+use crate::durable::files::failed;
 
 /// An unfinished upload. Invisible until [`MultipartUpload::complete`]; removed if dropped before.
 #[derive(Debug)]

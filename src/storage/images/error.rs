@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use object_store::path::Path;
 
-use crate::error::Kind;
-use crate::storage::images::manifest::Unread;
+use crate::images::manifest::Unread;
+use weir_base::error::Kind;
 
 /// Why an image cannot be put or restored.
 #[derive(Debug, thiserror::Error)]

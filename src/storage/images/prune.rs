@@ -9,8 +9,8 @@ use futures::stream;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-use crate::storage::images::Images;
-use crate::storage::images::error::ImagesError;
+use crate::images::Images;
+use crate::images::error::ImagesError;
 
 /// Age from which a file is removed that no image names. An image is put in less.
 const ORPHAN_AGE: Duration = Duration::from_secs(60 * 60);

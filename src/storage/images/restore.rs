@@ -15,14 +15,14 @@ use sha2::Digest;
 use sha2::Sha256;
 use tokio::io::AsyncWriteExt;
 
-use crate::clock::UnixMicros;
-use crate::storage::images::ImageName;
-use crate::storage::images::Images;
-use crate::storage::images::error::ImagesError;
-use crate::storage::images::error::lost;
-use crate::storage::images::hex;
-use crate::storage::images::manifest::Manifest;
-use crate::storage::images::manifest::ManifestFile;
+use crate::images::ImageName;
+use crate::images::Images;
+use crate::images::error::ImagesError;
+use crate::images::error::lost;
+use crate::images::hex;
+use crate::images::manifest::Manifest;
+use crate::images::manifest::ManifestFile;
+use weir_base::clock::UnixMicros;
 
 /// Files that are brought at the same time, each in steps of what the store sends at once.
 const CONCURRENT_FILES: usize = 8;

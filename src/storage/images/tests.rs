@@ -18,14 +18,14 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tempfile::TempDir;
 
-use crate::storage::faulty_store::FaultyStore;
-use crate::storage::images::FILES;
-use crate::storage::images::ImageName;
-use crate::storage::images::Images;
-use crate::storage::images::LocalFile;
-use crate::storage::images::error::ImagesError;
-use crate::storage::images::prune::Pruned;
-use crate::storage::images::upload::Put;
+use crate::faulty_store::FaultyStore;
+use crate::images::FILES;
+use crate::images::ImageName;
+use crate::images::Images;
+use crate::images::LocalFile;
+use crate::images::error::ImagesError;
+use crate::images::prune::Pruned;
+use crate::images::upload::Put;
 
 /// More than two parts of an upload.
 const LARGE_BYTES: usize = (17 << 20) + 5;

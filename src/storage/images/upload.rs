@@ -22,16 +22,16 @@ use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use uuid::Uuid;
 
-use crate::storage::images::Identity;
-use crate::storage::images::ImageName;
-use crate::storage::images::Images;
-use crate::storage::images::LocalFile;
-use crate::storage::images::STEP_BYTES;
-use crate::storage::images::digest;
-use crate::storage::images::error::ImagesError;
-use crate::storage::images::hex;
-use crate::storage::images::manifest::Manifest;
-use crate::storage::images::manifest::ManifestFile;
+use crate::images::Identity;
+use crate::images::ImageName;
+use crate::images::Images;
+use crate::images::LocalFile;
+use crate::images::STEP_BYTES;
+use crate::images::digest;
+use crate::images::error::ImagesError;
+use crate::images::hex;
+use crate::images::manifest::Manifest;
+use crate::images::manifest::ManifestFile;
 
 /// Files that are read or sent at the same time.
 const CONCURRENT_FILES: usize = 4;

@@ -5,18 +5,18 @@ use bytes::BytesMut;
 use object_store::Error;
 use object_store::ObjectStore;
 
-use crate::storage::object_log::ObjectLogSettings;
-use crate::storage::object_log::format::Header;
-use crate::storage::object_log::format::Purpose;
-use crate::storage::object_log::list::Listed;
-use crate::storage::object_log::list::list;
-use crate::storage::object_log::put::Put;
-use crate::storage::object_log::put::header_of;
-use crate::storage::object_log::put::put_until_known;
-use crate::storage::object_log::writer::push_frame;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
+use crate::object_log::ObjectLogSettings;
+use crate::object_log::format::Header;
+use crate::object_log::format::Purpose;
+use crate::object_log::list::Listed;
+use crate::object_log::list::list;
+use crate::object_log::put::Put;
+use crate::object_log::put::header_of;
+use crate::object_log::put::put_until_known;
+use crate::object_log::writer::push_frame;
+use crate::wal::Elsewhere;
+use crate::wal::Sequence;
+use crate::wal::WalError;
 
 /// A log as it was opened.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Opened {
     pub(super) before_oldest: Sequence,
 }
 
-/// Puts a claim at the first free number; see [`crate::storage::object_log`].
+/// Puts a claim at the first free number; see [`crate::object_log`].
 pub(super) async fn claim(settings: &ObjectLogSettings) -> Result<Opened, WalError> {
     let ObjectLogSettings { objects, writer, claim, elsewhere, had_by_all, pauses, doubt } =
         settings;

@@ -20,11 +20,11 @@ use bytes::Bytes;
 use object_store::path::Path;
 use uuid::Uuid;
 
-use crate::storage::object_log::DIRECTORY;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::frame::FRAME_HEADER_BYTES;
-use crate::storage::wal::frame::FrameHeader;
-use crate::storage::wal::frame::Salt;
+use crate::object_log::DIRECTORY;
+use crate::wal::Sequence;
+use crate::wal::frame::FRAME_HEADER_BYTES;
+use crate::wal::frame::FrameHeader;
+use crate::wal::frame::Salt;
 
 /// Size of the header.
 pub(super) const HEADER_BYTES: usize = 48;
@@ -162,7 +162,7 @@ mod tests {
     use super::Unreadable;
     use super::first_of;
     use super::path_of;
-    use crate::storage::wal::Sequence;
+    use crate::wal::Sequence;
 
     fn header(purpose: Purpose) -> Header {
         Header { purpose, writer: Uuid::from_u128(7), first: Sequence(41), records: 3 }

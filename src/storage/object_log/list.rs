@@ -11,16 +11,16 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::storage::object_log::DIRECTORY;
-use crate::storage::object_log::Pauses;
-use crate::storage::object_log::format::Header;
-use crate::storage::object_log::format::Purpose;
-use crate::storage::object_log::format::first_of;
-use crate::storage::object_log::format::path_of;
-use crate::storage::object_log::put::header_of;
-use crate::storage::object_log::reader::ObjectReader;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
+use crate::object_log::DIRECTORY;
+use crate::object_log::Pauses;
+use crate::object_log::format::Header;
+use crate::object_log::format::Purpose;
+use crate::object_log::format::first_of;
+use crate::object_log::format::path_of;
+use crate::object_log::put::header_of;
+use crate::object_log::reader::ObjectReader;
+use crate::wal::Sequence;
+use crate::wal::WalError;
 
 /// Most objects that one truncation removes at once.
 const REMOVED_AT_ONCE_MAX: usize = 1000;
@@ -191,7 +191,7 @@ impl ObjectFiles {
         ObjectReader::new(self.clone(), after)
     }
 
-    pub(in crate::storage) fn runtime(&self) -> &Handle {
+    pub(crate) fn runtime(&self) -> &Handle {
         &self.shared.runtime
     }
 

@@ -10,14 +10,14 @@ use object_store::GetRange;
 use object_store::ObjectStore;
 use object_store::PutMode;
 
-use crate::storage::object_log::Doubt;
-use crate::storage::object_log::Pauses;
-use crate::storage::object_log::format::HEADER_BYTES;
-use crate::storage::object_log::format::Header;
-use crate::storage::object_log::format::Unreadable;
-use crate::storage::object_log::format::path_of;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
+use crate::object_log::Doubt;
+use crate::object_log::Pauses;
+use crate::object_log::format::HEADER_BYTES;
+use crate::object_log::format::Header;
+use crate::object_log::format::Unreadable;
+use crate::object_log::format::path_of;
+use crate::wal::Sequence;
+use crate::wal::WalError;
 
 /// Longest time for one attempt of a put. Another one may overtake it, and does no harm.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);

@@ -9,20 +9,20 @@ use object_store::Error;
 use object_store::ObjectStoreExt;
 use tokio::task::JoinHandle;
 
-use crate::storage::object_log::format;
-use crate::storage::object_log::format::HEADER_BYTES;
-use crate::storage::object_log::format::Header;
-use crate::storage::object_log::format::Unreadable;
-use crate::storage::object_log::format::path_of;
-use crate::storage::object_log::format::split_frame;
-use crate::storage::object_log::list::ObjectFiles;
-use crate::storage::object_log::list::Place;
-use crate::storage::object_log::put::read_until_known;
-use crate::storage::wal::Corruption;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::reader::Item;
+use crate::object_log::format;
+use crate::object_log::format::HEADER_BYTES;
+use crate::object_log::format::Header;
+use crate::object_log::format::Unreadable;
+use crate::object_log::format::path_of;
+use crate::object_log::format::split_frame;
+use crate::object_log::list::ObjectFiles;
+use crate::object_log::list::Place;
+use crate::object_log::put::read_until_known;
+use crate::wal::Corruption;
+use crate::wal::Damage;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::reader::Item;
 
 /// Objects that are read ahead: a request takes some tens of milliseconds, whatever its size.
 const AHEAD_MAX: usize = 16;
@@ -68,7 +68,7 @@ impl ObjectReader {
         Self { files, position: after, current: None, ahead: VecDeque::new() }
     }
 
-    pub(in crate::storage) fn files(&self) -> &ObjectFiles {
+    pub(crate) fn files(&self) -> &ObjectFiles {
         &self.files
     }
 

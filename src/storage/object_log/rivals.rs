@@ -3,9 +3,9 @@
 use object_store::Error;
 use uuid::Uuid;
 
-use crate::storage::object_log::list::ObjectFiles;
-use crate::storage::object_log::put::header_of;
-use crate::storage::wal::WalError;
+use crate::object_log::list::ObjectFiles;
+use crate::object_log::put::header_of;
+use crate::wal::WalError;
 
 /// Looks for other writers of a log.
 #[derive(Clone, Debug)]

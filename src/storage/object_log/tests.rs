@@ -14,16 +14,16 @@ use object_store::memory::InMemory;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::storage::object_log::ObjectLogSettings;
-use crate::storage::object_log::Pauses;
-use crate::storage::object_log::format::path_of;
-use crate::storage::object_log::list::ObjectFiles;
-use crate::storage::object_log::writer::ObjectLog;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::reader::Item;
+use crate::object_log::ObjectLogSettings;
+use crate::object_log::Pauses;
+use crate::object_log::format::path_of;
+use crate::object_log::list::ObjectFiles;
+use crate::object_log::writer::ObjectLog;
+use crate::wal::Damage;
+use crate::wal::Elsewhere;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::reader::Item;
 
 /// Payload of claims.
 const CLAIM: &[u8] = b"claim";

@@ -8,25 +8,25 @@ use object_store::ObjectStore;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::storage::object_log::Doubt;
-use crate::storage::object_log::ObjectLogSettings;
-use crate::storage::object_log::Pauses;
-use crate::storage::object_log::Rivals;
-use crate::storage::object_log::claim::claim;
-use crate::storage::object_log::claim::look;
-use crate::storage::object_log::format::HEADER_BYTES;
-use crate::storage::object_log::format::Header;
-use crate::storage::object_log::format::Purpose;
-use crate::storage::object_log::list::Listed;
-use crate::storage::object_log::list::ObjectFiles;
-use crate::storage::object_log::put::Put;
-use crate::storage::object_log::put::put_until_known;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::frame;
-use crate::storage::wal::frame::FrameHeader;
-use crate::storage::wal::frame::Salt;
+use crate::object_log::Doubt;
+use crate::object_log::ObjectLogSettings;
+use crate::object_log::Pauses;
+use crate::object_log::Rivals;
+use crate::object_log::claim::claim;
+use crate::object_log::claim::look;
+use crate::object_log::format::HEADER_BYTES;
+use crate::object_log::format::Header;
+use crate::object_log::format::Purpose;
+use crate::object_log::list::Listed;
+use crate::object_log::list::ObjectFiles;
+use crate::object_log::put::Put;
+use crate::object_log::put::put_until_known;
+use crate::wal::Elsewhere;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::frame;
+use crate::wal::frame::FrameHeader;
+use crate::wal::frame::Salt;
 
 /// The log, open for writing.
 #[derive(Debug)]

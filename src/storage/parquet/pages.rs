@@ -37,9 +37,9 @@ use parquet::file::reader::ChunkReader;
 use parquet::file::reader::Length;
 use tokio::task::unconstrained;
 
-use crate::storage::compaction::ReadCost;
-use crate::storage::delta::DataFile;
-use crate::storage::parquet::Layout;
+use crate::compaction::ReadCost;
+use crate::delta::DataFile;
+use crate::parquet::Layout;
 
 /// Bytes per read if the needed length is unknown, as for the header of a page.
 const STEP_BYTES: u64 = 16 << 10;

@@ -12,8 +12,8 @@ use object_store::Error;
 use object_store::aws::AwsCredential;
 use parking_lot::Mutex;
 
-use crate::clock::Clock;
-use crate::config::bucket::AwsVariables;
+use weir_base::clock::Clock;
+use weir_base::config::bucket::AwsVariables;
 
 /// Time after which keys are read again: tools that sign in for a user renew them in the file.
 const KEYS_MAX_AGE: Duration = Duration::from_secs(60);
@@ -157,9 +157,9 @@ mod tests {
 
     use super::Profile;
     use super::ProfileCredentials;
-    use crate::clock::Clock;
-    use crate::clock::UnixMicros;
-    use crate::config::bucket::AwsVariables;
+    use weir_base::clock::Clock;
+    use weir_base::clock::UnixMicros;
+    use weir_base::config::bucket::AwsVariables;
 
     const CONFIG: &str = "[default]\nregion = eu-west-1\n# comment\n[profile ana]\nRegion=us-west-2\n\
         s3 =\n  addressing_style = path\nendpoint_url = https://s3.example.com\n[profile sso]\nsso_session = x\n";

@@ -5,10 +5,10 @@ use object_store::ObjectStoreExt;
 use object_store::aws::AmazonS3ConfigKey;
 
 use super::*;
-use crate::clock::UnixMicros;
-use crate::storage::faulty_store::Broken;
-use crate::storage::faulty_store::Fault;
-use crate::storage::faulty_store::FaultyStore;
+use crate::faulty_store::Broken;
+use crate::faulty_store::Fault;
+use crate::faulty_store::FaultyStore;
+use weir_base::clock::UnixMicros;
 
 #[derive(Parser)]
 struct Settings {

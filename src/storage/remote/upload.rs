@@ -12,7 +12,7 @@ use object_store::PutResult;
 use object_store::Result;
 use object_store::UploadPart;
 
-use crate::storage::remote::Measure;
+use crate::remote::Measure;
 
 /// Bytes of every part but the last. S3 refuses less than 5 MiB, and some stores parts of different sizes.
 const PART_BYTES: usize = 8 << 20;

@@ -18,12 +18,12 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use url::Url;
 
 use super::*;
-use crate::storage::delta::TableSpec;
-use crate::storage::disk::Disk;
-use crate::storage::disk::sim::SimDisk;
-use crate::storage::durable::DurableStore;
-use crate::storage::faulty_store::Fault;
-use crate::storage::faulty_store::FaultyStore;
+use crate::delta::TableSpec;
+use crate::durable::DurableStore;
+use crate::faulty_store::Fault;
+use crate::faulty_store::FaultyStore;
+use weir_disk::Disk;
+use weir_sim::disk::SimDisk;
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 const DAY_MICROS: i64 = 86_400_000_000;

@@ -9,10 +9,10 @@ use object_store::PutMode;
 use object_store::memory::InMemory;
 
 use super::*;
-use crate::clock::UnixMicros;
-use crate::storage::delta::Edit;
-use crate::storage::delta::EditKind;
-use crate::storage::disk::OsDisk;
+use crate::delta::Edit;
+use crate::delta::EditKind;
+use weir_base::clock::UnixMicros;
+use weir_disk::OsDisk;
 
 fn spec() -> TableSpec {
     let columns = vec![Field::new("id", DataType::Int64, true)];

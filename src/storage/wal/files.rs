@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use crate::storage::disk::Disk;
-use crate::storage::disk::DiskFile;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::reader::Reader;
-use crate::storage::wal::segment;
-use crate::storage::wal::spare;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::reader::Reader;
+use crate::wal::segment;
+use crate::wal::spare;
+use weir_disk::Disk;
+use weir_disk::DiskFile;
 
 /// Subdirectory for copies of damaged segments.
 const QUARANTINE: &str = "quarantine";

@@ -31,7 +31,7 @@
 //! segment (as in `RocksDB`'s recyclable log and `SQLite`'s WAL). The header has a separate checksum, so
 //! that a damaged payload does not hide the frames after it.
 
-use crate::storage::wal::Sequence;
+use crate::wal::Sequence;
 
 /// Size of one copy of the segment header.
 const SEGMENT_HEADER_BYTES: usize = 36;
@@ -46,11 +46,11 @@ pub(super) const FRAMES_START: u64 = 8192;
 pub(super) const PREFIX_BYTES: usize = 2 * COPY_DISTANCE_BYTES;
 
 /// Size of the frame header.
-pub(in crate::storage) const FRAME_HEADER_BYTES: usize = 28;
+pub(crate) const FRAME_HEADER_BYTES: usize = 28;
 
 /// Longest payload. Far above the default limit of a body (100 MiB decoded), and far below the maximum of the
 /// length field, so that a wrong length is rejected before it is written to disk.
-pub(in crate::storage) const PAYLOAD_MAX_BYTES: u32 = 1 << 30;
+pub(crate) const PAYLOAD_MAX_BYTES: u32 = 1 << 30;
 
 /// Newest format version that this program reads, and the one that it writes.
 pub(super) const VERSION: u32 = 1;
@@ -131,18 +131,18 @@ impl Prefix {
 
 /// Decoded frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::storage) struct FrameHeader {
+pub(crate) struct FrameHeader {
     /// Length of the payload.
-    pub(in crate::storage) length: u32,
+    pub(crate) length: u32,
     /// Checksum of the payload.
-    pub(in crate::storage) payload_checksum: u32,
-    pub(in crate::storage) sequence: Sequence,
+    pub(crate) payload_checksum: u32,
+    pub(crate) sequence: Sequence,
     /// The last sequence that had been synced when this frame was written.
-    pub(in crate::storage) durable: Sequence,
+    pub(crate) durable: Sequence,
 }
 
 impl FrameHeader {
-    pub(in crate::storage) fn encode(self, salt: Salt) -> [u8; FRAME_HEADER_BYTES] {
+    pub(crate) fn encode(self, salt: Salt) -> [u8; FRAME_HEADER_BYTES] {
         let mut bytes = [0; FRAME_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&self.length.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.payload_checksum.to_le_bytes());
@@ -154,7 +154,7 @@ impl FrameHeader {
     }
 
     /// `None` if `bytes` do not start with a frame header of this segment. Zeros are no header.
-    pub(in crate::storage) fn decode(bytes: &[u8], salt: Salt) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8], salt: Salt) -> Option<Self> {
         let bytes: &[u8; FRAME_HEADER_BYTES] = bytes.first_chunk()?;
         let (covered, checksum) = bytes.split_last_chunk::<4>()?;
         let (length, rest) = covered.split_first_chunk()?;
@@ -187,25 +187,25 @@ impl FrameHeader {
 }
 
 /// Size of a frame whose payload has `length` bytes.
-pub(in crate::storage) fn frame_bytes(length: u32) -> u64 {
+pub(crate) fn frame_bytes(length: u32) -> u64 {
     u64::from(length) + FRAME_HEADER_BYTES as u64
 }
 
 /// The checksum of a segment's salt, the initial value of every checksum of its frames.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::storage) struct Salt(u32);
+pub(crate) struct Salt(u32);
 
 impl Salt {
-    pub(in crate::storage) fn new(salt: u64) -> Self {
+    pub(crate) fn new(salt: u64) -> Self {
         Self(crc32c::crc32c(&salt.to_le_bytes()))
     }
 
-    pub(in crate::storage) fn checksum(self, bytes: &[u8]) -> u32 {
+    pub(crate) fn checksum(self, bytes: &[u8]) -> u32 {
         crc32c::crc32c_append(self.0, bytes)
     }
 
     /// The checksum of the concatenation of `parts`.
-    pub(in crate::storage) fn checksum_parts(self, parts: &[&[u8]]) -> u32 {
+    pub(crate) fn checksum_parts(self, parts: &[&[u8]]) -> u32 {
         parts.iter().fold(self.0, |checksum, part| crc32c::crc32c_append(checksum, part))
     }
 }

@@ -5,18 +5,18 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use crate::storage::wal::Corruption;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::files;
-use crate::storage::wal::files::Place;
-use crate::storage::wal::files::WalFiles;
-use crate::storage::wal::frame;
-use crate::storage::wal::frame::FRAMES_START;
-use crate::storage::wal::frame::Prefix;
-use crate::storage::wal::segment;
-use crate::storage::wal::segment::Cursor;
+use crate::wal::Corruption;
+use crate::wal::Damage;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::files;
+use crate::wal::files::Place;
+use crate::wal::files::WalFiles;
+use crate::wal::frame;
+use crate::wal::frame::FRAMES_START;
+use crate::wal::frame::Prefix;
+use crate::wal::segment;
+use crate::wal::segment::Cursor;
 
 /// One result of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,21 +15,21 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::storage::disk::Disk;
-use crate::storage::wal::Corruption;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Recovered;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::files;
-use crate::storage::wal::files::Segment;
-use crate::storage::wal::frame;
-use crate::storage::wal::frame::FRAMES_START;
-use crate::storage::wal::frame::FrameHeader;
-use crate::storage::wal::frame::Prefix;
-use crate::storage::wal::segment;
-use crate::storage::wal::segment::Cursor;
+use crate::wal::Corruption;
+use crate::wal::Damage;
+use crate::wal::Elsewhere;
+use crate::wal::Recovered;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::files;
+use crate::wal::files::Segment;
+use crate::wal::frame;
+use crate::wal::frame::FRAMES_START;
+use crate::wal::frame::FrameHeader;
+use crate::wal::frame::Prefix;
+use crate::wal::segment;
+use crate::wal::segment::Cursor;
+use weir_disk::Disk;
 
 /// Bytes per write when the last batch is rewritten.
 const REWRITE_BYTES: usize = 1 << 20;

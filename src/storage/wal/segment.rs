@@ -6,17 +6,17 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::storage::disk::Disk;
-use crate::storage::disk::DiskFile;
-use crate::storage::disk::is_out_of_descriptors;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::frame::FRAME_HEADER_BYTES;
-use crate::storage::wal::frame::FrameHeader;
-use crate::storage::wal::frame::PREFIX_BYTES;
-use crate::storage::wal::frame::Prefix;
-use crate::storage::wal::frame::Salt;
-use crate::storage::wal::frame::SegmentHeader;
-use crate::storage::wal::spare;
+use crate::wal::Sequence;
+use crate::wal::frame::FRAME_HEADER_BYTES;
+use crate::wal::frame::FrameHeader;
+use crate::wal::frame::PREFIX_BYTES;
+use crate::wal::frame::Prefix;
+use crate::wal::frame::Salt;
+use crate::wal::frame::SegmentHeader;
+use crate::wal::spare;
+use weir_disk::Disk;
+use weir_disk::DiskFile;
+use weir_disk::is_out_of_descriptors;
 
 /// Digits of the largest `u64`, so that file names sort in the order of sequences.
 const NAME_DIGITS: usize = 20;

@@ -9,9 +9,9 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
-use crate::storage::disk::Disk;
-use crate::storage::disk::DiskFile;
-use crate::storage::wal::segment;
+use crate::wal::segment;
+use weir_disk::Disk;
+use weir_disk::DiskFile;
 
 /// File name of the spare. It is no name of a segment, so recovery ignores it.
 const SPARE: &str = "spare";

@@ -4,14 +4,14 @@
 use std::io;
 use std::path::Path;
 
-use crate::storage::disk::Disk;
-use crate::storage::wal::Corruption;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::frame::FRAMES_START;
-use crate::storage::wal::recovery;
-use crate::storage::wal::recovery::Looked;
+use crate::wal::Corruption;
+use crate::wal::Damage;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::frame::FRAMES_START;
+use crate::wal::recovery;
+use crate::wal::recovery::Looked;
+use weir_disk::Disk;
 
 /// Result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,23 +4,23 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::storage::disk::Disk;
-use crate::storage::disk::DiskFile;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Recovered;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::WalSettings;
-use crate::storage::wal::files::Segment;
-use crate::storage::wal::files::WalFiles;
-use crate::storage::wal::frame;
-use crate::storage::wal::frame::FRAMES_START;
-use crate::storage::wal::frame::FrameHeader;
-use crate::storage::wal::frame::Salt;
-use crate::storage::wal::frame::SegmentHeader;
-use crate::storage::wal::recovery;
-use crate::storage::wal::segment;
-use crate::storage::wal::segment::CreateError;
+use crate::wal::Elsewhere;
+use crate::wal::Recovered;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::WalSettings;
+use crate::wal::files::Segment;
+use crate::wal::files::WalFiles;
+use crate::wal::frame;
+use crate::wal::frame::FRAMES_START;
+use crate::wal::frame::FrameHeader;
+use crate::wal::frame::Salt;
+use crate::wal::frame::SegmentHeader;
+use crate::wal::recovery;
+use crate::wal::segment;
+use crate::wal::segment::CreateError;
+use weir_disk::Disk;
+use weir_disk::DiskFile;
 
 /// Parts of at most this size are copied into the write buffer, so that a small record costs a copy and not a
 /// system call. A copy of 16 KiB takes about as long as a system call.
@@ -145,7 +145,6 @@ impl Wal {
     }
 
     /// The last record that is durable.
-    #[cfg(test)]
     pub fn last_durable(&self) -> Sequence {
         self.durable
     }

@@ -3,16 +3,16 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::figure;
-use crate::web::chart::plot::TOP_PX;
-use crate::web::chart::plot::columns;
-use crate::web::chart::plot::plot;
-use crate::web::chart::scale::Scale;
-use crate::web::chart::scale::digits;
-use crate::web::chart::scale::percent;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Series;
-use crate::web::chart::series::Unit;
+use crate::chart::figure;
+use crate::chart::plot::TOP_PX;
+use crate::chart::plot::columns;
+use crate::chart::plot::plot;
+use crate::chart::scale::Scale;
+use crate::chart::scale::digits;
+use crate::chart::scale::percent;
+use crate::chart::series::Frame;
+use crate::chart::series::Series;
+use crate::chart::series::Unit;
 
 /// The part of a place that its bars take.
 const FILLED: f64 = 0.72;

@@ -3,7 +3,7 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::series::Unit;
+use crate::chart::series::Unit;
 
 /// Numbers from here on are shown with an exponent.
 const EXPONENT_FROM: f64 = 1e15;
@@ -164,7 +164,7 @@ mod tests {
     use super::short;
     use super::span;
     use super::text;
-    use crate::web::chart::series::Unit;
+    use crate::chart::series::Unit;
 
     #[test]
     fn numbers_are_legible() {

@@ -3,10 +3,10 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::figure;
-use crate::web::chart::scale::percent;
-use crate::web::chart::series::Series;
-use crate::web::chart::series::Unit;
+use crate::chart::figure;
+use crate::chart::scale::percent;
+use crate::chart::series::Series;
+use crate::chart::series::Unit;
 
 /// A step.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,8 +3,8 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::figure;
-use crate::web::chart::series::Unit;
+use crate::chart::figure;
+use crate::chart::series::Unit;
 
 /// Classes of cells: from nobody to all.
 const STEPS: u8 = 10;

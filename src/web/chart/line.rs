@@ -5,15 +5,15 @@ use std::ops::Range;
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::plot::PLACES_MAX;
-use crate::web::chart::plot::TOP_PX;
-use crate::web::chart::plot::columns;
-use crate::web::chart::plot::middle;
-use crate::web::chart::plot::plot;
-use crate::web::chart::scale::Scale;
-use crate::web::chart::scale::digits;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Series;
+use crate::chart::plot::PLACES_MAX;
+use crate::chart::plot::TOP_PX;
+use crate::chart::plot::columns;
+use crate::chart::plot::middle;
+use crate::chart::plot::plot;
+use crate::chart::scale::Scale;
+use crate::chart::scale::digits;
+use crate::chart::series::Frame;
+use crate::chart::series::Series;
 
 /// Marks of all series together, beyond which only lines are drawn.
 const MARKS_MAX: usize = 2000;

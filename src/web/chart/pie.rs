@@ -3,11 +3,11 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::bars::Lying;
-use crate::web::chart::figure;
-use crate::web::chart::scale::digits;
-use crate::web::chart::series::Series;
-use crate::web::chart::series::Unit;
+use crate::chart::bars::Lying;
+use crate::chart::figure;
+use crate::chart::scale::digits;
+use crate::chart::series::Series;
+use crate::chart::series::Unit;
 
 /// Parts that have a colour of their own; the others are one together.
 const PARTS_MAX: usize = 9;

@@ -3,13 +3,13 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::figure;
-use crate::web::chart::scale::Scale;
-use crate::web::chart::scale::digits;
-use crate::web::chart::scale::percent;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Series;
-use crate::web::parts::clipped;
+use crate::chart::figure;
+use crate::chart::scale::Scale;
+use crate::chart::scale::digits;
+use crate::chart::scale::percent;
+use crate::chart::series::Frame;
+use crate::chart::series::Series;
+use crate::parts::clipped;
 
 /// Above the plot, for half a line of text.
 pub(super) const TOP_PX: f64 = 10.0;

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::figure;
-use crate::web::chart::scale::digits;
-use crate::web::chart::series::Unit;
+use crate::chart::figure;
+use crate::chart::scale::digits;
+use crate::chart::series::Unit;
 
 /// From one column of nodes to the next.
 const COLUMN_PX: f64 = 230.0;

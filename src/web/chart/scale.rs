@@ -1,6 +1,6 @@
 //! From numbers to pixels: [`Scale`].
 
-use crate::web::chart::ticks::ticks;
+use crate::chart::ticks::ticks;
 
 /// Lines of an axis, more or less.
 const TICKS: u8 = 4;

@@ -3,8 +3,8 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::scale::Scale;
-use crate::web::chart::scale::digits;
+use crate::chart::scale::Scale;
+use crate::chart::scale::digits;
 
 /// Its height in pixels.
 const HEIGHT_PX: u16 = 24;

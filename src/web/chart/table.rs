@@ -3,10 +3,10 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::figure;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Series;
-use crate::web::chart::series::Unit;
+use crate::chart::figure;
+use crate::chart::series::Frame;
+use crate::chart::series::Series;
+use crate::chart::series::Unit;
 
 /// Most rows of a table; downloads have all.
 pub const ROWS_MAX: usize = 400;

@@ -3,23 +3,23 @@
 use maud::Markup;
 use proptest::prelude::*;
 
-use crate::web::chart::bars::Lying;
-use crate::web::chart::bars::bars;
-use crate::web::chart::bars::lying;
-use crate::web::chart::funnel;
-use crate::web::chart::heat;
-use crate::web::chart::line::lines;
-use crate::web::chart::pie::pie;
-use crate::web::chart::plot::TOP_PX;
-use crate::web::chart::sankey;
-use crate::web::chart::scale::Scale;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Point;
-use crate::web::chart::series::Series;
-use crate::web::chart::series::Unit;
-use crate::web::chart::spark::spark;
-use crate::web::chart::table;
-use crate::web::chart::ticks::ticks;
+use crate::chart::bars::Lying;
+use crate::chart::bars::bars;
+use crate::chart::bars::lying;
+use crate::chart::funnel;
+use crate::chart::heat;
+use crate::chart::line::lines;
+use crate::chart::pie::pie;
+use crate::chart::plot::TOP_PX;
+use crate::chart::sankey;
+use crate::chart::scale::Scale;
+use crate::chart::series::Frame;
+use crate::chart::series::Point;
+use crate::chart::series::Series;
+use crate::chart::series::Unit;
+use crate::chart::spark::spark;
+use crate::chart::table;
+use crate::chart::ticks::ticks;
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}";
 

@@ -3,7 +3,7 @@
 use maud::Markup;
 use serde_json::Value;
 
-use crate::web::chart::table::Table;
+use crate::chart::table::Table;
 
 /// How a value of a breakdown is called that stands for events without one, and for all other values.
 const BREAKDOWN_NAMES: [(&str, &str); 3] = [

@@ -4,18 +4,18 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::insight::dashboard::Tile;
-use crate::web::insight::form::dates;
-use crate::web::insight::form::fields::Suggestions;
-use crate::web::insight::form::fields::filter_rows;
-use crate::web::insight::form::property_names;
-use crate::web::insight::links;
-use crate::web::insight::saved::NAME_MAX_CHARS;
-use crate::web::insight::saved::Saved;
-use crate::web::parts;
-use crate::web::parts::items;
-use crate::web::state::filters::Filter;
-use crate::web::state::range::Range;
+use crate::insight::dashboard::Tile;
+use crate::insight::form::dates;
+use crate::insight::form::fields::Suggestions;
+use crate::insight::form::fields::filter_rows;
+use crate::insight::form::property_names;
+use crate::insight::links;
+use crate::insight::saved::NAME_MAX_CHARS;
+use crate::insight::saved::Saved;
+use crate::parts;
+use crate::parts::items;
+use crate::state::filters::Filter;
+use crate::state::range::Range;
 
 /// Longest description of an insight and of a dashboard, in characters.
 const DESCRIPTION_MAX_CHARS: usize = 400;

@@ -7,15 +7,15 @@ use maud::html;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::web::insight::form::dates;
-use crate::web::insight::links;
-use crate::web::insight::saved::NAME_MAX_CHARS;
-use crate::web::insight::saved::Saved;
-use crate::web::insight::saved::rows;
-use crate::web::parts;
-use crate::web::parts::clipped;
-use crate::web::sentences::rules_of;
-use crate::web::state::range::Range;
+use crate::insight::form::dates;
+use crate::insight::links;
+use crate::insight::saved::NAME_MAX_CHARS;
+use crate::insight::saved::Saved;
+use crate::insight::saved::rows;
+use crate::parts;
+use crate::parts::clipped;
+use crate::sentences::rules_of;
+use crate::state::range::Range;
 
 /// The layout of a dashboard on wide screens, in PostHog's units: rows of two halves.
 pub const LAYOUT: &str = "sm";

@@ -7,19 +7,19 @@ mod options;
 use maud::Markup;
 use maud::html;
 
-use crate::web::insight::form::fields::Suggestions;
-use crate::web::insight::form::fields::count;
-use crate::web::insight::form::fields::filter_rows;
-use crate::web::insight::form::fields::select;
-use crate::web::insight::links;
-use crate::web::state::insight::INTERVALS;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::range::PRESETS;
-use crate::web::state::range::Range;
-use crate::web::state::series::LETTERS;
-use crate::web::state::series::MATHS;
-use crate::web::state::series::Series;
+use crate::insight::form::fields::Suggestions;
+use crate::insight::form::fields::count;
+use crate::insight::form::fields::filter_rows;
+use crate::insight::form::fields::select;
+use crate::insight::links;
+use crate::state::insight::INTERVALS;
+use crate::state::insight::Kind;
+use crate::state::insight::Question;
+use crate::state::range::PRESETS;
+use crate::state::range::Range;
+use crate::state::series::LETTERS;
+use crate::state::series::MATHS;
+use crate::state::series::Series;
 
 /// The fields of a question.
 pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {

@@ -3,27 +3,27 @@
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::bars::bars;
-use crate::web::chart::figure;
-use crate::web::chart::funnel::Part;
-use crate::web::chart::funnel::Step;
-use crate::web::chart::funnel::before;
-use crate::web::chart::funnel::funnel;
-use crate::web::chart::funnel::share;
-use crate::web::chart::series;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Series;
-use crate::web::chart::series::Unit;
-use crate::web::chart::table;
-use crate::web::chart::table::Cell;
-use crate::web::chart::table::Table;
-use crate::web::insight::answer::Shown;
-use crate::web::insight::answer::value_name;
-use crate::web::insight::answer::values;
-use crate::web::insight::links::Links;
-use crate::web::insight::trends;
-use crate::web::state::insight::Options;
-use crate::web::state::point::Point;
+use crate::chart::bars::bars;
+use crate::chart::figure;
+use crate::chart::funnel::Part;
+use crate::chart::funnel::Step;
+use crate::chart::funnel::before;
+use crate::chart::funnel::funnel;
+use crate::chart::funnel::share;
+use crate::chart::series;
+use crate::chart::series::Frame;
+use crate::chart::series::Series;
+use crate::chart::series::Unit;
+use crate::chart::table;
+use crate::chart::table::Cell;
+use crate::chart::table::Table;
+use crate::insight::answer::Shown;
+use crate::insight::answer::value_name;
+use crate::insight::answer::values;
+use crate::insight::links::Links;
+use crate::insight::trends;
+use crate::state::insight::Options;
+use crate::state::point::Point;
 
 /// The chart and the table of an answer.
 pub(super) fn shown(results: &Value, links: &Links<'_>) -> Shown {

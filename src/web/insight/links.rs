@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::parameters::Printer;
-use crate::web::state::point::Point;
+use crate::state::insight::Kind;
+use crate::state::insight::Question;
+use crate::state::parameters::Printer;
+use crate::state::point::Point;
 
 /// The address of all insights of a project.
 pub fn insights(project: i64) -> String {

@@ -3,12 +3,12 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::chart::bars::Lying;
-use crate::web::chart::bars::lying;
-use crate::web::chart::series::Unit;
-use crate::web::parts::clipped;
-use crate::web::parts::page;
-use crate::web::parts::query;
+use crate::chart::bars::Lying;
+use crate::chart::bars::lying;
+use crate::chart::series::Unit;
+use crate::parts::clipped;
+use crate::parts::page;
+use crate::parts::query;
 
 /// Longest names of events, in characters.
 const NAME_MAX_CHARS: usize = 80;

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use crate::web::chart::sankey::Link;
-use crate::web::chart::sankey::sankey;
-use crate::web::chart::series::Unit;
-use crate::web::chart::table::Cell;
-use crate::web::chart::table::Table;
-use crate::web::insight::answer::Shown;
-use crate::web::insight::links;
-use crate::web::insight::links::Links;
-use crate::web::state::insight::Options;
-use crate::web::state::point::Point;
+use crate::chart::sankey::Link;
+use crate::chart::sankey::sankey;
+use crate::chart::series::Unit;
+use crate::chart::table::Cell;
+use crate::chart::table::Table;
+use crate::insight::answer::Shown;
+use crate::insight::links;
+use crate::insight::links::Links;
+use crate::state::insight::Options;
+use crate::state::point::Point;
 
 const MILLIS_PER_SECOND: f64 = 1000.0;
 

@@ -6,18 +6,18 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::web::chart::series::Unit;
-use crate::web::chart::table::Cell;
-use crate::web::chart::table::Table;
-use crate::web::chart::table::table;
-use crate::web::insight::links;
-use crate::web::parts;
-use crate::web::parts::Elsewhere;
-use crate::web::state::curl;
-use crate::web::state::insight::Question;
-use crate::web::state::parameters::Printer;
-use crate::web::state::point::Point;
-use crate::web::state::sql::OF_PERSONS;
+use crate::chart::series::Unit;
+use crate::chart::table::Cell;
+use crate::chart::table::Table;
+use crate::chart::table::table;
+use crate::insight::links;
+use crate::parts;
+use crate::parts::Elsewhere;
+use crate::state::curl;
+use crate::state::insight::Question;
+use crate::state::parameters::Printer;
+use crate::state::point::Point;
+use crate::state::sql::OF_PERSONS;
 
 /// Properties that name a person, in the order of preference.
 const NAMES: [&str; 3] = ["email", "name", "username"];

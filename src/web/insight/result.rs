@@ -4,23 +4,23 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::table;
-use crate::web::insight::answer::Shown;
-use crate::web::insight::funnel;
-use crate::web::insight::links::Links;
-use crate::web::insight::paths;
-use crate::web::insight::retention;
-use crate::web::insight::trends;
-use crate::web::parts;
-use crate::web::parts::Elsewhere;
-use crate::web::parts::code;
-use crate::web::parts::page;
-use crate::web::parts::query;
-use crate::web::state::curl;
-use crate::web::state::insight::Kind;
-use crate::web::state::node::node;
-use crate::web::state::sql;
-use crate::web::state::sql::Span;
+use crate::chart::table;
+use crate::insight::answer::Shown;
+use crate::insight::funnel;
+use crate::insight::links::Links;
+use crate::insight::paths;
+use crate::insight::retention;
+use crate::insight::trends;
+use crate::parts;
+use crate::parts::Elsewhere;
+use crate::parts::code;
+use crate::parts::page;
+use crate::parts::query;
+use crate::state::curl;
+use crate::state::insight::Kind;
+use crate::state::node::node;
+use crate::state::sql;
+use crate::state::sql::Span;
 
 /// When and how an answer came.
 #[derive(Clone, Debug, Default)]

@@ -3,20 +3,20 @@
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::heat::Row;
-use crate::web::chart::heat::heat;
-use crate::web::chart::heat::mean;
-use crate::web::chart::line::lines;
-use crate::web::chart::series;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Series;
-use crate::web::chart::series::Unit;
-use crate::web::chart::table::Cell;
-use crate::web::chart::table::Table;
-use crate::web::insight::answer::Shown;
-use crate::web::insight::links::Links;
-use crate::web::state::insight::Options;
-use crate::web::state::point::Point;
+use crate::chart::heat::Row;
+use crate::chart::heat::heat;
+use crate::chart::heat::mean;
+use crate::chart::line::lines;
+use crate::chart::series;
+use crate::chart::series::Frame;
+use crate::chart::series::Series;
+use crate::chart::series::Unit;
+use crate::chart::table::Cell;
+use crate::chart::table::Table;
+use crate::insight::answer::Shown;
+use crate::insight::links::Links;
+use crate::state::insight::Options;
+use crate::state::point::Point;
 
 /// Characters of a date, and of a date with hours and minutes.
 const DATE_CHARS: usize = 10;

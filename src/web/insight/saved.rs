@@ -5,12 +5,12 @@ use maud::html;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::web::insight::links;
-use crate::web::parts::clipped;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::saved_sql::SavedSql;
-use crate::wire::query_node::unwrapped;
+use crate::insight::links;
+use crate::parts::clipped;
+use crate::state::insight::Kind;
+use crate::state::insight::Question;
+use crate::state::saved_sql::SavedSql;
+use weir_wire::query_node::unwrapped;
 
 /// Longest name of an insight.
 pub const NAME_MAX_CHARS: usize = 200;

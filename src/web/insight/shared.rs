@@ -7,20 +7,20 @@ use maud::html;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::web::chart::table;
-use crate::web::frame::Theme;
-use crate::web::frame::opening;
-use crate::web::insight::dashboard;
-use crate::web::insight::dashboard::Place;
-use crate::web::insight::dashboard::Tile;
-use crate::web::insight::links::Links;
-use crate::web::insight::result;
-use crate::web::insight::saved::Saved;
-use crate::web::pages::sql;
-use crate::web::parts;
-use crate::web::parts::items;
-use crate::web::parts::text;
-use crate::web::state::stored;
+use crate::chart::table;
+use crate::frame::Theme;
+use crate::frame::opening;
+use crate::insight::dashboard;
+use crate::insight::dashboard::Place;
+use crate::insight::dashboard::Tile;
+use crate::insight::links::Links;
+use crate::insight::result;
+use crate::insight::saved::Saved;
+use crate::pages::sql;
+use crate::parts;
+use crate::parts::items;
+use crate::parts::text;
+use crate::state::stored;
 
 /// The query of a saved insight, from its JSON; null without one.
 pub type QueryOf<'a> = &'a dyn Fn(&Value) -> Value;

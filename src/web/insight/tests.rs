@@ -4,22 +4,22 @@ use maud::Markup;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::web::frame::Theme;
-use crate::web::insight::form::fields::Suggestions;
-use crate::web::insight::form::form;
-use crate::web::insight::links::Links;
-use crate::web::insight::persons::Persons;
-use crate::web::insight::persons::list;
-use crate::web::insight::result::shown;
-use crate::web::insight::shared::document;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::point::Point;
+use crate::frame::Theme;
+use crate::insight::form::fields::Suggestions;
+use crate::insight::form::form;
+use crate::insight::links::Links;
+use crate::insight::persons::Persons;
+use crate::insight::persons::list;
+use crate::insight::result::shown;
+use crate::insight::shared::document;
+use crate::state::insight::Kind;
+use crate::state::insight::Question;
+use crate::state::point::Point;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";
 
 /// The fields that a browser sends of a form whose user changed nothing.
-pub(in crate::web) fn sent(markup: &Markup) -> String {
+pub(crate) fn sent(markup: &Markup) -> String {
     let mut pairs = form_urlencoded::Serializer::new(String::new());
     let text = |own: &str| {
         own.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")

@@ -4,19 +4,19 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::insight::form::fields::select;
-use crate::web::pages::flag_form;
-use crate::web::pages::flag_form::Known;
-use crate::web::parts;
-use crate::web::parts::integer;
-use crate::web::parts::text;
-use crate::web::sentences::conditions_of;
-use crate::web::state::cohort::DAYS;
-use crate::web::state::cohort::DEEDS_MAX;
-use crate::web::state::cohort::Deed;
-use crate::web::state::cohort::Draft;
-use crate::web::state::cohort::TIMES;
-use crate::web::state::flag::PARTS_MAX;
+use crate::insight::form::fields::select;
+use crate::pages::flag_form;
+use crate::pages::flag_form::Known;
+use crate::parts;
+use crate::parts::integer;
+use crate::parts::text;
+use crate::sentences::conditions_of;
+use crate::state::cohort::DAYS;
+use crate::state::cohort::DEEDS_MAX;
+use crate::state::cohort::Deed;
+use crate::state::cohort::Draft;
+use crate::state::cohort::TIMES;
+use crate::state::flag::PARTS_MAX;
 
 /// Longest names and descriptions, in characters.
 const NAME_MAX_CHARS: usize = 400;

@@ -5,16 +5,16 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::figure;
-use crate::web::chart::series::Unit;
-use crate::web::chart::spark::spark;
-use crate::web::parts;
-use crate::web::parts::clipped;
-use crate::web::parts::is_true;
-use crate::web::parts::items;
-use crate::web::parts::page;
-use crate::web::parts::query;
-use crate::web::parts::text;
+use crate::chart::figure;
+use crate::chart::series::Unit;
+use crate::chart::spark::spark;
+use crate::parts;
+use crate::parts::clipped;
+use crate::parts::is_true;
+use crate::parts::items;
+use crate::parts::page;
+use crate::parts::query;
+use crate::parts::text;
 
 /// Longest name in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

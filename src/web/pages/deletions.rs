@@ -5,11 +5,11 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::parts;
-use crate::web::parts::literal;
-use crate::web::parts::page;
-use crate::web::parts::query;
-use crate::web::parts::text;
+use crate::parts;
+use crate::parts::literal;
+use crate::parts::page;
+use crate::parts::query;
+use crate::parts::text;
 
 /// What was found of a person.
 #[derive(Clone, Debug, Default)]

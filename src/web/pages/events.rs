@@ -7,19 +7,19 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::web::chart::figure::duration;
-use crate::web::parts;
-use crate::web::parts::Elsewhere;
-use crate::web::parts::clipped;
-use crate::web::parts::items;
-use crate::web::parts::literal;
-use crate::web::parts::page;
-use crate::web::parts::query;
-use crate::web::parts::text;
-use crate::web::state::curl;
-use crate::web::state::sql::exactly;
-use crate::web::state::sql::path_in_file;
-use crate::web::state::sql::path_in_server;
+use crate::chart::figure::duration;
+use crate::parts;
+use crate::parts::Elsewhere;
+use crate::parts::clipped;
+use crate::parts::items;
+use crate::parts::literal;
+use crate::parts::page;
+use crate::parts::query;
+use crate::parts::text;
+use crate::state::curl;
+use crate::state::sql::exactly;
+use crate::state::sql::path_in_file;
+use crate::state::sql::path_in_server;
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

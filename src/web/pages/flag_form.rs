@@ -5,22 +5,22 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::insight::form::fields::select;
-use crate::web::pages::flags::trace;
-use crate::web::parts;
-use crate::web::parts::clipped;
-use crate::web::parts::integer;
-use crate::web::parts::text;
-use crate::web::sentences::condition_of;
-use crate::web::state::flag::Condition;
-use crate::web::state::flag::Draft;
-use crate::web::state::flag::FILTERS_MAX;
-use crate::web::state::flag::Filter;
-use crate::web::state::flag::OWNERS;
-use crate::web::state::flag::PARTS_MAX;
-use crate::web::state::flag::Variant;
-use crate::web::state::flag::operators;
-use crate::web::state::flag::takes_several;
+use crate::insight::form::fields::select;
+use crate::pages::flags::trace;
+use crate::parts;
+use crate::parts::clipped;
+use crate::parts::integer;
+use crate::parts::text;
+use crate::sentences::condition_of;
+use crate::state::flag::Condition;
+use crate::state::flag::Draft;
+use crate::state::flag::FILTERS_MAX;
+use crate::state::flag::Filter;
+use crate::state::flag::OWNERS;
+use crate::state::flag::PARTS_MAX;
+use crate::state::flag::Variant;
+use crate::state::flag::operators;
+use crate::state::flag::takes_several;
 
 /// Longest keys, names and values, in characters.
 const KEY_MAX_CHARS: usize = 400;

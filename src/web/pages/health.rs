@@ -7,12 +7,12 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::web::chart::figure;
-use crate::web::parts;
-use crate::web::parts::integer;
-use crate::web::parts::items;
-use crate::web::parts::text;
+use crate::chart::figure;
+use crate::parts;
+use crate::parts::integer;
+use crate::parts::items;
+use crate::parts::text;
+use weir_base::clock::UnixMicros;
 
 /// Width of a meter, in its own units.
 const METER: u64 = 1000;

@@ -3,9 +3,9 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::parts;
-use crate::web::parts::clipped;
-use crate::web::parts::page;
+use crate::parts;
+use crate::parts::clipped;
+use crate::parts::page;
 
 /// Width and height of the small chart, in its own units.
 const WIDTH: usize = 140;

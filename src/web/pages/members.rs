@@ -5,13 +5,13 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::insight::form::fields::select;
-use crate::web::parts;
-use crate::web::parts::clipped;
-use crate::web::parts::integer;
-use crate::web::parts::items;
-use crate::web::parts::page;
-use crate::web::parts::text;
+use crate::insight::form::fields::select;
+use crate::parts;
+use crate::parts::clipped;
+use crate::parts::integer;
+use crate::parts::items;
+use crate::parts::page;
+use crate::parts::text;
 
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

@@ -5,9 +5,9 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::pages::events;
-use crate::web::parts;
-use crate::web::parts::page;
+use crate::pages::events;
+use crate::parts;
+use crate::parts::page;
 
 /// The element that says whether an event has come.
 pub const ARRIVAL: &str = "arrival";

@@ -5,14 +5,14 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::parts;
-use crate::web::parts::clipped;
-use crate::web::parts::integer;
-use crate::web::parts::is_true;
-use crate::web::parts::items;
-use crate::web::parts::literal;
-use crate::web::parts::page;
-use crate::web::parts::text;
+use crate::parts;
+use crate::parts::clipped;
+use crate::parts::integer;
+use crate::parts::is_true;
+use crate::parts::items;
+use crate::parts::literal;
+use crate::parts::page;
+use crate::parts::text;
 
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

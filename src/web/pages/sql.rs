@@ -4,20 +4,20 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::assets;
-use crate::web::insight::links;
-use crate::web::insight::saved::Saved;
-use crate::web::pages::sql_chart;
-use crate::web::parts;
-use crate::web::parts::Elsewhere;
-use crate::web::parts::items;
-use crate::web::parts::page;
-use crate::web::parts::query;
-use crate::web::state::curl;
-use crate::web::state::saved_sql::CHARTS;
-use crate::web::state::saved_sql::Chart;
-use crate::web::state::saved_sql::SavedSql;
-use crate::web::state::sql::OF_SQL;
+use crate::assets;
+use crate::insight::links;
+use crate::insight::saved::Saved;
+use crate::pages::sql_chart;
+use crate::parts;
+use crate::parts::Elsewhere;
+use crate::parts::items;
+use crate::parts::page;
+use crate::parts::query;
+use crate::state::curl;
+use crate::state::saved_sql::CHARTS;
+use crate::state::saved_sql::Chart;
+use crate::state::saved_sql::SavedSql;
+use crate::state::sql::OF_SQL;
 
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;

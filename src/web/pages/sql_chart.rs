@@ -5,15 +5,15 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::web::chart::bars::bars;
-use crate::web::chart::line::lines;
-use crate::web::chart::series::Frame;
-use crate::web::chart::series::Point;
-use crate::web::chart::series::Series;
-use crate::web::parts::clipped;
-use crate::web::parts::items;
-use crate::web::parts::plain;
-use crate::web::state::saved_sql::Chart;
+use crate::chart::bars::bars;
+use crate::chart::line::lines;
+use crate::chart::series::Frame;
+use crate::chart::series::Point;
+use crate::chart::series::Series;
+use crate::parts::clipped;
+use crate::parts::items;
+use crate::parts::plain;
+use crate::state::saved_sql::Chart;
 
 /// Most rows, places and series of a chart.
 const ROWS_MAX: usize = 5000;
@@ -136,7 +136,7 @@ mod tests {
 
     use super::chart;
     use super::drawn;
-    use crate::web::state::saved_sql::CHARTS;
+    use crate::state::saved_sql::CHARTS;
 
     /// The name and the points of a series.
     type Drawn = (String, Vec<Option<f64>>);

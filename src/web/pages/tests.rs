@@ -3,14 +3,14 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::web::insight::tests::sent;
-use crate::web::pages::cohort_form;
-use crate::web::pages::flag_form;
-use crate::web::pages::flag_form::Known;
-use crate::web::pages::flags;
-use crate::web::state::cohort;
-use crate::web::state::flag::Draft;
-use crate::web::state::parameters::Parameters;
+use crate::insight::tests::sent;
+use crate::pages::cohort_form;
+use crate::pages::flag_form;
+use crate::pages::flag_form::Known;
+use crate::pages::flags;
+use crate::state::cohort;
+use crate::state::flag::Draft;
+use crate::state::parameters::Parameters;
 
 const HOSTILE: &str = "\"></textarea><script>alert(1)</script>&amp;";
 

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::json as reader;
-use crate::web::parts::plain;
-use crate::web::state::flag::Filter;
-use crate::web::state::flag::PARTS_MAX;
-use crate::web::state::flag::usual;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Wrong;
+use crate::parts::plain;
+use crate::state::flag::Filter;
+use crate::state::flag::PARTS_MAX;
+use crate::state::flag::usual;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Wrong;
+use weir_event::json as reader;
 
 /// How often is compared with a number; the first is meant without a word.
 pub const TIMES: [&str; 3] = [AT_LEAST, "lte", "exact"];
@@ -278,7 +278,7 @@ mod tests {
     use super::Draft;
     use super::Group;
     use super::members;
-    use crate::web::state::parameters::Parameters;
+    use crate::state::parameters::Parameters;
 
     #[test]
     fn rules_say_the_same_after_they_were_fields() {

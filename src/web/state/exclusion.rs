@@ -1,12 +1,12 @@
 //! What may not happen between two steps of a funnel: [`Exclusion`], in an address under a number, such as `not1`,
 //! `not1.from` and `not1.f1.key`.
 
-use crate::web::state::filters;
-use crate::web::state::filters::Filter;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Printer;
-use crate::web::state::parameters::Wrong;
-use crate::web::state::series::Event;
+use crate::state::filters;
+use crate::state::filters::Filter;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Printer;
+use crate::state::parameters::Wrong;
+use crate::state::series::Event;
 
 /// Most exclusions of a funnel.
 pub const EXCLUSIONS_MAX: usize = 12;

@@ -1,8 +1,8 @@
 //! Conditions on events: [`Filter`], in an address as `f1.key`, `f1.op`, `f1.value` and `f1.of`.
 
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Printer;
-use crate::web::state::parameters::Wrong;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Printer;
+use crate::state::parameters::Wrong;
 
 /// Most filters of an insight, or of one of its series.
 pub const FILTERS_MAX: usize = 20;

@@ -6,11 +6,11 @@ use serde_json::Number;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::json as reader;
-use crate::web::parts::plain;
-use crate::web::state::filters;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Wrong;
+use crate::parts::plain;
+use crate::state::filters;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Wrong;
+use weir_event::json as reader;
 
 /// Most conditions, and most variants, of a form.
 pub const PARTS_MAX: usize = 50;
@@ -459,7 +459,7 @@ mod tests {
     use super::Draft;
     use super::PARTS_MAX;
     use super::usual;
-    use crate::web::state::parameters::Parameters;
+    use crate::state::parameters::Parameters;
 
     #[test]
     fn conditions_say_the_same_after_they_were_fields() {

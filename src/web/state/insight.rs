@@ -1,16 +1,16 @@
 //! What a page of an insight asks: [`Question`].
 
-use crate::web::state::breakdown::Breakdown;
-use crate::web::state::exclusion::Exclusion;
-use crate::web::state::filters;
-use crate::web::state::filters::Filter;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Printer;
-use crate::web::state::parameters::Wrong;
-use crate::web::state::range::Range;
-use crate::web::state::series::Event;
-use crate::web::state::series::LETTERS;
-use crate::web::state::series::Series;
+use crate::state::breakdown::Breakdown;
+use crate::state::exclusion::Exclusion;
+use crate::state::filters;
+use crate::state::filters::Filter;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Printer;
+use crate::state::parameters::Wrong;
+use crate::state::range::Range;
+use crate::state::series::Event;
+use crate::state::series::LETTERS;
+use crate::state::series::Series;
 
 /// Lengths of intervals.
 pub const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];

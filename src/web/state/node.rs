@@ -4,14 +4,14 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::web::state::breakdown::Breakdown;
-use crate::web::state::exclusion::Exclusion;
-use crate::web::state::filters::Filter;
-use crate::web::state::insight::DISPLAYS;
-use crate::web::state::insight::Options;
-use crate::web::state::insight::Question;
-use crate::web::state::series::Event;
-use crate::web::state::series::Series;
+use crate::state::breakdown::Breakdown;
+use crate::state::exclusion::Exclusion;
+use crate::state::filters::Filter;
+use crate::state::insight::DISPLAYS;
+use crate::state::insight::Options;
+use crate::state::insight::Question;
+use crate::state::series::Event;
+use crate::state::series::Series;
 
 /// What an address has where it says nothing of the dates.
 const FROM: &str = "-7d";

@@ -4,13 +4,13 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Options;
-use crate::web::state::insight::Question;
-use crate::web::state::node::node;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Printer;
-use crate::web::state::parameters::Wrong;
+use crate::state::insight::Kind;
+use crate::state::insight::Options;
+use crate::state::insight::Question;
+use crate::state::node::node;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Printer;
+use crate::state::parameters::Wrong;
 
 /// What all parameters of a mark begin with.
 pub const PREFIX: &str = "point.";

@@ -1,8 +1,8 @@
 //! Of what time the events are: [`Range`].
 
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Printer;
-use crate::web::state::parameters::Wrong;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Printer;
+use crate::state::parameters::Wrong;
 
 /// Most characters of a date.
 const DATE_MAX_CHARS: usize = 40;

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use serde_json::json;
 
-use crate::wire::query_node::SQL;
-use crate::wire::query_node::VISUALIZATION;
-use crate::wire::query_node::unwrapped;
+use weir_wire::query_node::SQL;
+use weir_wire::query_node::VISUALIZATION;
+use weir_wire::query_node::unwrapped;
 
 /// Fields of a query that an address cannot say.
 const UNSAID: [&str; 3] = ["filters", "variables", "values"];

@@ -1,10 +1,10 @@
 //! One series or step of an insight: [`Series`], in an address under a letter, such as `a`, `a.math` and `a.f1.key`.
 
-use crate::web::state::filters;
-use crate::web::state::filters::Filter;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Printer;
-use crate::web::state::parameters::Wrong;
+use crate::state::filters;
+use crate::state::filters::Filter;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Printer;
+use crate::state::parameters::Wrong;
 
 /// Letters of series, which formulas use too.
 pub const LETTERS: [&str; 26] = [

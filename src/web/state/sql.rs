@@ -1,13 +1,13 @@
 //! The SQL that asks the same as an insight: [`of`] for the page of SQL, [`of_files`] for DuckDB over the files. Where no
 //! SQL of a few lines gives the same numbers, there is a reason instead.
 
-use crate::web::parts::literal;
-use crate::web::state::filters::Filter;
-use crate::web::state::insight::Options;
-use crate::web::state::insight::Question;
-use crate::web::state::series::Event;
-use crate::web::state::series::LETTERS;
-use crate::web::state::series::Series;
+use crate::parts::literal;
+use crate::state::filters::Filter;
+use crate::state::insight::Options;
+use crate::state::insight::Question;
+use crate::state::series::Event;
+use crate::state::series::LETTERS;
+use crate::state::series::Series;
 
 /// The time that counts, as it was when the question was asked.
 #[derive(Clone, Debug, Default)]
@@ -329,8 +329,8 @@ mod tests {
     use super::Span;
     use super::of;
     use super::of_files;
-    use crate::web::state::insight::Kind;
-    use crate::web::state::insight::Question;
+    use crate::state::insight::Kind;
+    use crate::state::insight::Question;
 
     fn span() -> Span {
         Span {

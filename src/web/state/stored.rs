@@ -4,16 +4,16 @@
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::web::state::filters::Filter;
-use crate::web::state::insight::DISPLAYS;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::node::node;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Printer;
-use crate::web::state::series::Event;
-use crate::web::state::series::LETTERS;
-use crate::wire::query_node::unwrapped;
+use crate::state::filters::Filter;
+use crate::state::insight::DISPLAYS;
+use crate::state::insight::Kind;
+use crate::state::insight::Question;
+use crate::state::node::node;
+use crate::state::parameters::Parameters;
+use crate::state::parameters::Printer;
+use crate::state::series::Event;
+use crate::state::series::LETTERS;
+use weir_wire::query_node::unwrapped;
 
 /// Most parameters of a query that an address cannot say and a sketch leaves out.
 const UNSAID_MAX: usize = 30;

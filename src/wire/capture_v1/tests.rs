@@ -9,7 +9,7 @@ use super::Sdk;
 use super::Verdict;
 use super::bearer;
 use super::results;
-use crate::event::key_kind::KeyKind;
+use weir_event::key_kind::KeyKind;
 
 /// Headers as posthog-python sends them, with changes: a value, or `None` to leave one out.
 fn read(changes: &[(&str, Option<&str>)]) -> Result<Head, Refusal> {

@@ -1,6 +1,6 @@
 //! Why a body cannot be decoded: [`DecodeError`].
 
-use crate::error::Kind;
+use weir_base::error::Kind;
 
 /// Why a body cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 
-use crate::wire::encoding::text;
-use crate::wire::otlp;
+use crate::encoding::text;
+use crate::otlp;
 
 /// A coding of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use flate2::Decompress;
 use flate2::FlushDecompress;
 use flate2::Status;
 
-use crate::wire::encoding::error::DecodeError;
-use crate::wire::encoding::hints::Coding;
-use crate::wire::encoding::lz64;
-use crate::wire::encoding::text;
-use crate::wire::encoding::text::PADDING_BYTES;
+use crate::encoding::error::DecodeError;
+use crate::encoding::hints::Coding;
+use crate::encoding::lz64;
+use crate::encoding::text;
+use crate::encoding::text::PADDING_BYTES;
 
 /// Smallest initial output buffer.
 const OUTPUT_MIN_BYTES: usize = 16 * 1024;

@@ -13,8 +13,8 @@
 //! works because the previous phrase and the first unit of this one are neighbors there. The crate
 //! remains the oracle of the tests.
 
-use crate::wire::encoding::error::DecodeError;
-use crate::wire::encoding::inflate::Output;
+use crate::encoding::error::DecodeError;
+use crate::encoding::inflate::Output;
 
 /// Widest code. A dictionary of 2^31 phrases would need an input of gigabytes.
 const CODE_BITS_MAX: u32 = 31;

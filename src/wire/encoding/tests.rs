@@ -10,8 +10,8 @@ use flate2::Compression;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::Kind;
-use crate::wire::encoding::hints::Hints;
+use crate::encoding::hints::Hints;
+use weir_base::error::Kind;
 
 mod levels;
 

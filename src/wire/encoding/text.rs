@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::GeneralPurpose;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::wire::encoding::error::DecodeError;
-use crate::wire::encoding::hints::Coding;
+use crate::encoding::error::DecodeError;
+use crate::encoding::hints::Coding;
 
 /// Spare capacity after the text of every [`Decoded::Unpacked`](super::Decoded::Unpacked), in bytes: simd-json's `INPUT_PADDING`,
 /// so that it need not copy the text.

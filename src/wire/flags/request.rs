@@ -16,10 +16,10 @@ use serde_json::Value;
 use serde_json::error::Category;
 use thiserror::Error;
 
-use crate::error::Kind;
-use crate::event::json::Plain;
-use crate::wire::flags::Query;
-use crate::wire::repair::repair;
+use crate::flags::Query;
+use crate::repair::repair;
+use weir_base::error::Kind;
+use weir_event::json::Plain;
 
 /// Limit of a distinct id, in characters; capture cuts at the same length.
 const DISTINCT_ID_MAX_CHARS: usize = 200;
@@ -342,7 +342,7 @@ mod tests {
     use serde_json::json;
 
     use super::json as parse;
-    use crate::event::json::Plain;
+    use weir_event::json::Plain;
 
     #[test]
     fn what_sdks_send_is_read() {

@@ -14,11 +14,11 @@ use serde::Serializer;
 use serde::ser::SerializeMap;
 use serde_json::Value;
 
-use crate::wire::flags::Endpoint;
-use crate::wire::flags::Query;
-use crate::wire::flags::Shape;
-use crate::wire::remote_config::Asker;
-use crate::wire::remote_config::RemoteConfig;
+use crate::flags::Endpoint;
+use crate::flags::Query;
+use crate::flags::Shape;
+use crate::remote_config::Asker;
+use crate::remote_config::RemoteConfig;
 
 /// Initial capacity for the response without its flags.
 const REST_BYTES: usize = 1024;

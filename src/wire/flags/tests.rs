@@ -12,7 +12,7 @@ use super::request::Request;
 use super::request::RequestError;
 use super::response::FlagRecord;
 use super::response::Response;
-use crate::error::Kind;
+use weir_base::error::Kind;
 
 #[test]
 fn path_and_query_choose_the_shape() {

@@ -12,16 +12,16 @@ use serde::de::MapAccess;
 use serde::de::SeqAccess;
 use serde::de::Visitor;
 
-use crate::wire::otlp::mapping::is_of_ai;
-use crate::wire::otlp::spans::ATTRIBUTES_MAX;
-use crate::wire::otlp::spans::Attributes;
-use crate::wire::otlp::spans::DEPTH_MAX;
-use crate::wire::otlp::spans::Resource;
-use crate::wire::otlp::spans::Scope;
-use crate::wire::otlp::spans::Span;
-use crate::wire::otlp::spans::Value;
-use crate::wire::otlp::spans::hex;
-use crate::wire::repair::repair;
+use crate::otlp::mapping::is_of_ai;
+use crate::otlp::spans::ATTRIBUTES_MAX;
+use crate::otlp::spans::Attributes;
+use crate::otlp::spans::DEPTH_MAX;
+use crate::otlp::spans::Resource;
+use crate::otlp::spans::Scope;
+use crate::otlp::spans::Span;
+use crate::otlp::spans::Value;
+use crate::otlp::spans::hex;
+use crate::repair::repair;
 
 /// Parses a request; `None` if it is malformed.
 pub(super) fn read(body: &[u8]) -> Option<Vec<Resource>> {

@@ -12,11 +12,11 @@ use serde_json::Map;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::wire::otlp::spans::Attributes;
-use crate::wire::otlp::spans::Resource;
-use crate::wire::otlp::spans::Scope;
-use crate::wire::otlp::spans::Span;
-use crate::wire::otlp::spans::Value;
+use crate::otlp::spans::Attributes;
+use crate::otlp::spans::Resource;
+use crate::otlp::spans::Scope;
+use crate::otlp::spans::Span;
+use crate::otlp::spans::Value;
 
 /// Prefixes of attributes that mark a span as about AI.
 const PREFIXES: [&str; 6] =

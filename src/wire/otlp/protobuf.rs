@@ -1,15 +1,15 @@
 //! Parser for `ExportTraceServiceRequest` in protobuf, for the fields that are needed. Field numbers are those
 //! of `opentelemetry/proto` 1.x; unknown fields are skipped.
 
-use crate::wire::otlp::mapping::is_of_ai;
-use crate::wire::otlp::spans::Attributes;
-use crate::wire::otlp::spans::DEPTH_MAX;
-use crate::wire::otlp::spans::Resource;
-use crate::wire::otlp::spans::Room;
-use crate::wire::otlp::spans::Scope;
-use crate::wire::otlp::spans::Span;
-use crate::wire::otlp::spans::Value;
-use crate::wire::otlp::spans::hex;
+use crate::otlp::mapping::is_of_ai;
+use crate::otlp::spans::Attributes;
+use crate::otlp::spans::DEPTH_MAX;
+use crate::otlp::spans::Resource;
+use crate::otlp::spans::Room;
+use crate::otlp::spans::Scope;
+use crate::otlp::spans::Span;
+use crate::otlp::spans::Value;
+use crate::otlp::spans::hex;
 
 /// `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;

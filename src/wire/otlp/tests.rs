@@ -12,7 +12,7 @@ use super::protobuf::read;
 use super::spans::ATTRIBUTES_MAX;
 use super::spans::Room;
 use super::to_batch;
-use crate::wire::encoding::error::DecodeError;
+use crate::encoding::error::DecodeError;
 
 fn varint(mut value: usize) -> Vec<u8> {
     let mut out = Vec::new();

@@ -76,7 +76,7 @@ fn pages_with_ids(server: &TestServer) -> Vec<String> {
 }
 
 fn fill(server: &TestServer) {
-    let now = weir::clock::Clock::system().now().to_datetime();
+    let now = weir_base::clock::Clock::system().now().to_datetime();
     let event = |at: i64| {
         let name = ["seen", "seen", "bought", HOSTILE][usize::try_from(at % 4).unwrap_or(0)];
         json!({

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::FORMS;
 use super::parse;
-use crate::event::time::parse_rfc3339;
-use crate::event::time::parse_timestamp;
+use crate::time::parse_rfc3339;
+use crate::time::parse_timestamp;
 
 /// Goal: dates that other systems export keep their times. Each case as it is sent, and its instant.
 #[test]
@@ -161,7 +161,7 @@ proptest! {
     #[test]
     fn spellings_of_one_day_agree(days in 0..25_000_i64, second in 0..86_400_u32) {
         let date = chrono::DateTime::from_timestamp(days * 86_400 + i64::from(second), 0).unwrap();
-        let expected = Some(crate::clock::UnixMicros(date.timestamp_micros()));
+        let expected = Some(weir_base::clock::UnixMicros(date.timestamp_micros()));
         for form in [
             "%b %d, %Y %H:%M:%S",
             "%B %-d, %Y, %I:%M:%S %p",

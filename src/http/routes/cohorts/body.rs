@@ -7,14 +7,14 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::response::Problem;
-use crate::http::routes::user_body::UserBody;
-use crate::identity::person::Person;
-use crate::metadata::cohorts::CohortPatch;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::snapshot::Snapshot;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::response::Problem;
+use crate::routes::user_body::UserBody;
+use weir_identity::person::Person;
+use weir_metadata::cohorts::CohortPatch;
+use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::snapshot::Snapshot;
 
 /// Most persons that one field of a body names.
 const LISTED_MAX: usize = 100_000;
@@ -22,7 +22,7 @@ const LISTED_MAX: usize = 100_000;
 /// A cohort as sent to clients.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Cohort")]
-pub(in crate::http::routes) struct CohortBody<'a> {
+pub(in crate::routes) struct CohortBody<'a> {
     id: i64,
     name: &'a str,
     description: &'a str,
@@ -47,7 +47,7 @@ pub(in crate::http::routes) struct CohortBody<'a> {
 
 impl<'a> CohortBody<'a> {
     /// The body of `cohort`; `snapshot` contains its creator.
-    pub(in crate::http::routes) fn new(cohort: &'a StoredCohort, snapshot: &'a Snapshot) -> Self {
+    pub(in crate::routes) fn new(cohort: &'a StoredCohort, snapshot: &'a Snapshot) -> Self {
         let created_by = cohort.created_by.and_then(|user| snapshot.user(user));
         Self {
             id: cohort.id.0,

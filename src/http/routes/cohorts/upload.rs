@@ -20,20 +20,20 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::multipart;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::routes::query;
-use crate::identity::IdentityError;
-use crate::identity::view::Flow;
-use crate::identity::view::View;
-use crate::metadata::cohorts::MEMBERS_MAX;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::multipart;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::query;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_identity::IdentityError;
+use weir_identity::view::Flow;
+use weir_identity::view::View;
+use weir_metadata::cohorts::MEMBERS_MAX;
 
 /// Most bytes of all fields of a form besides its file.
 const FIELDS_MAX_BYTES: usize = 1 << 20;

@@ -9,14 +9,14 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::http::routes::documents::form;
-use crate::http::routes::documents::form::TILES_MAX;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::Kind;
-use crate::metadata::error::MetadataError;
-use crate::metadata::violation::Violation;
+use crate::routes::documents::form;
+use crate::routes::documents::form::TILES_MAX;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::Kind;
+use weir_metadata::error::MetadataError;
+use weir_metadata::violation::Violation;
 
 /// The field of a dashboard with the number of texts that it ever had.
 const TEXTS: &str = "texts";
@@ -389,10 +389,10 @@ mod tests {
     use super::set_on;
     use super::take_off;
     use super::tiles;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::metadata::documents::Document;
-    use crate::metadata::documents::Kind;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_metadata::documents::Document;
+    use weir_metadata::documents::Kind;
 
     fn document(kind: Kind, id: i64) -> Document {
         Document {

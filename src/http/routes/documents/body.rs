@@ -6,21 +6,21 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::members::Member;
-use crate::http::members::Members;
-use crate::http::response::Problem;
-use crate::http::routes::documents::boards;
-use crate::http::routes::documents::form;
-use crate::http::routes::documents::rights;
-use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::store::problem;
-use crate::http::routes::user_body::UserBody;
-use crate::metadata::accounts::UserId;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::snapshot::Snapshot;
+use crate::members::Member;
+use crate::members::Members;
+use crate::response::Problem;
+use crate::routes::documents::boards;
+use crate::routes::documents::form;
+use crate::routes::documents::rights;
+use crate::routes::documents::rights::Viewer;
+use crate::routes::store::problem;
+use crate::routes::user_body::UserBody;
+use weir_app::App;
+use weir_metadata::accounts::UserId;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::DocumentText;
+use weir_metadata::documents::Kind;
+use weir_metadata::snapshot::Snapshot;
 
 /// Rights to an insight or a dashboard, as PostHog numbers them.
 const MAY_READ: i64 = 21;

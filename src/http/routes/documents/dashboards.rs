@@ -9,37 +9,37 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::budget::Memory;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::members::Member;
-use crate::http::members::Members;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::documents::boards;
-use crate::http::routes::documents::boards::Edit;
-use crate::http::routes::documents::form;
-use crate::http::routes::documents::results::Asked;
-use crate::http::routes::documents::rights;
-use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::documents::tiles;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::error::MetadataError;
+use crate::auth;
+use crate::auth::Principal;
+use crate::budget::Memory;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::members::Member;
+use crate::members::Members;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::documents::boards;
+use crate::routes::documents::boards::Edit;
+use crate::routes::documents::form;
+use crate::routes::documents::results::Asked;
+use crate::routes::documents::rights;
+use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::tiles;
+use crate::routes::store;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_metadata::Metadata;
+use weir_metadata::accounts::UserId;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::DocumentText;
+use weir_metadata::documents::Kind;
+use weir_metadata::error::MetadataError;
 
 /// What a copy has of its source, unless something else is sent.
 const COPIED: [&str; 4] = ["filters", "variables", "breakdown_colors", "data_color_theme_id"];
@@ -197,7 +197,7 @@ pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Re
     Ok(())
 }
 
-pub(in crate::http) const MOVE_TILE: Operation =
+pub(crate) const MOVE_TILE: Operation =
     Operation::ok::<by_hand::Dashboard>("Move a tile to another dashboard")
         .optional_body::<by_hand::DashboardsMoveTileUpdateBody>();
 
@@ -226,7 +226,7 @@ pub async fn move_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
     edited(app, (&asker, &memory), (from.id, "move-tile"), (others, edit)).await
 }
 
-pub(in crate::http) const COPY_TILE: Operation =
+pub(crate) const COPY_TILE: Operation =
     Operation::ok::<by_hand::Dashboard>("Put a tile of another dashboard on this one, too")
         .body::<by_hand::DashboardsCopyTileBody>();
 
@@ -247,7 +247,7 @@ pub async fn copy_tile(app: &App, call: Call<Principal>) -> Result<Response, Pro
         .await
 }
 
-pub(in crate::http) const REORDER_TILES: Operation =
+pub(crate) const REORDER_TILES: Operation =
     Operation::ok::<by_hand::Dashboard>("Put tiles in an order")
         .body::<by_hand::DashboardsReorderTilesBody>();
 
@@ -321,7 +321,7 @@ async fn edited(
     tiles::answer(app, StatusCode::OK, shown, (&Asked::kept(), memory)).await
 }
 
-pub(in crate::http) const RUN_INSIGHTS: Operation = Operation::ok::<
+pub(crate) const RUN_INSIGHTS: Operation = Operation::ok::<
     by_hand::DashboardsRunInsightsRetrieveAnswer,
 >("The results of the insights of a dashboard")
 .query(&[

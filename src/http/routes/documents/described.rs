@@ -1,14 +1,14 @@
 //! What the description of the API says of documents: one set of operations for each kind.
 
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::routes::documents::sharing::NewPassword;
-use crate::http::routes::documents::sharing::SharePasswordWrite;
-use crate::http::routes::documents::sharing::SharingBody;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::routes::documents::sharing::NewPassword;
+use crate::routes::documents::sharing::SharePasswordWrite;
+use crate::routes::documents::sharing::SharingBody;
 
-pub(in crate::http) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
+pub(crate) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
     "Actions that are not deleted, newest first",
 )
 .query(&[
@@ -20,26 +20,25 @@ pub(in crate::http) const ACTION_LIST: Operation = Operation::page::<by_hand::Ac
 ])
 .or(&[INVALID]);
 
-pub(in crate::http) const ACTION_CREATE: Operation =
+pub(crate) const ACTION_CREATE: Operation =
     Operation::created::<by_hand::Action>("Make an action").optional_body::<by_hand::ActionWrite>();
 
-pub(in crate::http) const ACTION_ACTIVITY: Operation =
-    Operation::activity("What was changed of actions");
+pub(crate) const ACTION_ACTIVITY: Operation = Operation::activity("What was changed of actions");
 
-pub(in crate::http) const ACTION_RETRIEVE: Operation =
+pub(crate) const ACTION_RETRIEVE: Operation =
     Operation::ok::<by_hand::Action>("An action, also a deleted one");
 
-pub(in crate::http) const ACTION_UPDATE: Operation =
+pub(crate) const ACTION_UPDATE: Operation =
     Operation::ok::<by_hand::Action>("Change, delete or restore an action")
         .optional_body::<by_hand::ActionWrite>();
 
-pub(in crate::http) const ACTION_DELETE: Operation =
+pub(crate) const ACTION_DELETE: Operation =
     Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
-pub(in crate::http) const ACTION_ACTIVITY_OF_ONE: Operation =
+pub(crate) const ACTION_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of an action");
 
-pub(in crate::http) const ANNOTATION_LIST: Operation = Operation::page::<by_hand::Annotation>(
+pub(crate) const ANNOTATION_LIST: Operation = Operation::page::<by_hand::Annotation>(
     "Annotations that are not deleted, newest first",
 )
 .query(&[
@@ -52,27 +51,27 @@ pub(in crate::http) const ANNOTATION_LIST: Operation = Operation::page::<by_hand
 ])
 .or(&[INVALID]);
 
-pub(in crate::http) const ANNOTATION_CREATE: Operation =
+pub(crate) const ANNOTATION_CREATE: Operation =
     Operation::created::<by_hand::Annotation>("Make an annotation")
         .optional_body::<by_hand::AnnotationWrite>();
 
-pub(in crate::http) const ANNOTATION_ACTIVITY: Operation =
+pub(crate) const ANNOTATION_ACTIVITY: Operation =
     Operation::activity("What was changed of annotations");
 
-pub(in crate::http) const ANNOTATION_RETRIEVE: Operation =
+pub(crate) const ANNOTATION_RETRIEVE: Operation =
     Operation::ok::<by_hand::Annotation>("An annotation, also a deleted one");
 
-pub(in crate::http) const ANNOTATION_UPDATE: Operation =
+pub(crate) const ANNOTATION_UPDATE: Operation =
     Operation::ok::<by_hand::Annotation>("Change, delete or restore an annotation")
         .optional_body::<by_hand::AnnotationWrite>();
 
-pub(in crate::http) const ANNOTATION_DELETE: Operation =
+pub(crate) const ANNOTATION_DELETE: Operation =
     Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
-pub(in crate::http) const ANNOTATION_ACTIVITY_OF_ONE: Operation =
+pub(crate) const ANNOTATION_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of an annotation");
 
-pub(in crate::http) const DASHBOARD_LIST: Operation = Operation::page::<by_hand::Dashboard>(
+pub(crate) const DASHBOARD_LIST: Operation = Operation::page::<by_hand::Dashboard>(
     "Dashboards that are not deleted, newest first",
 )
 .query(&[
@@ -85,14 +84,14 @@ pub(in crate::http) const DASHBOARD_LIST: Operation = Operation::page::<by_hand:
 ])
 .or(&[INVALID]);
 
-pub(in crate::http) const DASHBOARD_CREATE: Operation =
+pub(crate) const DASHBOARD_CREATE: Operation =
     Operation::created::<by_hand::Dashboard>("Make a dashboard")
         .optional_body::<by_hand::DashboardWrite>();
 
-pub(in crate::http) const DASHBOARD_ACTIVITY: Operation =
+pub(crate) const DASHBOARD_ACTIVITY: Operation =
     Operation::activity("What was changed of dashboards");
 
-pub(in crate::http) const DASHBOARD_RETRIEVE: Operation =
+pub(crate) const DASHBOARD_RETRIEVE: Operation =
     Operation::ok::<by_hand::Dashboard>("A dashboard, also a deleted one")
         .query(&[
             Parameter::shared("refresh"),
@@ -101,39 +100,38 @@ pub(in crate::http) const DASHBOARD_RETRIEVE: Operation =
         ])
         .or(&[INVALID]);
 
-pub(in crate::http) const DASHBOARD_UPDATE: Operation =
+pub(crate) const DASHBOARD_UPDATE: Operation =
     Operation::ok::<by_hand::Dashboard>("Change, delete or restore a dashboard")
         .optional_body::<by_hand::DashboardWrite>();
 
-pub(in crate::http) const DASHBOARD_DELETE: Operation =
+pub(crate) const DASHBOARD_DELETE: Operation =
     Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
-pub(in crate::http) const DASHBOARD_ACTIVITY_OF_ONE: Operation =
+pub(crate) const DASHBOARD_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of a dashboard");
 
-pub(in crate::http) const DASHBOARD_SHARING_RETRIEVE: Operation =
+pub(crate) const DASHBOARD_SHARING_RETRIEVE: Operation =
     Operation::ok::<SharingBody>("The link to a dashboard");
 
-pub(in crate::http) const DASHBOARD_SHARING_UPDATE: Operation =
+pub(crate) const DASHBOARD_SHARING_UPDATE: Operation =
     Operation::ok::<SharingBody>("Turn the link to a dashboard on or off, or say how it shows it")
         .optional_body::<by_hand::SharingWrite>();
 
-pub(in crate::http) const DASHBOARD_SHARING_ADD_PASSWORD: Operation =
-    Operation::created::<NewPassword>(
-        "Give the link to a dashboard one more password, which is told once",
-    )
-    .optional_body::<SharePasswordWrite>();
+pub(crate) const DASHBOARD_SHARING_ADD_PASSWORD: Operation = Operation::created::<NewPassword>(
+    "Give the link to a dashboard one more password, which is told once",
+)
+.optional_body::<SharePasswordWrite>();
 
-pub(in crate::http) const DASHBOARD_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
+pub(crate) const DASHBOARD_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
     "204",
     "Remove a password of the link to a dashboard; whoever was let in by it is let in no more",
 );
 
-pub(in crate::http) const DASHBOARD_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
+pub(crate) const DASHBOARD_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
     "Give the link to a dashboard another token; the one before leads nowhere from then on",
 );
 
-pub(in crate::http) const INSIGHT_LIST: Operation = Operation::page::<by_hand::InsightInList>(
+pub(crate) const INSIGHT_LIST: Operation = Operation::page::<by_hand::InsightInList>(
     "Saved insights that are not deleted, newest first",
 )
 .query(&[
@@ -157,18 +155,18 @@ pub(in crate::http) const INSIGHT_LIST: Operation = Operation::page::<by_hand::I
 ])
 .or(&[INVALID]);
 
-pub(in crate::http) const INSIGHT_CREATE: Operation =
+pub(crate) const INSIGHT_CREATE: Operation =
     Operation::created::<by_hand::Insight>("Make a saved insight")
         .optional_body::<by_hand::InsightWrite>();
 
-pub(in crate::http) const INSIGHT_ACTIVITY: Operation =
+pub(crate) const INSIGHT_ACTIVITY: Operation =
     Operation::activity("What was changed of saved insights");
 
-pub(in crate::http) const INSIGHT_MY_LAST_VIEWED: Operation = Operation::ok::<Vec<by_hand::Insight>>(
+pub(crate) const INSIGHT_MY_LAST_VIEWED: Operation = Operation::ok::<Vec<by_hand::Insight>>(
     "Insights that the asker looked at last, the last one first",
 );
 
-pub(in crate::http) const INSIGHT_RETRIEVE: Operation =
+pub(crate) const INSIGHT_RETRIEVE: Operation =
     Operation::ok::<by_hand::Insight>("A saved insight, also a deleted one")
         .query(&[
             Parameter::shared("refresh"),
@@ -179,38 +177,37 @@ pub(in crate::http) const INSIGHT_RETRIEVE: Operation =
         ])
         .or(&[INVALID]);
 
-pub(in crate::http) const INSIGHT_UPDATE: Operation =
+pub(crate) const INSIGHT_UPDATE: Operation =
     Operation::ok::<by_hand::Insight>("Change, delete or restore a saved insight")
         .optional_body::<by_hand::InsightWrite>();
 
-pub(in crate::http) const INSIGHT_DELETE: Operation =
+pub(crate) const INSIGHT_DELETE: Operation =
     Operation::refused("Refused", &[("405", "DocumentDeleteRefused")]);
 
-pub(in crate::http) const INSIGHT_ACTIVITY_OF_ONE: Operation =
+pub(crate) const INSIGHT_ACTIVITY_OF_ONE: Operation =
     Operation::activity("What was changed of a saved insight");
 
-pub(in crate::http) const INSIGHT_SHARING_RETRIEVE: Operation =
+pub(crate) const INSIGHT_SHARING_RETRIEVE: Operation =
     Operation::ok::<SharingBody>("The link to a saved insight");
 
-pub(in crate::http) const INSIGHT_SHARING_UPDATE: Operation = Operation::ok::<SharingBody>(
+pub(crate) const INSIGHT_SHARING_UPDATE: Operation = Operation::ok::<SharingBody>(
     "Turn the link to a saved insight on or off, or say how it shows it",
 )
 .optional_body::<by_hand::SharingWrite>();
 
-pub(in crate::http) const INSIGHT_SHARING_ADD_PASSWORD: Operation =
-    Operation::created::<NewPassword>(
-        "Give the link to a saved insight one more password, which is told once",
-    )
-    .optional_body::<SharePasswordWrite>();
+pub(crate) const INSIGHT_SHARING_ADD_PASSWORD: Operation = Operation::created::<NewPassword>(
+    "Give the link to a saved insight one more password, which is told once",
+)
+.optional_body::<SharePasswordWrite>();
 
-pub(in crate::http) const INSIGHT_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
+pub(crate) const INSIGHT_SHARING_REMOVE_PASSWORD: Operation = Operation::empty(
     "204",
     "Remove a password of the link to a saved insight; whoever was let in by it is let in no more",
 );
 
-pub(in crate::http) const INSIGHT_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
+pub(crate) const INSIGHT_SHARING_REFRESH: Operation = Operation::ok::<SharingBody>(
     "Give the link to a saved insight another token; the one before leads nowhere from then on",
 );
 
-pub(in crate::http) const INSIGHT_VIEWED: Operation =
+pub(crate) const INSIGHT_VIEWED: Operation =
     Operation::empty("201", "Note that the asker looked at it").says("Noted");

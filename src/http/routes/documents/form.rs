@@ -6,14 +6,14 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::response::Problem;
-use crate::insights::action::Action;
-use crate::insights::known;
-use crate::insights::node::NodeError;
-use crate::insights::saved::check_filters;
-use crate::metadata::documents::Kind;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::response::Problem;
+use weir_insights::action::Action;
+use weir_insights::known;
+use weir_insights::node::NodeError;
+use weir_insights::saved::check_filters;
+use weir_metadata::documents::Kind;
 
 /// The name of a field, and what it takes.
 type Field = (&'static str, Form);
@@ -109,7 +109,7 @@ pub(super) const ANYBODY_EDITS: i64 = 21;
 pub(super) const CREATOR_EDITS: i64 = 37;
 
 /// Most tiles of a dashboard.
-pub(in crate::http::routes) const TILES_MAX: usize = 300;
+pub(in crate::routes) const TILES_MAX: usize = 300;
 
 /// Most documents that a field of another one names.
 const NAMED_MAX: usize = 500;
@@ -373,8 +373,8 @@ mod tests {
 
     use super::defaults;
     use super::read;
-    use crate::http::fields::Fields;
-    use crate::metadata::documents::Kind;
+    use crate::fields::Fields;
+    use weir_metadata::documents::Kind;
 
     fn fields(value: &Value) -> Fields {
         Fields::parse("application/json", value.to_string().as_bytes()).unwrap()

@@ -3,27 +3,27 @@
 
 use std::sync::Arc;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::auth::Principal;
-use crate::http::budget::Memory;
-use crate::http::budget::Reservation;
-use crate::http::call::Call;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::documents::body;
-use crate::http::routes::documents::form;
-use crate::http::routes::documents::question::Place;
-use crate::http::routes::documents::question::Question;
-use crate::http::routes::documents::results::Asked;
-use crate::http::routes::documents::results::Reader;
-use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::store::problem;
-use crate::http::rows::PAGE_MAX_BYTES;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::error::MetadataError;
+use crate::auth::Principal;
+use crate::budget::Memory;
+use crate::budget::Reservation;
+use crate::call::Call;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::documents::body;
+use crate::routes::documents::form;
+use crate::routes::documents::question::Place;
+use crate::routes::documents::question::Question;
+use crate::routes::documents::results::Asked;
+use crate::routes::documents::results::Reader;
+use crate::routes::documents::rights::Viewer;
+use crate::routes::store::problem;
+use crate::rows::PAGE_MAX_BYTES;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_metadata::documents::DocumentText;
+use weir_metadata::documents::Kind;
+use weir_metadata::error::MetadataError;
 
 /// Most documents of a page.
 const LIMIT_MAX: usize = 500;

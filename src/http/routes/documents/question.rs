@@ -6,18 +6,18 @@
 
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::event::json;
-use crate::http::auth::Principal;
-use crate::http::fields::refused;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::routes::documents::form;
-use crate::http::routes::query::insight::settings;
-use crate::insights::date_range::Parameters;
-use crate::insights::selection::zone;
-use crate::metadata::documents::Document;
-use crate::wire::query_node::SQL;
+use crate::auth::Principal;
+use crate::fields::refused;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::documents::form;
+use crate::routes::query::insight::settings;
+use weir_base::clock::UnixMicros;
+use weir_event::json;
+use weir_insights::date_range::Parameters;
+use weir_insights::selection::zone;
+use weir_metadata::documents::Document;
+use weir_wire::query_node::SQL;
 
 /// Fields that can be true or false.
 const TRUTHS: [&str; 2] = ["favorited", "pinned"];

@@ -11,36 +11,36 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::error::Kind as ErrorKind;
-use crate::event::json;
-use crate::http::auth;
-use crate::http::budget::Busy;
-use crate::http::budget::Reservation;
-use crate::http::fields::refused;
-use crate::http::members::Member;
-use crate::http::members::Members;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::query::insight;
-use crate::http::routes::query::question;
-use crate::http::routes::query::refresh::Refresh;
-use crate::http::routes::query::status;
-use crate::http::routes::store::problem;
-use crate::insights::ProjectSettings;
-use crate::insights::cache::Answer;
-use crate::insights::cache::Key;
-use crate::insights::insight::KINDS;
-use crate::insights::known;
-use crate::insights::node::NodeError;
-use crate::insights::saved;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::wire::query_node;
+use crate::auth;
+use crate::budget::Busy;
+use crate::budget::Reservation;
+use crate::fields::refused;
+use crate::members::Member;
+use crate::members::Members;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::documents::rights::Viewer;
+use crate::routes::query::insight;
+use crate::routes::query::question;
+use crate::routes::query::refresh::Refresh;
+use crate::routes::query::status;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind as ErrorKind;
+use weir_event::json;
+use weir_insights::ProjectSettings;
+use weir_insights::cache::Answer;
+use weir_insights::cache::Key;
+use weir_insights::insight::KINDS;
+use weir_insights::known;
+use weir_insights::node::NodeError;
+use weir_insights::saved;
+use weir_metadata::accounts::KeyId;
+use weir_metadata::accounts::PersonalKey;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::DocumentText;
+use weir_wire::query_node;
 
 /// Most insights that one request computes; for further ones it tells kept answers alone.
 const COMPUTED_MAX: usize = 100;
@@ -56,16 +56,16 @@ const ASKING: [&str; 2] = ["query", "filters"];
 
 /// How a request asks for results.
 #[derive(Clone, Debug)]
-pub(in crate::http::routes) struct Asked {
+pub(in crate::routes) struct Asked {
     /// Which answers will do.
-    pub(in crate::http::routes) refresh: Refresh,
+    pub(in crate::routes) refresh: Refresh,
     /// What a dashboard changes about its insights.
-    pub(in crate::http::routes) frame: Frame,
+    pub(in crate::routes) frame: Frame,
 }
 
 /// What a dashboard changes about its insights.
 #[derive(Clone, Debug, Default)]
-pub(in crate::http::routes) struct Frame {
+pub(in crate::routes) struct Frame {
     filters: Map<String, Value>,
     variables: Map<String, Value>,
     /// Whether somebody who may not ask for rows changes what is asked: such a query is not asked then.
@@ -74,10 +74,7 @@ pub(in crate::http::routes) struct Frame {
 
 impl Frame {
     /// One with filters that whoever has this key chooses.
-    pub(in crate::http::routes) fn of_filters(
-        filters: Map<String, Value>,
-        key: &PersonalKey,
-    ) -> Self {
+    pub(in crate::routes) fn of_filters(filters: Map<String, Value>, key: &PersonalKey) -> Self {
         Self::chosen(filters, Map::new(), key)
     }
 
@@ -93,7 +90,7 @@ impl Frame {
     }
 
     /// That of a dashboard, where what `self` has comes first.
-    pub(in crate::http::routes) fn over(&self, dashboard: &Document) -> Self {
+    pub(in crate::routes) fn over(&self, dashboard: &Document) -> Self {
         let both = |name: &str, own: &Map<String, Value>| {
             let base = dashboard.fields.get(name).and_then(Value::as_object);
             let mut both = base.cloned().unwrap_or_default();
@@ -115,12 +112,12 @@ impl Frame {
 
 impl Asked {
     /// Kept answers alone.
-    pub(in crate::http::routes) fn kept() -> Self {
+    pub(in crate::routes) fn kept() -> Self {
         Self { refresh: Refresh::ForceCache, frame: Frame::default() }
     }
 
     /// Kept answers, and new ones where there is none that is right.
-    pub(in crate::http::routes) fn computed() -> Self {
+    pub(in crate::routes) fn computed() -> Self {
         Self { refresh: Refresh::Blocking, frame: Frame::default() }
     }
 
@@ -130,10 +127,7 @@ impl Asked {
     /// # Errors
     ///
     /// 403 if the key may ask no insights; 400 for wrong values.
-    pub(in crate::http::routes) fn of(
-        request: &Request,
-        key: &PersonalKey,
-    ) -> Result<Self, Problem> {
+    pub(in crate::routes) fn of(request: &Request, key: &PersonalKey) -> Result<Self, Problem> {
         let object = |name: &'static str| match request.query(name) {
             Some(text) if !text.is_empty() => match json::read(text.as_bytes()) {
                 Ok(Value::Object(fields)) => Ok(fields),
@@ -154,7 +148,7 @@ impl Asked {
 }
 
 /// Reads results for one request. Saved queries are parsed, and kept answers looked up, beside the threads of sockets.
-pub(in crate::http::routes) struct Reader<'a> {
+pub(in crate::routes) struct Reader<'a> {
     app: &'a App,
     settings: Arc<ProjectSettings>,
     /// Who may ask for results later; without one, nobody.
@@ -221,7 +215,7 @@ impl Found {
 
 impl<'a> Reader<'a> {
     /// One for somebody.
-    pub(in crate::http::routes) fn new(app: &'a App, viewer: &Viewer) -> Self {
+    pub(in crate::routes) fn new(app: &'a App, viewer: &Viewer) -> Self {
         Self { app, settings: Arc::new(insight::settings(&viewer.project)), by: viewer.key }
     }
 
@@ -394,7 +388,7 @@ fn prepared(
 
 /// What a saved insight asks.
 #[derive(Clone, Debug)]
-pub(in crate::http::routes) enum Question {
+pub(in crate::routes) enum Question {
     /// A node of one of [`KINDS`].
     Insight(Value),
     /// A node whose answer is rows, such as one of SQL.
@@ -406,7 +400,7 @@ pub(in crate::http::routes) enum Question {
 /// # Errors
 ///
 /// Its query or what the dashboard changes is malformed.
-pub(in crate::http::routes) fn question_of(
+pub(in crate::routes) fn question_of(
     fields: &Map<String, Value>,
     frame: &Frame,
 ) -> Result<Option<Question>, Problem> {

@@ -18,25 +18,25 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::response::Problem;
-use crate::http::routes::documents::boards;
-use crate::http::routes::documents::boards::Edit;
-use crate::http::routes::documents::form;
-use crate::http::routes::documents::form::ANYBODY_EDITS;
-use crate::http::routes::documents::form::CREATOR_EDITS;
-use crate::http::routes::query::insight;
-use crate::http::routes::store::problem;
-use crate::insights::insight::KINDS;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::accounts::PersonalKey;
-use crate::metadata::accounts::Project;
-use crate::metadata::accounts::User;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::Kind;
-use crate::metadata::members::Level;
+use crate::auth;
+use crate::auth::Principal;
+use crate::response::Problem;
+use crate::routes::documents::boards;
+use crate::routes::documents::boards::Edit;
+use crate::routes::documents::form;
+use crate::routes::documents::form::ANYBODY_EDITS;
+use crate::routes::documents::form::CREATOR_EDITS;
+use crate::routes::query::insight;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_insights::insight::KINDS;
+use weir_metadata::accounts::KeyId;
+use weir_metadata::accounts::PersonalKey;
+use weir_metadata::accounts::Project;
+use weir_metadata::accounts::User;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::Kind;
+use weir_metadata::members::Level;
 
 /// The right to decide what links show.
 const SHARE: &str = "sharing_configuration:write";
@@ -60,11 +60,11 @@ pub(super) const RESTRICTION: &str = "restriction_level";
 
 /// Who sees documents of a project.
 #[derive(Clone, Debug)]
-pub(in crate::http::routes) struct Viewer {
-    pub(in crate::http::routes) project: Arc<Project>,
+pub(in crate::routes) struct Viewer {
+    pub(in crate::routes) project: Arc<Project>,
     /// `None` for whoever has a link.
-    pub(in crate::http::routes) user: Option<Arc<User>>,
-    pub(in crate::http::routes) key: Option<KeyId>,
+    pub(in crate::routes) user: Option<Arc<User>>,
+    pub(in crate::routes) key: Option<KeyId>,
 }
 
 impl From<&Principal> for Viewer {

@@ -24,32 +24,32 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use crate::app::App;
-use crate::clock::Clock;
-use crate::error::Kind as ErrorKind;
-use crate::event::json;
-use crate::http::budget::Counted;
-use crate::http::budget::Memory;
-use crate::http::cors::OWN_ORIGIN;
-use crate::http::cors::RESOURCE_POLICY;
-use crate::http::gzip::compressed_whole;
-use crate::http::members::Member;
-use crate::http::members::Members;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::documents::results::Asked;
-use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::documents::tiles;
-use crate::http::routes::documents::tiles::Whole;
-use crate::http::routes::documents::unlock;
-use crate::http::routes::documents::unlock::Guesses;
-use crate::http::routes::documents::unlock::Place;
-use crate::http::routes::store::problem;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::documents::shares::Share;
-use crate::web::frame::Theme;
+use crate::budget::Counted;
+use crate::budget::Memory;
+use crate::cors::OWN_ORIGIN;
+use crate::cors::RESOURCE_POLICY;
+use crate::gzip::compressed_whole;
+use crate::members::Member;
+use crate::members::Members;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::documents::results::Asked;
+use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::tiles;
+use crate::routes::documents::tiles::Whole;
+use crate::routes::documents::unlock;
+use crate::routes::documents::unlock::Guesses;
+use crate::routes::documents::unlock::Place;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::clock::Clock;
+use weir_base::error::Kind as ErrorKind;
+use weir_event::json;
+use weir_metadata::documents::DocumentText;
+use weir_metadata::documents::Kind;
+use weir_metadata::documents::shares::Share;
+use weir_web::frame::Theme;
 
 /// How long what a link shows is shown again.
 const KEPT: Duration = Duration::from_secs(30);
@@ -251,7 +251,7 @@ pub async fn find(app: &App, token: &str) -> Result<Share, Problem> {
 /// # Errors
 ///
 /// 404 if it leads nowhere.
-pub(in crate::http::routes) async fn content(
+pub(in crate::routes) async fn content(
     app: &App,
     links: &Links,
     share: &Share,
@@ -278,7 +278,7 @@ pub(in crate::http::routes) async fn content(
 /// # Errors
 ///
 /// As of [`content`]; 503 if the memory budget is used up.
-pub(in crate::http::routes) async fn page(
+pub(in crate::routes) async fn page(
     app: &App,
     (links, memory): (&Links, &Memory),
     share: &Share,

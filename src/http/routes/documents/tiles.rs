@@ -8,24 +8,24 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::budget::Memory;
-use crate::http::budget::Reservation;
-use crate::http::members::Member;
-use crate::http::members::Members;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::documents::boards;
-use crate::http::routes::documents::body;
-use crate::http::routes::documents::results::Asked;
-use crate::http::routes::documents::results::Frame;
-use crate::http::routes::documents::results::Reader;
-use crate::http::routes::documents::rights::Viewer;
-use crate::http::routes::store::problem;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::error::MetadataError;
+use crate::budget::Memory;
+use crate::budget::Reservation;
+use crate::members::Member;
+use crate::members::Members;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::documents::boards;
+use crate::routes::documents::body;
+use crate::routes::documents::results::Asked;
+use crate::routes::documents::results::Frame;
+use crate::routes::documents::results::Reader;
+use crate::routes::documents::rights::Viewer;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::DocumentText;
+use weir_metadata::documents::Kind;
+use weir_metadata::error::MetadataError;
 
 /// Most insights without a place of their own among the tiles of an answer; further ones are left out.
 const UNPLACED_MAX: usize = 500;
@@ -35,13 +35,13 @@ const INSIGHTS_MAX_BYTES: usize = 32 << 20;
 
 /// A document as sent to clients, with the memory of what it was made of.
 #[derive(Debug)]
-pub(in crate::http::routes) struct Whole {
-    pub(in crate::http::routes) body: Members,
-    pub(in crate::http::routes) held: Reservation,
+pub(in crate::routes) struct Whole {
+    pub(in crate::routes) body: Members,
+    pub(in crate::routes) held: Reservation,
 }
 
 /// A document as sent to clients: an insight with its result, a dashboard with its tiles, and the results of these.
-pub(in crate::http::routes) async fn whole(
+pub(in crate::routes) async fn whole(
     app: &App,
     document: &DocumentText,
     viewer: &Viewer,
@@ -70,7 +70,7 @@ pub(in crate::http::routes) async fn whole(
 }
 
 /// The response with a document; see [`whole`].
-pub(in crate::http::routes) async fn answer(
+pub(in crate::routes) async fn answer(
     app: &App,
     status: StatusCode,
     (document, viewer): (&DocumentText, &Viewer),
@@ -141,7 +141,7 @@ async fn tiles(
 
 /// The tiles of a dashboard, with their ids and those of their insights, and these, as they are stored and counted in
 /// `held`.
-pub(in crate::http::routes) async fn placed(
+pub(in crate::routes) async fn placed(
     app: &App,
     dashboard: &Document,
     held: &mut Reservation,

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::http::routes::user_body::UserBody;
-use crate::metadata::accounts::UserId;
-use crate::metadata::annotations::Notes;
-use crate::metadata::definitions::EventDefinition;
-use crate::metadata::snapshot::Snapshot;
+use crate::routes::user_body::UserBody;
+use weir_metadata::accounts::UserId;
+use weir_metadata::annotations::Notes;
+use weir_metadata::definitions::EventDefinition;
+use weir_metadata::snapshot::Snapshot;
 
 /// The fields of the API specification in its order, then additional ones of PostHog's enterprise
 /// edition. Events never include actions, so the fields about actions stay empty.

@@ -5,22 +5,22 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags::bulk;
-use crate::http::routes::query;
-use crate::http::routes::store;
-use crate::metadata::definition_bulk::BulkChange;
-use crate::metadata::definitions::EventDefinition;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags::bulk;
+use crate::routes::query;
+use crate::routes::store;
+use weir_app::App;
+use weir_metadata::definition_bulk::BulkChange;
+use weir_metadata::definitions::EventDefinition;
 
-pub(in crate::http) const UPDATE_TAGS: Operation =
+pub(crate) const UPDATE_TAGS: Operation =
     Operation::ok::<by_hand::BulkDefinitionsTagged>("Change the tags of many definitions")
         .says("What was changed")
         .body::<by_hand::BulkDefinitionTags>();
@@ -35,7 +35,7 @@ pub async fn update_tags(app: &App, call: Call<Principal>) -> Result<Response, P
     change_all(app, &asker, ids, change, shown).await
 }
 
-pub(in crate::http) const UPDATE_VERIFIED: Operation =
+pub(crate) const UPDATE_VERIFIED: Operation =
     Operation::ok::<by_hand::BulkDefinitionsVerified>("Vouch for many definitions, or no more")
         .says("What was changed")
         .body::<by_hand::BulkVerified>();

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::http::fields::refused;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::routes::definition_parameters::boolean;
-use crate::http::routes::definition_parameters::names;
-use crate::metadata::annotations::Notes;
-use crate::metadata::definitions::EventDefinition;
+use crate::fields::refused;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::definition_parameters::boolean;
+use crate::routes::definition_parameters::names;
+use weir_base::clock::UnixMicros;
+use weir_metadata::annotations::Notes;
+use weir_metadata::definitions::EventDefinition;
 
 /// Events that were last seen longer ago are stale (PostHog's figure).
 const STALE_AFTER: Duration = Duration::from_hours(30 * 24);
@@ -195,10 +195,10 @@ mod tests {
     use super::Key;
     use super::Names;
     use super::ordering;
-    use crate::clock::UnixMicros;
-    use crate::event::id::ProjectId;
-    use crate::metadata::annotations::Notes;
-    use crate::metadata::definitions::EventDefinition;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_metadata::annotations::Notes;
+    use weir_metadata::definitions::EventDefinition;
 
     const DAY: i64 = 86_400_000_000;
 

@@ -9,29 +9,29 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::auth::Asker;
-use crate::http::call::Call;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::REFUSED;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::organizations::own;
-use crate::http::routes::user_body::UserBody;
-use crate::http::rows::Rows;
-use crate::insights::flag_calls::calls;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth::Asker;
+use crate::call::Call;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::REFUSED;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::organizations::own;
+use crate::routes::user_body::UserBody;
+use crate::rows::Rows;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_insights::flag_calls::calls;
+use weir_metadata::flags::StoredFlag;
+use weir_metadata::snapshot::Snapshot;
 
 /// Most keys of a page, which is also the default; PostHog's number.
 const KEYS_MAX: usize = 100;
 const KEYS_DEFAULT: usize = 25;
 
-pub(in crate::http) const BY_KEY: Operation =
+pub(crate) const BY_KEY: Operation =
     Operation::list::<FlagOfProjectBody>("The flags of a key in all projects");
 
 /// `GET /api/organizations/:organization/feature_flags/:key/`: the flags of that key in all projects,
@@ -85,7 +85,7 @@ struct FlagOfKeyBody {
     active: bool,
 }
 
-pub(in crate::http) const KEYS: Operation =
+pub(crate) const KEYS: Operation =
     Operation::page::<FlagOfKeyBody>("The keys of flags in all projects, each once")
         .query(&[
             Parameter::shared("search"),

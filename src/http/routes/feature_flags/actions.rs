@@ -9,45 +9,45 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::evaluation::membership::with_subject;
-use crate::flags::cohorts::Memberships;
-use crate::flags::set::Selection;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::cohorts;
-use crate::http::routes::cohorts::CohortBody;
-use crate::http::routes::feature_flags::change;
-use crate::http::routes::feature_flags::find;
-use crate::http::routes::feature_flags::flag_id;
-use crate::http::routes::feature_flags::shown;
-use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::query;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::insights::audience;
-use crate::metadata::activity::Asked;
-use crate::metadata::activity::Scope;
-use crate::metadata::cohorts::MEMBERS_MAX;
-use crate::metadata::cohorts::NewCohort;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rights::NO_EDITOR;
-use crate::metadata::flag_rules::dependencies;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::plain::PlainPatch;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::cohorts;
+use crate::routes::cohorts::CohortBody;
+use crate::routes::feature_flags::change;
+use crate::routes::feature_flags::find;
+use crate::routes::feature_flags::flag_id;
+use crate::routes::feature_flags::shown;
+use crate::routes::feature_flags::status::Calls;
+use crate::routes::query;
+use crate::routes::store;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_evaluation::membership::with_subject;
+use weir_flags::cohorts::Memberships;
+use weir_flags::set::Selection;
+use weir_insights::audience;
+use weir_metadata::activity::Asked;
+use weir_metadata::activity::Scope;
+use weir_metadata::cohorts::MEMBERS_MAX;
+use weir_metadata::cohorts::NewCohort;
+use weir_metadata::error::MetadataError;
+use weir_metadata::flag_rights::NO_EDITOR;
+use weir_metadata::flag_rules::dependencies;
+use weir_metadata::flags::FlagPatch;
+use weir_metadata::flags::StoredFlag;
+use weir_metadata::flags::plain::PlainPatch;
 
 /// Entries of the activity log that the look-up of an old version reads at once.
 const HISTORY_PAGE: usize = 20;
 
-pub(in crate::http) const DASHBOARD: Operation = Operation::ok::<by_hand::Success>(
+pub(crate) const DASHBOARD: Operation = Operation::ok::<by_hand::Success>(
     "Make the dashboard of a flag's use; needs dashboard:write besides",
 )
 .says("Whether it was done")
@@ -67,7 +67,7 @@ pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Pro
     }
 }
 
-pub(in crate::http) const ENRICH: Operation = Operation::ok::<by_hand::Success>(
+pub(crate) const ENRICH: Operation = Operation::ok::<by_hand::Success>(
     "Add enriched analytics to the dashboard of a flag; needs dashboard:write besides",
 )
 .says("Whether it was done")
@@ -91,16 +91,16 @@ pub(super) fn unsuccessful(error: &str) -> Response {
     Response::json(StatusCode::BAD_REQUEST, &json!({"success": false, "error": error}))
 }
 
-pub(in crate::http) const SWITCH: Operation =
+pub(crate) const SWITCH: Operation =
     Operation::ok::<by_hand::Flag>("Switch a flag on").or(&[("400", "NotSwitched")]);
 
-pub(in crate::http) const DISABLE: Operation =
+pub(crate) const DISABLE: Operation =
     Operation::ok::<by_hand::Flag>("Switch a flag off").or(&[("400", "NotSwitched")]);
 
-pub(in crate::http) const ARCHIVE: Operation =
+pub(crate) const ARCHIVE: Operation =
     Operation::ok::<by_hand::Flag>("Archive a flag").or(&[("400", "NotSwitched")]);
 
-pub(in crate::http) const UNARCHIVE: Operation =
+pub(crate) const UNARCHIVE: Operation =
     Operation::ok::<by_hand::Flag>("Take a flag out of the archive").or(&[("400", "NotSwitched")]);
 
 /// `POST feature_flags/:id/enable/`, `disable/`, `archive/`, `unarchive/`: the last segment is the
@@ -151,7 +151,7 @@ struct FlagKeyBody<'a> {
     name: &'a str,
 }
 
-pub(in crate::http) const DEPENDENTS: Operation =
+pub(crate) const DEPENDENTS: Operation =
     Operation::ok::<Vec<FlagKeyBody<'static>>>("Flags whose conditions ask for this one");
 
 /// `GET feature_flags/:id/dependent_flags/`: flags that are on and have a condition on this one.
@@ -172,8 +172,7 @@ pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Pr
     Ok(Response::json(StatusCode::OK, &bodies.collect::<Vec<_>>()))
 }
 
-pub(in crate::http) const VERSION: Operation =
-    Operation::ok::<by_hand::FlagVersion>("A flag as it was");
+pub(crate) const VERSION: Operation = Operation::ok::<by_hand::FlagVersion>("A flag as it was");
 
 /// `GET feature_flags/:id/versions/:n/`: the flag at that version, from the activity log.
 pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -189,7 +188,7 @@ pub async fn version(app: &App, call: Call<Principal>) -> Result<Response, Probl
     Ok(Response::json(StatusCode::OK, &body))
 }
 
-pub(in crate::http) const REVERT: Operation =
+pub(crate) const REVERT: Operation =
     Operation::ok::<by_hand::Flag>("Make a flag again what it was").or(&[INVALID]);
 
 /// `POST feature_flags/:id/versions/:n/revert/`: restores the flag of that version, as a new version.
@@ -253,7 +252,7 @@ async fn at_version(
     Ok(fields)
 }
 
-pub(in crate::http) const STATIC_COHORT: Operation = Operation::created::<NewCohortBody<'static>>(
+pub(crate) const STATIC_COHORT: Operation = Operation::created::<NewCohortBody<'static>>(
     "Make a list of those for whom the flag is on; needs cohort:write besides",
 )
 .or(&[INVALID]);

@@ -8,26 +8,26 @@ use serde::Serializer;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::fields::Fields;
-use crate::http::response::Problem;
-use crate::http::routes::early_access_features::Summary;
-use crate::http::routes::feature_flags::filter::is_eligible_for_experiment;
-use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::user_body::UserBody;
-use crate::metadata::cohorts::CohortId;
-use crate::metadata::flag_rules::cohort_id;
-use crate::metadata::flag_rules::cohort_ids;
-use crate::metadata::flag_rules::cohorts::filters_mut;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::NewFlag;
-use crate::metadata::flags::Seen;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::plain::PlainFields;
-use crate::metadata::flags::plain::PlainPatch;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth;
+use crate::auth::Principal;
+use crate::fields::Fields;
+use crate::response::Problem;
+use crate::routes::early_access_features::Summary;
+use crate::routes::feature_flags::filter::is_eligible_for_experiment;
+use crate::routes::feature_flags::status::Calls;
+use crate::routes::user_body::UserBody;
+use weir_base::clock::UnixMicros;
+use weir_metadata::cohorts::CohortId;
+use weir_metadata::flag_rules::cohort_id;
+use weir_metadata::flag_rules::cohort_ids;
+use weir_metadata::flag_rules::cohorts::filters_mut;
+use weir_metadata::flags::FlagPatch;
+use weir_metadata::flags::NewFlag;
+use weir_metadata::flags::Seen;
+use weir_metadata::flags::StoredFlag;
+use weir_metadata::flags::plain::PlainFields;
+use weir_metadata::flags::plain::PlainPatch;
+use weir_metadata::snapshot::Snapshot;
 
 /// The plain fields that the API specification puts at a place of their own in the order of a [`FlagBody`].
 const PLACED: [&str; 6] = [
@@ -269,16 +269,16 @@ mod tests {
     use super::Required;
     use super::flag_patch;
     use super::new_flag;
-    use crate::clock::Clock;
-    use crate::clock::UnixMicros;
-    use crate::http::auth::Principal;
-    use crate::http::fields::Fields;
-    use crate::http::response::Problem;
-    use crate::http::routes::feature_flags::status::Calls;
-    use crate::metadata::Metadata;
-    use crate::metadata::bootstrap::FirstStart;
-    use crate::metadata::flags::NewFlag;
-    use crate::metadata::secrets::Seed;
+    use crate::auth::Principal;
+    use crate::fields::Fields;
+    use crate::response::Problem;
+    use crate::routes::feature_flags::status::Calls;
+    use weir_base::clock::Clock;
+    use weir_base::clock::UnixMicros;
+    use weir_metadata::Metadata;
+    use weir_metadata::bootstrap::FirstStart;
+    use weir_metadata::flags::NewFlag;
+    use weir_metadata::secrets::Seed;
 
     const NOON: UnixMicros = UnixMicros(1_795_262_400_000_000);
 

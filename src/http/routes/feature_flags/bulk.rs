@@ -9,28 +9,28 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::check_length;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::REFUSED;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags::filter;
-use crate::http::routes::feature_flags::filter::Wanted;
-use crate::http::routes::feature_flags::status::Rollout;
-use crate::http::routes::store;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::tags::TagChange;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::check_length;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::REFUSED;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags::filter;
+use crate::routes::feature_flags::filter::Wanted;
+use crate::routes::feature_flags::status::Rollout;
+use crate::routes::store;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_metadata::flags::FlagId;
+use weir_metadata::flags::FlagPatch;
+use weir_metadata::flags::StoredFlag;
+use weir_metadata::flags::tags::TagChange;
 
 /// Most flags whose keys one request asks for.
 const NAMED_MAX: usize = 10_000;
@@ -41,7 +41,7 @@ const DELETED_MAX: usize = 10_000;
 /// Most flags or definitions of other bulk changes; PostHog's number.
 const TAGGED_MAX: usize = 500;
 
-pub(in crate::http) const BULK_KEYS: Operation =
+pub(crate) const BULK_KEYS: Operation =
     Operation::ok::<by_hand::FeatureFlagsBulkKeysCreateAnswer>("The keys of some flags")
         .says("By their ids")
         .body::<by_hand::FeatureFlagsBulkKeysCreateBody>()
@@ -88,7 +88,7 @@ fn id_of(value: &Value) -> Option<i64> {
     }
 }
 
-pub(in crate::http) const MATCHING_IDS: Operation =
+pub(crate) const MATCHING_IDS: Operation =
     Operation::ok::<by_hand::FeatureFlagsMatchingIdsRetrieveAnswer>("The ids of the whole list")
         .query(&[
             Parameter::one_of("active", &["true", "false", "STALE"]),
@@ -120,7 +120,7 @@ pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, 
     Ok(Response::json(StatusCode::OK, &json!({"ids": ids, "total": ids.len()})))
 }
 
-pub(in crate::http) const BULK_DELETE: Operation =
+pub(crate) const BULK_DELETE: Operation =
     Operation::ok::<by_hand::BulkDeleted>("Delete many flags")
         .says("What was deleted")
         .body::<by_hand::BulkDelete>()
@@ -194,7 +194,7 @@ fn rollout_state(rollout: &Rollout<'_>) -> &'static str {
     }
 }
 
-pub(in crate::http) const BULK_UPDATE_TAGS: Operation =
+pub(crate) const BULK_UPDATE_TAGS: Operation =
     Operation::ok::<by_hand::BulkTagged>("Change the tags of many flags")
         .says("What was changed")
         .body::<by_hand::BulkTags>();
@@ -226,7 +226,7 @@ pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Respon
 }
 
 /// An error for a list of ids that is empty or too long.
-pub(in crate::http::routes) fn check_count(ids: usize) -> Result<(), Problem> {
+pub(in crate::routes) fn check_count(ids: usize) -> Result<(), Problem> {
     if ids == 0 {
         return Err(refused("ids", "empty", "This list may not be empty."));
     }
@@ -238,7 +238,7 @@ pub(in crate::http::routes) fn check_count(ids: usize) -> Result<(), Problem> {
 }
 
 /// The change in `action` and `tags` of a body.
-pub(in crate::http::routes) fn tag_change(fields: &mut Fields) -> Result<TagChange, Problem> {
+pub(in crate::routes) fn tag_change(fields: &mut Fields) -> Result<TagChange, Problem> {
     fields.require("action")?;
     if fields.peek("action").is_some_and(Value::is_null) {
         return Err(refused("action", "null", "This field may not be null."));

@@ -15,42 +15,42 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::event::predicate::Matching;
-use crate::flags::cohorts::Rule;
-use crate::http::auth;
-use crate::http::auth::Asker;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::openapi::Operation;
-use crate::http::openapi::REFUSED;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::cohorts;
-use crate::http::routes::feature_flags::across::is_own;
-use crate::http::routes::feature_flags::body::FlagBody;
-use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::organizations::own;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::metadata::cohorts::CohortId;
-use crate::metadata::cohorts::NewCohort;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rights::NO_EDITOR;
-use crate::metadata::flag_rules;
-use crate::metadata::flag_rules::dependencies;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::NewFlag;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::flags::plain::PlainPatch;
-use crate::metadata::schedules::NewSchedule;
-use crate::metadata::schedules::ScheduledChange;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth;
+use crate::auth::Asker;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::openapi::Operation;
+use crate::openapi::REFUSED;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::cohorts;
+use crate::routes::feature_flags::across::is_own;
+use crate::routes::feature_flags::body::FlagBody;
+use crate::routes::feature_flags::status::Calls;
+use crate::routes::organizations::own;
+use crate::routes::store;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_event::predicate::Matching;
+use weir_flags::cohorts::Rule;
+use weir_metadata::cohorts::CohortId;
+use weir_metadata::cohorts::NewCohort;
+use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::error::MetadataError;
+use weir_metadata::flag_rights::NO_EDITOR;
+use weir_metadata::flag_rules;
+use weir_metadata::flag_rules::dependencies;
+use weir_metadata::flags::FlagId;
+use weir_metadata::flags::FlagPatch;
+use weir_metadata::flags::NewFlag;
+use weir_metadata::flags::StoredFlag;
+use weir_metadata::flags::plain::PlainPatch;
+use weir_metadata::schedules::NewSchedule;
+use weir_metadata::schedules::ScheduledChange;
+use weir_metadata::snapshot::Snapshot;
 
 /// Most projects that one request may copy to; PostHog's number.
 const TARGETS_MAX: usize = 50;
@@ -91,7 +91,7 @@ fn same_cohort<'s>(
     snapshot.cohorts(project).iter().rev().find(|known| known.name == cohort.name)
 }
 
-pub(in crate::http) const COPY: Operation = Operation::ok::<by_hand::FlagsCopied>(
+pub(crate) const COPY: Operation = Operation::ok::<by_hand::FlagsCopied>(
     "Copy a flag to other projects; needs cohort:write besides, if a cohort has to be made",
 )
 .says("What was copied, and what was not")

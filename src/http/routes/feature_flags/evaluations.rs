@@ -10,41 +10,41 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::evaluation::EvaluationRequest;
-use crate::evaluation::membership::with_subject;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::event::predicate::filter::group_type;
-use crate::flags::cohorts::Memberships;
-use crate::flags::definition::Aggregation;
-use crate::flags::definition::Definition;
-use crate::flags::definition::Stored;
-use crate::flags::evaluate::Dependencies;
-use crate::flags::evaluate::Dependency;
-use crate::flags::evaluate::Surroundings;
-use crate::flags::evaluate::evaluate;
-use crate::flags::set::Answer;
-use crate::flags::set::Selection;
-use crate::flags::subject::GroupTypes;
-use crate::flags::subject::Subject;
-use crate::flags::verdict::Verdict;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags::minimal;
-use crate::http::routes::query;
-use crate::insights::audience;
-use crate::insights::audience::Audience;
-use crate::metadata::snapshot::Snapshot;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags::minimal;
+use crate::routes::query;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_evaluation::EvaluationRequest;
+use weir_evaluation::membership::with_subject;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_event::predicate::filter::group_type;
+use weir_flags::cohorts::Memberships;
+use weir_flags::definition::Aggregation;
+use weir_flags::definition::Definition;
+use weir_flags::definition::Stored;
+use weir_flags::evaluate::Dependencies;
+use weir_flags::evaluate::Dependency;
+use weir_flags::evaluate::Surroundings;
+use weir_flags::evaluate::evaluate;
+use weir_flags::set::Answer;
+use weir_flags::set::Selection;
+use weir_flags::subject::GroupTypes;
+use weir_flags::subject::Subject;
+use weir_flags::verdict::Verdict;
+use weir_insights::audience;
+use weir_insights::audience::Audience;
+use weir_metadata::snapshot::Snapshot;
 
 /// Parameters of an evaluation for one distinct id, without properties in the request.
 pub(super) struct Plain {
@@ -105,7 +105,7 @@ async fn answers<T: Default + Send + 'static>(
     Ok(evaluation.await?)
 }
 
-pub(in crate::http) const EVALUATION_REASONS: Operation =
+pub(crate) const EVALUATION_REASONS: Operation =
     Operation::ok::<by_hand::EvaluationReasons>("Why flags are what they are for a distinct id")
         .query(&[
             Parameter::text("distinct_id").required(),
@@ -170,7 +170,7 @@ pub(super) fn value(verdict: &Verdict<'_>) -> Value {
     }
 }
 
-pub(in crate::http) const MY_FLAGS: Operation =
+pub(crate) const MY_FLAGS: Operation =
     Operation::ok::<Vec<by_hand::MyFlag>>("The flags as they are for the asker")
         .query(&[Parameter::shared("groups")]);
 
@@ -204,7 +204,7 @@ impl Dependencies for NoFlags {
     }
 }
 
-pub(in crate::http) const BLAST_RADIUS: Operation =
+pub(crate) const BLAST_RADIUS: Operation =
     Operation::ok::<by_hand::Audience>("How many persons or groups a condition matches")
         .body::<by_hand::AudienceQuestion>();
 
@@ -289,7 +289,7 @@ async fn count_groups(
         let mut subject = Subject::new(String::new(), now);
         subject.add_groups(&types, Some(&keys), None);
         subject.store_group(index, &group.properties);
-        let set = crate::flags::cohorts::CohortSet::default();
+        let set = weir_flags::cohorts::CohortSet::default();
         let cohorts = Memberships::new(&set, &|| None);
         let surroundings = Surroundings { flags: &NoFlags, cohorts: &cohorts };
         evaluate(&condition, &subject, surroundings).is_ok_and(|verdict| verdict.enabled)

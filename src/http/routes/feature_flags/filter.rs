@@ -6,17 +6,17 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::json;
-use crate::event::pattern::Pattern;
-use crate::http::auth::Principal;
-use crate::http::fields::refused;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::query;
-use crate::metadata::flags::StoredFlag;
+use crate::auth::Principal;
+use crate::fields::refused;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::feature_flags::status::Calls;
+use crate::routes::query;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_event::pattern::Pattern;
+use weir_metadata::flags::StoredFlag;
 
 /// Longest search in characters; PostHog's.
 const SEARCH_MAX_CHARS: usize = 200;

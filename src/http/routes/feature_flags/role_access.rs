@@ -4,31 +4,31 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::http::auth::Principal;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags::body::FlagBody;
-use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::roles;
-use crate::http::routes::store;
-use crate::http::routes::store::problem;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::roles::RoleAccess;
-use crate::metadata::roles::shown;
+use crate::auth::Principal;
+use crate::body::body;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Attr;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags::body::FlagBody;
+use crate::routes::feature_flags::status::Calls;
+use crate::routes::roles;
+use crate::routes::store;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_metadata::error::MetadataError;
+use weir_metadata::flags::FlagId;
+use weir_metadata::flags::StoredFlag;
+use weir_metadata::roles::RoleAccess;
+use weir_metadata::roles::shown;
 
-pub(in crate::http) const LIST: Operation =
+pub(crate) const LIST: Operation =
     Operation::page::<by_hand::RoleAccess>("The roles that may change a flag");
 
 /// `GET feature_flags/:flag/role_access/`.
@@ -46,7 +46,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(Response::json(StatusCode::OK, &envelope))
 }
 
-pub(in crate::http) const CREATE: Operation =
+pub(crate) const CREATE: Operation =
     Operation::created::<by_hand::RoleAccess>("Let a role change a flag").body::<RoleAccessWrite>();
 
 /// `POST feature_flags/:flag/role_access/` with `role_id`.
@@ -70,7 +70,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(Response::json(StatusCode::CREATED, &body(app, &asker, &flag, &access).await?))
 }
 
-pub(in crate::http) const RETRIEVE: Operation = Operation::ok::<by_hand::RoleAccess>("One access");
+pub(crate) const RETRIEVE: Operation = Operation::ok::<by_hand::RoleAccess>("One access");
 
 /// `GET feature_flags/:flag/role_access/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -80,7 +80,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     Ok(Response::json(StatusCode::OK, &body(app, &asker, &flag, &access).await?))
 }
 
-pub(in crate::http) const DELETE: Operation = Operation::empty("204", "Take an access back");
+pub(crate) const DELETE: Operation = Operation::empty("204", "Take an access back");
 
 /// `DELETE feature_flags/:flag/role_access/:id/`: answered without a body.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {

@@ -9,28 +9,28 @@ use serde_json::Number;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags::actions::unsuccessful;
-use crate::http::routes::feature_flags::change;
-use crate::http::routes::feature_flags::find;
-use crate::http::routes::feature_flags::shown;
-use crate::http::routes::feature_flags::status::Calls;
-use crate::http::routes::store::problem;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flag_rights::NO_EDITOR;
-use crate::metadata::flags::FlagPatch;
-use crate::metadata::flags::StoredFlag;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags::actions::unsuccessful;
+use crate::routes::feature_flags::change;
+use crate::routes::feature_flags::find;
+use crate::routes::feature_flags::shown;
+use crate::routes::feature_flags::status::Calls;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_metadata::error::MetadataError;
+use weir_metadata::flag_rights::NO_EDITOR;
+use weir_metadata::flags::FlagPatch;
+use weir_metadata::flags::StoredFlag;
 
-pub(in crate::http) const SET_CONDITION: Operation =
+pub(crate) const SET_CONDITION: Operation =
     Operation::ok::<by_hand::Flag>("Change the percentage of one condition")
         .body::<by_hand::FeatureFlagsSetReleaseConditionRolloutCreateBody>()
         .or(&[("400", "NotSwitched"), ("409", "Outdated")]);
@@ -49,7 +49,7 @@ pub async fn set_condition(app: &App, call: Call<Principal>) -> Result<Response,
     .await
 }
 
-pub(in crate::http) const OPEN: Operation =
+pub(crate) const OPEN: Operation =
     Operation::ok::<by_hand::Flag>("Put a condition for everybody before the others")
         .body::<by_hand::FeatureFlagsRollOutToEveryoneCreateBody>()
         .or(&[("400", "NotSwitched"), ("409", "Outdated")]);

@@ -9,21 +9,21 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags::flag_id;
-use crate::http::routes::query;
-use crate::http::routes::store::problem;
-use crate::metadata::error::MetadataError;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::StoredFlag;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags::flag_id;
+use crate::routes::query;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_metadata::error::MetadataError;
+use weir_metadata::flags::FlagId;
+use weir_metadata::flags::StoredFlag;
 
 /// Age from which a flag can be stale; PostHog's figure.
 const STALE_AFTER_MICROS: i64 = 30 * DAY_MICROS;
@@ -81,7 +81,7 @@ fn number(value: f64) -> Value {
     value.to_string().parse().unwrap_or_default()
 }
 
-pub(in crate::http) const STATUS: Operation =
+pub(crate) const STATUS: Operation =
     Operation::ok::<by_hand::FlagStatus>("Whether a flag is still of use")
         .or(&[("404", "NoStatus")]);
 
@@ -198,14 +198,31 @@ mod tests {
     use super::DAY_MICROS;
     use super::Rollout;
     use super::number;
-    use crate::clock::UnixMicros;
-    use crate::metadata::flags::StoredFlag;
-    use crate::metadata::flags::plain::PlainFields;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_metadata::flags::FlagId;
+    use weir_metadata::flags::StoredFlag;
+    use weir_metadata::flags::plain::PlainFields;
 
     const NOW: UnixMicros = UnixMicros(1_795_262_400_000_000);
 
     fn flag(filters: Value) -> StoredFlag {
-        StoredFlag { filters, ..StoredFlag::sample(1, "beta") }
+        StoredFlag {
+            id: FlagId(1),
+            project: ProjectId(1),
+            name: String::new(),
+            key: "beta".to_owned(),
+            filters,
+            active: true,
+            deleted: false,
+            created_by: None,
+            created_at: UnixMicros(0),
+            updated_at: UnixMicros(0),
+            version: 1,
+            usage_dashboard: None,
+            plain: PlainFields::default(),
+            last_modified_by: None,
+        }
     }
 
     fn days_ago(days: i64) -> UnixMicros {

@@ -13,36 +13,36 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::event::json;
-use crate::flags::definition::Stored;
-use crate::flags::set::FlagSet;
-use crate::flags::set::Selection;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::feature_flags::evaluations::Plain;
-use crate::http::routes::feature_flags::evaluations::value;
-use crate::http::routes::feature_flags::find;
-use crate::http::routes::query;
-use crate::identity::IdentityError;
-use crate::identity::person::Person;
-use crate::identity::property_replay;
-use crate::identity::property_replay::PropertyReplay;
-use crate::insights::events::history;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::feature_flags::evaluations::Plain;
+use crate::routes::feature_flags::evaluations::value;
+use crate::routes::feature_flags::find;
+use crate::routes::query;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_event::json;
+use weir_flags::definition::Stored;
+use weir_flags::set::FlagSet;
+use weir_flags::set::Selection;
+use weir_identity::IdentityError;
+use weir_identity::person::Person;
+use weir_identity::property_replay;
+use weir_identity::property_replay::PropertyReplay;
+use weir_insights::events::history;
 
 /// The id of a flag that is not saved yet; those that are have numbers from 1 on.
 const NEW: i64 = 0;
 
-pub(in crate::http) const TEST_EVALUATION: Operation = Operation::ok::<by_hand::TestedEvaluation>(
+pub(crate) const TEST_EVALUATION: Operation = Operation::ok::<by_hand::TestedEvaluation>(
     "The answer for one person and every step that leads to it; needs person:read besides",
 )
 .body::<by_hand::TestEvaluation>();
@@ -85,7 +85,7 @@ pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Respons
 }
 
 /// The same of a flag that is not saved: `body` has the fields of one. `id` is that of the flag which it would change.
-pub(in crate::http::routes) async fn of_draft(
+pub(in crate::routes) async fn of_draft(
     app: &App,
     asker: &Principal,
     (id, body): (Option<i64>, &Value),
@@ -234,7 +234,7 @@ mod tests {
 
     use super::Past;
     use super::PropertyReplay;
-    use crate::clock::UnixMicros;
+    use weir_base::clock::UnixMicros;
 
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()

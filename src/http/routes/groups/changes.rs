@@ -5,34 +5,34 @@ use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::groups::GroupBody;
-use crate::http::routes::groups::TypeBody;
-use crate::http::routes::groups::group;
-use crate::http::routes::groups::named;
-use crate::http::routes::groups::types_of;
-use crate::http::routes::persons::changes::carry_out;
-use crate::http::routes::store;
-use crate::identity::decide::group::is_group_name;
-use crate::identity::person::Group;
-use crate::ingest::operation::Action;
-use crate::metadata::group_types::CalledPatch;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::groups::GroupBody;
+use crate::routes::groups::TypeBody;
+use crate::routes::groups::group;
+use crate::routes::groups::named;
+use crate::routes::groups::types_of;
+use crate::routes::persons::changes::carry_out;
+use crate::routes::store;
+use weir_app::App;
+use weir_identity::decide::group::is_group_name;
+use weir_identity::person::Group;
+use weir_ingest::operation::Action;
+use weir_metadata::group_types::CalledPatch;
 
 /// Longest name of a type that users may set, in characters (PostHog's figure).
 const NAME_MAX_CHARS: usize = 400;
 
 const REQUIRED: &str = "This field is required.";
 
-pub(in crate::http) const CREATE: Operation =
+pub(crate) const CREATE: Operation =
     Operation::created::<GroupBody>("Make a group").optional_body::<by_hand::GroupWrite>();
 
 /// `POST groups/` with `group_type_index`, `group_key` and `group_properties`.
@@ -72,13 +72,12 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     }
 }
 
-pub(in crate::http) const UPDATE_PROPERTY: Operation =
-    Operation::ok::<GroupBody>("Set one property")
-        .query(&[
-            Parameter::between("group_type_index", 0, 4).required(),
-            Parameter::text("group_key").required(),
-        ])
-        .optional_body::<by_hand::PropertyWrite>();
+pub(crate) const UPDATE_PROPERTY: Operation = Operation::ok::<GroupBody>("Set one property")
+    .query(&[
+        Parameter::between("group_type_index", 0, 4).required(),
+        Parameter::text("group_key").required(),
+    ])
+    .optional_body::<by_hand::PropertyWrite>();
 
 /// `POST groups/update_property/?group_type_index=&group_key=` with `key` and `value`.
 pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -101,13 +100,12 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
 
-pub(in crate::http) const DELETE_PROPERTY: Operation =
-    Operation::ok::<GroupBody>("Remove one property")
-        .query(&[
-            Parameter::between("group_type_index", 0, 4).required(),
-            Parameter::text("group_key").required(),
-        ])
-        .optional_body::<by_hand::PropertyUnset>();
+pub(crate) const DELETE_PROPERTY: Operation = Operation::ok::<GroupBody>("Remove one property")
+    .query(&[
+        Parameter::between("group_type_index", 0, 4).required(),
+        Parameter::text("group_key").required(),
+    ])
+    .optional_body::<by_hand::PropertyUnset>();
 
 /// `POST groups/delete_property/?group_type_index=&group_key=` with `$unset`, one key.
 pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -130,7 +128,7 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     Ok(Response::json(StatusCode::OK, &GroupBody::new(index, key, now)))
 }
 
-pub(in crate::http) const UPDATE_TYPES: Operation =
+pub(crate) const UPDATE_TYPES: Operation =
     Operation::ok::<Vec<TypeBody>>("Say what the groups of types are called")
         .named("groups_types_update_metadata_partial")
         .optional_body::<Vec<by_hand::GroupTypeWrite>>();

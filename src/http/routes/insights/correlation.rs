@@ -6,44 +6,44 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::insights::Paging;
-use crate::http::routes::insights::Told;
-use crate::http::routes::insights::URLS_MAX_BYTES;
-use crate::http::routes::insights::address;
-use crate::http::routes::insights::filter;
-use crate::http::routes::insights::find;
-use crate::http::routes::insights::invalid;
-use crate::http::routes::insights::problem;
-use crate::http::routes::insights::told;
-use crate::http::routes::query;
-use crate::http::routes::query::insight;
-use crate::insights::InsightError;
-use crate::insights::correlation::Correlation;
-use crate::insights::correlation::answer::Subject;
-use crate::insights::correlation::legacy::OF_PERSONS;
-use crate::insights::correlation::legacy::correlation_actors;
-use crate::insights::correlation::legacy::correlation_query;
-use crate::insights::correlation::legacy::named;
-use crate::insights::correlation::legacy::people_filter;
-use crate::insights::insight::ActorsOf;
-use crate::insights::legacy::Filter;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::insights::selection::Unit;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::csv;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::insights::Paging;
+use crate::routes::insights::Told;
+use crate::routes::insights::URLS_MAX_BYTES;
+use crate::routes::insights::address;
+use crate::routes::insights::filter;
+use crate::routes::insights::find;
+use crate::routes::insights::invalid;
+use crate::routes::insights::problem;
+use crate::routes::insights::told;
+use crate::routes::query;
+use crate::routes::query::insight;
+use weir_app::App;
+use weir_insights::InsightError;
+use weir_insights::correlation::Correlation;
+use weir_insights::correlation::answer::Subject;
+use weir_insights::correlation::legacy::OF_PERSONS;
+use weir_insights::correlation::legacy::correlation_actors;
+use weir_insights::correlation::legacy::correlation_query;
+use weir_insights::correlation::legacy::named;
+use weir_insights::correlation::legacy::people_filter;
+use weir_insights::insight::ActorsOf;
+use weir_insights::legacy::Filter;
+use weir_insights::node::Node;
+use weir_insights::node::NodeError;
+use weir_insights::selection::Unit;
 
-pub(in crate::http) const CORRELATION: Operation = Operation::ok::<by_hand::CorrelationAnswer>(
+pub(crate) const CORRELATION: Operation = Operation::ok::<by_hand::CorrelationAnswer>(
     "What those who come through a funnel do or have more often than the others, or less often",
 )
 .says("What correlates")
@@ -102,7 +102,7 @@ fn subjects(correlation: &Correlation, answer: &Value) -> Option<Vec<Subject>> {
     rows.iter().map(subject).collect()
 }
 
-pub(in crate::http) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>("Persons of a funnel who do or have something, with success or not").notes("Beside these, the filters of insights/funnel/correlation/").query(&[Parameter::text("funnel_correlation_person_entity").about("JSON of the events that they have between the first step and the end: id, type, properties"), Parameter::text("funnel_correlation_property_values").about("JSON list of filters of persons, where properties correlate"), Parameter::text("funnel_correlation_person_converted").about("true for those who come to the last step, false for the others"), Parameter::integer("funnel_correlation_person_limit").about("Another name of limit"), Parameter::integer("funnel_correlation_person_offset").about("Another name of offset"), Parameter::text("search").about("Part of email, name or distinct id"), Parameter::shared("limit"), Parameter::shared("offset")]).body::<by_hand::AnyObject>().or(&[INVALID]);
+pub(crate) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>("Persons of a funnel who do or have something, with success or not").notes("Beside these, the filters of insights/funnel/correlation/").query(&[Parameter::text("funnel_correlation_person_entity").about("JSON of the events that they have between the first step and the end: id, type, properties"), Parameter::text("funnel_correlation_property_values").about("JSON list of filters of persons, where properties correlate"), Parameter::text("funnel_correlation_person_converted").about("true for those who come to the last step, false for the others"), Parameter::integer("funnel_correlation_person_limit").about("Another name of limit"), Parameter::integer("funnel_correlation_person_offset").about("Another name of offset"), Parameter::text("search").about("Part of email, name or distinct id"), Parameter::shared("limit"), Parameter::shared("offset")]).body::<by_hand::AnyObject>().or(&[INVALID]);
 
 /// `GET persons/funnel/correlation/` and `POST`: the persons who do or have something, and come through the funnel
 /// or not.

@@ -5,35 +5,35 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::insights::Paging;
-use crate::http::routes::insights::Told;
-use crate::http::routes::insights::URLS_MAX_BYTES;
-use crate::http::routes::insights::address;
-use crate::http::routes::insights::filter;
-use crate::http::routes::insights::find;
-use crate::http::routes::insights::invalid;
-use crate::http::routes::insights::problem;
-use crate::http::routes::insights::told;
-use crate::http::routes::query::insight;
-use crate::insights::funnels::Funnels;
-use crate::insights::funnels::legacy::funnel_actors;
-use crate::insights::funnels::legacy::funnels_query;
-use crate::insights::insight::ActorsOf;
-use crate::insights::legacy;
-use crate::insights::legacy::Filter;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::csv;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::insights::Paging;
+use crate::routes::insights::Told;
+use crate::routes::insights::URLS_MAX_BYTES;
+use crate::routes::insights::address;
+use crate::routes::insights::filter;
+use crate::routes::insights::find;
+use crate::routes::insights::invalid;
+use crate::routes::insights::problem;
+use crate::routes::insights::told;
+use crate::routes::query::insight;
+use weir_app::App;
+use weir_insights::funnels::Funnels;
+use weir_insights::funnels::legacy::funnel_actors;
+use weir_insights::funnels::legacy::funnels_query;
+use weir_insights::insight::ActorsOf;
+use weir_insights::legacy;
+use weir_insights::legacy::Filter;
+use weir_insights::node::Node;
+use weir_insights::node::NodeError;
 
 /// Parameters that say which persons of a funnel are asked for, not which funnel it is.
 const OF_STEPS: [&str; 8] = [
@@ -56,7 +56,7 @@ const NAMES: [(&str, &str); 5] = [
     ("funnelTrendsEntrancePeriodStart", "entrance_period_start"),
 ];
 
-pub(in crate::http) const FUNNEL: Operation =
+pub(crate) const FUNNEL: Operation =
     Operation::ok::<by_hand::FunnelAnswer>("How many actors go from step to step")
         .query(&[
             Parameter::text("events"),
@@ -95,7 +95,7 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
     Ok(csv::render(StatusCode::OK, rendering, &body))
 }
 
-pub(in crate::http) const FUNNEL_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+pub(crate) const FUNNEL_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
     "Persons who came to a step of a funnel, or not further than to the step before",
 )
 .notes("Beside these, the filters of the funnel, as for insights/funnel/")

@@ -3,28 +3,28 @@
 use hyper::StatusCode;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::insights::Paging;
-use crate::http::routes::insights::filter;
-use crate::http::routes::insights::find;
-use crate::http::routes::insights::invalid;
-use crate::http::routes::insights::problem;
-use crate::http::routes::insights::told;
-use crate::http::routes::query::insight;
-use crate::insights::insight::ActorsOf;
-use crate::insights::paths::Paths;
-use crate::insights::paths::legacy::paths_query;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::csv;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::insights::Paging;
+use crate::routes::insights::filter;
+use crate::routes::insights::find;
+use crate::routes::insights::invalid;
+use crate::routes::insights::problem;
+use crate::routes::insights::told;
+use crate::routes::query::insight;
+use weir_app::App;
+use weir_insights::insight::ActorsOf;
+use weir_insights::paths::Paths;
+use weir_insights::paths::legacy::paths_query;
 
-pub(in crate::http) const PATH: Operation =
+pub(crate) const PATH: Operation =
     Operation::ok::<by_hand::PathsAnswer>("Which steps persons take one after another")
         .says("The edges between steps")
         .query(&[
@@ -58,7 +58,7 @@ pub async fn path(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     Ok(csv::render(StatusCode::OK, rendering, &Value::Object(body)))
 }
 
-pub(in crate::http) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
+pub(crate) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
     "Persons who went from a step to another one, or ended at one; those who did most often first",
 )
 .notes("Beside these, the filters of the paths, as for insights/path/")

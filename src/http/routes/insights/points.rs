@@ -4,36 +4,36 @@
 use hyper::StatusCode;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::csv;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::insights::Paging;
-use crate::http::routes::insights::entity;
-use crate::http::routes::insights::filter;
-use crate::http::routes::insights::find;
-use crate::http::routes::insights::invalid;
-use crate::http::routes::insights::problem;
-use crate::http::routes::query::actors;
-use crate::insights::InsightError;
-use crate::insights::insight::ActorsOf;
-use crate::insights::legacy;
-use crate::insights::legacy::Filter;
-use crate::insights::lifecycle::Lifecycle;
-use crate::insights::lifecycle::actors::Stage;
-use crate::insights::lifecycle::legacy::lifecycle_query;
-use crate::insights::lifecycle::status::Status;
-use crate::insights::stickiness::Stickiness;
-use crate::insights::stickiness::actors::Asked;
-use crate::insights::stickiness::legacy::stickiness_query;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::insights::Paging;
+use crate::routes::insights::entity;
+use crate::routes::insights::filter;
+use crate::routes::insights::find;
+use crate::routes::insights::invalid;
+use crate::routes::insights::problem;
+use crate::routes::query::actors;
+use weir_app::App;
+use weir_insights::InsightError;
+use weir_insights::insight::ActorsOf;
+use weir_insights::legacy;
+use weir_insights::legacy::Filter;
+use weir_insights::lifecycle::Lifecycle;
+use weir_insights::lifecycle::actors::Stage;
+use weir_insights::lifecycle::legacy::lifecycle_query;
+use weir_insights::lifecycle::status::Status;
+use weir_insights::stickiness::Stickiness;
+use weir_insights::stickiness::actors::Asked;
+use weir_insights::stickiness::legacy::stickiness_query;
 
 /// Which persons are asked for.
 struct Question {
@@ -79,7 +79,7 @@ impl Question {
     }
 }
 
-pub(in crate::http) const STICKINESS: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
+pub(crate) const STICKINESS: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
     "Persons who were active in some number of intervals, those with the largest numbers first",
 )
 .notes("Beside these, the filters of the stickiness, as for insights/trend/")
@@ -114,7 +114,7 @@ pub async fn stickiness(app: &App, call: Call<Principal>) -> Result<Response, Pr
     question.answered(app, ActorsOf::Stickiness(stickiness, asked), "stickiness_days").await
 }
 
-pub(in crate::http) const LIFECYCLE: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
+pub(crate) const LIFECYCLE: Operation = Operation::ok::<by_hand::PersonsOfNumber>(
     "Persons with a status in an interval of a lifecycle",
 )
 .notes("Beside these, the filters of the lifecycle, as for insights/trend/")

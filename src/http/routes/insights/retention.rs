@@ -5,42 +5,42 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::csv;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::insights::URLS_MAX_BYTES;
-use crate::http::routes::insights::address;
-use crate::http::routes::insights::filter;
-use crate::http::routes::insights::find;
-use crate::http::routes::insights::invalid;
-use crate::http::routes::insights::problem;
-use crate::http::routes::insights::told;
-use crate::http::routes::query::actors;
-use crate::http::routes::query::insight;
-use crate::insights::Actor;
-use crate::insights::insight::ActorsOf;
-use crate::insights::legacy;
-use crate::insights::legacy::Filter;
-use crate::insights::retention::Retention;
-use crate::insights::retention::actors::Asked;
-use crate::insights::retention::legacy::retention_query;
-use crate::query::people::Part;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::insights::URLS_MAX_BYTES;
+use crate::routes::insights::address;
+use crate::routes::insights::filter;
+use crate::routes::insights::find;
+use crate::routes::insights::invalid;
+use crate::routes::insights::problem;
+use crate::routes::insights::told;
+use crate::routes::query::actors;
+use crate::routes::query::insight;
+use weir_app::App;
+use weir_insights::Actor;
+use weir_insights::insight::ActorsOf;
+use weir_insights::legacy;
+use weir_insights::legacy::Filter;
+use weir_insights::retention::Retention;
+use weir_insights::retention::actors::Asked;
+use weir_insights::retention::legacy::retention_query;
+use weir_query::people::Part;
 
 /// The parameter that names a row, and that of its values of the breakdown.
 const ROW: &str = "selected_interval";
 const VALUES: &str = "breakdown_values";
 
-pub(in crate::http) const RETENTION: Operation = Operation::ok::<by_hand::RetentionAnswer>(
+pub(crate) const RETENTION: Operation = Operation::ok::<by_hand::RetentionAnswer>(
     "Of those who did something in an interval, how many came back in each one after it",
 )
 .says("The rows, each shorter by an interval than the one before")
@@ -78,7 +78,7 @@ pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Pro
     Ok(rendered(rendering, &Value::Object(told.into_body(&settings))))
 }
 
-pub(in crate::http) const RETENTION_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfRow>(
+pub(crate) const RETENTION_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfRow>(
     "Persons of a row of a retention, those who were active in most of its intervals first",
 )
 .notes("Beside these, the filters of the retention, as for insights/retention/")

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::metadata::cohorts::CohortId;
-use crate::metadata::cohorts::StoredCohort;
-use crate::metadata::flag_rules::cohort_id;
+use weir_metadata::cohorts::CohortId;
+use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::flag_rules::cohort_id;
 
 /// Most bytes of inlined rules in one response. A rule may have half a megabyte, and many flags may use
 /// it; flags beyond the limit keep their cohort.
@@ -181,10 +181,28 @@ mod tests {
 
     use super::Room;
     use super::inlined;
-    use crate::metadata::cohorts::StoredCohort;
+    use weir_base::clock::UnixMicros;
+    use weir_event::id::ProjectId;
+    use weir_metadata::cohorts::CohortId;
+    use weir_metadata::cohorts::StoredCohort;
 
     fn cohort(rule: Value) -> Arc<StoredCohort> {
-        Arc::new(StoredCohort::sample(7, json!({"properties": rule})))
+        Arc::new(StoredCohort {
+            id: CohortId(7),
+            project: ProjectId(1),
+            name: "c7".to_owned(),
+            description: String::new(),
+            filters: json!({"properties": rule}),
+            is_static: false,
+            deleted: false,
+            created_by: None,
+            created_at: UnixMicros(0),
+            version: 1,
+            count: None,
+            last_calculation: None,
+            errors_calculating: 0,
+            members: Arc::from([]),
+        })
     }
 
     fn property(key: &str) -> Value {

@@ -3,18 +3,18 @@
 use maud::html;
 use serde_json::Value;
 
-use crate::http::response::Problem;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::web::pages::cohort_form::actions;
-use crate::web::pages::person_list;
-use crate::web::pages::persons as shown;
-use crate::web::parts;
-use crate::web::parts::items;
-use crate::web::parts::query;
-use crate::web::sentences::conditions_of;
+use crate::response::Problem;
+use crate::routes::pages::files;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use weir_web::pages::cohort_form::actions;
+use weir_web::pages::person_list;
+use weir_web::pages::persons as shown;
+use weir_web::parts;
+use weir_web::parts::items;
+use weir_web::parts::query;
+use weir_web::sentences::conditions_of;
 
 /// Groups, cohorts and members of a page.
 const ROWS: usize = 100;

@@ -3,17 +3,17 @@
 use maud::html;
 use serde_json::Value;
 
-use crate::http::response::Problem;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::query;
-use crate::query::places::Sought;
-use crate::web::pages::deletions as shown;
-use crate::web::pages::deletions::Proof;
-use crate::web::parts;
-use crate::web::parts::items;
+use crate::response::Problem;
+use crate::routes::pages::files;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::query;
+use weir_query::places::Sought;
+use weir_web::pages::deletions as shown;
+use weir_web::pages::deletions::Proof;
+use weir_web::parts;
+use weir_web::parts::items;
 
 /// Requests of a page.
 const ROWS: usize = 100;

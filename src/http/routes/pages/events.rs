@@ -5,20 +5,20 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::clock::UnixMicros;
-use crate::http::response::Problem;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::query;
-use crate::query::places::Sought;
-use crate::web::pages::events as shown;
-use crate::web::pages::events::Journey;
-use crate::web::pages::events::Wanted;
-use crate::web::parts;
-use crate::web::parts::page;
+use crate::response::Problem;
+use crate::routes::pages::files;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::query;
+use weir_base::clock::UnixMicros;
+use weir_query::places::Sought;
+use weir_web::pages::events as shown;
+use weir_web::pages::events::Journey;
+use weir_web::pages::events::Wanted;
+use weir_web::parts;
+use weir_web::parts::page;
 
 /// Events of a page.
 const EVENTS: usize = 100;

@@ -6,16 +6,16 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::http::routes::pages::insights::boards::insight;
-use crate::http::routes::pages::visit::Asking;
-use crate::insights::flag_calls::calls;
-use crate::web::insight::links;
-use crate::web::pages::flags as shown;
-use crate::web::parts::query;
-use crate::web::parts::text;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::node::node;
+use crate::routes::pages::insights::boards::insight;
+use crate::routes::pages::visit::Asking;
+use weir_insights::flag_calls::calls;
+use weir_web::insight::links;
+use weir_web::pages::flags as shown;
+use weir_web::parts::query;
+use weir_web::parts::text;
+use weir_web::state::insight::Kind;
+use weir_web::state::insight::Question;
+use weir_web::state::node::node;
 
 /// What the SDKs send when code asks for a flag.
 const CALLED: &str = "$feature_flag_called";

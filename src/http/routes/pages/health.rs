@@ -5,23 +5,23 @@ use std::time::Duration;
 use maud::html;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::app::App;
-use crate::app::vitals::Vitals;
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::http::response::Problem;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::ingest::drops::Drop;
-use crate::insights::slow_questions::SlowQuestion;
-use crate::telemetry::metrics::ReasonLabels;
-use crate::telemetry::metrics::TableLabels;
-use crate::telemetry::refused::Count;
-use crate::web::pages::health as shown;
-use crate::web::pages::health::Figures;
-use crate::web::pages::health::Refusal;
-use crate::web::pages::health::Use;
+use crate::response::Problem;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use weir_app::App;
+use weir_app::vitals::Vitals;
+use weir_base::clock::UnixMicros;
+use weir_base::telemetry::metrics::ReasonLabels;
+use weir_base::telemetry::metrics::TableLabels;
+use weir_base::telemetry::refused::Count;
+use weir_event::id::ProjectId;
+use weir_ingest::drops::Drop;
+use weir_insights::slow_questions::SlowQuestion;
+use weir_web::pages::health as shown;
+use weir_web::pages::health::Figures;
+use weir_web::pages::health::Refusal;
+use weir_web::pages::health::Use;
 
 /// Most rows of refused requests.
 const REFUSED_MAX: usize = 50;
@@ -190,8 +190,8 @@ fn slow(app: &App, project: ProjectId) -> Vec<shown::SlowQuery> {
 #[cfg(test)]
 mod tests {
     use super::times;
-    use crate::telemetry::metrics::Metrics;
-    use crate::telemetry::metrics::RouteLabels;
+    use weir_base::telemetry::metrics::Metrics;
+    use weir_base::telemetry::metrics::RouteLabels;
 
     #[test]
     fn times_are_read_from_the_metrics() {

@@ -4,19 +4,19 @@ use hyper::Method;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::error::Kind;
-use crate::http::auth::CURRENT;
-use crate::http::response::Problem;
-use crate::http::routes::pages::settings::Made;
-use crate::http::routes::pages::settings::back;
-use crate::http::routes::pages::settings::whole;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::form;
-use crate::web::pages::members::Added;
-use crate::web::parts::part;
-use crate::web::parts::text;
-use crate::web::state::parameters::Parameters;
+use crate::auth::CURRENT;
+use crate::response::Problem;
+use crate::routes::pages::settings::Made;
+use crate::routes::pages::settings::back;
+use crate::routes::pages::settings::whole;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::form;
+use weir_base::error::Kind;
+use weir_web::pages::members::Added;
+use weir_web::parts::part;
+use weir_web::parts::text;
+use weir_web::state::parameters::Parameters;
 
 /// `POST settings/members`: `do` is `add`, `level` or `remove`. A new member's key is shown once.
 pub async fn change(visit: Visit) -> Result<Sent, Problem> {

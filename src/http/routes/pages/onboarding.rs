@@ -5,15 +5,15 @@ use hyper::Method;
 use maud::html;
 use serde_json::json;
 
-use crate::http::response::Problem;
-use crate::http::routes::capture;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::see_other;
-use crate::web::pages::onboarding as shown;
-use crate::web::parts::items;
-use crate::web::parts::page;
+use crate::response::Problem;
+use crate::routes::capture;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::see_other;
+use weir_web::pages::onboarding as shown;
+use weir_web::parts::items;
+use weir_web::parts::page;
 
 /// `GET onboarding`.
 pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {

@@ -9,14 +9,14 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::auto_set::AUTO_SET;
-use crate::event::json;
-use crate::http::response::Problem;
-use crate::http::routes::pages::visit::Asking;
-use crate::web::parts::items;
-use crate::web::parts::literal;
-use crate::web::parts::plain;
-use crate::web::parts::text;
+use crate::response::Problem;
+use crate::routes::pages::visit::Asking;
+use weir_event::auto_set::AUTO_SET;
+use weir_event::json;
+use weir_web::parts::items;
+use weir_web::parts::literal;
+use weir_web::parts::plain;
+use weir_web::parts::text;
 
 /// Most different values of `$set` and `$set_once` that are looked at, the newest ones.
 const SETS_MAX: usize = 2000;

@@ -6,22 +6,22 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::http::response::Problem;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::origins;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::form;
-use crate::http::routes::pages::visit::see_other;
-use crate::web::pages::person_list;
-use crate::web::pages::person_list::Wanted;
-use crate::web::pages::persons as shown;
-use crate::web::parts;
-use crate::web::parts::items;
-use crate::web::parts::query;
-use crate::web::parts::text;
+use crate::response::Problem;
+use crate::routes::pages::files;
+use crate::routes::pages::origins;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::form;
+use crate::routes::pages::visit::see_other;
+use weir_web::pages::person_list;
+use weir_web::pages::person_list::Wanted;
+use weir_web::pages::persons as shown;
+use weir_web::parts;
+use weir_web::parts::items;
+use weir_web::parts::query;
+use weir_web::parts::text;
 
 /// Persons of a page.
 const PERSONS: usize = 100;

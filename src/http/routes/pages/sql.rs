@@ -4,21 +4,21 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::http::response::Problem;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::insights::load::saved_of;
-use crate::http::routes::pages::insights::load::suggestions;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::metadata::documents::Kind;
-use crate::web::insight::saved::Saved;
-use crate::web::insight::saved::sql_form;
-use crate::web::pages::sql as shown;
-use crate::web::pages::sql::Words;
-use crate::web::state::saved_sql;
-use crate::web::state::saved_sql::SavedSql;
+use crate::response::Problem;
+use crate::routes::pages::files;
+use crate::routes::pages::insights::load::saved_of;
+use crate::routes::pages::insights::load::suggestions;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use weir_metadata::documents::Kind;
+use weir_web::insight::saved::Saved;
+use weir_web::insight::saved::sql_form;
+use weir_web::pages::sql as shown;
+use weir_web::pages::sql::Words;
+use weir_web::state::saved_sql;
+use weir_web::state::saved_sql::SavedSql;
 
 /// Tables and columns that the page lists.
 const TABLES: &str = "SELECT table_name, column_name, data_type FROM information_schema.columns \

@@ -4,31 +4,31 @@
 //!
 //! A `:name` matches any one segment. The trailing slash is optional. The first row whose path matches wins.
 
-use crate::http::call::decode;
-use crate::http::routes::pages::cohort_editor;
-use crate::http::routes::pages::cohorts;
-use crate::http::routes::pages::definitions;
-use crate::http::routes::pages::deletions;
-use crate::http::routes::pages::events;
-use crate::http::routes::pages::flag_editor;
-use crate::http::routes::pages::flags;
-use crate::http::routes::pages::health;
-use crate::http::routes::pages::home;
-use crate::http::routes::pages::insights;
-use crate::http::routes::pages::insights::arrange;
-use crate::http::routes::pages::insights::boards;
-use crate::http::routes::pages::insights::people;
-use crate::http::routes::pages::insights::saved;
-use crate::http::routes::pages::insights::transfer;
-use crate::http::routes::pages::live;
-use crate::http::routes::pages::members;
-use crate::http::routes::pages::onboarding;
-use crate::http::routes::pages::persons;
-use crate::http::routes::pages::settings;
-use crate::http::routes::pages::sql;
-use crate::http::routes::pages::visit::Answer;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::table::allow;
+use crate::call::decode;
+use crate::routes::pages::cohort_editor;
+use crate::routes::pages::cohorts;
+use crate::routes::pages::definitions;
+use crate::routes::pages::deletions;
+use crate::routes::pages::events;
+use crate::routes::pages::flag_editor;
+use crate::routes::pages::flags;
+use crate::routes::pages::health;
+use crate::routes::pages::home;
+use crate::routes::pages::insights;
+use crate::routes::pages::insights::arrange;
+use crate::routes::pages::insights::boards;
+use crate::routes::pages::insights::people;
+use crate::routes::pages::insights::saved;
+use crate::routes::pages::insights::transfer;
+use crate::routes::pages::live;
+use crate::routes::pages::members;
+use crate::routes::pages::onboarding;
+use crate::routes::pages::persons;
+use crate::routes::pages::settings;
+use crate::routes::pages::sql;
+use crate::routes::pages::visit::Answer;
+use crate::routes::pages::visit::Visit;
+use crate::table::allow;
 
 /// The function of a page.
 macro_rules! run {

@@ -18,33 +18,33 @@ use maud::html;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::json;
-use crate::http::auth;
-use crate::http::auth::Asker;
-use crate::http::auth::Principal;
-use crate::http::budget::Memory;
-use crate::http::budget::Reservation;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::call::Renderings;
-use crate::http::page::base_url;
-use crate::http::request::Request;
-use crate::http::response::Body;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::flag_events::Subscribers;
-use crate::http::table;
-use crate::http::table::Found;
-use crate::http::table::Run;
-use crate::http::throttle::Attempts;
-use crate::http::throttle::Throttle;
-use crate::metadata::sessions::Session;
-use crate::tasks::Shutdown;
-use crate::web::parts;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Wrong;
+use crate::auth;
+use crate::auth::Asker;
+use crate::auth::Principal;
+use crate::budget::Memory;
+use crate::budget::Reservation;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::call::Renderings;
+use crate::page::base_url;
+use crate::request::Request;
+use crate::response::Body;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::flag_events::Subscribers;
+use crate::table;
+use crate::table::Found;
+use crate::table::Run;
+use crate::throttle::Attempts;
+use crate::throttle::Throttle;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_base::tasks::Shutdown;
+use weir_event::json;
+use weir_metadata::sessions::Session;
+use weir_web::parts;
+use weir_web::state::parameters::Parameters;
+use weir_web::state::parameters::Wrong;
 
 /// Longest form, in bytes.
 const FORM_MAX_BYTES: u64 = 1 << 20;
@@ -216,12 +216,12 @@ impl Asking {
     }
 
     /// The memory budget for what is read for the page.
-    pub(in crate::http::routes) fn memory(&self) -> Memory {
+    pub(in crate::routes) fn memory(&self) -> Memory {
         self.base.memory()
     }
 
     /// Keeps memory of the budget until the page is made.
-    pub(in crate::http::routes) fn keep(&self, held: Reservation) {
+    pub(in crate::routes) fn keep(&self, held: Reservation) {
         self.held.lock().push(held);
     }
 

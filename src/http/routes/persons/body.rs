@@ -5,14 +5,14 @@ use serde::Serialize;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::identity::person::Person;
-use crate::insights::person_name;
-use crate::metadata::accounts::Project;
+use weir_identity::person::Person;
+use weir_insights::person_name;
+use weir_metadata::accounts::Project;
 
 /// The fields of the API specification in its order, then `is_identified`.
 #[derive(Debug, JsonSchema, Serialize)]
 #[schemars(rename = "Person")]
-pub(in crate::http::routes) struct PersonBody {
+pub(in crate::routes) struct PersonBody {
     id: i64,
     name: String,
     distinct_ids: Vec<String>,
@@ -34,11 +34,7 @@ impl PersonBody {
     }
 
     /// A person in a list: its ids in the order in which they were added.
-    pub(in crate::http::routes) fn listed(
-        project: &Project,
-        person: Person,
-        ids: Vec<String>,
-    ) -> Self {
+    pub(in crate::routes) fn listed(project: &Project, person: Person, ids: Vec<String>) -> Self {
         Self {
             id: person.number,
             name: name(project, &person.properties, &ids, person.number),

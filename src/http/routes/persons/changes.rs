@@ -9,32 +9,32 @@ use hyper::StatusCode;
 use serde_json::Map;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::call::Rendering;
-use crate::http::csv;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::response::Attr;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::persons;
-use crate::http::routes::persons::body::PersonBody;
-use crate::http::routes::query;
-use crate::http::routes::store::problem;
-use crate::identity::IdentityError;
-use crate::identity::person::Person;
-use crate::ingest::activity;
-use crate::ingest::operation::Action;
-use crate::ingest::operation::Operation;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::response::Attr;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::persons;
+use crate::routes::persons::body::PersonBody;
+use crate::routes::query;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person::Person;
+use weir_ingest::activity;
+use weir_ingest::operation::Action;
+use weir_ingest::operation::Operation;
 
-pub(in crate::http) const UPDATE: openapi::Operation =
+pub(crate) const UPDATE: openapi::Operation =
     openapi::Operation::accepted::<PersonBody>("Set properties").body::<by_hand::PersonPatch>();
 
 /// `PATCH persons/:id/`, and `PUT`, which does the same: sets the properties of the body and keeps
@@ -52,7 +52,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
 }
 
-pub(in crate::http) const UPDATE_PROPERTY: openapi::Operation =
+pub(crate) const UPDATE_PROPERTY: openapi::Operation =
     openapi::Operation::accepted::<PersonBody>("Set one property")
         .query(&[Parameter::text("key"), Parameter::text("value")])
         .optional_body::<by_hand::PropertyWrite>();
@@ -74,7 +74,7 @@ pub async fn update_property(app: &App, call: Call<Principal>) -> Result<Respons
     change(app, &asker, &id, Edit { set, ..Edit::default() }, rendering).await
 }
 
-pub(in crate::http) const DELETE_PROPERTY: openapi::Operation =
+pub(crate) const DELETE_PROPERTY: openapi::Operation =
     openapi::Operation::created::<PersonBody>("Remove one property")
         .query(&[Parameter::text("$unset")])
         .optional_body::<by_hand::PropertyUnset>();
@@ -92,7 +92,7 @@ pub async fn delete_property(app: &App, call: Call<Principal>) -> Result<Respons
     change(app, &asker, &id, edit, rendering).await
 }
 
-pub(in crate::http) const RESET_DISTINCT_ID: openapi::Operation =
+pub(crate) const RESET_DISTINCT_ID: openapi::Operation =
     openapi::Operation::empty("202", "Let a distinct id of a deleted person be used again")
         .body::<by_hand::PersonsResetPersonDistinctIdCreateBody>();
 
@@ -125,7 +125,7 @@ pub(super) async fn operate(
 }
 
 /// As [`operate`], for persons or groups. Returns their items in the activity log.
-pub(in crate::http::routes) async fn carry_out(
+pub(in crate::routes) async fn carry_out(
     app: &App,
     asker: &Principal,
     action: Action,

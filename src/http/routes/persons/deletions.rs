@@ -10,32 +10,32 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::http::auth::Principal;
-use crate::http::body::body;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::page::Page;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::persons;
-use crate::http::routes::persons::changes::operate;
-use crate::http::routes::query;
-use crate::identity::IdentityError;
-use crate::identity::change::OPERATION_MAX_IDS;
-use crate::identity::deletions::Deletion;
-use crate::identity::person::Person;
-use crate::identity::view::Flow;
-use crate::ingest::operation::Action;
+use crate::auth::Principal;
+use crate::body::body;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::page::Page;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::persons;
+use crate::routes::persons::changes::operate;
+use crate::routes::query;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::change::OPERATION_MAX_IDS;
+use weir_identity::deletions::Deletion;
+use weir_identity::person::Person;
+use weir_identity::view::Flow;
+use weir_ingest::operation::Action;
 
 /// Most persons that one request may delete (PostHog's figure).
 const BULK_MAX: usize = 1000;
@@ -127,7 +127,7 @@ fn is_yes(asked: Option<Cow<'_, str>>) -> bool {
     asked.is_some_and(|asked| !NO.iter().any(|no| asked.eq_ignore_ascii_case(no)))
 }
 
-pub(in crate::http) const DELETE: Operation =
+pub(crate) const DELETE: Operation =
     Operation::empty("202", "Delete a person, its events, or both")
         .query(&[
             Parameter::boolean("delete_events").about("Whether the events go too"),
@@ -143,7 +143,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     delete_one(app, &call.asker, wanted, &person).await
 }
 
-pub(in crate::http) const DELETE_EVENTS: Operation =
+pub(crate) const DELETE_EVENTS: Operation =
     Operation::empty("202", "Delete the events of a person").or(&[INVALID]);
 
 /// `POST persons/:id/delete_events/`: deletes the events and keeps the person.
@@ -154,7 +154,7 @@ pub async fn delete_events(app: &App, call: Call<Principal>) -> Result<Response,
     delete_one(app, &call.asker, wanted, &person).await
 }
 
-pub(in crate::http) const DELETE_RECORDINGS: Operation =
+pub(crate) const DELETE_RECORDINGS: Operation =
     Operation::empty("202", "Does nothing: there are no recordings").or(&[INVALID]);
 
 /// `POST persons/:id/delete_recordings/`: Weir stores no recordings.
@@ -178,14 +178,13 @@ async fn delete_one(
     }
 }
 
-pub(in crate::http) const BULK_DELETE: Operation =
-    Operation::accepted::<BulkBody>("Delete persons")
-        .says("What was deleted")
-        .query(&[
-            Parameter::boolean("delete_events").about("Whether the events go too"),
-            Parameter::boolean("keep_person").about("Whether only the events go"),
-        ])
-        .body::<by_hand::PersonsDelete>();
+pub(crate) const BULK_DELETE: Operation = Operation::accepted::<BulkBody>("Delete persons")
+    .says("What was deleted")
+    .query(&[
+        Parameter::boolean("delete_events").about("Whether the events go too"),
+        Parameter::boolean("keep_person").about("Whether only the events go"),
+    ])
+    .body::<by_hand::PersonsDelete>();
 
 /// `POST persons/bulk_delete/` with `ids`, uuids of persons, or `distinct_ids`.
 pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
@@ -219,7 +218,7 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
     Ok(Response::json(StatusCode::ACCEPTED, &body))
 }
 
-pub(in crate::http) const STATUS: Operation =
+pub(crate) const STATUS: Operation =
     Operation::page::<DeletionBody>("What has become of deletions of events, newest first")
         .query(&[
             Parameter::one_of("status", &["pending", "completed", "all"]),

@@ -8,21 +8,21 @@ use hyper::StatusCode;
 use tokio::sync::mpsc::Sender;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::csv;
-use crate::http::csv::Columns;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::response::StreamError;
-use crate::http::routes::persons::LISTED_IDS_MAX;
-use crate::http::routes::persons::body::PersonBody;
-use crate::http::routes::query;
-use crate::identity::IdentityError;
-use crate::metadata::accounts::Project;
-use crate::query::people::Found;
-use crate::query::people::Part;
-use crate::query::people::PersonsQuestion;
+use crate::auth::Principal;
+use crate::csv;
+use crate::csv::Columns;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::response::StreamError;
+use crate::routes::persons::LISTED_IDS_MAX;
+use crate::routes::persons::body::PersonBody;
+use crate::routes::query;
+use weir_app::App;
+use weir_identity::IdentityError;
+use weir_metadata::accounts::Project;
+use weir_query::people::Found;
+use weir_query::people::Part;
+use weir_query::people::PersonsQuestion;
 
 /// Most rows of a file (PostHog's figure).
 const LINES_MAX: usize = 300_000;

@@ -6,21 +6,21 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::clock::UnixMicros;
-use crate::event::json;
-use crate::event::predicate::Matching;
-use crate::event::predicate::filter::Filter;
-use crate::event::predicate::filter::Scope;
-use crate::event::predicate::moment::Moment;
-use crate::event::predicate::moment::Now;
-use crate::event::predicate::tree::Tree;
-use crate::event::predicate::tree::TreeError;
-use crate::http::fields;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::routes::definition_parameters::boolean;
-use crate::insights::known::check_filters;
-use crate::query::people::PersonsQuestion;
+use crate::fields;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::routes::definition_parameters::boolean;
+use weir_base::clock::UnixMicros;
+use weir_event::json;
+use weir_event::predicate::Matching;
+use weir_event::predicate::filter::Filter;
+use weir_event::predicate::filter::Scope;
+use weir_event::predicate::moment::Moment;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_event::predicate::tree::TreeError;
+use weir_insights::known::check_filters;
+use weir_query::people::PersonsQuestion;
 
 /// Parses the filters. An empty one counts as absent.
 pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {

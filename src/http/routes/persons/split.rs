@@ -11,28 +11,28 @@ use std::collections::HashSet;
 use hyper::StatusCode;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::persons;
-use crate::http::routes::persons::body::PersonBody;
-use crate::http::routes::persons::changes;
-use crate::http::routes::persons::deletions;
-use crate::ingest::operation::Action;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::csv;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::persons;
+use crate::routes::persons::body::PersonBody;
+use crate::routes::persons::changes;
+use crate::routes::persons::deletions;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_ingest::operation::Action;
 
 const MAIN: &str = "main_distinct_id";
 const LEAVING: &str = "distinct_ids_to_split";
 
-pub(in crate::http) const SPLIT: Operation =
+pub(crate) const SPLIT: Operation =
     Operation::created::<PersonBody>("Give every other distinct id, or some, a person of its own")
         .optional_body::<by_hand::Split>();
 

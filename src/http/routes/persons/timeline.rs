@@ -3,7 +3,7 @@
 //! between two changes.
 //!
 //! As in PostHog, the names of the series select the events, and their filters only determine which properties
-//! are crucial. How the changes are found is in [`timeline`](crate::insights::timeline).
+//! are crucial. How the changes are found is in [`timeline`](weir_insights::timeline).
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,31 +14,31 @@ use hyper::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::clock::UnixMicros;
-use crate::error::Kind;
-use crate::event::json;
-use crate::event::schema::GROUP_TYPES_MAX;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::fields::refused;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::openapi::by_hand;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::definition_parameters::boolean;
-use crate::http::routes::persons;
-use crate::http::routes::query;
-use crate::insights::date_range::DateRange;
-use crate::insights::date_range::Parameters;
-use crate::insights::timeline::Timeline;
-use crate::insights::timeline::TimelineError;
-use crate::insights::timeline::walk::Point;
-use crate::metadata::accounts::Project;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::csv;
+use crate::fields::refused;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::openapi::by_hand;
+use crate::request::Request;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::definition_parameters::boolean;
+use crate::routes::persons;
+use crate::routes::query;
+use weir_app::App;
+use weir_base::clock::UnixMicros;
+use weir_base::error::Kind;
+use weir_event::json;
+use weir_event::schema::GROUP_TYPES_MAX;
+use weir_insights::date_range::DateRange;
+use weir_insights::date_range::Parameters;
+use weir_insights::timeline::Timeline;
+use weir_insights::timeline::TimelineError;
+use weir_insights::timeline::walk::Point;
+use weir_metadata::accounts::Project;
 
 /// Deepest nesting of groups of filters.
 const DEPTH_MAX: usize = 20;
@@ -52,7 +52,7 @@ struct TimelineBody {
     effective_date_to: String,
 }
 
-pub(in crate::http) const TIMELINE: Operation =
+pub(crate) const TIMELINE: Operation =
     Operation::ok::<by_hand::Timeline>("When properties of a person changed")
         .query(&[
             Parameter::text("events").about("A JSON list of series"),

@@ -7,15 +7,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::csv;
-use crate::http::openapi::Operation;
-use crate::http::openapi::Parameter;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::query;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::csv;
+use crate::openapi::Operation;
+use crate::openapi::Parameter;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::query;
+use weir_app::App;
 
 /// Most persons that are read, newest first (PostHog's figure).
 const PERSONS_MAX: usize = 100_000;
@@ -29,12 +29,12 @@ const TOLD_MAX: usize = 20;
 /// One value.
 #[derive(Debug, PartialEq, Eq, JsonSchema, Serialize)]
 #[schemars(rename = "Count")]
-pub(in crate::http::routes) struct ValueBody {
-    pub(in crate::http::routes) name: String,
-    pub(in crate::http::routes) count: usize,
+pub(in crate::routes) struct ValueBody {
+    pub(in crate::routes) name: String,
+    pub(in crate::routes) count: usize,
 }
 
-pub(in crate::http) const VALUES: Operation =
+pub(crate) const VALUES: Operation =
     Operation::ok::<Vec<ValueBody>>("Values of a property of persons")
         .query(&[Parameter::text("key"), Parameter::text("value").about("Part of the values")]);
 
@@ -55,7 +55,7 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
 
 /// Values and their counts.
 #[derive(Debug)]
-pub(in crate::http::routes) struct Tally {
+pub(in crate::routes) struct Tally {
     /// In lower case; empty matches all.
     part: String,
     counts: HashMap<String, usize>,
@@ -63,12 +63,12 @@ pub(in crate::http::routes) struct Tally {
 
 impl Tally {
     /// Counts values that contain `part`, case-insensitively.
-    pub(in crate::http::routes) fn new(part: &str) -> Self {
+    pub(in crate::routes) fn new(part: &str) -> Self {
         Self { part: part.to_lowercase(), counts: HashMap::new() }
     }
 
     /// Counts the persons that have a value. Null and the empty text are ignored.
-    pub(in crate::http::routes) fn count(&mut self, value: &Value, persons: usize) {
+    pub(in crate::routes) fn count(&mut self, value: &Value, persons: usize) {
         let name = match value {
             Value::Null => return,
             Value::String(text) => text.clone(),
@@ -85,7 +85,7 @@ impl Tally {
     }
 
     /// The most frequent values; equal counts are ordered by name.
-    pub(in crate::http::routes) fn told(self) -> Vec<ValueBody> {
+    pub(in crate::routes) fn told(self) -> Vec<ValueBody> {
         let values = self.counts.into_iter().map(|(name, count)| ValueBody { name, count });
         let mut values: Vec<_> = values.collect();
         values.sort_unstable_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));

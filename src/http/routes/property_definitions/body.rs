@@ -6,15 +6,15 @@ use serde_json::Map;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::event::json;
-use crate::http::routes::user_body::UserBody;
-use crate::insights::property_definitions::AllNotes;
-use crate::insights::property_definitions::IS_SEEN;
-use crate::metadata::accounts::UserId;
-use crate::metadata::annotations::Notes;
-use crate::metadata::properties::PropertyDefinition;
-use crate::metadata::properties::ValueType;
-use crate::metadata::snapshot::Snapshot;
+use crate::routes::user_body::UserBody;
+use weir_event::json;
+use weir_insights::property_definitions::AllNotes;
+use weir_insights::property_definitions::IS_SEEN;
+use weir_metadata::accounts::UserId;
+use weir_metadata::annotations::Notes;
+use weir_metadata::properties::PropertyDefinition;
+use weir_metadata::properties::ValueType;
+use weir_metadata::snapshot::Snapshot;
 
 /// The fields of PostHog's free edition in its order, then additional ones of its enterprise
 /// edition.

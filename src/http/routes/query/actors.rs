@@ -8,36 +8,36 @@ use bytes::Bytes;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::fields::refused;
-use crate::http::response::Problem;
-use crate::http::routes::persons::body::PersonBody;
-use crate::http::routes::query;
-use crate::http::routes::query::insight::invalid;
-use crate::http::routes::query::insight::problem;
-use crate::http::routes::query::insight::settings;
-use crate::http::routes::query::insight::unwrapped;
-use crate::identity::IdentityError;
-use crate::identity::person::Group;
-use crate::identity::view::View;
-use crate::insights::Actor;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::Who;
-use crate::insights::actor_list;
-use crate::insights::actor_list::ACTORS_MAX;
-use crate::insights::actor_list::ActorsQuery;
-use crate::insights::answered::Answered;
-use crate::insights::answered::Timing;
-use crate::insights::answered::Told;
-use crate::insights::insight::ActorsOf;
-use crate::insights::insight::Insight;
-use crate::insights::node::Node;
-use crate::insights::node::NodeError;
-use crate::metadata::accounts::Project;
-use crate::query::error::QueryError;
-use crate::query::people::Part;
-use crate::wire::query_node::SQL;
+use crate::fields::refused;
+use crate::response::Problem;
+use crate::routes::persons::body::PersonBody;
+use crate::routes::query;
+use crate::routes::query::insight::invalid;
+use crate::routes::query::insight::problem;
+use crate::routes::query::insight::settings;
+use crate::routes::query::insight::unwrapped;
+use weir_app::App;
+use weir_identity::IdentityError;
+use weir_identity::person::Group;
+use weir_identity::view::View;
+use weir_insights::Actor;
+use weir_insights::InsightError;
+use weir_insights::ProjectSettings;
+use weir_insights::Who;
+use weir_insights::actor_list;
+use weir_insights::actor_list::ACTORS_MAX;
+use weir_insights::actor_list::ActorsQuery;
+use weir_insights::answered::Answered;
+use weir_insights::answered::Timing;
+use weir_insights::answered::Told;
+use weir_insights::insight::ActorsOf;
+use weir_insights::insight::Insight;
+use weir_insights::node::Node;
+use weir_insights::node::NodeError;
+use weir_metadata::accounts::Project;
+use weir_query::error::QueryError;
+use weir_query::people::Part;
+use weir_wire::query_node::SQL;
 
 /// Kinds of nodes that say which persons of an insight are meant.
 pub(super) const SOURCES: [&str; 4] = [
@@ -65,7 +65,7 @@ const IDS_MAX: usize = 1000;
 
 /// Which persons or groups are asked for, and what of them.
 #[derive(Debug)]
-pub(in crate::http::routes) enum ActorsQuestion {
+pub(in crate::routes) enum ActorsQuestion {
     /// A page of those behind a point, in the order of the insight.
     Behind {
         /// Whom.
@@ -81,7 +81,7 @@ pub(in crate::http::routes) enum ActorsQuestion {
 
 /// A point of an insight.
 #[derive(Debug)]
-pub(in crate::http::routes) struct Behind {
+pub(in crate::routes) struct Behind {
     insight: Insight,
     actors: ActorsOf,
 }
@@ -220,19 +220,19 @@ async fn all(
 
 /// A page of the persons behind a point.
 #[derive(Debug)]
-pub(in crate::http::routes) struct People {
+pub(in crate::routes) struct People {
     found: Vec<Actor>,
     /// As lists of persons show them.
-    pub(in crate::http::routes) people: Vec<Value>,
+    pub(in crate::routes) people: Vec<Value>,
     /// Whether there are more after them.
-    pub(in crate::http::routes) has_more: bool,
+    pub(in crate::routes) has_more: bool,
     /// Which part of all they are.
-    pub(in crate::http::routes) part: Part,
+    pub(in crate::routes) part: Part,
 }
 
 /// The persons behind the point that `source` says, a page of them as `outer` says; with `cell` those of a row of a
 /// retention who were active in this cell of it.
-pub(in crate::http::routes) async fn people_of(
+pub(in crate::routes) async fn people_of(
     app: &App,
     project: &Project,
     (outer, source): (&Node<'_>, &Value),
@@ -315,7 +315,7 @@ fn row(actor: &Actor, person: &Value, columns: &[&str]) -> Vec<Value> {
 
 /// The persons or groups in their order, as lists of them show them, with the number that each adds to the point. One
 /// that was deleted meanwhile, or never had properties, has its id alone.
-pub(in crate::http::routes) async fn people(
+pub(in crate::routes) async fn people(
     app: &App,
     project: &Project,
     actors: &[Actor],

@@ -6,10 +6,10 @@ use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use serde::Serialize;
 
-use crate::http::response::Response;
-use crate::insights::ProjectSettings;
-use crate::insights::cache::Answer;
-use crate::insights::cache::Key;
+use crate::response::Response;
+use weir_insights::ProjectSettings;
+use weir_insights::cache::Answer;
+use weir_insights::cache::Key;
 
 /// Answers up to this length are sent in one piece.
 const PIECE_BYTES: usize = 1 << 20;

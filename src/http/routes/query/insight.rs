@@ -7,27 +7,27 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::http::auth::Principal;
-use crate::http::fields::refused;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::query;
-use crate::http::routes::query::answer::Told;
-use crate::http::routes::query::question::Question;
-use crate::http::routes::query::refresh::Refresh;
-use crate::http::routes::query::status;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::cache::Answer;
-use crate::insights::cache::Key;
-use crate::insights::node::NodeError;
-use crate::metadata::accounts::Project;
-use crate::wire::query_node;
+use crate::auth::Principal;
+use crate::fields::refused;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::query;
+use crate::routes::query::answer::Told;
+use crate::routes::query::question::Question;
+use crate::routes::query::refresh::Refresh;
+use crate::routes::query::status;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_insights::InsightError;
+use weir_insights::ProjectSettings;
+use weir_insights::cache::Answer;
+use weir_insights::cache::Key;
+use weir_insights::node::NodeError;
+use weir_metadata::accounts::Project;
+use weir_wire::query_node;
 
 /// The kind of a node, and the node without what only says how it is shown.
-pub(in crate::http::routes) fn unwrapped(node: &Value) -> (Option<&str>, &Value) {
+pub(in crate::routes) fn unwrapped(node: &Value) -> (Option<&str>, &Value) {
     let node = query_node::unwrapped(node);
     (node.get("kind").and_then(Value::as_str), node)
 }
@@ -66,7 +66,7 @@ fn told(told: &Told<'_>) -> Result<Response, Problem> {
 }
 
 /// The answer to a node of a project, and whether it is a kept one, which is given while it is still right.
-pub(in crate::http::routes) async fn kept_or_computed(
+pub(in crate::routes) async fn kept_or_computed(
     app: &App,
     project: &Project,
     node: &Value,
@@ -85,7 +85,7 @@ pub(in crate::http::routes) async fn kept_or_computed(
 }
 
 /// What a question depends on besides its request.
-pub(in crate::http::routes) fn settings(project: &Project) -> ProjectSettings {
+pub(in crate::routes) fn settings(project: &Project) -> ProjectSettings {
     ProjectSettings::of(project)
 }
 
@@ -96,7 +96,7 @@ pub(super) fn invalid(error: &NodeError) -> Problem {
 }
 
 /// The response to a failed question.
-pub(in crate::http::routes) fn problem(error: InsightError) -> Problem {
+pub(in crate::routes) fn problem(error: InsightError) -> Problem {
     match error {
         InsightError::Node(error) => invalid(&error),
         InsightError::Query(error) => query::problem(error),

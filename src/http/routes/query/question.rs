@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::http::fields::refused;
-use crate::http::response::Problem;
-use crate::http::routes::query::actors::ActorsQuestion;
-use crate::http::routes::query::actors::SOURCES;
-use crate::http::routes::query::insight::invalid;
-use crate::http::routes::query::insight::problem;
-use crate::http::routes::query::unknown;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::actor_list;
-use crate::insights::answered::Answered;
-use crate::insights::cache::Answer;
-use crate::insights::cache::Key;
-use crate::insights::event_list;
-use crate::insights::event_list::EventsQuery;
-use crate::insights::insight;
-use crate::insights::insight::Insight;
-use crate::insights::known;
-use crate::insights::sql::SqlQuery;
-use crate::wire::query_node::SQL;
+use crate::fields::refused;
+use crate::response::Problem;
+use crate::routes::query::actors::ActorsQuestion;
+use crate::routes::query::actors::SOURCES;
+use crate::routes::query::insight::invalid;
+use crate::routes::query::insight::problem;
+use crate::routes::query::unknown;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_insights::InsightError;
+use weir_insights::ProjectSettings;
+use weir_insights::actor_list;
+use weir_insights::answered::Answered;
+use weir_insights::cache::Answer;
+use weir_insights::cache::Key;
+use weir_insights::event_list;
+use weir_insights::event_list::EventsQuery;
+use weir_insights::insight;
+use weir_insights::insight::Insight;
+use weir_insights::known;
+use weir_insights::sql::SqlQuery;
+use weir_wire::query_node::SQL;
 
 /// Most characters of an unknown kind of query that an error repeats.
 const KIND_MAX_CHARS: usize = 100;
@@ -36,7 +36,7 @@ const EVENTS_TOLD_MAX: usize = 10;
 
 /// What a node asks.
 #[derive(Debug)]
-pub(in crate::http::routes) enum Question {
+pub(in crate::routes) enum Question {
     /// An insight.
     Insight(Box<Insight>),
     /// Persons or groups.
@@ -53,10 +53,7 @@ impl Question {
     /// # Errors
     ///
     /// 400: its kind or a field is unknown, or a field is malformed or asks for something that is not available.
-    pub(in crate::http::routes) fn parse(
-        kind: Option<&str>,
-        node: &Value,
-    ) -> Result<Self, Problem> {
+    pub(in crate::routes) fn parse(kind: Option<&str>, node: &Value) -> Result<Self, Problem> {
         known::check(node).map_err(|error| invalid(&error))?;
         match kind {
             Some(kind) if insight::KINDS.contains(&kind) => {
@@ -88,7 +85,7 @@ impl Question {
     /// # Errors
     ///
     /// 400: it names an action that is not there any more.
-    pub(in crate::http::routes) fn kept(
+    pub(in crate::routes) fn kept(
         &self,
         app: &App,
         key: &Key,
@@ -115,7 +112,7 @@ impl Question {
     /// # Errors
     ///
     /// See [`InsightError`].
-    pub(in crate::http::routes) async fn computed(
+    pub(in crate::routes) async fn computed(
         &self,
         app: &App,
         (key, node): (&Key, &Value),

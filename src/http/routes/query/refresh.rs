@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::request::Request;
-use crate::http::response::Problem;
-use crate::insights::jobs::ID_MAX_BYTES;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::request::Request;
+use crate::response::Problem;
+use weir_insights::jobs::ID_MAX_BYTES;
 
 /// The wire names.
 const NAMES: [(&str, Refresh); 6] = [
@@ -21,7 +21,7 @@ const NAMES: [(&str, Refresh); 6] = [
 
 /// How an answer is obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::http::routes) enum Refresh {
+pub(in crate::routes) enum Refresh {
     /// The kept one if it is still right, else a new one.
     #[default]
     Blocking,
@@ -48,7 +48,7 @@ impl Refresh {
     }
 
     /// Reads the parameter `refresh` of a saved insight. Without one, a kept answer is told or none.
-    pub(in crate::http::routes) fn of(request: &Request) -> Result<Self, Problem> {
+    pub(in crate::routes) fn of(request: &Request) -> Result<Self, Problem> {
         match request.query("refresh").as_deref() {
             None | Some("" | "false" | "0") => Ok(Self::ForceCache),
             Some("true" | "1") => Ok(Self::ForceBlocking),
@@ -64,12 +64,12 @@ impl Refresh {
     }
 
     /// Whether a kept answer will do.
-    pub(in crate::http::routes) fn takes_kept(self) -> bool {
+    pub(in crate::routes) fn takes_kept(self) -> bool {
         matches!(self, Self::Blocking | Self::ForceCache | Self::Async)
     }
 
     /// Whether a new answer is computed while the client does not wait.
-    pub(in crate::http::routes) fn is_later(self) -> bool {
+    pub(in crate::routes) fn is_later(self) -> bool {
         matches!(self, Self::Async | Self::ForceAsync)
     }
 }
@@ -96,7 +96,7 @@ mod tests {
 
     use super::Refresh;
     use super::client_query_id;
-    use crate::http::fields::Fields;
+    use crate::fields::Fields;
 
     fn fields(body: &Value) -> Fields {
         Fields::parse("application/json", body.to_string().as_bytes()).unwrap()

@@ -7,37 +7,37 @@ use serde_json::Value;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::error::Kind;
-use crate::event::id::ProjectId;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::call::Call;
-use crate::http::fields::Fields;
-use crate::http::fields::refused;
-use crate::http::lasting::ENDED;
-use crate::http::openapi::INVALID;
-use crate::http::openapi::Operation;
-use crate::http::openapi::by_hand;
-use crate::http::response::Problem;
-use crate::http::response::Response;
-use crate::http::routes::query::answer::Told;
-use crate::http::routes::query::insight::settings;
-use crate::http::routes::query::question::Question;
-use crate::http::routes::query::refresh::client_query_id;
-use crate::insights::InsightError;
-use crate::insights::ProjectSettings;
-use crate::insights::cache::Key;
-use crate::insights::jobs::Begun;
-use crate::insights::jobs::CANCELLED;
-use crate::insights::jobs::Cancelled;
-use crate::insights::jobs::KEPT;
-use crate::insights::jobs::Outcome;
-use crate::insights::jobs::RUNNING_PER_KEY_MAX;
-use crate::insights::jobs::Status;
-use crate::insights::jobs::Ticket;
-use crate::metadata::accounts::KeyId;
-use crate::metadata::members::Level;
+use crate::auth;
+use crate::auth::Principal;
+use crate::call::Call;
+use crate::fields::Fields;
+use crate::fields::refused;
+use crate::lasting::ENDED;
+use crate::openapi::INVALID;
+use crate::openapi::Operation;
+use crate::openapi::by_hand;
+use crate::response::Problem;
+use crate::response::Response;
+use crate::routes::query::answer::Told;
+use crate::routes::query::insight::settings;
+use crate::routes::query::question::Question;
+use crate::routes::query::refresh::client_query_id;
+use weir_app::App;
+use weir_base::error::Kind;
+use weir_event::id::ProjectId;
+use weir_insights::InsightError;
+use weir_insights::ProjectSettings;
+use weir_insights::cache::Key;
+use weir_insights::jobs::Begun;
+use weir_insights::jobs::CANCELLED;
+use weir_insights::jobs::Cancelled;
+use weir_insights::jobs::KEPT;
+use weir_insights::jobs::Outcome;
+use weir_insights::jobs::RUNNING_PER_KEY_MAX;
+use weir_insights::jobs::Status;
+use weir_insights::jobs::Ticket;
+use weir_metadata::accounts::KeyId;
+use weir_metadata::members::Level;
 
 /// `query_status` of PostHog's clients, without `results`.
 #[derive(Debug, Serialize)]
@@ -73,7 +73,7 @@ pub(super) fn begin(
 
 /// Begins to compute a saved insight, unless it is computed already: the `query_status`. Its id is the key of its
 /// answer.
-pub(in crate::http::routes) fn begin_saved(
+pub(in crate::routes) fn begin_saved(
     app: &App,
     by: KeyId,
     what: (Key, Value, Question),
@@ -158,7 +158,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
 /// # Errors
 ///
 /// 400: it was cancelled. Else those of `computing`.
-pub(in crate::http::routes) async fn cancellable<T>(
+pub(in crate::routes) async fn cancellable<T>(
     app: &App,
     asker: &Principal,
     id: Option<String>,
@@ -174,7 +174,7 @@ pub(in crate::http::routes) async fn cancellable<T>(
     }
 }
 
-pub(in crate::http) const CANCEL: Operation =
+pub(crate) const CANCEL: Operation =
     Operation::created::<by_hand::AnyObject>("Cancel the query with a client_query_id")
         .body::<by_hand::AnyObject>()
         .or(&[INVALID]);

@@ -1,10 +1,10 @@
 //! Warnings about events that nobody has sent: an answer of zeros may be that of a misspelt name.
 
-use crate::app::App;
-use crate::event::id::ProjectId;
-use crate::insights::answered::Warning;
-use crate::insights::known::nearest::nearest;
-use crate::metadata::error::MetadataError;
+use weir_app::App;
+use weir_event::id::ProjectId;
+use weir_insights::answered::Warning;
+use weir_insights::known::nearest::nearest;
+use weir_metadata::error::MetadataError;
 
 /// Most names that are looked up.
 const NAMES_MAX: usize = 26;

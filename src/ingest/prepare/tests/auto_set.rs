@@ -3,7 +3,7 @@
 use super::oracle::KNOWN;
 use super::people::ops;
 use super::*;
-use crate::identity::auto_set::AutoSet;
+use weir_identity::auto_set::AutoSet;
 
 fn stored(prepared: &Prepared) -> Json {
     serde_json::from_str(&text(prepared, 0, "properties")).unwrap()

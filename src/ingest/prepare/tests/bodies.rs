@@ -1,7 +1,7 @@
 //! Bodies as a whole: shapes, tokens, and errors that reject a body before its events are read.
 
 use super::*;
-use crate::event::key_kind::KeyKind;
+use weir_event::key_kind::KeyKind;
 
 #[test]
 fn every_shape_is_read() {

@@ -1,7 +1,7 @@
 //! Events that are dropped or unreadable, without an effect on the other events.
 
 use super::*;
-use crate::event::json::Fault;
+use weir_event::json::Fault;
 
 #[test]
 fn dropped_events_are_counted_and_the_others_stay() {

@@ -1,13 +1,13 @@
 //! Effects of events on persons and groups.
 
 use super::*;
-use crate::event::json::restore;
-use crate::identity::auto_set::AutoSet;
-use crate::identity::change::Force;
-use crate::identity::change::GroupChange;
-use crate::identity::change::Occasion;
-use crate::identity::change::Update;
-use crate::ingest::warnings::Kind;
+use crate::warnings::Kind;
+use weir_event::json::restore;
+use weir_identity::auto_set::AutoSet;
+use weir_identity::change::Force;
+use weir_identity::change::GroupChange;
+use weir_identity::change::Occasion;
+use weir_identity::change::Update;
 
 /// The ops, each with its distinct id, in short.
 pub(super) fn ops(prepared: &Prepared) -> Vec<String> {

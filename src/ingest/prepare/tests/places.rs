@@ -9,16 +9,16 @@ use serde_json::json;
 use super::super::Preparer;
 use super::cell;
 use super::received;
-use crate::event::id::ProjectId;
-use crate::geoip::GeoIp;
-use crate::geoip::Places;
-use crate::geoip::tests::example;
-use crate::geoip::tests::file;
-use crate::identity::auto_set::AutoSet;
-use crate::identity::change::OpKind;
-use crate::ingest::prepared::Prepared;
-use crate::ingest::project_facts::ProjectFacts;
-use crate::ingest::request::Received;
+use crate::prepared::Prepared;
+use crate::project_facts::ProjectFacts;
+use crate::request::Received;
+use weir_event::geoip::GeoIp;
+use weir_event::geoip::Places;
+use weir_event::id::ProjectId;
+use weir_identity::auto_set::AutoSet;
+use weir_identity::change::OpKind;
+use weir_sim::mmdb::example;
+use weir_sim::mmdb::file;
 
 /// An address in Oxford, by the example database, and one in Japan.
 const OXFORD: &str = "81.2.69.142";
@@ -150,7 +150,7 @@ fn a_person_is_told_the_whole_place_beside_what_the_sender_sets() {
     }
     // Null for unknown values, so that nothing of a previous place remains.
     let mut expected = json!({});
-    for (name, _) in crate::geoip::NAMES {
+    for (name, _) in weir_event::geoip::NAMES {
         expected[*name] = Value::Null;
     }
     expected["$geoip_country_name"] = json!("Japan");

@@ -1,7 +1,7 @@
 //! Properties: columns of their own, and the stored JSON.
 
 use super::*;
-use crate::ingest::warnings::Kind;
+use crate::warnings::Kind;
 
 #[test]
 fn promoted_properties_have_columns_of_one_type() {

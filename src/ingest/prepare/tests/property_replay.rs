@@ -7,11 +7,11 @@ use rand::seq::IndexedRandom;
 use serde_json::Map;
 
 use super::*;
-use crate::identity::change::Record;
-use crate::identity::limits::Limits;
-use crate::identity::property_replay;
-use crate::identity::property_replay::PropertyReplay;
-use crate::identity::store::Identities;
+use weir_identity::change::Record;
+use weir_identity::limits::Limits;
+use weir_identity::property_replay;
+use weir_identity::property_replay::PropertyReplay;
+use weir_identity::store::Identities;
 
 const NAMES: [&str; 6] = ["e", "$pageview", "$set", "$identify", "$exception", "$$heatmap"];
 // No `$geoip_*`: an event does not show whether its sender or the server set the place.

@@ -3,7 +3,7 @@
 use super::people::batch;
 use super::people::ops;
 use super::*;
-use crate::ingest::warnings::Kind;
+use crate::warnings::Kind;
 
 fn stored(prepared: &Prepared) -> Json {
     serde_json::from_str(&text(prepared, 0, "properties")).unwrap()

@@ -2,12 +2,12 @@
 //! in the tests of the server; here is what is only visible inside.
 
 use super::*;
-use crate::event::json::Fault;
-use crate::event::key_kind::KeyKind;
-use crate::ingest::budget::Budget;
-use crate::ingest::prepare::error::BatchError;
-use crate::ingest::prepared::EventOutcome;
-use crate::wire::capture_v1::Sdk;
+use crate::budget::Budget;
+use crate::prepare::error::BatchError;
+use crate::prepared::EventOutcome;
+use weir_event::json::Fault;
+use weir_event::key_kind::KeyKind;
+use weir_wire::capture_v1::Sdk;
 
 const ID: [&str; 3] = [
     "0192f0c1-7f3a-7b9e-8a53-000000000001",

@@ -12,7 +12,7 @@ use super::Exclusion;
 use super::Moment;
 use super::Order;
 use super::Outcome;
-use crate::query::histories::Row;
+use weir_query::histories::Row;
 
 const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
-use crate::insights::funnels::walk::Course;
-use crate::insights::funnels::walk::Moment;
-use crate::insights::funnels::walk::Way;
+use crate::funnels::walk::Course;
+use crate::funnels::walk::Moment;
+use crate::funnels::walk::Way;
 
 impl Course {
     /// The ways that come furthest in an unordered funnel, of those whose first events have the same key; of ways of one
     /// length the first. Those without a key do not count.
-    pub(in crate::insights::funnels) fn walk_by<K: Ord>(
+    pub(in crate::funnels) fn walk_by<K: Ord>(
         &self,
         events: &[Moment],
         key: impl Fn(i64) -> Option<K>,

@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
-use crate::clock::UnixMicros;
-use crate::event::id::ProjectId;
-use crate::metadata::Metadata;
-use crate::metadata::accounts::UserId;
-use crate::metadata::activity::Verb;
-use crate::metadata::connection::Conn;
-use crate::metadata::documents::Kind;
-use crate::metadata::documents::rows;
-use crate::metadata::documents::shares::Share;
-use crate::metadata::documents::shares::share_of;
-use crate::metadata::error::MetadataError;
-use crate::metadata::passwords::PasswordHash;
-use crate::metadata::sql;
-use crate::metadata::violation::Violation;
+use crate::Metadata;
+use crate::accounts::UserId;
+use crate::activity::Verb;
+use crate::connection::Conn;
+use crate::documents::Kind;
+use crate::documents::rows;
+use crate::documents::shares::Share;
+use crate::documents::shares::share_of;
+use crate::error::MetadataError;
+use crate::passwords::PasswordHash;
+use crate::sql;
+use crate::violation::Violation;
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
 
 /// Most passwords of one link. Whoever gives a wrong one costs as many hashes.
 pub const PASSWORDS_MAX: i64 = 10;

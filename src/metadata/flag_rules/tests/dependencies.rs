@@ -8,11 +8,11 @@ use serde_json::json;
 use super::check_in;
 use super::with_operator;
 use super::with_property;
-use crate::metadata::flag_rules::check_filters;
-use crate::metadata::flag_rules::dependencies::Graph;
-use crate::metadata::flags::FlagId;
-use crate::metadata::flags::StoredFlag;
-use crate::metadata::violation::Violation;
+use crate::flag_rules::check_filters;
+use crate::flag_rules::dependencies::Graph;
+use crate::flags::FlagId;
+use crate::flags::StoredFlag;
+use crate::violation::Violation;
 
 fn with_dependency(key: Value) -> Value {
     let value = json!(true);

@@ -1,6 +1,6 @@
 //! What is told of aggregates, and of functions of arrays and JSON.
 
-use crate::query::functions::tests::Row;
+use crate::functions::tests::Row;
 
 /// See the head of this file.
 pub(super) const AGGREGATES: &[Row] = &[

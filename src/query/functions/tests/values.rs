@@ -1,6 +1,6 @@
 //! What is told of functions of texts, URLs, numbers and times, and of conditions.
 
-use crate::query::functions::tests::Row;
+use crate::functions::tests::Row;
 
 /// See the head of this file.
 pub(super) const TEXTS: &[Row] = &[

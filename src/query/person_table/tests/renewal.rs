@@ -10,25 +10,25 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
 
-use crate::clock::UnixMicros;
-use crate::event::id::PersonId;
-use crate::identity::change::Extent;
-use crate::identity::change::Op;
-use crate::identity::change::OpKind;
-use crate::identity::change::Update;
-use crate::query::person_table::PersonTable;
-use crate::query::person_table::Step;
-use crate::query::person_table::tests::Bench;
-use crate::query::person_table::tests::HOUR;
-use crate::query::person_table::tests::INTERVAL;
-use crate::query::person_table::tests::PROJECTS;
-use crate::query::person_table::tests::Row;
-use crate::query::person_table::tests::expected;
-use crate::query::person_table::tests::merge;
-use crate::query::person_table::tests::op;
-use crate::query::person_table::tests::rows;
-use crate::query::person_table::tests::set;
-use crate::query::person_table::tests::version;
+use crate::person_table::PersonTable;
+use crate::person_table::Step;
+use crate::person_table::tests::Bench;
+use crate::person_table::tests::HOUR;
+use crate::person_table::tests::INTERVAL;
+use crate::person_table::tests::PROJECTS;
+use crate::person_table::tests::Row;
+use crate::person_table::tests::expected;
+use crate::person_table::tests::merge;
+use crate::person_table::tests::op;
+use crate::person_table::tests::rows;
+use crate::person_table::tests::set;
+use crate::person_table::tests::version;
+use weir_base::clock::UnixMicros;
+use weir_event::id::PersonId;
+use weir_identity::change::Extent;
+use weir_identity::change::Op;
+use weir_identity::change::OpKind;
+use weir_identity::change::Update;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -308,7 +308,7 @@ fn a_damaged_file_is_written_anew() {
     let view = files.bench.identities.view();
     let parts = files.table.pieces.parts(PROJECTS[0], &view).expect("reads");
     let store = parts.store.expect("files");
-    let read = |part: &crate::query::person_table::Part| {
+    let read = |part: &crate::person_table::Part| {
         let file = part.file.as_ref()?;
         files.table.read(&store, file, (PROJECTS[0], &part.numbers), Vec::new())
     };
@@ -378,7 +378,7 @@ fn seen(files: &Files, context: &str) {
                     numbers.extend(row);
                 }
             } else {
-                let visit = |row: &crate::identity::row::Row<'_>| {
+                let visit = |row: &weir_identity::row::Row<'_>| {
                     numbers.insert(row.number);
                     Ok(std::ops::ControlFlow::Continue(()))
                 };

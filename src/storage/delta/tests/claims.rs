@@ -1,9 +1,9 @@
 //! Claims of an application's transactions, and vacuums that list nothing: what a table in a bucket needs.
 
 use super::*;
-use crate::storage::faulty_store::Broken;
-use crate::storage::faulty_store::Fault;
-use crate::storage::faulty_store::FaultyStore;
+use crate::faulty_store::Broken;
+use crate::faulty_store::Fault;
+use crate::faulty_store::FaultyStore;
 
 const APP: &str = "node/1";
 

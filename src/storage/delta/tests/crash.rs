@@ -1,7 +1,7 @@
 //! Power cuts during flushes, compactions, vacuums and checkpoints of a table.
 
 use super::*;
-use crate::storage::disk::sim::Survival;
+use weir_sim::disk::Survival;
 
 const SURVIVALS: [Survival; 7] = [
     Survival::Lose,

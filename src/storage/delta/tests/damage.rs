@@ -1,7 +1,7 @@
 //! Damaged tables: the undamaged rest is served, and the loss is reported.
 
 use super::*;
-use crate::storage::disk::sim::Survival;
+use weir_sim::disk::Survival;
 
 const APP: &str = "node/1";
 

@@ -32,17 +32,17 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::storage::object_log::format::HEADER_BYTES;
-use crate::storage::object_log::format::Header;
-use crate::storage::object_log::format::Purpose;
-use crate::storage::object_log::format::first_of;
-use crate::storage::object_log::format::split_frame;
-use crate::storage::object_log::tests::gated::Gated;
-use crate::storage::object_log::tests::gated::Late;
-use crate::storage::object_log::tests::gated::Pass;
-use crate::storage::object_log::tests::settings;
-use crate::storage::object_log::writer::ObjectLog;
-use crate::storage::wal::Sequence;
+use crate::object_log::format::HEADER_BYTES;
+use crate::object_log::format::Header;
+use crate::object_log::format::Purpose;
+use crate::object_log::format::first_of;
+use crate::object_log::format::split_frame;
+use crate::object_log::tests::gated::Gated;
+use crate::object_log::tests::gated::Late;
+use crate::object_log::tests::gated::Pass;
+use crate::object_log::tests::settings;
+use crate::object_log::writer::ObjectLog;
+use crate::wal::Sequence;
 
 /// A part of the protocol that is left out, to see that the exploration finds out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ async fn remove_all_before(store: &Gated, through: u64) {
     let newest = objects.keys().next_back().copied();
     for (first, (header, _)) in &objects {
         if header.last().0 <= through && Some(*first) != newest {
-            let path = crate::storage::object_log::format::path_of(Sequence(*first));
+            let path = crate::object_log::format::path_of(Sequence(*first));
             store.objects.delete(&path).now_or_never().unwrap().unwrap();
         }
     }

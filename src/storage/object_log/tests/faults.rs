@@ -9,13 +9,13 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::runtime::Handle;
 
-use crate::storage::faulty_store::FaultyStore;
-use crate::storage::object_log::tests::claim;
-use crate::storage::object_log::tests::read;
-use crate::storage::object_log::tests::settings;
-use crate::storage::object_log::writer::ObjectLog;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
+use crate::faulty_store::FaultyStore;
+use crate::object_log::tests::claim;
+use crate::object_log::tests::read;
+use crate::object_log::tests::settings;
+use crate::object_log::writer::ObjectLog;
+use crate::wal::Sequence;
+use crate::wal::WalError;
 
 /// Goal: whatever requests and answers are lost or late, each acknowledged record is in the log once, at its sequence, and
 /// the log has no gap. Method: up to three writers take the log from each other; each acknowledged record is noted, and

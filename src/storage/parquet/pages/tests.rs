@@ -19,14 +19,14 @@ use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
 use super::PagedFile;
-use crate::storage::compaction::Memory;
-use crate::storage::compaction::Reading;
-use crate::storage::delta::DataFile;
-use crate::storage::delta::TableSpec;
-use crate::storage::faulty_store::FaultyStore;
-use crate::storage::parquet::Effort;
-use crate::storage::parquet::FileWriter;
-use crate::storage::parquet::Layout;
+use crate::compaction::Memory;
+use crate::compaction::Reading;
+use crate::delta::DataFile;
+use crate::delta::TableSpec;
+use crate::faulty_store::FaultyStore;
+use crate::parquet::Effort;
+use crate::parquet::FileWriter;
+use crate::parquet::Layout;
 
 fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);

@@ -18,15 +18,15 @@ use super::SEGMENT_BYTES;
 use super::open;
 use super::payload;
 use super::read;
-use crate::storage::disk::sim::SimDisk;
-use crate::storage::disk::sim::Survival;
-use crate::storage::wal::Damage;
-use crate::storage::wal::Elsewhere;
-use crate::storage::wal::Sequence;
-use crate::storage::wal::WalError;
-use crate::storage::wal::WalSettings;
-use crate::storage::wal::reader::Item;
-use crate::storage::wal::writer::Wal;
+use crate::wal::Damage;
+use crate::wal::Elsewhere;
+use crate::wal::Sequence;
+use crate::wal::WalError;
+use crate::wal::WalSettings;
+use crate::wal::reader::Item;
+use crate::wal::writer::Wal;
+use weir_sim::disk::SimDisk;
+use weir_sim::disk::Survival;
 
 /// One operation of the owner of a log.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::state::filters;
-use crate::web::state::filters::FILTERS_MAX;
-use crate::web::state::filters::Filter;
-use crate::web::state::filters::OPERATORS;
+use crate::state::filters;
+use crate::state::filters::FILTERS_MAX;
+use crate::state::filters::Filter;
+use crate::state::filters::OPERATORS;
 
 /// What fields suggest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

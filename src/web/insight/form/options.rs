@@ -3,26 +3,26 @@
 use maud::Markup;
 use maud::html;
 
-use crate::web::insight::form::fields::Suggestions;
-use crate::web::insight::form::fields::choice;
-use crate::web::insight::form::fields::count;
-use crate::web::insight::form::fields::filter_rows;
-use crate::web::insight::form::fields::select;
-use crate::web::state::breakdown;
-use crate::web::state::breakdown::Breakdown;
-use crate::web::state::breakdown::KEYS_MAX;
-use crate::web::state::exclusion::EXCLUSIONS_MAX;
-use crate::web::state::insight::ATTRIBUTIONS;
-use crate::web::state::insight::FUNNELS_SHOWN;
-use crate::web::state::insight::ORDERS;
-use crate::web::state::insight::Options;
-use crate::web::state::insight::PATH_EVENTS;
-use crate::web::state::insight::Question;
-use crate::web::state::insight::RETENTION_SHOWN;
-use crate::web::state::insight::RETENTION_TYPES;
-use crate::web::state::insight::STATUSES;
-use crate::web::state::insight::TRENDS_SHOWN;
-use crate::web::state::insight::WINDOW_UNITS;
+use crate::insight::form::fields::Suggestions;
+use crate::insight::form::fields::choice;
+use crate::insight::form::fields::count;
+use crate::insight::form::fields::filter_rows;
+use crate::insight::form::fields::select;
+use crate::state::breakdown;
+use crate::state::breakdown::Breakdown;
+use crate::state::breakdown::KEYS_MAX;
+use crate::state::exclusion::EXCLUSIONS_MAX;
+use crate::state::insight::ATTRIBUTIONS;
+use crate::state::insight::FUNNELS_SHOWN;
+use crate::state::insight::ORDERS;
+use crate::state::insight::Options;
+use crate::state::insight::PATH_EVENTS;
+use crate::state::insight::Question;
+use crate::state::insight::RETENTION_SHOWN;
+use crate::state::insight::RETENTION_TYPES;
+use crate::state::insight::STATUSES;
+use crate::state::insight::TRENDS_SHOWN;
+use crate::state::insight::WINDOW_UNITS;
 
 /// Periods that forms offer to compare with.
 const COMPARED: [(&str, &str); 6] = [

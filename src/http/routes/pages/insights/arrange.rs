@@ -6,41 +6,41 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::http::response::Problem;
-use crate::http::routes::pages::insights::boards;
-use crate::http::routes::pages::insights::boards::Placed;
-use crate::http::routes::pages::insights::load::saved;
-use crate::http::routes::pages::insights::load::saved_of;
-use crate::http::routes::pages::insights::load::suggestions;
-use crate::http::routes::pages::insights::saved::document_of;
-use crate::http::routes::pages::insights::saved::new_board;
-use crate::http::routes::pages::insights::saved::query_over;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::form;
-use crate::http::routes::pages::visit::see_other;
-use crate::http::routes::pages::visit::turned_back;
-use crate::http::routes::pages::visit::wrong;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::Kind;
-use crate::web::insight::arrange as shown;
-use crate::web::insight::arrange::Board;
-use crate::web::insight::dashboard::HALF;
-use crate::web::insight::dashboard::HEIGHT;
-use crate::web::insight::dashboard::Tile;
-use crate::web::insight::links;
-use crate::web::insight::saved::ASK;
-use crate::web::insight::saved::NEW_DASHBOARD;
-use crate::web::insight::saved::PLACE;
-use crate::web::parts;
-use crate::web::state::filters;
-use crate::web::state::node::properties;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Wrong;
-use crate::web::state::range::Range;
-use crate::web::state::stored::filters_of;
+use crate::response::Problem;
+use crate::routes::pages::insights::boards;
+use crate::routes::pages::insights::boards::Placed;
+use crate::routes::pages::insights::load::saved;
+use crate::routes::pages::insights::load::saved_of;
+use crate::routes::pages::insights::load::suggestions;
+use crate::routes::pages::insights::saved::document_of;
+use crate::routes::pages::insights::saved::new_board;
+use crate::routes::pages::insights::saved::query_over;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::form;
+use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::turned_back;
+use crate::routes::pages::visit::wrong;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::Kind;
+use weir_web::insight::arrange as shown;
+use weir_web::insight::arrange::Board;
+use weir_web::insight::dashboard::HALF;
+use weir_web::insight::dashboard::HEIGHT;
+use weir_web::insight::dashboard::Tile;
+use weir_web::insight::links;
+use weir_web::insight::saved::ASK;
+use weir_web::insight::saved::NEW_DASHBOARD;
+use weir_web::insight::saved::PLACE;
+use weir_web::parts;
+use weir_web::state::filters;
+use weir_web::state::node::properties;
+use weir_web::state::parameters::Parameters;
+use weir_web::state::parameters::Wrong;
+use weir_web::state::range::Range;
+use weir_web::state::stored::filters_of;
 
 /// What can be done with a dashboard.
 const OF_BOARDS: [&str; 9] =
@@ -50,7 +50,7 @@ const OF_BOARDS: [&str; 9] =
 const OF_LINKS: [&str; 7] = ["on", "off", "new", "lock", "unlock", "add", "remove"];
 
 /// `GET dashboard/:id/edit`.
-pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem> {
     if let Some(back) = turned_back(
         &visit.asking,
         "dashboard:write",
@@ -86,7 +86,7 @@ pub(in crate::http::routes::pages) async fn edit(visit: Visit) -> Result<Sent, P
 }
 
 /// `POST dashboard/:id`.
-pub(in crate::http::routes::pages) async fn change(mut visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn change(mut visit: Visit) -> Result<Sent, Problem> {
     let document = boards::board_of(&visit).await?;
     let mut form = form(visit.take_request()?).await?;
     let asking = &visit.asking;
@@ -175,9 +175,7 @@ fn laid_out(placed: &[Placed]) -> Vec<Value> {
 }
 
 /// `POST insights/:short_id`.
-pub(in crate::http::routes::pages) async fn change_insight(
-    mut visit: Visit,
-) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn change_insight(mut visit: Visit) -> Result<Sent, Problem> {
     let document = document_of(&visit).await?;
     let mut form = form(visit.take_request()?).await?;
     let asking = &visit.asking;
@@ -224,13 +222,13 @@ async fn place(
 }
 
 /// `POST dashboard/:id/share`.
-pub(in crate::http::routes::pages) async fn share_board(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn share_board(visit: Visit) -> Result<Sent, Problem> {
     let document = boards::board_of(&visit).await?;
     share(visit, &document).await
 }
 
 /// `POST insights/:short_id/share`.
-pub(in crate::http::routes::pages) async fn share_insight(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn share_insight(visit: Visit) -> Result<Sent, Problem> {
     let document = document_of(&visit).await?;
     share(visit, &document).await
 }

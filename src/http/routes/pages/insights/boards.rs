@@ -11,51 +11,51 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use crate::app::App;
-use crate::error::Kind as Fault;
-use crate::event::json;
-use crate::http::response::Problem;
-use crate::http::routes::documents::results::Frame;
-use crate::http::routes::documents::results::Question;
-use crate::http::routes::documents::results::question_of;
-use crate::http::routes::documents::tiles;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::insights::computed;
-use crate::http::routes::pages::insights::load::listed;
-use crate::http::routes::pages::insights::load::saved;
-use crate::http::routes::pages::insights::load::saved_of;
-use crate::http::routes::pages::insights::saved::add;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::form;
-use crate::http::routes::pages::visit::see_other;
-use crate::http::routes::pages::visit::wrong;
-use crate::http::routes::query;
-use crate::http::routes::query::insight;
-use crate::http::routes::store::problem;
-use crate::metadata::accounts::Project;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::web::insight::dashboard;
-use crate::web::insight::dashboard::HEIGHT;
-use crate::web::insight::dashboard::LAYOUT;
-use crate::web::insight::dashboard::Place;
-use crate::web::insight::dashboard::Tile;
-use crate::web::insight::links;
-use crate::web::insight::links::Links;
-use crate::web::insight::result;
-use crate::web::pages::sql;
-use crate::web::parts;
-use crate::web::parts::failed;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::range::Range;
-use crate::web::state::stored;
+use crate::response::Problem;
+use crate::routes::documents::results::Frame;
+use crate::routes::documents::results::Question;
+use crate::routes::documents::results::question_of;
+use crate::routes::documents::tiles;
+use crate::routes::pages::files;
+use crate::routes::pages::insights::computed;
+use crate::routes::pages::insights::load::listed;
+use crate::routes::pages::insights::load::saved;
+use crate::routes::pages::insights::load::saved_of;
+use crate::routes::pages::insights::saved::add;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::form;
+use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::wrong;
+use crate::routes::query;
+use crate::routes::query::insight;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_base::error::Kind as Fault;
+use weir_event::json;
+use weir_metadata::accounts::Project;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::DocumentText;
+use weir_metadata::documents::Kind;
+use weir_web::insight::dashboard;
+use weir_web::insight::dashboard::HEIGHT;
+use weir_web::insight::dashboard::LAYOUT;
+use weir_web::insight::dashboard::Place;
+use weir_web::insight::dashboard::Tile;
+use weir_web::insight::links;
+use weir_web::insight::links::Links;
+use weir_web::insight::result;
+use weir_web::pages::sql;
+use weir_web::parts;
+use weir_web::parts::failed;
+use weir_web::state::parameters::Parameters;
+use weir_web::state::range::Range;
+use weir_web::state::stored;
 
 /// `GET dashboard`.
-pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&visit.asking, ("dashboards/", &[]), ("dashboards", format)).await;
@@ -70,7 +70,7 @@ pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, P
 }
 
 /// `POST dashboard`: makes one.
-pub(in crate::http::routes::pages) async fn make(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn make(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     let mut form = form(visit.request).await?;
     let name = form.take("name").map_err(|error| wrong(&error))?.unwrap_or_default();
@@ -90,7 +90,7 @@ pub(super) async fn board_of(visit: &Visit) -> Result<Document, Problem> {
 }
 
 /// `GET dashboard/:id`. Its filters and variables hold for its insights; the dates of the address hold before its own.
-pub(in crate::http::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
     let (app, project) = (&asking.app, asking.project());
     let read = || {
@@ -233,11 +233,7 @@ async fn shown(
 }
 
 /// The answer to an insight as a chart, with its time and the ways to have it elsewhere.
-pub(in crate::http::routes::pages) async fn insight(
-    asking: &Asking,
-    app: &App,
-    node: &Value,
-) -> Markup {
+pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: &Value) -> Markup {
     let project = &asking.asker.project;
     let (exact, sketch) = (stored::question(node), stored::sketch(node));
     let computed = computed(app, project, node, asking.server.clone()).await;

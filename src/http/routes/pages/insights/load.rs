@@ -5,20 +5,20 @@ use std::sync::Arc;
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use crate::app::App;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::response::Problem;
-use crate::http::routes::store::problem;
-use crate::insights::saved::query_of;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::DocumentText;
-use crate::metadata::documents::Kind;
-use crate::metadata::error::MetadataError;
-use crate::metadata::snapshot::Snapshot;
-use crate::web::insight::form::fields::Suggestions;
-use crate::web::insight::saved::Saved;
-use crate::web::parts;
+use crate::auth;
+use crate::auth::Principal;
+use crate::response::Problem;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_insights::saved::query_of;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::DocumentText;
+use weir_metadata::documents::Kind;
+use weir_metadata::error::MetadataError;
+use weir_metadata::snapshot::Snapshot;
+use weir_web::insight::form::fields::Suggestions;
+use weir_web::insight::saved::Saved;
+use weir_web::parts;
 
 /// Most names of events, and of properties, that fields suggest.
 const SUGGESTED: u32 = 500;
@@ -31,7 +31,7 @@ const READ: [&str; 8] =
     ["name", "derived_name", "short_id", "description", "query", "filters", "favorited", "pinned"];
 
 /// What the fields of a form suggest; a list that may not be read is empty.
-pub(in crate::http::routes::pages) async fn suggestions(
+pub(in crate::routes::pages) async fn suggestions(
     app: &App,
     asker: &Principal,
 ) -> Result<Suggestions, Problem> {
@@ -61,7 +61,7 @@ pub(in crate::http::routes::pages) async fn suggestions(
 }
 
 /// The saved documents of a kind, newest first; none if they may not be read. Of their queries they have what lists tell.
-pub(in crate::http::routes::pages) async fn saved_of(
+pub(in crate::routes::pages) async fn saved_of(
     app: &App,
     asker: &Principal,
     kind: Kind,

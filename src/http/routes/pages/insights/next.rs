@@ -5,20 +5,20 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
-use crate::http::response::Problem;
-use crate::http::routes::pages::insights::people::FILE_PERSONS;
-use crate::http::routes::pages::insights::people::behind;
-use crate::http::routes::pages::insights::span;
-use crate::http::routes::pages::visit::Asking;
-use crate::web::insight::next as shown;
-use crate::web::parts::items;
-use crate::web::parts::literal;
-use crate::web::parts::text;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::node::node;
-use crate::web::state::point::Point;
-use crate::web::state::sql;
+use crate::response::Problem;
+use crate::routes::pages::insights::people::FILE_PERSONS;
+use crate::routes::pages::insights::people::behind;
+use crate::routes::pages::insights::span;
+use crate::routes::pages::visit::Asking;
+use weir_web::insight::next as shown;
+use weir_web::parts::items;
+use weir_web::parts::literal;
+use weir_web::parts::text;
+use weir_web::state::insight::Kind;
+use weir_web::state::insight::Question;
+use weir_web::state::node::node;
+use weir_web::state::point::Point;
+use weir_web::state::sql;
 
 /// Events that are told.
 const EVENTS_SHOWN: usize = 10;

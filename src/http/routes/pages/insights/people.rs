@@ -4,34 +4,34 @@ use hyper::Method;
 use maud::html;
 use serde_json::json;
 
-use crate::http::response::Problem;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::insights::next;
-use crate::http::routes::pages::insights::section;
-use crate::http::routes::pages::insights::with_usual;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::form;
-use crate::http::routes::pages::visit::see_other;
-use crate::http::routes::pages::visit::wrong;
-use crate::http::routes::query::actors;
-use crate::http::routes::query::actors::People;
-use crate::http::routes::query::insight;
-use crate::insights::node::Node;
-use crate::web::insight::persons::Persons;
-use crate::web::insight::persons::list;
-use crate::web::insight::saved as shown;
-use crate::web::parts;
-use crate::web::parts::FILES;
-use crate::web::parts::failed;
-use crate::web::parts::integer;
-use crate::web::parts::text;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::point::Point;
+use crate::response::Problem;
+use crate::routes::pages::files;
+use crate::routes::pages::insights::next;
+use crate::routes::pages::insights::section;
+use crate::routes::pages::insights::with_usual;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::form;
+use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::wrong;
+use crate::routes::query::actors;
+use crate::routes::query::actors::People;
+use crate::routes::query::insight;
+use weir_insights::node::Node;
+use weir_web::insight::persons::Persons;
+use weir_web::insight::persons::list;
+use weir_web::insight::saved as shown;
+use weir_web::parts;
+use weir_web::parts::FILES;
+use weir_web::parts::failed;
+use weir_web::parts::integer;
+use weir_web::parts::text;
+use weir_web::state::insight::Kind;
+use weir_web::state::insight::Question;
+use weir_web::state::parameters::Parameters;
+use weir_web::state::point::Point;
 
 /// Persons of a page.
 const PERSONS: usize = 100;
@@ -82,7 +82,7 @@ pub(super) async fn behind(
 }
 
 /// `GET insights/:kind/persons`: who is behind a mark.
-pub(in crate::http::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Problem> {
     let Asked { question, point, offset, file } = Asked::of(&visit)?;
     let asking = visit.asking.clone();
     if let Some(format) = file {
@@ -119,7 +119,7 @@ pub(in crate::http::routes::pages) async fn persons(visit: Visit) -> Result<Sent
 }
 
 /// `POST insights/:kind/persons`: makes a cohort of those who are behind a mark now.
-pub(in crate::http::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn save(mut visit: Visit) -> Result<Sent, Problem> {
     let Asked { question, point, .. } = Asked::of(&visit)?;
     let sent = form(visit.take_request()?).await?;
     let asking = &visit.asking;

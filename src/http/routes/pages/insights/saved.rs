@@ -7,64 +7,64 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::app::App;
-use crate::http::auth;
-use crate::http::auth::Principal;
-use crate::http::budget::Memory;
-use crate::http::fields::Fields;
-use crate::http::response::Problem;
-use crate::http::routes::documents;
-use crate::http::routes::documents::results::Frame;
-use crate::http::routes::documents::results::Question as Asked;
-use crate::http::routes::documents::results::question_of;
-use crate::http::routes::pages::files;
-use crate::http::routes::pages::insights::answered;
-use crate::http::routes::pages::insights::arrange::link_of;
-use crate::http::routes::pages::insights::boards::rows;
-use crate::http::routes::pages::insights::computed;
-use crate::http::routes::pages::insights::download;
-use crate::http::routes::pages::insights::downloaded;
-use crate::http::routes::pages::insights::is_part;
-use crate::http::routes::pages::insights::load::saved;
-use crate::http::routes::pages::insights::load::saved_of;
-use crate::http::routes::pages::insights::load::suggestions;
-use crate::http::routes::pages::insights::part;
-use crate::http::routes::pages::insights::refusal;
-use crate::http::routes::pages::insights::with_usual;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Later;
-use crate::http::routes::pages::visit::Page;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::form as read_form;
-use crate::http::routes::pages::visit::see_other;
-use crate::http::routes::pages::visit::wrong;
-use crate::http::routes::store::problem;
-use crate::metadata::accounts::Project;
-use crate::metadata::documents::Document;
-use crate::metadata::documents::Kind as Stored;
-use crate::web::insight::arrange::insight as settings;
-use crate::web::insight::form::form_at;
-use crate::web::insight::links;
-use crate::web::insight::links::Links;
-use crate::web::insight::result;
-use crate::web::insight::saved as shown;
-use crate::web::insight::saved::Kept;
-use crate::web::insight::saved::Saved;
-use crate::web::pages::sql;
-use crate::web::parts;
-use crate::web::parts::FILES;
-use crate::web::parts::failed;
-use crate::web::parts::integer;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::node::node;
-use crate::web::state::parameters::Parameters;
-use crate::web::state::parameters::Wrong;
-use crate::web::state::saved_sql;
-use crate::web::state::saved_sql::SavedSql;
-use crate::web::state::stored;
-use crate::wire::query_node::with_question;
+use crate::auth;
+use crate::auth::Principal;
+use crate::budget::Memory;
+use crate::fields::Fields;
+use crate::response::Problem;
+use crate::routes::documents;
+use crate::routes::documents::results::Frame;
+use crate::routes::documents::results::Question as Asked;
+use crate::routes::documents::results::question_of;
+use crate::routes::pages::files;
+use crate::routes::pages::insights::answered;
+use crate::routes::pages::insights::arrange::link_of;
+use crate::routes::pages::insights::boards::rows;
+use crate::routes::pages::insights::computed;
+use crate::routes::pages::insights::download;
+use crate::routes::pages::insights::downloaded;
+use crate::routes::pages::insights::is_part;
+use crate::routes::pages::insights::load::saved;
+use crate::routes::pages::insights::load::saved_of;
+use crate::routes::pages::insights::load::suggestions;
+use crate::routes::pages::insights::part;
+use crate::routes::pages::insights::refusal;
+use crate::routes::pages::insights::with_usual;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Later;
+use crate::routes::pages::visit::Page;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::form as read_form;
+use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::wrong;
+use crate::routes::store::problem;
+use weir_app::App;
+use weir_metadata::accounts::Project;
+use weir_metadata::documents::Document;
+use weir_metadata::documents::Kind as Stored;
+use weir_web::insight::arrange::insight as settings;
+use weir_web::insight::form::form_at;
+use weir_web::insight::links;
+use weir_web::insight::links::Links;
+use weir_web::insight::result;
+use weir_web::insight::saved as shown;
+use weir_web::insight::saved::Kept;
+use weir_web::insight::saved::Saved;
+use weir_web::pages::sql;
+use weir_web::parts;
+use weir_web::parts::FILES;
+use weir_web::parts::failed;
+use weir_web::parts::integer;
+use weir_web::state::insight::Kind;
+use weir_web::state::insight::Question;
+use weir_web::state::node::node;
+use weir_web::state::parameters::Parameters;
+use weir_web::state::parameters::Wrong;
+use weir_web::state::saved_sql;
+use weir_web::state::saved_sql::SavedSql;
+use weir_web::state::stored;
+use weir_wire::query_node::with_question;
 
 /// The scope of those who may ask any SQL.
 const ASKING: &str = "query:read";
@@ -73,7 +73,7 @@ const ASKING: &str = "query:read";
 const BASIC: [(&str, &str); 1] = [("basic", "true")];
 
 /// `GET insights`.
-pub(in crate::http::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn list(visit: Visit) -> Result<Sent, Problem> {
     let (app, asker) = (&visit.asking.app, &visit.asking.asker);
     if let Some(format) = files::wanted(&visit)? {
         return files::of_list(&visit.asking, ("insights/", &BASIC), ("insights", format)).await;
@@ -351,7 +351,7 @@ async fn unsaid(
 }
 
 /// `POST insights`: saves a question under a name.
-pub(in crate::http::routes::pages) async fn save(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn save(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let (app, asker) = (&asking.app, &asking.asker);
     let mut form = read_form(visit.request).await?;

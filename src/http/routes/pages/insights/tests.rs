@@ -1,11 +1,11 @@
 //! What the page asks is what insights read.
 
-use crate::insights::insight::Insight;
-use crate::insights::node::Node;
-use crate::web::state::insight::Kind;
-use crate::web::state::insight::Question;
-use crate::web::state::node::node;
-use crate::web::state::point::Point;
+use weir_insights::insight::Insight;
+use weir_insights::node::Node;
+use weir_web::state::insight::Kind;
+use weir_web::state::insight::Question;
+use weir_web::state::node::node;
+use weir_web::state::point::Point;
 
 #[test]
 fn the_api_reads_what_is_asked() {

@@ -7,23 +7,23 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
-use crate::event::json;
-use crate::http::members::Members;
-use crate::http::response::Problem;
-use crate::http::routes::documents::form::TILES_MAX;
-use crate::http::routes::documents::tiles::placed;
-use crate::http::routes::pages::insights::boards::board_of;
-use crate::http::routes::pages::visit::Asking;
-use crate::http::routes::pages::visit::Sent;
-use crate::http::routes::pages::visit::Visit;
-use crate::http::routes::pages::visit::file;
-use crate::http::routes::pages::visit::form;
-use crate::http::routes::pages::visit::see_other;
-use crate::http::routes::pages::visit::wrong;
-use crate::web::insight::dashboard::IMPORTED;
-use crate::web::insight::links;
-use crate::web::parts::integer;
-use crate::web::state::parameters::Wrong;
+use crate::members::Members;
+use crate::response::Problem;
+use crate::routes::documents::form::TILES_MAX;
+use crate::routes::documents::tiles::placed;
+use crate::routes::pages::insights::boards::board_of;
+use crate::routes::pages::visit::Asking;
+use crate::routes::pages::visit::Sent;
+use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::file;
+use crate::routes::pages::visit::form;
+use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::wrong;
+use weir_event::json;
+use weir_web::insight::dashboard::IMPORTED;
+use weir_web::insight::links;
+use weir_web::parts::integer;
+use weir_web::state::parameters::Wrong;
 
 /// What is kept of a dashboard, of a tile and of an insight.
 const OF_DASHBOARD: [&str; 5] = ["name", "description", "filters", "variables", "tags"];
@@ -40,7 +40,7 @@ fn picked(of: &Map<String, Value>, names: &[&str]) -> Map<String, Value> {
 }
 
 /// `GET dashboard/:id/export`.
-pub(in crate::http::routes::pages) async fn export(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn export(visit: Visit) -> Result<Sent, Problem> {
     let dashboard = board_of(&visit).await?;
     let mut held = visit.asking.memory().reservation();
     let (tiles, insights) = placed(&visit.asking.app, &dashboard, &mut held).await?;
@@ -67,7 +67,7 @@ pub(in crate::http::routes::pages) async fn export(visit: Visit) -> Result<Sent,
 }
 
 /// `POST dashboard/import`: makes a dashboard and its insights of JSON.
-pub(in crate::http::routes::pages) async fn import(visit: Visit) -> Result<Sent, Problem> {
+pub(in crate::routes::pages) async fn import(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let mut form = form(visit.request).await?;
     let text = form.take(IMPORTED).map_err(|error| wrong(&error))?.unwrap_or_default();

@@ -1,0 +1,163 @@
+//! Composition root: opens a [`Node`] and the [`Shard`] of a data directory, hands out their handles, and closes in reverse
+//! order. No request logic.
+//!
+//! Begin with [`App::open`]. [`shard`] has what is derived from one log, [`node`] what a process has once, [`maintenance`] the
+//! jobs that flush, merge and delete.
+
+pub mod copy;
+pub mod directory;
+pub mod error;
+pub mod flush;
+pub mod images;
+pub mod lease;
+pub mod lock;
+mod log;
+pub mod maintenance;
+pub mod moving;
+pub mod node;
+pub mod overview;
+pub mod shard;
+pub mod tables;
+pub mod verify;
+pub mod vitals;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::copy::WorkingCopy;
+use crate::directory::MetadataPolicy;
+use crate::directory::MetadataStart;
+use crate::error::OpenError;
+use crate::node::Node;
+use crate::node::Process;
+use crate::shard::Role;
+use crate::shard::Shard;
+use crate::shard::Stores;
+use crate::tables::TablesAccess;
+use weir_event::id::ProjectId;
+use weir_insights::sql;
+use weir_metadata::accounts::KeyId;
+use weir_metadata::postgres::MetadataAccess;
+use weir_metadata::standing::Standing;
+use weir_query::admission::Caller;
+use weir_query::engine::Engine;
+use weir_query::error::QueryError;
+use weir_query::rows::Format;
+
+/// Maximum age of ingestion warnings for which none is ever removed.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// What requests work with: the read path within the limits of a caller, and through it everything of the shard and of
+/// its node. A cheap handle.
+#[derive(Clone, Debug)]
+pub struct App {
+    /// The read path.
+    pub engine: Engine,
+    /// By what whoever is answered asked; `None` for the server itself, and for links.
+    standing: Option<Standing>,
+    shard: Arc<Shard>,
+}
+
+impl Deref for App {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl App {
+    /// Opens all engines of the data directory, which the caller has locked, and starts the threads.
+    /// Requests may arrive as soon as this returns; the replay of the log runs in the background.
+    ///
+    /// # Errors
+    ///
+    /// An engine cannot be opened; the message is for the operator.
+    pub async fn open(process: Process, policy: MetadataPolicy) -> Result<Self, OpenError> {
+        let stores = Stores::open(&process, TablesAccess::Write).await?;
+        let (access, has_events) = (MetadataAccess::Write, stores.has_events());
+        let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
+        let app = Self::compose(node, stores, Role::Serve).await?;
+        app.shard.node().start_jobs();
+        Ok(app)
+    }
+
+    /// Opens a working copy of a data directory for queries. Replays the log, and flushes to the copy if the
+    /// memtables are full. No other background job runs: no merges, no scheduled changes, no removal of old
+    /// warnings.
+    ///
+    /// # Errors
+    ///
+    /// An engine cannot be opened; the message is for the operator.
+    pub async fn open_copy(copy: &WorkingCopy, mut process: Process) -> Result<Self, OpenError> {
+        process.config.storage.data_dir = copy.path().to_path_buf();
+        process.config.ingest.ingestion_warnings_max_age = NEVER;
+        let stores = Stores::open(&process, TablesAccess::Copy).await?;
+        let (access, policy) = (MetadataAccess::Read, MetadataPolicy::Require);
+        let start = MetadataStart { access, policy, has_events: stores.has_events() };
+        let node = Node::open(process, start).await?;
+        Self::compose(node, stores, Role::Copy).await
+    }
+
+    async fn compose(node: Node, stores: Stores, role: Role) -> Result<Self, OpenError> {
+        let shard = Shard::open(Arc::new(node), stores, role).await?;
+        shard.make_first_image().await?;
+        shard.start_jobs(role)?;
+        Ok(Self { engine: shard.engine.clone(), standing: None, shard: Arc::new(shard) })
+    }
+
+    /// The same engines, with the query limits of this key, for as long as `standing` lasts.
+    pub fn on_behalf_of(&self, key: KeyId, standing: Standing) -> Self {
+        let engine = self.engine.on_behalf_of(Caller::Key(key));
+        Self { engine, standing: Some(standing), ..self.clone() }
+    }
+
+    /// Returns once whoever is answered may ask no more.
+    pub async fn ended(&self) {
+        match &self.standing {
+            Some(standing) => standing.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The same engines, with the query limits that all links to a project share.
+    pub fn for_links(&self, project: ProjectId) -> Self {
+        Self { engine: self.engine.on_behalf_of(Caller::Links(project)), ..self.clone() }
+    }
+
+    /// The same engines, whose answers about a project are of one state; see [`Engine::holding`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Engine::view`].
+    pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
+        Ok(Self { engine: self.engine.holding(project).await?, ..self.clone() })
+    }
+
+    /// Answers one SQL query about `project`, written as `format`.
+    ///
+    /// # Errors
+    ///
+    /// See [`QueryError`].
+    pub async fn sql(
+        &self,
+        project: ProjectId,
+        sql: &str,
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
+        sql::file(&self.engine, project, sql, format).await
+    }
+
+    /// Closes the shard: see [`Shard`]. The last step of a clean end, after [`Shard::drain`], and after the tasks were
+    /// signalled to end. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The flush failed. No data is lost: the next start replays the log.
+    pub fn close(self) -> Result<(), OpenError> {
+        self.shard.close()
+    }
+}

@@ -1,9 +1,0 @@
-//! The wire formats: bytes and JSON shapes as clients send and expect them. No domain rules.
-
-pub mod capture_v1;
-pub mod encoding;
-pub mod flags;
-pub mod otlp;
-pub mod query_node;
-pub mod remote_config;
-pub mod repair;
