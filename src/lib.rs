@@ -29,9 +29,10 @@
 //! from it ([`weir_app::shard::Shard`]), and is the cheap handle on both; commands that read without a server open a
 //! [`weir_app::copy::WorkingCopy`].
 //! There is no global state. Sockets are served by one asynchronous runtime, queries run on
-//! another; bodies are decoded, and large sets of flags evaluated, on a pool of threads
-//! ([`weir_base::tasks::CpuPool`]), what the API and pages tell is read and written on another; the log, the spare of its next segment, its replay at start, the projector, flush,
-//! merge, the persons table and the record of warnings have one thread each.
+//! another, where insights and the parts of pages that ask them are made, too ([`weir_query::engine::Engine::apart`]);
+//! bodies are decoded, and large sets of flags evaluated, on a pool of threads
+//! ([`weir_base::tasks::CpuPool`]), what the API and pages tell is read and written on another (`http/beside.rs`);
+//! the log, the spare of its next segment, its replay at start, the projector, flush, merge, the persons table and the record of warnings have one thread each.
 //!
 //! # Write path
 //!

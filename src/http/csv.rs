@@ -11,10 +11,12 @@ use hyper::header::HeaderValue;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::beside::beside;
 use crate::call::Rendering;
 use crate::response::Problem;
 use crate::response::Response;
 use weir_base::error::Kind;
+use weir_base::tasks::CpuPool;
 use weir_event::json;
 use weir_query::rows::text_cell;
 use weir_web::chart::table::Table;
@@ -22,8 +24,22 @@ use weir_web::chart::table::Table;
 /// The media type of CSV responses.
 pub const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 
+/// The response with `value` as [`render`] writes it, beside the threads of sockets.
+///
+/// # Errors
+///
+/// The server stops.
+pub(super) async fn answer(
+    cpu: &CpuPool,
+    status: StatusCode,
+    rendering: Rendering,
+    value: impl Serialize + Send + 'static,
+) -> Result<Response, Problem> {
+    beside(cpu, move || Ok(render(status, rendering, &value))).await
+}
+
 /// `value` as JSON or as CSV; a CSV file has the items of a list, of the `results` of a page, or the
-/// one object.
+/// one object. For values that are short, and where nobody else waits.
 pub fn render(status: StatusCode, rendering: Rendering, value: &impl Serialize) -> Response {
     if rendering == Rendering::Json {
         return Response::json(status, value);

@@ -37,6 +37,7 @@ pub mod table;
 pub mod throttle;
 
 mod activity;
+mod beside;
 mod budget;
 mod client_address;
 mod connection;

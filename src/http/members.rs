@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::beside::beside;
 use crate::budget::Memory;
 use crate::budget::Reservation;
 use crate::response::Problem;
@@ -159,8 +160,7 @@ impl Members {
             drop((self, read));
             Ok::<_, Problem>(answer.counted(text)?)
         };
-        let written = cpu.run(write).await;
-        let written = written.map_err(|error| Problem::of(error.kind(), &error))??;
+        let written = beside(cpu, write).await?;
         Ok(Response::counted_json(status, &written))
     }
 }

@@ -109,14 +109,30 @@ impl Page {
         Part { offset: self.offset, limit: self.limit }
     }
 
-    /// The response with `results`, one page of a list of `count` items.
-    pub fn answer<T: Serialize>(
+    /// The response with `results`, one page of a list of `count` items, written beside the threads of sockets.
+    ///
+    /// # Errors
+    ///
+    /// The server stops.
+    pub async fn answer<T: Serialize + Send + 'static>(
         self,
         app: &App,
         request: &Request,
         rendering: Rendering,
-        count: usize,
-        results: Vec<T>,
+        (count, results): (usize, Vec<T>),
+    ) -> Result<Response, Problem> {
+        let public_url = app.config.http.public_url.as_deref();
+        let envelope = self.envelope(request, public_url, count, results);
+        csv::answer(&app.cpu, StatusCode::OK, rendering, envelope).await
+    }
+
+    /// The same where the items are short and borrowed.
+    pub fn answer_short<T: Serialize>(
+        self,
+        app: &App,
+        request: &Request,
+        rendering: Rendering,
+        (count, results): (usize, Vec<T>),
     ) -> Response {
         let public_url = app.config.http.public_url.as_deref();
         let envelope = self.envelope(request, public_url, count, results);

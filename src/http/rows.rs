@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 
+use crate::beside::beside;
 use crate::budget::Busy;
 use crate::budget::Counted;
 use crate::budget::Memory;
@@ -70,8 +71,7 @@ impl Rows {
         cpu: &CpuPool,
         write: impl FnOnce(&mut Self) -> Result<Added, Problem> + Send + 'static,
     ) -> Result<(Self, Added), Problem> {
-        let written = cpu.run(move || write(&mut self).map(|added| (self, added))).await;
-        written.map_err(|error| Problem::of(error.kind(), &error))?
+        beside(cpu, move || write(&mut self).map(|added| (self, added))).await
     }
 
     /// The same with a row that `write` appends.

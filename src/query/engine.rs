@@ -336,16 +336,9 @@ impl Engine {
     /// The answer to a query as text. Its memory is part of that of all queries until it is sent.
     async fn written(&self, planned: Planned, format: Format) -> Result<Bytes, QueryError> {
         let answer = self.gathered(planned).await?;
-        let mut text = Text::new(&self.shared.pools.rows, answer.size.bytes(format))?;
-        match rows::write(format, &answer.schema, &answer.batches, &mut text) {
-            Ok(()) => Ok(text.into_bytes()),
-            Err(_) if text.is_exhausted() => Err(too_long()),
-            // Writing to memory fails for values alone, such as a list in CSV.
-            Err(error) => {
-                let error = format!("the answer has no form in this format: {error}");
-                Err(QueryError::Invalid(error))
-            }
-        }
+        let pool = Arc::clone(&self.shared.pools.rows);
+        // A long one would keep the caller's thread from others.
+        self.on_a_thread(move |_| Ok(answer.written(format, &pool))).await?
     }
 
     /// Waits until what was acknowledged before the call can be read.
@@ -568,6 +561,21 @@ struct GatheredRows {
     batches: Vec<RecordBatch>,
     size: Size,
     held: (Permit, Gathered),
+}
+
+impl GatheredRows {
+    fn written(self, format: Format, pool: &Arc<dyn MemoryPool>) -> Result<Bytes, QueryError> {
+        let mut text = Text::new(pool, self.size.bytes(format))?;
+        match rows::write(format, &self.schema, &self.batches, &mut text) {
+            Ok(()) => Ok(text.into_bytes()),
+            Err(_) if text.is_exhausted() => Err(too_long()),
+            // Writing to memory fails for values alone, such as a list in CSV.
+            Err(error) => {
+                let error = format!("the answer has no form in this format: {error}");
+                Err(QueryError::Invalid(error))
+            }
+        }
+    }
 }
 
 fn too_long() -> QueryError {

@@ -19,10 +19,10 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::memory_pool::MemoryReservation;
-use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::admission::Work;
+use crate::apart::Awaited;
 use crate::engine::Engine;
 use crate::engine::StopOnDrop;
 use crate::error::QueryError;
@@ -151,7 +151,8 @@ impl Engine {
                 }
                 Ok::<_, QueryError>(kept)
             };
-            kept = Running(self.shared.runtime.spawn(keeping)).outcome().await??;
+            let keeping = Awaited(self.shared.runtime.spawn(keeping));
+            kept = keeping.outcome().await.map_err(given_up)??;
             let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
             let folding = self.shared.runtime.spawn_blocking(move || {
                 let folded = each_actor((&mut kept, persons.as_deref()), &mut fold, &flag);
@@ -205,20 +206,5 @@ impl Actor<'_> {
             ))
         };
         Ok(person.ok_or_else(unknown)?.hyphenated().encode_lower(buffer))
-    }
-}
-
-/// A task that ends when nobody waits for it.
-struct Running<T>(JoinHandle<T>);
-
-impl<T> Running<T> {
-    async fn outcome(mut self) -> Result<T, QueryError> {
-        (&mut self.0).await.map_err(given_up)
-    }
-}
-
-impl<T> Drop for Running<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

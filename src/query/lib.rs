@@ -7,6 +7,7 @@
 
 pub mod admission;
 mod aliases;
+mod apart;
 mod array_join;
 mod arrow_precedence;
 mod aside;

@@ -253,6 +253,81 @@ fn readers_of_a_link_cost_no_more_than_one() {
     drop(idle);
 }
 
+/// Six days of ten series by the minute: about as many numbers as an answer has. As filters of older clients, and as a node.
+fn long_trend() -> (String, Value) {
+    let series = |number: usize| json!({"id": "e", "name": "e", "order": number, "math": "total"});
+    let events = json!((0..10).map(series).collect::<Vec<_>>()).to_string();
+    let events: String = form_urlencoded::byte_serialize(events.as_bytes()).collect();
+    let dates = "date_from=2026-01-01&date_to=2026-01-06";
+    let series = vec![json!({"kind": "EventsNode", "event": "e"}); 10];
+    let range = json!({"date_from": "2026-01-01", "date_to": "2026-01-06"});
+    let node =
+        json!({"kind": "TrendsQuery", "series": series, "interval": "minute", "dateRange": range});
+    (format!("insights/trend/?events={events}&interval=minute&{dates}"), node)
+}
+
+/// Goal: no long answer is made or written where sockets are served. Method: each kind is asked for by more clients at once
+/// than there are threads of sockets, so that all of these would be busy with it one after another; no event waits longer
+/// than one such answer takes where nobody else asks.
+#[test]
+fn events_are_acknowledged_beside_long_answers() {
+    const CLIENTS: usize = 12;
+    let server = TestServer::start_with(&[FREED_AT_ONCE]);
+    let event = |number: usize| {
+        let properties = json!({"text": "x".repeat(400), "n": number});
+        json!({"event": "e", "distinct_id": "d", "properties": properties})
+    };
+    for _ in 0..5 {
+        assert_eq!(server.capture(&json!((0..1000).map(event).collect::<Vec<_>>())).status, 200);
+    }
+    let (trend, node) = long_trend();
+    let letters = "abcdefghij".chars().map(|letter| format!("{letter}=e")).collect::<Vec<_>>();
+    let page = format!("{}&interval=minute&from=2026-01-01&to=2026-01-06", letters.join("&"));
+    // The shortest address of the page.
+    let page = server.get(&format!("/project/1/insights/trends?{page}"));
+    let page = page.header("location").expect("an address").to_owned();
+    let sql = json!({"query": "SELECT * FROM events LIMIT 5000", "format": "csv"});
+    let node = json!({"query": node, "refresh": "force_blocking"});
+    let get = |path: String| ("GET", path, String::new());
+    for (method, path, body) in [
+        get(format!("{BASE}/{trend}")),
+        get(format!("{BASE}/{trend}&format=csv")),
+        get(format!("{BASE}/events/?limit=5000&format=csv")),
+        get(page.clone()),
+        get(format!("{page}&format=csv")),
+        ("POST", format!("{BASE}/query/"), node.to_string()),
+        ("POST", format!("{BASE}/query/"), sql.to_string()),
+    ] {
+        let client = server.client();
+        let ask = || {
+            let key = format!("Bearer {}", crate::harness::KEY);
+            let headers = [("authorization", key.as_str()), ("content-type", "application/json")];
+            let begun = Instant::now();
+            let answer = client.send(method, &path, &headers, body.as_bytes()).expect("an answer");
+            (begun.elapsed(), answer)
+        };
+        let (alone, answer) = ask();
+        assert_eq!(answer.status, 200, "{path}: {answer}");
+        assert!(answer.body.len() > 1 << 15, "{path}: {}", answer.body.len());
+        let read = AtomicUsize::new(0);
+        let waited = capture_beside(&server, || {
+            thread::scope(|scope| {
+                for _ in 0..CLIENTS {
+                    scope.spawn(|| {
+                        let (_, answer) = ask();
+                        assert!([200, 503].contains(&answer.status), "{answer}");
+                        read.fetch_add(usize::from(answer.status == 200), Ordering::Relaxed);
+                    });
+                }
+            });
+        });
+        let short = path.split('?').next().unwrap_or_default();
+        eprintln!("{short}: alone {alone:?}; capture waited {waited:?}");
+        assert!(read.into_inner() > 0, "{path}: none was read");
+        assert!(waited < alone.max(Duration::from_secs(1)), "{path}: {waited:?}, {alone:?}");
+    }
+}
+
 /// Goal: no array of a body is read element by element without an end. Method: each list of a body with one item more than
 /// its limit is refused with its name, and the same one again and again counts once.
 #[test]

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::auth;
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::call::Rendering;
 use crate::csv;
@@ -113,9 +114,13 @@ async fn page(
     if call.rendering == Rendering::Json {
         return Ok(Response::counted_json(StatusCode::OK, &text));
     }
-    let body: Value =
-        json::restore(text.bytes()).map_err(|error| Problem::of(Kind::Internal, &error))?;
-    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+    let rendering = call.rendering;
+    let file = move || {
+        let body: Value =
+            json::restore(text.bytes()).map_err(|error| Problem::of(Kind::Internal, &error))?;
+        Ok(csv::render(StatusCode::OK, rendering, &body))
+    };
+    beside(&app.cpu, file).await
 }
 
 pub(crate) const OF_PROJECT: Operation = Operation::activity("What was changed in the project")

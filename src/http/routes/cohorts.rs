@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::fields::Fields;
 use crate::fields::refused;
@@ -332,9 +333,8 @@ async fn persons(
         }
         Ok(persons.into_iter().collect())
     };
-    let found = app.cpu.run(look_up).await;
-    let found = found.map_err(|error| Problem::of(error.kind(), &error))?;
-    found.map_err(|error| Problem::of(error.kind(), &error))
+    let failed = |error: IdentityError| Problem::of(error.kind(), &error);
+    beside(&app.cpu, move || look_up().map_err(failed)).await
 }
 
 fn cohort_id(text: &str) -> Result<CohortId, Problem> {

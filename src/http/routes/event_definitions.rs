@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::body::body;
 use crate::call::Call;
 use crate::csv;
@@ -65,13 +66,12 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let definitions = app.metadata.all_definitions(project).await.map_err(problem)?;
     let notes = app.metadata.annotations(project).await.map_err(problem)?;
     // Filters and sorts thousands of names: too slow for an async thread.
-    let chosen = app.cpu.run(move || choice.choose(definitions, notes)).await;
-    let mut chosen = chosen.map_err(|error| Problem::of(error.kind(), &error))?;
+    let mut chosen = beside(&app.cpu, move || Ok(choice.choose(definitions, notes))).await?;
     let count = chosen.len();
     let snapshot = app.metadata.snapshot();
     let shown = chosen.drain(page.offset.min(count)..).take(page.limit);
     let bodies = shown.map(|(own, notes)| DefinitionBody::new(own, notes, &snapshot)).collect();
-    Ok(page.answer(app, &request, rendering, count, bodies))
+    page.answer(app, &request, rendering, (count, bodies)).await
 }
 
 pub(crate) const CREATE: Operation =
@@ -104,7 +104,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let found = app.metadata.definition(call.asker.project.id, id).await;
     let (own, notes) = found.map_err(problem)?;
     let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
-    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const BY_NAME: Operation = Operation::ok::<DefinitionBody>("The definition of a name")
@@ -120,7 +120,7 @@ pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let found = app.metadata.definition_by_name(call.asker.project.id, &name).await;
     let (own, notes) = found.map_err(problem)?;
     let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
-    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const UPDATE: Operation =

@@ -16,6 +16,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::call::Rendering;
 use crate::csv;
@@ -136,12 +137,16 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let next =
         last.map(|_| page.link(&request, public_url, page.offset.saturating_add(page.limit)));
     if let Some(columns) = columns {
-        let results = rows.iter().map(|row| cells(row, &columns)).collect();
-        return Ok(csv::render(StatusCode::OK, rendering, &TableBody { columns, next, results }));
+        let table = move || {
+            let results = rows.iter().map(|row| cells(row, &columns)).collect();
+            Ok(csv::render(StatusCode::OK, rendering, &TableBody { columns, next, results }))
+        };
+        return beside(&app.cpu, table).await;
     }
     let results = bodies(app, project, rows).await?;
     if rendering == Rendering::Csv {
-        return Ok(csv::render(StatusCode::OK, rendering, &EventsBody { next, results }));
+        let body = EventsBody { next, results };
+        return csv::answer(&app.cpu, StatusCode::OK, rendering, body).await;
     }
     let found = results.len();
     let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
@@ -166,7 +171,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let missing = || Problem::not_found(format!("No events exist for event UUID {id}"));
     let bodies = bodies(app, project, vec![row.ok_or_else(missing)?]).await?;
     let body = bodies.into_iter().next().ok_or_else(missing)?;
-    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const VALUES: Operation =
@@ -197,8 +202,9 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
             events::values(&app.engine, project, question).await.map_err(query::problem)?
         }
     };
-    let top_values = top_values(found, &part);
-    Ok(csv::render(StatusCode::OK, call.rendering, &top_values))
+    let rendering = call.rendering;
+    let told = move || Ok(csv::render(StatusCode::OK, rendering, &top_values(found, &part)));
+    beside(&app.cpu, told).await
 }
 
 /// The most frequent values; if `part` is given, the shortest that contain it.
@@ -290,7 +296,7 @@ pub(super) async fn told(
 ) -> Result<Vec<Value>, Problem> {
     let arrivals: Vec<String> = rows.iter().map(|row| row.received_at.to_rfc3339()).collect();
     let bodies = bodies(app, project, rows).await?;
-    let told = bodies.iter().zip(arrivals).map(|(body, received_at)| {
+    let one = |(body, received_at): (&EventBody, String)| {
         let text = serde_json::to_vec(body).unwrap_or_default();
         let mut event: Value =
             json::restore(&text).map_err(|error| Problem::of(Kind::Internal, &error))?;
@@ -298,8 +304,8 @@ pub(super) async fn told(
             event.insert("received_at".to_owned(), received_at.into());
         }
         Ok(event)
-    });
-    told.collect()
+    };
+    beside(&app.cpu, move || bodies.iter().zip(arrivals).map(one).collect()).await
 }
 
 /// Filters on events, on their persons, on the cohorts of these, and on their groups.
@@ -418,5 +424,5 @@ async fn bodies(
             elements_chain: row.elements_chain.unwrap_or_default(),
         })
     };
-    read.into_iter().map(body).collect()
+    beside(&app.cpu, move || read.into_iter().map(body).collect()).await
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::call::Rendering;
+use crate::csv;
 use crate::openapi::INVALID;
 use crate::openapi::Operation;
 use crate::openapi::Parameter;
@@ -85,7 +86,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let body = |(key, group)| GroupBody::new(index, key, group);
     if rendering == Rendering::Csv {
         let groups = groups.into_iter().map(body).collect();
-        return Ok(page.answer(app, &request, rendering, count, groups));
+        return page.answer(app, &request, rendering, (count, groups)).await;
     }
     let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
     let write = move |rows: &mut Rows| {
@@ -166,7 +167,7 @@ pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Re
         groups::group_properties(&app.engine, project, types).await.map_err(query::problem)?;
     let bodies: BTreeMap<String, Vec<ValueBody>> =
         found.into_iter().map(|(index, counts)| (index.to_string(), ranked(counts))).collect();
-    Ok(Response::json(StatusCode::OK, &bodies))
+    csv::answer(&app.cpu, StatusCode::OK, Rendering::Json, bodies).await
 }
 
 pub(crate) const PROPERTY_VALUES: Operation =

@@ -17,6 +17,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::call::Rendering;
 use crate::csv;
@@ -124,7 +125,28 @@ async fn series_of(
     filter.remove("limit");
     let settings = insight::settings(&asker.project);
     let node = node_of(&filter).map_err(|error| invalid(&error))?;
-    let mut told = told(app, &asker, (&node, &filter)).await?;
+    let told = told(app, &asker, (&node, &filter)).await?;
+    let show = move || {
+        let next = Next { link, breakdown: node.get("breakdownFilter") };
+        shown(told, (&filter, asker.project.id.0), next, (&settings, rendering))
+    };
+    beside(&app.cpu, show).await
+}
+
+/// The link to more values of a breakdown.
+struct Next<'n> {
+    /// The address of the request without its offset.
+    link: String,
+    breakdown: Option<&'n Value>,
+}
+
+/// The response with series and the addresses of the persons behind their points; as a file without these.
+fn shown(
+    mut told: Told,
+    (filter, project): (&Filter, i64),
+    Next { link, breakdown }: Next<'_>,
+    (settings, rendering): (&ProjectSettings, Rendering),
+) -> Result<Response, Problem> {
     let series = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     if rendering == Rendering::Csv {
         return Ok(file(series));
@@ -133,21 +155,21 @@ async fn series_of(
         .iter()
         .filter_map(|series| series.get("days")?.as_array())
         .map(|days| days.len().max(1));
-    let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
+    let length = serde_json::to_string(filter).map_or(usize::MAX, |text| text.len());
     let has_urls = points.sum::<usize>().saturating_mul(length) <= URLS_MAX_BYTES;
     for series in series.iter_mut().filter(|_| has_urls) {
-        add_urls(series, &filter, asker.project.id.0);
+        add_urls(series, filter, project);
     }
     let is_other = |series: &Value| {
         let value = series.get("breakdown_value");
         value.is_some_and(|value| *value == json!(OTHER) || *value == json!([OTHER]))
     };
     let next = series.iter().any(is_other).then(|| {
-        let further = Breakdown::end_of_page(node.get("breakdownFilter"));
+        let further = Breakdown::end_of_page(breakdown);
         let separator = if link.ends_with('?') { "" } else { "&" };
         format!("{link}{separator}{OFFSET}={further}")
     });
-    let mut body = told.into_body(&settings);
+    let mut body = told.into_body(settings);
     body.insert("next".to_owned(), json!(next));
     Ok(Response::json(StatusCode::OK, &Value::Object(body)))
 }
@@ -250,10 +272,13 @@ pub(super) async fn told(
             status::cancellable(app, asker, id, computing).await?
         }
     };
-    let failed = |error: serde_json::Error| Problem::of(Kind::Internal, &error);
-    let result = json::restore(&answer.results).map_err(failed)?;
-    let timings = answer.told().map_err(failed)?.remove("timings").unwrap_or_else(|| json!([]));
-    Ok(Told { result, is_cached, at: answer.at, timings })
+    let read = move || {
+        let failed = |error: serde_json::Error| Problem::of(Kind::Internal, &error);
+        let result = json::restore(&answer.results).map_err(failed)?;
+        let timings = answer.told().map_err(failed)?.remove("timings").unwrap_or_else(|| json!([]));
+        Ok(Told { result, is_cached, at: answer.at, timings })
+    };
+    beside(&app.cpu, read).await
 }
 
 pub(crate) const TREND_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
@@ -314,8 +339,9 @@ pub(super) async fn find(
     if let Some(text) = legacy::text(filter, "search") {
         actors.search(&text)?;
     }
-    let settings = insight::settings(project);
-    app.engine.within_time(actors.find(&app.engine, &settings, part)).await?
+    let (engine, settings) = (app.engine.clone(), insight::settings(project));
+    let finding = Box::pin(async move { actors.find(&engine, &settings, part).await });
+    app.engine.within_time(app.engine.apart(finding)).await??
 }
 
 /// A page of the persons behind a point, and the links of it.
@@ -350,15 +376,18 @@ impl Paging {
         let has_more = found.len() > self.page.limit;
         found.truncate(self.page.limit);
         let people = actors::people(app, &asker.project, &found).await?;
-        if rendering == Rendering::Csv {
-            return Ok(csv::render(StatusCode::OK, rendering, &people));
-        }
-        let count = people.len();
-        let body = json!({
-            "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),
-            "initial": self.initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
-        });
-        Ok(csv::render(StatusCode::OK, rendering, &body))
+        let answer = move || {
+            if rendering == Rendering::Csv {
+                return Ok(csv::render(StatusCode::OK, rendering, &people));
+            }
+            let count = people.len();
+            let body = json!({
+                "results": [{"people": people, "count": count}], "next": has_more.then_some(self.next),
+                "initial": self.initial, "missing_persons": 0, "is_cached": false, "last_refresh": null,
+            });
+            Ok(csv::render(StatusCode::OK, rendering, &body))
+        };
+        beside(&app.cpu, answer).await
     }
 }
 

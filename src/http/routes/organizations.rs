@@ -95,7 +95,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
         own.map(|organization| OrganizationBody::new(organization, asker.user.level)).collect();
     let count = bodies.len();
     let shown = bodies.into_iter().skip(page.offset).take(page.limit).collect();
-    Ok(page.answer(app, &request, rendering, count, shown))
+    page.answer(app, &request, rendering, (count, shown)).await
 }
 
 pub(crate) const RETRIEVE: Operation = Operation::ok::<OrganizationBody>("One organization");
@@ -134,7 +134,7 @@ pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> 
     let members: Vec<&Arc<User>> = snapshot.users().filter(is_member).collect();
     let shown = members.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|user| MemberBody::new(user)).collect();
-    Ok(page.answer(app, &request, rendering, members.len(), bodies))
+    page.answer(app, &request, rendering, (members.len(), bodies)).await
 }
 
 pub(crate) const ADD_MEMBER: Operation = Operation::created::<MemberBody>(

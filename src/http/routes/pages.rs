@@ -63,11 +63,13 @@ use crate::routes::pages::visit::Desk;
 use crate::routes::pages::visit::Page;
 use crate::routes::pages::visit::Sent;
 use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::apart;
 use crate::routes::pages::visit::see_other;
 use weir_app::App;
 use weir_metadata::accounts::Project;
 use weir_metadata::snapshot::Snapshot;
 use weir_metadata::standing::Standing;
+use weir_query::engine::Engine;
 use weir_web::assets;
 use weir_web::frame::Frame;
 use weir_web::frame::Place;
@@ -216,7 +218,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
         return see_other(&path).unwrap_or_else(Response::from);
     }
     let frame = frame(&principal, projects, (&located, session.is_some(), theme));
-    let problem = |problem: &Problem| framed(&frame, failure(problem), (None, None));
+    let problem = |problem: &Problem| framed(&frame, failure(problem), None, None);
     if let Err(missing) = auth::require(&principal.key, located.line.scope) {
         return problem(&missing);
     }
@@ -227,6 +229,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     let encoding = request.headers.get(header::ACCEPT_ENCODING).cloned();
     let standing = Standing::of(&app.metadata, &principal.key, session.as_ref());
     let app = app.on_behalf_of(principal.key.id, standing.clone());
+    let engine = app.engine.clone();
     let Some(visit) = Visit::new(app, principal, (located.parameters, session), request, desk)
     else {
         return problem(&Problem::not_found("Not found."));
@@ -237,7 +240,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
         _ => answering.await,
     };
     match sent {
-        Ok(Sent::Page(page)) => framed(&frame, page, (encoding.as_ref(), Some(&standing))),
+        Ok(Sent::Page(page)) => framed(&frame, page, encoding.as_ref(), Some((&engine, &standing))),
         Ok(Sent::Other(response)) => lasting::streamed(&standing, response),
         Err(error) => problem(&error),
     }
@@ -295,7 +298,8 @@ fn failure(problem: &Problem) -> Page {
 fn framed(
     frame: &Frame,
     page: Page,
-    (encoding, standing): (Option<&HeaderValue>, Option<&Standing>),
+    encoding: Option<&HeaderValue>,
+    asked: Option<(&Engine, &Standing)>,
 ) -> Response {
     let head = html! { (frame.head(&page.title)) (page.now) }.0;
     let tail = html! { (page.end) (Frame::tail()) }.0;
@@ -303,17 +307,22 @@ fn framed(
         let response = Response::bytes(page.status, HTML, head + &tail);
         return compressed(encoding.and_then(|value| value.to_str().ok()), response);
     }
+    let later = page.later.into_iter();
+    let later = later.map(|own| match asked {
+        Some((engine, _)) => apart(engine, own),
+        None => own,
+    });
     let later: BoxStream<'static, Markup> = match page.is_in_any_order {
-        true => page.later.into_iter().collect::<FuturesUnordered<_>>().boxed(),
-        false => page.later.into_iter().collect::<FuturesOrdered<_>>().boxed(),
+        true => later.collect::<FuturesUnordered<_>>().boxed(),
+        false => later.collect::<FuturesOrdered<_>>().boxed(),
     };
     let piece = |text: String| Ok::<_, StreamError>(Bytes::from(text));
     let pieces = stream::iter([piece(head)])
         .chain(later.map(move |own| piece(own.0)))
         .chain(stream::iter([piece(tail)]));
     let response = Response::stream(page.status, HTML, pieces);
-    let response = match standing {
-        Some(standing) => lasting::streamed(standing, response),
+    let response = match asked {
+        Some((_, standing)) => lasting::streamed(standing, response),
         None => response,
     };
     compressed_promptly(encoding.and_then(|value| value.to_str().ok()), response)

@@ -105,7 +105,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     keys.retain(|key| key.user.id == asker.user.id);
     let shown = keys.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|key| KeyBody::new(key)).collect();
-    Ok(page.answer(app, &request, rendering, keys.len(), bodies))
+    Ok(page.answer_short(app, &request, rendering, (keys.len(), bodies)))
 }
 
 pub(crate) const CREATE: Operation =

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::call::Rendering;
 use crate::csv;
@@ -126,7 +127,7 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<PersonBody>("One person")
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (person, ids) = find_one(app, call.asker.project.id, call.id()).await?;
     let body = PersonBody::retrieved(&call.asker.project, person, ids);
-    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 /// The cohorts of a person, as sent to clients.
@@ -154,10 +155,14 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let snapshot = app.metadata.snapshot();
     let is_member = cohorts::memberships(app, project);
     let view = app.identities.view();
-    let all = snapshot.cohorts(project).iter();
-    let own = all.filter(|cohort| is_member(&view, cohort.id.0, &person));
-    let results = own.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
-    Ok(csv::render(StatusCode::OK, call.rendering, &CohortsBody { results }))
+    let rendering = call.rendering;
+    let told = move || {
+        let all = snapshot.cohorts(project).iter();
+        let own = all.filter(|cohort| is_member(&view, cohort.id.0, &person));
+        let results = own.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
+        Ok(csv::render(StatusCode::OK, rendering, &CohortsBody { results }))
+    };
+    beside(&app.cpu, told).await
 }
 
 pub(crate) const ACTIVITY: Operation = Operation::activity("What operators did to persons");

@@ -76,7 +76,7 @@ pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
     let shown = projects.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|project| ProjectBody::new(project)).collect();
-    Ok(page.answer(app, &request, rendering, projects.len(), bodies))
+    Ok(page.answer_short(app, &request, rendering, (projects.len(), bodies)))
 }
 
 pub(crate) const CREATE: Operation = Operation::created::<ProjectBody<'static>>("Make a project")

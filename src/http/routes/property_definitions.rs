@@ -73,7 +73,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let (count, found) = found.map_err(query::problem)?;
     let snapshot = app.metadata.snapshot();
     let bodies = found.into_iter().map(|row| DefinitionBody::of_row(row, &notes, &snapshot));
-    Ok(page.answer(app, &request, rendering, count, bodies.collect()))
+    page.answer(app, &request, rendering, (count, bodies.collect())).await
 }
 
 pub(crate) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One definition");
@@ -85,7 +85,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let found = app.metadata.property_definition(call.asker.project.id, id).await;
     let (own, notes) = found.map_err(problem)?;
     let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
-    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const UPDATE: Operation = Operation::ok::<DefinitionBody>("Change a definition")

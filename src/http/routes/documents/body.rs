@@ -6,6 +6,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::beside::beside;
 use crate::members::Member;
 use crate::members::Members;
 use crate::response::Problem;
@@ -77,11 +78,10 @@ pub(super) async fn bodies(
     let mut bodies = Vec::with_capacity(documents.len());
     for some in documents.chunks(AT_ONCE) {
         let (some, snapshot, viewer) = (some.to_vec(), Arc::clone(&snapshot), viewer.clone());
-        let made = app.cpu.run(move || -> Result<Vec<Members>, Problem> {
+        let make = move || -> Result<Vec<Members>, Problem> {
             some.iter().map(|document| body(document, &snapshot, &viewer)).collect()
-        });
-        let made = made.await.map_err(|error| Problem::of(error.kind(), &error))?;
-        bodies.append(&mut made?);
+        };
+        bodies.append(&mut beside(&app.cpu, make).await?);
     }
     Ok(bodies)
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::budget::Memory;
 use crate::budget::Reservation;
 use crate::call::Call;
@@ -23,7 +24,6 @@ use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_metadata::documents::DocumentText;
 use weir_metadata::documents::Kind;
-use weir_metadata::error::MetadataError;
 
 /// Most documents of a page.
 const LIMIT_MAX: usize = 500;
@@ -97,17 +97,15 @@ async fn found(
         while let Some(some) = batches.next().await.map_err(problem)? {
             held.hold(bytes(&some))?;
             let (question, names) = (Arc::clone(&question), Arc::clone(&names));
-            let look = move || -> Result<Vec<(Place, i64)>, MetadataError> {
+            let look = move || -> Result<Vec<(Place, i64)>, Problem> {
                 let mut found = Vec::new();
                 for one in some {
-                    let document = one.with(&names)?;
+                    let document = one.with(&names).map_err(problem)?;
                     found.extend(question.place_of(&document).map(|place| (place, document.id)));
                 }
                 Ok(found)
             };
-            let looked = app.cpu.run(look).await;
-            let looked = looked.map_err(|error| Problem::of(error.kind(), &error))?;
-            found.extend(looked.map_err(problem)?);
+            found.extend(beside(&app.cpu, look).await?);
         }
     }
     question.sort(&mut found);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::auth;
+use crate::beside::beside;
 use crate::budget::Busy;
 use crate::budget::Reservation;
 use crate::fields::refused;
@@ -324,9 +325,7 @@ impl<'a> Reader<'a> {
         let (document, frame) = (document.clone(), asked.frame.clone());
         let (own, owner) = (App::clone(app), Arc::clone(settings));
         let look = move || look_up(&own, &owner, (&document, &frame), refresh);
-        let looked = app.cpu.run(look).await;
-        let looked = looked.map_err(|error| Problem::of(error.kind(), &error))?;
-        let Prepared { key, node, asked } = match looked? {
+        let Prepared { key, node, asked } = match beside(&app.cpu, look).await? {
             Looked::Found(found) => return Ok(found),
             Looked::Open(prepared) => *prepared,
         };

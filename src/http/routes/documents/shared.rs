@@ -24,6 +24,7 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
+use crate::beside::beside;
 use crate::budget::Counted;
 use crate::budget::Memory;
 use crate::cors::OWN_ORIGIN;
@@ -267,8 +268,7 @@ pub(in crate::routes) async fn content(
             drop((body, held));
             Ok::<_, Problem>(answer.counted(text)?)
         };
-        let written = app.cpu.run(write).await;
-        written.map_err(|error| Problem::of(error.kind(), &error))?
+        beside(&app.cpu, write).await
     });
     links.kept.0.get_or_insert_async(&version, making).await
 }
@@ -306,9 +306,9 @@ pub(in crate::routes) async fn page(
             };
             Ok::<_, Problem>(held.counted(page)?)
         };
-        let made = app.cpu.run(make).await;
+        let made = beside(&app.cpu, make).await;
         drop(turn);
-        made.map_err(|error| Problem::of(error.kind(), &error))?
+        made
     });
     links.kept.0.get_or_insert_async(&version, making).await
 }

@@ -8,6 +8,7 @@ use hyper::StatusCode;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::beside::beside;
 use crate::budget::Memory;
 use crate::budget::Reservation;
 use crate::members::Member;
@@ -25,7 +26,6 @@ use weir_app::App;
 use weir_metadata::documents::Document;
 use weir_metadata::documents::DocumentText;
 use weir_metadata::documents::Kind;
-use weir_metadata::error::MetadataError;
 
 /// Most insights without a place of their own among the tiles of an answer; further ones are left out.
 const UNPLACED_MAX: usize = 500;
@@ -160,19 +160,17 @@ pub(in crate::routes) async fn placed(
     let mut batches = app.metadata.document_batches(place, like);
     while let Some(some) = batches.next().await.map_err(problem)? {
         let board = dashboard.id;
-        let look = move || -> Result<Vec<DocumentText>, MetadataError> {
+        let look = move || -> Result<Vec<DocumentText>, Problem> {
             let mut own = Vec::new();
             for insight in some {
-                let fields = insight.with(&["dashboards".into()])?;
+                let fields = insight.with(&["dashboards".into()]).map_err(problem)?;
                 if boards::boards_of(&fields).contains(&board) {
                     own.push(insight);
                 }
             }
             Ok(own)
         };
-        let own = app.cpu.run(look).await;
-        let own = own.map_err(|error| Problem::of(error.kind(), &error))?;
-        for insight in own.map_err(problem)? {
+        for insight in beside(&app.cpu, look).await? {
             let id = insight.head.id;
             let has_room = unplaced < UNPLACED_MAX && bytes < INSIGHTS_MAX_BYTES;
             if is_placed.contains(&id) || !has_room {

@@ -11,6 +11,8 @@ use serde_json::json;
 
 use crate::auth::Asker;
 use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
 use crate::openapi::Operation;
 use crate::openapi::Parameter;
 use crate::openapi::REFUSED;
@@ -54,7 +56,7 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
             evaluations_7d: calls.ok().map(|calls| calls.get(key).copied().unwrap_or(0)),
         });
     }
-    Ok(Response::json(StatusCode::OK, &bodies))
+    csv::answer(&app.cpu, StatusCode::OK, Rendering::Json, bodies).await
 }
 
 /// The flag of a key in one project, as sent to clients.

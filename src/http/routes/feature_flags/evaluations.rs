@@ -11,7 +11,10 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
+use crate::call::Rendering;
+use crate::csv;
 use crate::fields::Fields;
 use crate::openapi::INVALID;
 use crate::openapi::Operation;
@@ -139,7 +142,7 @@ pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Resp
         let disabled = json!({"reason": "disabled", "condition_index": null});
         reasons.insert(flag.key.clone(), json!({"value": false, "evaluation": disabled}));
     }
-    Ok(Response::json(StatusCode::OK, &reasons))
+    csv::answer(&app.cpu, StatusCode::OK, Rendering::Json, reasons).await
 }
 
 fn reason(answer: &Answer<'_>) -> Value {
@@ -188,11 +191,14 @@ pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Prob
         values.collect::<HashMap<_, _>>()
     })
     .await?;
-    let flags = snapshot.flags(project).iter().map(|flag| {
-        let value = values.get(&flag.id.0).cloned().unwrap_or(Value::Bool(false));
-        json!({"feature_flag": minimal(flag), "value": value})
-    });
-    Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
+    let told = move || {
+        let flags = snapshot.flags(project).iter().map(|flag| {
+            let value = values.get(&flag.id.0).cloned().unwrap_or(Value::Bool(false));
+            json!({"feature_flag": minimal(flag), "value": value})
+        });
+        Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
+    };
+    beside(&app.cpu, told).await
 }
 
 /// Evaluates no flags: conditions on other flags are removed before the count.

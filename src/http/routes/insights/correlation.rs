@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::csv;
 use crate::openapi::INVALID;
@@ -78,21 +79,28 @@ pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, P
                 Some(subjects) => subjects,
                 // Some names may be several things: the answer itself says which.
                 None => {
-                    let found = correlation.answer(&app.engine, &settings);
-                    let found = app.engine.within_time(found).await;
-                    let found = found.map_err(query::problem)?.map_err(failed)?;
+                    let (own, engine, owner) =
+                        (correlation.clone(), app.engine.clone(), settings.clone());
+                    let found = Box::pin(async move { own.answer(&engine, &owner).await });
+                    let found = app.engine.within_time(app.engine.apart(found)).await;
+                    let found = found.and_then(|found| found).map_err(query::problem)?;
+                    let found = found.map_err(failed)?;
                     told = Told::now(app, found.body());
                     found.rows.into_iter().map(|row| row.subject).collect()
                 }
             };
             let unit = correlation.unit();
-            add_addresses(&mut told.result, (&subjects, unit), (&filter, asker.project.id.0));
-            told
+            let add = move || {
+                add_addresses(&mut told.result, (&subjects, unit), (&filter, asker.project.id.0));
+                Ok(told)
+            };
+            beside(&app.cpu, add).await?
         }
         // A funnel without steps has an answer, too.
         false => Told::now(app, json!({"events": [], "skewed": false})),
     };
-    Ok(csv::render(StatusCode::OK, rendering, &Value::Object(told.into_body(&settings))))
+    let body = Value::Object(told.into_body(&settings));
+    csv::answer(&app.cpu, StatusCode::OK, rendering, body).await
 }
 
 /// What the rows of an answer are about.

@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::csv;
 use crate::fields::refused;
@@ -90,9 +91,12 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
         // A funnel without steps has an answer, too.
         false => Told::now(app, json!([])),
     };
-    add_urls(&mut told.result, &filter, asker.project.id.0);
-    let body = Value::Object(told.into_body(&settings));
-    Ok(csv::render(StatusCode::OK, rendering, &body))
+    let answer = move || {
+        add_urls(&mut told.result, &filter, asker.project.id.0);
+        let body = Value::Object(told.into_body(&settings));
+        Ok(csv::render(StatusCode::OK, rendering, &body))
+    };
+    beside(&app.cpu, answer).await
 }
 
 pub(crate) const FUNNEL_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(

@@ -5,6 +5,7 @@ use hyper::StatusCode;
 use serde_json::json;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::call::Rendering;
 use crate::csv;
@@ -68,14 +69,17 @@ impl Question {
         let has_more = found.len() > self.paging.page.limit;
         found.truncate(self.paging.page.limit);
         let people = actors::people(app, &self.asker.project, &found).await?;
-        if self.rendering == Rendering::Csv {
-            return Ok(csv::render(StatusCode::OK, self.rendering, &people));
-        }
-        let count = people.len();
-        let body = json!({
-            "results": [{"people": people, "count": count}], "next": has_more.then_some(self.paging.next),
-        });
-        Ok(csv::render(StatusCode::OK, self.rendering, &body))
+        let answer = move || {
+            if self.rendering == Rendering::Csv {
+                return Ok(csv::render(StatusCode::OK, self.rendering, &people));
+            }
+            let count = people.len();
+            let body = json!({
+                "results": [{"people": people, "count": count}], "next": has_more.then_some(self.paging.next),
+            });
+            Ok(csv::render(StatusCode::OK, self.rendering, &body))
+        };
+        beside(&app.cpu, answer).await
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::call::Call;
 use crate::call::Rendering;
 use crate::csv;
@@ -64,18 +65,26 @@ pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Pro
     let node = retention_query(&filter).map_err(|error| invalid(&error))?;
     let retention = Retention::parse(&node).map_err(|error| invalid(&error))?;
     let mut told = told(app, &asker, (&node, &filter)).await?;
-    let length = serde_json::to_string(&filter).map_or(usize::MAX, |text| text.len());
-    let rows = told.result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
+    let answer = move || {
+        add_urls(&mut told.result, &retention, (&filter, asker.project.id.0));
+        Ok(rendered(rendering, &Value::Object(told.into_body(&settings))))
+    };
+    beside(&app.cpu, answer).await
+}
+
+/// Adds to rows the addresses of their persons, and leaves the cells that they have.
+fn add_urls(result: &mut Value, retention: &Retention, (filter, project): (&Filter, i64)) {
+    let length = serde_json::to_string(filter).map_or(usize::MAX, |text| text.len());
+    let rows = result.as_array_mut().map(Vec::as_mut_slice).unwrap_or_default();
     let urls = rows.len().saturating_mul(retention.rows());
     let has_urls = urls.saturating_mul(length) <= URLS_MAX_BYTES;
     // Those of each value of the breakdown follow each other.
     for (row, at) in rows.iter_mut().zip((0..retention.rows()).cycle()) {
         let value = row.get("breakdown_value").cloned();
-        let url = has_urls.then(|| url_of(&filter, asker.project.id.0, (at, value)));
+        let url = has_urls.then(|| url_of(filter, project, (at, value)));
         let shown = retention.rows().saturating_sub(at);
         cut(row, shown, url.as_deref());
     }
-    Ok(rendered(rendering, &Value::Object(told.into_body(&settings))))
 }
 
 pub(crate) const RETENTION_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfRow>(
@@ -117,15 +126,18 @@ pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Respo
     let has_more = found.len() > part.limit;
     found.truncate(part.limit);
     let people = actors::people(app, &asker.project, &found).await?;
-    let shown = |(person, actor): (Value, &Actor)| {
+    let shown = move |(person, actor): (Value, &Actor)| {
         let seen = |cell: usize| u8::from(actor.appearances.contains(&cell));
         json!({"person": person, "appearances": (0..cells).map(seen).collect::<Vec<_>>()})
     };
-    let people: Vec<Value> = people.into_iter().zip(&found).map(shown).collect();
-    let body = json!({
-        "result": people, "next": has_more.then_some(next), "missing_persons": 0,
-    });
-    Ok(rendered(rendering, &body))
+    let answer = move || {
+        let people: Vec<Value> = people.into_iter().zip(&found).map(shown).collect();
+        let body = json!({
+            "result": people, "next": has_more.then_some(next), "missing_persons": 0,
+        });
+        Ok(rendered(rendering, &body))
+    };
+    beside(&app.cpu, answer).await
 }
 
 /// JSON as it is; a CSV file has the rows.

@@ -3,6 +3,7 @@
 use maud::html;
 use serde_json::Value;
 
+use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::visit::Page;
@@ -61,12 +62,16 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
     let key = visit.parameters.get(1).cloned().unwrap_or_default();
     let wanted = [("group_type_index", visit.id()), ("group_key", &*key)];
     let group = asking.get("groups/find/", &wanted).await?;
-    let content = html! {
-        div class="card" { dl class="facts" {
-            dt { "First seen" } dd { (parts::time(parts::text(&group, "created_at"), asking.zone)) }
-        } }
-        (parts::properties(group.get("group_properties").unwrap_or(&Value::Null)))
+    let zone = asking.zone;
+    let show = move || {
+        Ok(html! {
+            div class="card" { dl class="facts" {
+                dt { "First seen" } dd { (parts::time(parts::text(&group, "created_at"), zone)) }
+            } }
+            (parts::properties(group.get("group_properties").unwrap_or(&Value::Null)))
+        })
     };
+    let content = beside(&asking.app.cpu, show).await?;
     let page = Page::new(parts::clipped(&key, 120), content);
     // The group was found, so its type has a number.
     let Ok(index) = visit.id().parse::<u8>() else { return Ok(Sent::Page(page)) };

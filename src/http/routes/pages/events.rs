@@ -5,6 +5,7 @@ use maud::Markup;
 use maud::html;
 use serde_json::Value;
 
+use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::visit::Asking;
@@ -119,7 +120,10 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
     let event = asking.get(&format!("events/{}/", parts::part(visit.id())), &[]).await?;
     let title = parts::clipped(parts::text(&event, "event"), 120);
-    let page = Page::new(title, shown::one(visit.project(), asking.zone, &event));
+    let (project, zone) = (visit.project(), asking.zone);
+    let show = move || Ok((shown::one(project, zone, &event), event));
+    let (now, event) = beside(&asking.app.cpu, show).await?;
+    let page = Page::new(title, now);
     let asking = asking.clone();
     Ok(Sent::Page(page.then(async move { journey(&asking, &event).await })))
 }

@@ -10,6 +10,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::beside::beside;
 use crate::call::Rendering;
 use crate::csv;
 use crate::response::Problem;
@@ -62,16 +63,22 @@ pub(super) async fn of_list(
     loop {
         let offset = rows.len().to_string();
         let query = [query, &[("limit", ROWS), ("offset", &offset)]].concat();
-        let found = asking.get(path, &query).await?;
-        let part = found.as_array().map_or_else(|| items(&found, "results"), Vec::as_slice);
-        rows.extend_from_slice(part);
+        let mut found = asking.get(path, &query).await?;
+        let has_next = found.get("next").is_some_and(Value::is_string);
+        let results = match found {
+            Value::Array(_) => found,
+            _ => found.get_mut("results").map(Value::take).unwrap_or_default(),
+        };
+        let Value::Array(mut part) = results else { break };
         // A page of a list ends at a number of bytes.
-        let goes_on = found.get("next").is_some_and(Value::is_string) && !part.is_empty();
+        let goes_on = has_next && !part.is_empty();
+        rows.append(&mut part);
         if !goes_on || rows.len() >= ROWS_MAX {
             break;
         }
     }
-    of_objects(&rows, (name, format))
+    let (name, format) = (name.to_owned(), format.to_owned());
+    beside(&asking.app.cpu, move || of_objects(&rows, (&name, &format))).await
 }
 
 /// Objects, each a row.

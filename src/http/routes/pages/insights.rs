@@ -23,6 +23,7 @@ use serde_json::json;
 
 use crate::auth;
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::request::Request;
 use crate::response::Problem;
 use crate::response::Response;
@@ -33,6 +34,7 @@ use crate::routes::pages::visit::Later;
 use crate::routes::pages::visit::Page;
 use crate::routes::pages::visit::Sent;
 use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::apart;
 use crate::routes::pages::visit::file;
 use crate::routes::pages::visit::see_other;
 use crate::routes::query::insight;
@@ -115,7 +117,7 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
         Err(error) => return Ok(Sent::Page(refused(app, asker, kind, &error).await?)),
     };
     if let Some(kind) = file {
-        return download(app, &asker.project, &question, kind).await;
+        return download(app, &asker.project, question, kind).await;
     }
     // Forms send what says nothing, too; an address that is sent to others is as short as it can be.
     let short = question.print();
@@ -126,7 +128,7 @@ async fn ask(visit: &Visit, kind: Kind) -> Result<Sent, Problem> {
     if is_part(request) {
         // What is asked now is kept by the links to other kinds, too.
         let kinds = shown::kinds(asker.project.id.0, Some(kind), Some(&question));
-        let answer = answered(app, asker, question, server, None).await;
+        let answer = apart(&app.engine, answered(app, asker, question, server, None)).await;
         return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
     }
     let known = suggestions(app, asker).await?;
@@ -226,8 +228,9 @@ async fn computed(
 ) -> Result<(Value, Made), Problem> {
     let began = app.clock.monotonic();
     let (answer, is_cached) = insight::kept_or_computed(app, project, query).await?;
-    let results = json::restore(&answer.results);
-    let results = results.map_err(|error| Problem::of(Fault::Internal, &error))?;
+    let text = answer.results.clone();
+    let read = move || json::restore(&text).map_err(|error| Problem::of(Fault::Internal, &error));
+    let results = beside(&app.cpu, read).await?;
     let took = app.clock.monotonic().saturating_sub(began);
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
     let made = Made {
@@ -263,13 +266,16 @@ fn span(project: &Project, query: &Value, at: UnixMicros) -> Option<Span> {
 async fn download(
     app: &App,
     project: &Project,
-    question: &Question,
-    format: &str,
+    question: Question,
+    format: &'static str,
 ) -> Result<Sent, Problem> {
-    let query = node(question);
+    let (query, project_id) = (node(&question), project.id.0);
     let (results, _) = computed(app, project, &query, String::new()).await?;
-    let links = Links::new(project.id.0, question);
-    downloaded((&query, &results), &links, format)
+    let file = move || {
+        let links = Links::new(project_id, &question);
+        downloaded((&query, &results), &links, format)
+    };
+    beside(&app.cpu, file).await
 }
 
 /// An answer as a file: the numbers of its table; as JSON what the API answers.

@@ -16,6 +16,7 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::beside::beside;
 use crate::lasting::EVENT_STREAM;
 use crate::response::Problem;
 use crate::response::Response;
@@ -225,14 +226,17 @@ impl Watcher {
         }
         let events = arrivals::named(&app.engine, id, &fresh.keys).await.map_err(query::problem)?;
         let events = of_api::told(app, id, events).await?;
-        let mut rows = Vec::with_capacity(events.len() + 1);
-        if skipped > 0 {
-            rows.push(Value::from(shown::skipped(project, skipped).0));
-        }
-        let zone = self.asking.zone;
-        rows.extend(events.iter().map(|event| shown::row(project, zone, event, &[]).0.into()));
-        let data = json!({"rows": rows, "count": number});
-        let message = format!("id: {}\nevent: rows\ndata: {data}\n\n", seen.position());
+        let (zone, position) = (self.asking.zone, seen.position());
+        let write = move || {
+            let mut rows = Vec::with_capacity(events.len() + 1);
+            if skipped > 0 {
+                rows.push(Value::from(shown::skipped(project, skipped).0));
+            }
+            rows.extend(events.iter().map(|event| shown::row(project, zone, event, &[]).0.into()));
+            let data = json!({"rows": rows, "count": number});
+            Ok(format!("id: {position}\nevent: rows\ndata: {data}\n\n"))
+        };
+        let message = beside(&app.cpu, write).await?;
         self.seen = seen;
         Ok(Some(message))
     }

@@ -6,6 +6,7 @@ use maud::html;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::origins;
@@ -116,7 +117,9 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let asked = visit.parameter("flags_of");
     let wanted = if asked.is_empty() { id } else { asked.as_str() };
     let distinct_id = ids.iter().find(|own| *own == wanted).or_else(|| ids.first()).cloned();
-    let now = shown::one(project, asking.zone, &person, items(&cohorts, "results"));
+    let zone = asking.zone;
+    let show = move || Ok((shown::one(project, zone, &person, items(&cohorts, "results")), person));
+    let (now, person) = beside(&asking.app.cpu, show).await?;
     let now = match asking.may("person:write") {
         true => html! { (now) (shown::changes(project, &person)) },
         false => now,

@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::auth;
 use crate::auth::Asker;
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::budget::Memory;
 use crate::budget::Reservation;
 use crate::call::Call;
@@ -32,6 +33,7 @@ use crate::response::Body;
 use crate::response::Problem;
 use crate::response::Response;
 use crate::routes::flag_events::Subscribers;
+use crate::routes::query;
 use crate::table;
 use crate::table::Found;
 use crate::table::Run;
@@ -42,6 +44,7 @@ use weir_base::error::Kind;
 use weir_base::tasks::Shutdown;
 use weir_event::json;
 use weir_metadata::sessions::Session;
+use weir_query::engine::Engine;
 use weir_web::parts;
 use weir_web::state::parameters::Parameters;
 use weir_web::state::parameters::Wrong;
@@ -97,6 +100,15 @@ pub struct Page {
 
 /// A part of a page that is being computed.
 pub type Later = Pin<Box<dyn Future<Output = Markup> + Send>>;
+
+/// A part of a page on the threads of queries: it asks them, and makes markup of what they answer.
+pub fn apart(engine: &Engine, later: Later) -> Later {
+    let engine = engine.clone();
+    Box::pin(async move {
+        let part = engine.apart(later).await.map_err(query::problem);
+        part.unwrap_or_else(|problem| parts::failed(problem.detail()))
+    })
+}
 
 impl Page {
     /// A page that is complete.
@@ -256,8 +268,7 @@ impl Asking {
         let mut held = self.memory().reservation();
         held.hold_parsed(&bytes)?;
         self.keep(held);
-        let parsed = self.app.cpu.run(move || json::restore(&bytes)).await;
-        parsed.map_err(|error| Problem::of(error.kind(), &error))?.map_err(unreadable)
+        beside(&self.app.cpu, move || json::restore(&bytes).map_err(unreadable)).await
     }
 
     /// The response of an endpoint; a path that begins with `/api/` is not within the project. Runs the function of

@@ -186,10 +186,11 @@ async fn change(
         false => persons::find_one(app, project, &person.number.to_string()).await?,
     };
     let body = PersonBody::retrieved(&asker.project, person, ids);
-    Ok(match is_removal {
-        true => csv::render(StatusCode::CREATED, rendering, &body.succeeded()),
-        false => csv::render(StatusCode::ACCEPTED, rendering, &body),
-    })
+    let (status, body) = match is_removal {
+        true => (StatusCode::CREATED, body.succeeded()),
+        false => (StatusCode::ACCEPTED, body),
+    };
+    csv::answer(&app.cpu, status, rendering, body).await
 }
 
 /// The error format that clients of PostHog expect: code and detail are swapped.

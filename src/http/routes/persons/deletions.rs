@@ -262,7 +262,7 @@ pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Proble
         Ok((count, bodies))
     });
     let (count, bodies) = read.await.map_err(query::problem)?;
-    Ok(page.answer(app, &request, rendering, count, bodies))
+    page.answer(app, &request, rendering, (count, bodies)).await
 }
 
 impl DeletionBody {

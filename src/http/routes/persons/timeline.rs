@@ -91,7 +91,7 @@ pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Prob
         effective_date_from: range.written(range.from),
         effective_date_to: range.written(range.to),
     };
-    Ok(csv::render(StatusCode::OK, call.rendering, &body))
+    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 /// Parses the relevant parts of an insight's filter.

@@ -64,7 +64,7 @@ const CELL_ACTORS_MAX: usize = 100_000;
 const IDS_MAX: usize = 1000;
 
 /// Which persons or groups are asked for, and what of them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::routes) enum ActorsQuestion {
     /// A page of those behind a point, in the order of the insight.
     Behind {
@@ -80,7 +80,7 @@ pub(in crate::routes) enum ActorsQuestion {
 }
 
 /// A point of an insight.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::routes) struct Behind {
     insight: Insight,
     actors: ActorsOf,
@@ -240,8 +240,11 @@ pub(in crate::routes) async fn people_of(
 ) -> Result<People, Problem> {
     let read = || Ok((behind((outer, source))?.actors, part(outer)?));
     let (actors, part) = read().map_err(|error| invalid(&error))?;
-    let finding = found(app, project, actors, (part, cell));
-    app.engine.within_time(finding).await.map_err(query::problem)?.map_err(problem)
+    let (own, project) = (app.clone(), project.clone());
+    let finding = Box::pin(async move { found(&own, &project, actors, (part, cell)).await });
+    let finding = app.engine.within_time(app.engine.apart(finding));
+    let found = finding.await.and_then(|found| found).map_err(query::problem)?;
+    found.map_err(problem)
 }
 
 async fn found(

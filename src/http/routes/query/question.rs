@@ -35,7 +35,7 @@ const KIND_MAX_CHARS: usize = 100;
 const EVENTS_TOLD_MAX: usize = 10;
 
 /// What a node asks.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::routes) enum Question {
     /// An insight.
     Insight(Box<Insight>),
@@ -118,7 +118,10 @@ impl Question {
         (key, node): (&Key, &Value),
         owner: &ProjectSettings,
     ) -> Result<Arc<Answer>, InsightError> {
-        let answer = self.answer(app, owner);
+        // Some hundreds of milliseconds for the numbers of a long one.
+        let (question, own, settings) = (self.clone(), app.clone(), owner.clone());
+        let answer = Box::pin(async move { question.answer(&own, &settings).await });
+        let answer = async { app.engine.apart(answer).await? };
         let computing = Box::pin(app.answers.compute((key, node), (&app.engine, owner), answer));
         let computing = async { app.engine.within_time(computing).await? };
         noted(app, owner.project, || told(node), computing).await

@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
+use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::documents::results::Frame;
 use crate::routes::documents::results::Question;
@@ -193,7 +194,7 @@ pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<
     let mut insights: HashMap<i64, DocumentText> =
         insights.into_iter().map(|insight| (insight.head.id, insight)).collect();
     let snapshot = app.metadata.snapshot();
-    let one = |tile: &Value| {
+    let one = move |tile: &Value| {
         let (what, insight) = match tile.get("insight").and_then(Value::as_i64) {
             Some(id) => {
                 let insight = insights.remove(&id)?;
@@ -209,9 +210,12 @@ pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<
         let (place, id) = (Place::of(tile), parts::integer(tile, "id").unwrap_or_default());
         Some((place, Placed { id, tile: what, is_wide: place.is_wide, insight, layouts }))
     };
-    let mut placed: Vec<_> = tiles.iter().filter_map(one).collect();
-    placed.sort_by_key(|(place, _)| place.order());
-    Ok(placed.into_iter().map(|(_, placed)| placed).collect())
+    let place = move || {
+        let mut placed: Vec<_> = tiles.iter().filter_map(one).collect();
+        placed.sort_by_key(|(place, _)| place.order());
+        Ok(placed.into_iter().map(|(_, placed)| placed).collect())
+    };
+    beside(&app.cpu, place).await
 }
 
 /// The answer of a tile.
@@ -259,8 +263,11 @@ pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: 
 /// The rows of a node, as the API answers them.
 pub(super) async fn rows(app: &App, project: &Project, node: &Value) -> Result<Value, Problem> {
     let (answer, _) = insight::kept_or_computed(app, project, node).await?;
-    let failed = |error| Problem::of(Fault::Internal, &error);
-    let mut told = answer.told().map_err(failed)?;
-    told.insert("results".to_owned(), json::restore(&answer.results).map_err(failed)?);
-    Ok(Value::Object(told))
+    let read = move || {
+        let failed = |error| Problem::of(Fault::Internal, &error);
+        let mut told = answer.told().map_err(failed)?;
+        told.insert("results".to_owned(), json::restore(&answer.results).map_err(failed)?);
+        Ok(Value::Object(told))
+    };
+    beside(&app.cpu, read).await
 }

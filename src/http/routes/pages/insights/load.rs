@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::auth;
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::store::problem;
 use weir_app::App;
@@ -81,12 +82,10 @@ pub(in crate::routes::pages) async fn saved_of(
         && let Some(some) = batches.next().await.map_err(problem)?
     {
         let snapshot = Arc::clone(&snapshot);
-        let read = move || -> Result<Vec<Saved>, MetadataError> {
-            some.iter().map(|one| listed(one, &snapshot)).collect()
+        let read = move || -> Result<Vec<Saved>, Problem> {
+            some.iter().map(|one| listed(one, &snapshot).map_err(problem)).collect()
         };
-        let read = app.cpu.run(read).await;
-        let read = read.map_err(|error| Problem::of(error.kind(), &error))?;
-        found.extend(read.map_err(problem)?);
+        found.extend(beside(&app.cpu, read).await?);
     }
     found.truncate(LISTED);
     Ok(found)

@@ -4,6 +4,7 @@ use hyper::Method;
 use maud::html;
 use serde_json::json;
 
+use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::insights::next;
@@ -87,7 +88,8 @@ pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Prob
     let asking = visit.asking.clone();
     if let Some(format) = file {
         let found = behind(&asking, (&question, &point), (FILE_PERSONS, offset)).await?;
-        return files::of_objects(&found.people, ("persons", format));
+        let file = move || files::of_objects(&found.people, ("persons", format));
+        return beside(&asking.app.cpu, file).await;
     }
     let title = format!("Persons: {}", point.text(&question));
     let kinds = shown::kinds(asking.project(), Some(question.kind()), Some(&question));

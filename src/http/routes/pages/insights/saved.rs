@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::auth;
 use crate::auth::Principal;
+use crate::beside::beside;
 use crate::budget::Memory;
 use crate::fields::Fields;
 use crate::response::Problem;
@@ -35,6 +36,7 @@ use crate::routes::pages::visit::Later;
 use crate::routes::pages::visit::Page;
 use crate::routes::pages::visit::Sent;
 use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::apart;
 use crate::routes::pages::visit::form as read_form;
 use crate::routes::pages::visit::see_other;
 use crate::routes::pages::visit::wrong;
@@ -98,11 +100,18 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     let like = format!("%\"short_id\":\"{short_id}\"%");
     let mut batches = app.metadata.document_batches(place, like);
     while let Some(some) = batches.next().await.map_err(problem)? {
-        for one in some {
-            let own = one.with(&["short_id".into()]).map_err(problem)?;
-            if own.text("short_id") == short_id {
-                return one.whole().map_err(problem);
+        let wanted = short_id.to_owned();
+        let look = move || -> Result<Option<Document>, Problem> {
+            for one in some {
+                let own = one.with(&["short_id".into()]).map_err(problem)?;
+                if own.text("short_id") == wanted {
+                    return one.whole().map(Some).map_err(problem);
+                }
             }
+            Ok(None)
+        };
+        if let Some(found) = beside(&app.cpu, look).await? {
+            return Ok(found);
         }
     }
     Err(missing())
@@ -205,7 +214,7 @@ async fn by_form(
         }
     };
     if let Some(format) = file {
-        return download(app, &asker.project, &question, format).await;
+        return download(app, &asker.project, question, format).await;
     }
     let short = question.print();
     if !short.is_empty() && !query.is_empty() && short != query {
@@ -214,7 +223,7 @@ async fn by_form(
     let kept = Kept { is_changed: question != stored, ..kept };
     if is_part(&visit.request) {
         let kinds = shown::kinds(project, Some(question.kind()), Some(&question));
-        let answer = answered(app, asker, question, server, Some(kept)).await;
+        let answer = apart(&app.engine, answered(app, asker, question, server, Some(kept))).await;
         return Ok(part(StatusCode::OK, &html! { (answer) (kinds) }));
     }
     let known = suggestions(app, asker).await?;
@@ -292,14 +301,18 @@ async fn as_file(
     match asked.ok_or_else(none)? {
         Asked::Rows(node) => {
             let answer = rows(app, project, &node).await?;
-            files::of_answer(&answer, ("query", format))
+            beside(&app.cpu, move || files::of_answer(&answer, ("query", format))).await
         }
         Asked::Insight(node) => {
             let exact = stored::question(&node).map(with_usual);
             let sketch = exact.or_else(|| stored::sketch(&node)).ok_or_else(none)?;
             let (results, _) = computed(app, project, &node, String::new()).await?;
-            let links = Links::without(project.id.0, &sketch, &node).with_files_of(&own.short_id);
-            downloaded((&node, &results), &links, format)
+            let (project, short_id) = (project.id.0, own.short_id.clone());
+            let file = move || {
+                let links = Links::without(project, &sketch, &node).with_files_of(&short_id);
+                downloaded((&node, &results), &links, format)
+            };
+            beside(&app.cpu, file).await
         }
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
 
+use crate::beside::beside;
 use crate::members::Members;
 use crate::response::Problem;
 use crate::routes::documents::form::TILES_MAX;
@@ -44,7 +45,7 @@ pub(in crate::routes::pages) async fn export(visit: Visit) -> Result<Sent, Probl
     let dashboard = board_of(&visit).await?;
     let mut held = visit.asking.memory().reservation();
     let (tiles, insights) = placed(&visit.asking.app, &dashboard, &mut held).await?;
-    let whole = |tile: &Value| {
+    let whole = move |tile: &Value| {
         let mut told = picked(tile.as_object()?, &OF_TILE);
         let (name, value) = match tile.get("insight").and_then(Value::as_i64) {
             Some(id) => {
@@ -57,7 +58,8 @@ pub(in crate::routes::pages) async fn export(visit: Visit) -> Result<Sent, Probl
         told.insert(name.to_owned(), value);
         Some(Value::Object(told))
     };
-    let tiles: Vec<Value> = tiles.iter().filter_map(whole).collect();
+    let read = move || Ok(tiles.iter().filter_map(whole).collect::<Vec<Value>>());
+    let tiles = beside(&visit.asking.app.cpu, read).await?;
     let mut told = picked(&dashboard.fields, &OF_DASHBOARD);
     told.insert("tiles".to_owned(), Value::Array(tiles));
     let told = Members::from(Value::Object(told));
