@@ -17,6 +17,8 @@ what=${1:-}
 [ $# -gt 0 ] && shift
 
 export CARGO_INCREMENTAL=1
+# No commit in the version: a new one would be a reason to compile again.
+export WEIR_COMMIT=
 quick=(--release --locked --config "$(scripts/unoptimized.sh 256)")
 
 # Builds first, so that a build failure can be distinguished from a failing test.

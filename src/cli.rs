@@ -4,6 +4,7 @@ mod descriptors;
 mod environment;
 pub mod failure;
 pub mod flush;
+pub mod health;
 mod idle;
 pub mod inspect;
 pub mod keys;
@@ -35,7 +36,7 @@ use weir_base::config::Origins;
 
 /// Event analytics in one binary: events in over HTTP, durable at the 200, Parquet out.
 #[derive(Debug, Parser)]
-#[command(name = "weir", version, about, max_term_width = 100)]
+#[command(name = "weir", about, max_term_width = 100)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -67,21 +68,26 @@ enum Command {
     Move(moving::MoveArgs),
     /// Move the metadata of a data directory to PostgreSQL
     Migrate(migrate::MigrateArgs),
+    /// Ask a server on this machine whether it lives; fails if it does not
+    Health(health::HealthArgs),
     /// Print the version
     Version,
 }
 
-/// Runs the command in `arguments` (program name first). Sets the umask of the process, so that all files it
+/// Runs the command in `arguments` (program name first) of the program with this version. Sets the umask of the process, so that all files it
 /// creates from then on are readable by its user alone.
 ///
 /// # Errors
 ///
 /// The error message for the user. Bad arguments, `--help` and `--version` end the process here.
-pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::Result<()> {
+pub fn run(
+    arguments: impl IntoIterator<Item = std::ffi::OsString>,
+    version: &'static str,
+) -> anyhow::Result<()> {
     // Only the operator may read events, persons and key hashes, whichever crate creates the file.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let arguments: Vec<std::ffi::OsString> = arguments.into_iter().collect();
-    let mut command = Cli::command();
+    let mut command = Cli::command().version(version);
     let file = config_file(&arguments);
     let origins = Origins { arguments: &arguments, file: file.as_deref() };
     if let Some(file) = &file {
@@ -110,9 +116,8 @@ pub fn run(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> anyhow::R
         Command::Login(args) => login::run(args, clock),
         Command::Move(args) => moving::run(&args, &clock),
         Command::Migrate(args) => migrate::run(args, clock),
-        Command::Version => {
-            Ok(writeln!(std::io::stdout(), "{}", Cli::command().render_version().trim_end())?)
-        }
+        Command::Health(args) => health::run(&args),
+        Command::Version => Ok(writeln!(std::io::stdout(), "weir {version}")?),
     }
 }
 

@@ -15,8 +15,11 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[unsafe(export_name = "_rjem_malloc_conf")]
 pub static ALLOCATOR_OPTIONS: &[u8] = b"background_thread:true,thp:never\0";
 
+/// With the commit, as the build script has found it.
+const VERSION: &str = env!("WEIR_VERSION");
+
 fn main() -> ExitCode {
-    match cli::run(std::env::args_os()) {
+    match cli::run(std::env::args_os(), VERSION) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // If standard error is closed, the message cannot be shown.

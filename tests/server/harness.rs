@@ -483,7 +483,8 @@ pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) ->
     }
 }
 
-fn address(stdout: &Path) -> Option<SocketAddr> {
+/// Where a server listens, from its standard output, once it has told.
+pub(crate) fn address(stdout: &Path) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(stdout).ok()?;
     let (line, _) = text.split_once('\n')?;
     line.strip_prefix("weir listens on http://")?.parse().ok()

@@ -166,17 +166,6 @@ fn a_range_that_ends_before_it_begins_is_told() {
     }
 }
 
-#[test]
-fn the_version_is_told_by_a_command() {
-    for argument in ["version", "--version"] {
-        let output = std::process::Command::new(crate::harness::binary()).arg(argument).output();
-        let output = output.expect("weir");
-        let expected = format!("weir {}\n", env!("CARGO_PKG_VERSION"));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{argument}");
-        assert!(output.status.success(), "{argument}");
-    }
-}
-
 /// A page has one line in the log, and what it is made of has none.
 #[test]
 fn assets_of_pages_are_not_in_the_log() {

@@ -1,0 +1,48 @@
+//! `weir health`: asks a server whether it lives, for supervisors that can only run a command, as those of containers.
+
+use std::io::Read;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::ensure;
+
+/// Longest time to connect, and for the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What every server answers while it lives, one that stands by or replays its log, too.
+const REQUEST: &[u8] = b"GET /_liveness HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+
+const ALIVE: &[u8] = b"HTTP/1.1 200 ";
+
+/// Options of `weir health`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct HealthArgs {
+    /// Address and port that the server listens on
+    #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8000")]
+    pub listen: SocketAddr,
+}
+
+/// Asks the server, and returns if it lives.
+///
+/// # Errors
+///
+/// It does not answer, or with an error.
+pub fn run(args: &HealthArgs) -> anyhow::Result<()> {
+    let told = ask(args.listen).with_context(|| format!("no answer from {}", args.listen))?;
+    let first = String::from_utf8_lossy(&told);
+    ensure!(told == ALIVE, "{} does not answer as a server that lives, but {first}", args.listen);
+    Ok(())
+}
+
+/// The first bytes of the answer. To the address that means all of a machine, the kernel connects as to this one.
+fn ask(listen: SocketAddr) -> std::io::Result<Vec<u8>> {
+    let mut server = TcpStream::connect_timeout(&listen, PATIENCE)?;
+    server.set_read_timeout(Some(PATIENCE))?;
+    server.write_all(REQUEST)?;
+    let mut told = vec![0; ALIVE.len()];
+    server.read_exact(&mut told)?;
+    Ok(told)
+}
