@@ -2,7 +2,7 @@
 //
 //     pictures.mjs NODE_MODULES URL PROJECT_KEY PERSONAL_KEY DIRECTORY [WIDTH THEME PATH]...
 //
-// Without further arguments it takes the pictures of README: dashboard.png and flag.png. Each PATH is within
+// Without further arguments it takes the pictures of the guide: dashboard.png and flag.png. Each PATH is within
 // /project/1/; its picture is named after it, the width and the theme.
 
 import { createRequire } from 'node:module'

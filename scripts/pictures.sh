@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes the pictures of README from a real server with a made-up shop: docs/dashboard.png and docs/flag.png.
+# Takes the pictures of the guide from a real server with a made-up shop: src/guide/dashboard.png and src/guide/flag.png.
 #
 #   scripts/pictures.sh [WEIR]                                       WEIR is the program [default: weir]
 #   PICTURES=DIRECTORY scripts/pictures.sh WEIR WIDTH THEME PATH ... other pictures, into another directory
@@ -8,7 +8,7 @@ set -euo pipefail
 source=$(cd "$(dirname "$0")/.." && pwd)
 weir=${1:-weir}
 [ $# -gt 0 ] && shift
-directory=${PICTURES:-$source/docs}
+directory=${PICTURES:-$source/src/guide}
 tools=$("$source/scripts/test-tools.sh")
 work=$(mktemp -d)
 server=

@@ -5,6 +5,7 @@ mod environment;
 pub mod failure;
 pub mod flush;
 pub mod health;
+mod help;
 mod idle;
 pub mod inspect;
 pub mod keys;
@@ -45,7 +46,7 @@ pub struct Cli {
 
 /// Help text below the options of `weir serve`: rules for all settings.
 const SERVE_HELP: &str = "Sizes are bytes or carry a unit (64MiB); times carry one (500ms, 10s, 5m). \
-     A flag wins over its variable, the variable over the file of --config.";
+     A flag overrides its variable, the variable overrides the file of --config.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -87,7 +88,10 @@ pub fn run(
     // Only the operator may read events, persons and key hashes, whichever crate creates the file.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     let arguments: Vec<std::ffi::OsString> = arguments.into_iter().collect();
-    let mut command = Cli::command().version(version);
+    let mut command = Cli::command().version(version).after_help(help::topics());
+    if let Some(topic) = help::topic(&arguments, &command) {
+        return help::print(topic, &command);
+    }
     let file = config_file(&arguments);
     let origins = Origins { arguments: &arguments, file: file.as_deref() };
     if let Some(file) = &file {

@@ -203,14 +203,14 @@
 //! | No part of a statement is left out of its answer in silence. | `query/guard/ignored.rs` |
 //! | Nor is a field of a node, of a filter or of a body. | `insights/known/tests.rs`, `http/openapi/bodies.rs`, `tests/server/unknown_fields.rs` |
 //! | No pattern of a user takes more memory or time than its limits, and no query the threads of others. | `event/pattern.rs`, `query/aside.rs`, `query/watched.rs`, `tests/server/patterns.rs` |
-//! | A function of ClickHouse is what is told of it, and what has its name and is not is refused. | `query/functions/tests.rs` with `schemas/functions.md`, `tests/server/hogql_forms.rs` |
+//! | A function of ClickHouse is what is told of it, and what has its name and is not is refused. | `query/functions/tests.rs` with `src/guide/functions.md`, `tests/server/hogql_forms.rs` |
 //! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs`, `tests/server/hostile_sql.rs` |
 //! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
 //! | A command that reads a data directory changes no file in it, and answers as the server would. | `app/copy.rs`, `tests/server/commands.rs` after SIGKILL and after a clean end |
 //! | A start that fails leaves nothing of which the operator is not told: the socket comes first, keys are made last and shown at once. | `tests/server/starts.rs` |
 //! | Time comes from [`weir_base::clock`], tasks from [`weir_base::tasks`], settings from [`weir_base::config`]; no globals. | `.clippy.toml` |
 //! | The server is ready when it takes events, and only then. | `tests/server/limits.rs` |
-//! | The settings of the README are the settings. | `base/config.rs` |
+//! | The guide is true: its settings, columns and functions are those of the code, and every command in it runs. | `cli/help/tests.rs`, `guide.rs`, `query/functions/tests.rs`, `tests/server/guide.rs` |
 //!
 //! # Where does X go?
 //!
@@ -234,10 +234,12 @@
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`weir_ingest::feedback`] keeps it |
 //! | stored thing of the operator | a new migration in `schemas/metadata`, in SQL that both databases take; a file in `metadata` |
 //! | background job | a decision in `storage`, its loop in [`weir_app::maintenance`] |
-//! | setting | `base/config/`, with its range, and the table of the README |
+//! | setting | `base/config/`, with its range; the page `guide/settings.md` is made of it |
+//! | page of the guide | `guide/`, and a line in `guide.rs` |
 //! | metric | [`weir_base::telemetry::metrics`] |
 //! | command | `cli/` |
 //! | file access | [`weir_disk`] for what must be durable |
 
 pub mod cli;
+pub mod guide;
 pub mod synth;

@@ -222,20 +222,11 @@ mod tests {
         Config::from_arg_matches(&command().try_get_matches_from(flags)?)
     }
 
-    /// The parts of a help text: meaning, range, default.
-    fn parts(argument: &Arg) -> (String, Option<String>, Option<String>) {
+    /// The range in a help text.
+    fn range(argument: &Arg) -> Option<String> {
         let help = argument.get_help().expect("every setting is explained").to_string();
-        let (help, default) = cut(help, "default");
-        let (help, range) = cut(help, "range");
-        (help, range, default)
-    }
-
-    /// Cuts `[name: ...]` off the end.
-    fn cut(help: String, name: &str) -> (String, Option<String>) {
-        match help.split_once(&format!(" [{name}: ")) {
-            Some((help, rest)) => (help.to_owned(), Some(rest.trim_end_matches(']').to_owned())),
-            None => (help, None),
-        }
+        let (_, rest) = help.split_once(" [range: ")?;
+        rest.split(']').next().map(str::to_owned)
     }
 
     /// Goal: files for operators name settings that exist.
@@ -243,9 +234,10 @@ mod tests {
     fn deployments_have_settings() {
         let known: Vec<String> =
             command().get_arguments().filter_map(|own| own.get_long()).map(variable).collect();
-        for file in
-            [include_str!("../../deploy/pair.env"), include_str!("../../deploy/compose.yml")]
-        {
+        for file in [
+            include_str!("../../scripts/deploy/pair.env"),
+            include_str!("../../scripts/deploy/compose.yml"),
+        ] {
             let words = file.split(|letter: char| letter != '_' && !letter.is_ascii_uppercase());
             let named: Vec<&str> = words.filter(|word| word.starts_with("WEIR_")).collect();
             assert!(!named.is_empty());
@@ -255,22 +247,6 @@ mod tests {
         }
     }
 
-    /// One row of the table in README.md for each setting, in the order of `--help`.
-    fn rows() -> String {
-        let mut rows = String::new();
-        for argument in command().get_arguments() {
-            let name = argument.get_long().expect("every setting is a flag");
-            assert_eq!(argument.get_env(), Some(variable(name).as_ref()), "{name}");
-            let (help, range, stated) = parts(argument);
-            let defaults = argument.get_default_values().first();
-            let default = defaults.map(|value| format!("`{}`", value.display()));
-            let default = default.or(stated).expect("every setting has a default");
-            let range = range.unwrap_or_default();
-            rows += &format!("| `{name}` | {default} | {range} | {help} |\n");
-        }
-        rows.replace("|  |", "| |")
-    }
-
     /// Goal: the range in the help text is the range of the parser. Method: the parser accepts both ends, and
     /// rejects the values that are beyond by the smallest step.
     #[test]
@@ -278,7 +254,7 @@ mod tests {
         for argument in command().get_arguments() {
             let name = argument.get_long().expect("every setting is a flag");
             let flag = format!("--{name}");
-            let (_, range, _) = parts(argument);
+            let range = range(argument);
             let choices = argument.get_possible_values();
             if UNBOUNDED.contains(&name) || !choices.is_empty() {
                 assert_eq!(range, None, "{name}");
@@ -326,6 +302,15 @@ mod tests {
         step(time.as_nanos()).map(|nanos| format!("{nanos}ns"))
     }
 
+    /// Goal: the name of a setting is that of its variable, too.
+    #[test]
+    fn variables_are_named_after_settings() {
+        for argument in command().get_arguments() {
+            let name = argument.get_long().expect("every setting is a flag");
+            assert_eq!(argument.get_env(), Some(variable(name).as_ref()), "{name}");
+        }
+    }
+
     #[test]
     fn settings_are_checked_together() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
@@ -371,14 +356,5 @@ mod tests {
         assert_eq!(origins.explain(&unusable), expected);
         let lost = Origins { arguments: &[], file: Some(Path::new("/nonexistent")) };
         assert_eq!(lost.of("log"), "the default of log");
-    }
-
-    #[test]
-    fn readme_lists_every_setting_as_it_is() {
-        let rows = rows();
-        assert!(
-            include_str!("../../README.md").contains(&rows),
-            "put these rows into README.md:\n{rows}"
-        );
     }
 }

@@ -23,7 +23,7 @@ const SCHEME: &str = "s3://";
 pub struct MoveArgs {
     /// Where the tables are: a data directory, on which no server runs, or `s3://bucket/prefix`
     pub from: String,
-    /// Where they shall be: `s3://bucket/prefix`, or the data directory to which they belong
+    /// Where to move them: `s3://bucket/prefix`, or the data directory to which they belong
     pub to: String,
 }
 

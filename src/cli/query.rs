@@ -41,8 +41,8 @@ const THREADS_END: Duration = Duration::from_secs(5);
 /// Options of `weir query`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct QueryArgs {
-    /// One SQL query over `events`, `persons`, `person_distinct_ids`, `groups`, `event_definitions`,
-    /// `property_definitions`, `event_properties`, `ingestion_warnings`
+    /// One SQL query over `events`, `sessions`, `persons`, `person_distinct_ids`, `groups`,
+    /// `event_definitions`, `property_definitions`, `event_properties`, `ingestion_warnings`
     pub sql: String,
     /// Data directory
     #[arg(long, env = "WEIR_DATA_DIR", default_value = "./weir-data")]

@@ -437,6 +437,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         /// Values read back as they were set, including repeated ones and ones with the same prefix.
         #[test]
         fn values_that_come_again_read_back(

@@ -84,6 +84,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         #[test]
         fn a_key_that_is_there_is_never_missed(
             object in prop::collection::btree_map("[a-c\"\\\\é\n]{0,3}", 0..9, 0..4),

@@ -275,6 +275,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         #[test]
         fn parts_come_back(values in prop::collection::vec(("[a-z]{1,8}", "[a-z\r\n\"-]{0,40}"), 0..5)) {
             let mut body = String::new();

@@ -112,6 +112,9 @@ mod tests {
     use super::Bitmap;
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         #[test]
         fn is_the_set(changes in proptest::collection::vec((0..300_usize, any::<bool>()), 0..60)) {
             let (mut bits, mut set) = (Bitmap::default(), BTreeSet::new());

@@ -226,6 +226,9 @@ mod tests {
     use weir_event::id::ProjectId;
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         /// Goal: whatever order requests come in, an event is deleted exactly if a request for its
         /// distinct id came after it, by log sequence or, for events without one, by the clock.
         #[test]

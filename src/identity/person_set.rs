@@ -117,6 +117,9 @@ mod tests {
     use weir_event::id::ProjectId;
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         /// Goal: it is the set, whatever part of it is looked at or taken.
         #[test]
         fn is_the_set(

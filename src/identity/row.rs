@@ -233,6 +233,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         /// Goal: a property read from a row equals that of the decoded person exactly.
         #[test]
         fn properties_are_those_of_the_person(

@@ -337,6 +337,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         /// Goal: what is left is the same value to who lets the last one count. The reader of serde is the oracle.
         #[test]
         fn the_value_stays(text in texts()) {

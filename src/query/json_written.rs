@@ -138,6 +138,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         /// What is taken as usual is written in that way.
         #[test]
         fn usual_numbers_are_written_as_they_are(text in "-?(0|[1-9][0-9]{0,20})(\\.[0-9]{1,12})?") {

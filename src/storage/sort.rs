@@ -272,6 +272,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         #[test]
         fn the_order_is_that_of_the_values(
             batches in prop::collection::vec(

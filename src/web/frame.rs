@@ -12,7 +12,7 @@ use crate::assets;
 const PAGES: &[(&str, &str, &str)] = &[
     ("Home", "home", "h"),
     ("Live", "activity/live", "l"),
-    ("Ask", "", ""),
+    ("Analytics", "", ""),
     ("Insights", "insights", "i"),
     ("Dashboards", "dashboard", "d"),
     ("SQL", "sql", "s"),
@@ -153,7 +153,7 @@ impl Frame {
                             "Theme: " (self.theme.name())
                         }
                     }
-                    a class="button small" href="/help/keys" title="Keys: ?" { "Keys" }
+                    a class="button small" href="/help/keys" title="Keyboard shortcuts: ?" { "Shortcuts" }
                     @if self.has_session {
                         form method="post" action="/logout" {
                             button class="small" title=(self.user) { "Sign out" }
@@ -193,7 +193,7 @@ pub fn keys(theme: Theme) -> Markup {
             tbody {
                 (row("?", "Shows these keys"))
                 (row("/", "Goes to the first field"))
-                (row("Ctrl Enter", "Sends the form of a field"))
+                (row("Ctrl Enter", "Submits the form of a field"))
                 @for (title, _, key) in PAGES.iter().filter(|(_, path, _)| !path.is_empty()) { (row(&format!("g {key}"), title)) }
                 (row("← →", "On a chart: the point before and after"))
                 (row("j k", "On a list: the row after and before"))
@@ -201,7 +201,7 @@ pub fn keys(theme: Theme) -> Markup {
             }
         }
     };
-    door("Keys", theme, &content)
+    door("Keyboard shortcuts", theme, &content)
 }
 
 /// The head of a document.

@@ -125,7 +125,7 @@ pub fn size(bytes: u64) -> String {
 
 /// What stands in the place of an answer that there is none.
 pub fn failed(detail: &str) -> Markup {
-    html! { div class="problem" role="alert" { p { strong { "This did not work. " } (detail) } } }
+    html! { div class="problem" role="alert" { p { strong { "The request failed. " } (detail) } } }
 }
 
 /// A message about what was done.
@@ -174,7 +174,7 @@ pub struct Elsewhere<'t> {
 pub fn source(project: i64, own: &Elsewhere<'_>) -> Markup {
     html! {
         details class="source" {
-            summary { "Ask the same elsewhere" }
+            summary { "Use this query elsewhere" }
             div {
                 @if let Some(sql) = own.sql {
                     h3 { "As SQL " a href=(format!("{}?{}", page(project, "sql"), query(&[("q", sql)]))) { "Open" } }

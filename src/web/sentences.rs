@@ -39,7 +39,7 @@ pub fn conditions_of(filters: &Value) -> Markup {
     let groups = items(filters, "groups");
     html! {
         @if let Some(rules) = filters.get("properties") { (rules_of(rules)) }
-        @else if groups.is_empty() { p { "Nobody: there is no condition." } }
+        @else if groups.is_empty() { p { "No release condition: nobody matches." } }
         @else {
             ol {
                 @for condition in groups { li { (condition_of(condition)) } }
@@ -103,7 +103,7 @@ fn deed(filter: &Value) -> Markup {
         @if !items(filter, "event_filters").is_empty() { ", where " @for (at, own) in items(filter, "event_filters").iter().take(20).enumerate() {
             @if at > 0 { " and " } (sentence(own))
         } }
-        @if !is_computed { " " span class="quiet" { "(nobody matches: this server does not compute it)" } }
+        @if !is_computed { " " span class="quiet" { "(matches nobody: this server does not evaluate it)" } }
     }
 }
 

@@ -301,6 +301,9 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         #[test]
         fn valid_json_is_never_changed(json in json()) {
             let compact = json.to_string();

@@ -145,8 +145,8 @@ step('saved')
 
 // ---- shared with a stranger
 
-await page.click('text=Change and share')
-await page.click('text=Make a link')
+await page.click('text=Edit and share')
+await page.click('text=Create public link')
 const shared = await page.textContent('#link')
 const stranger = await watched(await browser.newContext())
 await stranger.goto(shared)

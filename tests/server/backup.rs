@@ -1,4 +1,4 @@
-//! Backups as README.md tells: made, and restored elsewhere.
+//! Backups as the guide describes them: made, and restored elsewhere.
 
 use serde_json::Value;
 use serde_json::json;

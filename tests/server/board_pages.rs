@@ -230,7 +230,7 @@ fn links_show_pages_without_a_sign_in() {
     assert_eq!(follow(&format!("/shared/{token}")).status, 200);
     assert_eq!(post(&server, "dashboard/1/share", &[("do", "off")]).status, 303);
     let gone = follow(&format!("/shared/{token}"));
-    assert!(gone.status == 404 && text(&gone).contains("leads nowhere"), "{gone}");
+    assert!(gone.status == 404 && text(&gone).contains("does not exist"), "{gone}");
     assert_eq!(gone.header("referrer-policy"), Some("no-referrer"));
 }
 
@@ -240,12 +240,12 @@ fn passwords_of_links_are_made_and_removed_on_the_page() {
     server.post("/api/projects/1/dashboards/", &json!({"name": "Board"})).created();
     let share = |fields: &[(&str, &str)]| post(&server, "dashboard/1/share", fields);
     let edit = || page(&server, "dashboard/1/edit");
-    assert!(!edit().contains("Ask for a password"), "there is no link");
+    assert!(!edit().contains("Require a password"), "there is no link");
     assert_eq!(share(&[("do", "on")]).status, 303);
-    assert!(edit().contains("Ask for a password"));
+    assert!(edit().contains("Require a password"));
     assert_eq!(share(&[("do", "add")]).status, 400, "it asks for none");
     assert_eq!(share(&[("do", "lock")]).status, 303);
-    assert!(edit().contains("it opens for nobody"));
+    assert!(edit().contains("nobody can open it"));
     let typed = [("do", "add"), ("note", HOSTILE), ("raw_password", "by the reader")];
     assert_eq!(share(&typed).status, 303);
     let made = share(&[("do", "add"), ("note", "press")]);

@@ -3,7 +3,7 @@
 //! DuckDB on an export, with SQL that `tests/sdk/filters.py` generates independently.
 //!
 //! Random filters use only what the dialects of regular expressions have in common. Other differences
-//! from PostHog's lists are listed in `schemas/compatibility.md`.
+//! from PostHog's lists are listed in `src/guide/compatibility.md`.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;

@@ -106,5 +106,5 @@ fn slow_questions_are_those_of_the_own_project() {
     let body = json!({"label": "x", "scopes": ["project:read"]});
     let narrow = server.post("/api/personal_api_keys/", &body).created()["value"].clone();
     let page = health(&server, narrow.as_str().expect("a key"), "1");
-    assert!(!page.contains("slowest questions") && !page.contains("mine"), "{page}");
+    assert!(!page.contains("slowest queries") && !page.contains("mine"), "{page}");
 }

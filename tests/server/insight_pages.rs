@@ -234,7 +234,7 @@ fn any_address_is_a_page_or_a_clear_refusal() {
         ("dashboard/99", 404, ""),
         ("dashboard/x", 404, ""),
         ("dashboard?x=1", 200, "No dashboard yet"),
-        ("insights", 200, "No insight is saved yet"),
+        ("insights", 200, "No saved insights yet"),
     ] {
         let answer = page(&server, path);
         assert_eq!(answer.status, status, "{path}: {answer}");
@@ -283,10 +283,7 @@ fn what_is_saved_is_found_again() {
     assert_eq!(board.status, 303, "{board}");
     assert_eq!(board.header("location"), Some("/project/1/dashboard/1"));
     let empty = text(&page(&server, "dashboard/1"));
-    assert!(
-        empty.contains("Nothing is on this dashboard yet") && empty.contains("Weekly"),
-        "{empty}"
-    );
+    assert!(empty.contains("This dashboard is empty") && empty.contains("Weekly"), "{empty}");
     for (kind, question) in QUESTIONS {
         let mut body = form_urlencoded::Serializer::new(String::new());
         body.append_pair("kind", kind).append_pair("question", question);

@@ -53,6 +53,7 @@ mod fuzz;
 mod geoip;
 mod group_actors;
 mod groups;
+mod guide;
 mod harness;
 mod health_page;
 mod hogql;

@@ -221,7 +221,7 @@ fn an_event_tells_its_journey() {
     let uuid = server.query("SELECT uuid FROM events")[0]["uuid"].clone();
     let path = format!("events/{}", uuid.as_str().expect("a uuid"));
     let shown = page(&server, &path);
-    for part in ["Its journey", "Received", "after it happened", "to the person", "In the log"] {
+    for part in ["Processing", "Received", "after it happened", "to the person", "In the log"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     server.flush();

@@ -310,7 +310,7 @@ fn where_there_is_no_sql_the_page_says_why() {
         ("trends", "a=view&compare=previous"),
     ] {
         let html = page(&server, &format!("insights/{kind}?{query}"));
-        assert!(html.contains("No SQL of a few lines asks the same"), "{kind}: {html}");
+        assert!(html.contains("No short SQL query returns the same"), "{kind}: {html}");
         assert_eq!(shown(&html, "as-sql"), None, "{kind}");
         assert!(shown(&html, "as-curl").is_some(), "{kind}");
     }
@@ -321,7 +321,10 @@ fn where_there_is_no_sql_the_page_says_why() {
         ("insights/trends/persons?a=view&point.series=0", false),
     ] {
         let html = page(&server, path);
-        assert!(html.contains("Persons are merged after their events came in"), "{path}: {html}");
+        assert!(
+            html.contains("Persons are merged after their events were stored"),
+            "{path}: {html}"
+        );
         assert_eq!(shown(&html, "as-sql").is_some(), has_sql, "{path}");
         assert_eq!(shown(&html, "as-duckdb"), None, "{path}");
     }

@@ -1,4 +1,4 @@
-//! The pair of servers that `deploy/` describes: its settings, and its balancer in front of it.
+//! The pair of servers that `scripts/deploy/` describes: its settings, and its balancer in front of it.
 
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use crate::support::bucket::settings;
 use crate::support::postgres::Postgres;
 
 /// The settings of both, of which a test has its own bucket, database and addresses.
-const SETTINGS: &str = include_str!("../../deploy/pair.env");
+const SETTINGS: &str = include_str!("../../scripts/deploy/pair.env");
 const OWN: [&str; 7] = [
     "WEIR_STORAGE_URL",
     "WEIR_METADATA_URL",
@@ -37,7 +37,7 @@ const OWN: [&str; 7] = [
 ];
 
 /// The configuration of the balancer.
-const BALANCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/haproxy.cfg");
+const BALANCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/deploy/haproxy.cfg");
 
 /// What a client of the balancer says of its address: where Boxford is.
 const FORGED: &str = "2.125.160.216";
@@ -116,7 +116,7 @@ impl Drop for Balancer {
     }
 }
 
-/// Goal: who is set up as `deploy/` says reaches the server that serves through the balancer, before and after one of the
+/// Goal: who is set up as `scripts/deploy/` says reaches the server that serves through the balancer, before and after one of the
 /// two is lost with its disk, and after it is back.
 #[test]
 fn a_pair_serves_behind_its_balancer() {

@@ -146,7 +146,7 @@ fn seven_characters_keep_nobody_waiting() {
 fn a_project_keeps_patterns_up_to_a_limit() {
     const FLAGS: &str = "/api/projects/1/feature_flags/";
     const COHORTS: &str = "/api/projects/1/cohorts/";
-    // 98,030 states each, as `schemas/compatibility.md` counts them.
+    // 98,030 states each, as `src/guide/compatibility.md` counts them.
     let pattern = r"^\w{1,140}$";
     let twice = |pattern: &str| {
         let one = &filter("person", pattern)[0];

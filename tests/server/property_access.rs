@@ -470,7 +470,7 @@ fn shop(values: &[Value]) -> (TestServer, Ids) {
 }
 
 /// Goal: a value is the same number, or none, wherever it is asked, whatever the type of its column. Method: values of which
-/// the rule in `schemas/compatibility.md` says whether they are numbers, by every surface. Flags have the rule of the SDKs.
+/// the rule in `src/guide/compatibility.md` says whether they are numbers, by every surface. Flags have the rule of the SDKs.
 #[test]
 fn values_are_the_same_numbers_everywhere() {
     // Whether it is above 1 to queries and to flags.

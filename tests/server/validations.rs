@@ -1,5 +1,5 @@
 //! What PostHog's validation refuses, one rule after another, and what the server answers: the table of
-//! `schemas/compatibility.md`. Beside each refused request stands one that keeps to the rule.
+//! `src/guide/compatibility.md`. Beside each refused request stands one that keeps to the rule.
 
 use serde_json::Value;
 use serde_json::json;

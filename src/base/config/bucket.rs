@@ -18,19 +18,19 @@ const SCHEME: &str = "s3";
 /// Where the tables are if not in the data directory, and how to reach them.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BucketConfig {
-    /// Bucket of the tables as `s3://bucket/prefix`, in Amazon S3 or a store that is compatible with it; the
-    /// persons and the metadata stay in `data-dir`, and the log unless `storage-log` is `bucket`. After the first
-    /// start only `weir move` changes it
+    /// Bucket of the tables as `s3://bucket/prefix`, in Amazon S3 or a compatible store; the persons and the
+    /// metadata stay in `data-dir`, and so does the log unless `storage-log` is `bucket`. After the first start
+    /// only `weir move` changes it
     /// [default: none; the tables are in `data-dir`]
     #[arg(long, env = "WEIR_STORAGE_URL", value_parser = bucket_url)]
     pub storage_url: Option<BucketUrl>,
     /// Where the write-ahead log is: `disk`, in `data-dir`; `bucket`, with images of the persons, so that a server
-    /// on another machine goes on with them. The latter needs `storage-url` and `metadata-url`, and a second
+    /// on another machine can continue with them. `bucket` needs `storage-url` and `metadata-url`, and a second
     /// server with the same settings stands by
     #[arg(long, env = "WEIR_STORAGE_LOG", default_value = "disk")]
     pub storage_log: LogPlace,
-    /// Shortest time between two puts to a log in the bucket. Too small puts many objects, of which the store may
-    /// charge for each, too large delays acknowledgements [range: 0s to 5s]
+    /// Shortest time between two puts to a log in the bucket. Too small puts many objects, each of which the store
+    /// may charge for, too large delays acknowledgements [range: 0s to 5s]
     #[arg(long, env = "WEIR_STORAGE_LOG_LINGER", default_value = "100ms", value_parser = time("0s", "5s"))]
     pub storage_log_linger: Duration,
     /// URL of the object store [default: `AWS_ENDPOINT_URL`, or that of Amazon]
@@ -39,31 +39,32 @@ pub struct BucketConfig {
     /// Region of the bucket [default: `AWS_REGION`, or `us-east-1`]
     #[arg(long, env = "WEIR_STORAGE_REGION")]
     pub storage_region: Option<String>,
-    /// Where the URL of an object has the bucket: in its path, or in its host name
+    /// Part of an object's URL that names the bucket: its path, or its host name
     #[arg(long, env = "WEIR_STORAGE_ADDRESSING", default_value = "path")]
     pub storage_addressing: Addressing,
-    /// Encryption by the object store: `default` leaves it to the bucket, `kms` needs a key in AWS's key
-    /// management
+    /// Encryption by the object store: `default` as the bucket is configured, `aes256` with keys of the store,
+    /// `kms` with a key of AWS's key management
     #[arg(long, env = "WEIR_STORAGE_ENCRYPTION", default_value = "default")]
     pub storage_encryption: Encryption,
     /// Id of the key for `storage-encryption kms` [default: AWS's own for S3]
     #[arg(long, env = "WEIR_STORAGE_KMS_KEY")]
     pub storage_kms_key: Option<String>,
     /// Longest time for one request to the object store. Too small fails on slow networks, too large delays
-    /// a second attempt [range: 1s to 1h]
+    /// the retry [range: 1s to 1h]
     #[arg(long, env = "WEIR_STORAGE_REQUEST_TIMEOUT", default_value = "30s", value_parser = time("1s", "1h"))]
     pub storage_request_timeout: Duration,
-    /// Longest time for repeating a request that failed, with growing pauses. After it a query is answered
+    /// Longest time for retries of a failed request, with increasing pauses. After it a query is answered
     /// 503, and a flush starts again [range: 0s to 4m]
     #[arg(long, env = "WEIR_STORAGE_RETRY_TIMEOUT", default_value = "20s", value_parser = time("0s", "4m"))]
     pub storage_retry_timeout: Duration,
-    /// Disk space in `data-dir` for parts of the files of events that were written or read last; 0 for
-    /// none. It gives way when the disk fills up. Too small reads from the bucket more often
+    /// Disk space in `data-dir` for the cache of recently written and read parts of the files of events; 0 for
+    /// none. The cache shrinks when the disk fills up. Too small reads from the bucket more often
     /// [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_STORAGE_CACHE_MAX_BYTES", default_value = "16GiB", value_parser = bytes("0B", "1PiB"))]
     pub storage_cache_max_bytes: ByteSize,
-    /// Longest time between two images of the persons in the bucket, if the log is in it, and anything has changed; the
-    /// log goes back to the last but one. Too small sends more, too large makes the log and a take-over longer
+    /// Longest time between two images of the persons in the bucket, if the log is in it and a person has changed;
+    /// the log is kept back to the last but one image. Too small sends more data, too large makes the log and a
+    /// takeover longer
     /// [range: 1s to 1d]
     #[arg(long, env = "WEIR_IDENTITY_IMAGE_INTERVAL", default_value = "10m", value_parser = time("1s", "1d"))]
     pub identity_image_interval: Duration,

@@ -20,12 +20,12 @@ pub struct HttpConfig {
     /// Address and port to listen on; port 0 picks a free one
     #[arg(long, env = "WEIR_LISTEN", default_value = "127.0.0.1:8000", value_parser = socket)]
     pub listen: SocketAddr,
-    /// URL at which clients reach the server, for links in answers; set it if a proxy changes the host or
+    /// URL at which clients reach the server, for links in responses; set it if a proxy changes the host or
     /// the path [default: from the request]
     #[arg(long, env = "WEIR_PUBLIC_URL", value_parser = address)]
     pub public_url: Option<String>,
-    /// Proxies whose `X-Forwarded-For`, `Forwarded` and `X-Real-IP` headers name the client, and whose
-    /// `X-Forwarded-Proto` and `X-Forwarded-Host` the address that it asked for: addresses and networks
+    /// Proxies whose `X-Forwarded-For`, `Forwarded` and `X-Real-IP` headers are trusted for the address of the
+    /// client, and whose `X-Forwarded-Proto` and `X-Forwarded-Host` for the requested URL: addresses and networks
     /// (`10.0.0.0/8`), separated by commas; `none` trusts no proxy
     #[arg(long, env = "WEIR_TRUSTED_PROXIES", default_value = "127.0.0.0/8,::1")]
     pub trusted_proxies: Networks,
@@ -42,7 +42,7 @@ pub struct HttpConfig {
     /// off slow clients, too large lets idle clients hold connections [range: 100ms to 1h]
     #[arg(long, env = "WEIR_HEADER_TIMEOUT", default_value = "10s", value_parser = time("100ms", "1h"))]
     pub header_timeout: Duration,
-    /// Longest time for the body of a request to arrive, and for a client to stop reading its answer. Too
+    /// Longest time for the body of a request to arrive, and for a client to stop reading its response. Too
     /// small cuts off slow clients, too large lets stalled clients hold memory [range: 100ms to 1h]
     #[arg(long, env = "WEIR_BODY_TIMEOUT", default_value = "30s", value_parser = time("100ms", "1h"))]
     pub body_timeout: Duration,

@@ -18,11 +18,11 @@ pub struct IngestConfig {
     /// Budget in bytes for decoded request bodies between arrival and acknowledgement; capture answers 503
     /// when it is used up. A body that takes more than four times its size in memory counts as a quarter of
     /// that memory. A body that needs more than the whole budget, or has events of more than 250,000
-    /// distinct ids, is answered 413. A second budget of the same size is for requests and answers on
-    /// connections: bodies as sent and what is parsed of those of the management API, heads, answers of
-    /// more than 16 KiB with what they are made of, and up to a quarter of it what shared links showed
-    /// last; when it is used up, every request except `/_liveness`, `/_readiness` and `/metrics` is
-    /// answered 503, and lists, dashboards and shared links when half of it is. A connection with many
+    /// distinct ids, is answered 413. A second budget of the same size is for requests and responses on
+    /// connections: bodies as sent and parsed bodies of the management API, heads, responses of more than
+    /// 16 KiB with the data they are made from, and, in up to a quarter of it, cached responses of public
+    /// links; when it is used up, every request except `/_liveness`, `/_readiness` and `/metrics` is
+    /// answered 503, and lists, dashboards and public links when half of it is. A connection with many
     /// running requests may use half of the second budget [range: 1MiB to 1TiB]
     #[arg(long, env = "WEIR_INFLIGHT_MAX_BYTES", default_value = "256MiB", value_parser = bytes("1MiB", "1TiB"))]
     pub inflight_max_bytes: ByteSize,

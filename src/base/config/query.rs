@@ -15,7 +15,7 @@ pub struct QueryConfig {
     #[arg(long, env = "WEIR_QUERY_THREADS", value_parser = number(1_usize, 1024))]
     pub query_threads: Option<usize>,
     /// Memory of all queries together for sorts, joins and groups; queries that need more spill to disk.
-    /// Values that functions produce may take half as much in addition, and answers and windows as much
+    /// Values that functions produce may take half as much in addition, and results and windows as much
     /// again; queries that need more of either are refused [range: 1MiB to 1PiB]
     #[arg(long, env = "WEIR_QUERY_MEMORY_MAX_BYTES", default_value = "256MiB", value_parser = bytes("1MiB", "1PiB"))]
     pub query_memory_max_bytes: ByteSize,
@@ -23,12 +23,12 @@ pub struct QueryConfig {
     /// that need more are refused [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_QUERY_SPILL_MAX_BYTES", default_value = "16GiB", value_parser = bytes("0B", "1PiB"))]
     pub query_spill_max_bytes: ByteSize,
-    /// Memory for columns of person properties, which lists of persons with filters search; a column that
+    /// Memory for cached columns of person properties, by which lists of persons are filtered; a column that
     /// does not fit is read from the persons table for each query [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_PERSON_COLUMNS_MEMORY_MAX_BYTES", default_value = "512MiB", value_parser = bytes("0B", "1PiB"))]
     pub person_columns_memory_max_bytes: ByteSize,
-    /// Memory for the last answers to insights, SQL nodes and lists, which are given again while nothing that they
-    /// depend on has changed; with 0B none is kept [range: 0B to 1PiB]
+    /// Memory for cached results of insights, SQL nodes and lists, which are returned again while nothing that they
+    /// depend on has changed; with 0B nothing is cached [range: 0B to 1PiB]
     #[arg(long, env = "WEIR_INSIGHT_CACHE_MAX_BYTES", default_value = "32MiB", value_parser = bytes("0B", "1PiB"))]
     pub insight_cache_max_bytes: ByteSize,
     /// Queries that run at once; further queries wait. SQL queries leave one slot to lists of persons, and
@@ -42,8 +42,8 @@ pub struct QueryConfig {
     /// Most rows of an SQL result; a query with more rows is refused [range: 1 to 1000000000]
     #[arg(long, env = "WEIR_QUERY_ROWS_MAX", default_value_t = 50_000, value_parser = number(1_usize, 1_000_000_000))]
     pub query_rows_max: usize,
-    /// Time between counts of the members of cohorts that have a rule, and between the searches for who is in those
-    /// by events. Too small runs queries all the time, too large shows outdated sizes [range: 10ms to 30d]
+    /// Time between counts of the members of cohorts that have a rule, and between evaluations of cohorts by
+    /// events. Too small runs queries all the time, too large shows outdated sizes [range: 10ms to 30d]
     #[arg(long, env = "WEIR_COHORT_COUNT_INTERVAL", default_value = "15m", value_parser = time("10ms", "30d"))]
     pub cohort_count_interval: Duration,
 }

@@ -61,7 +61,7 @@ pub struct StorageConfig {
     #[arg(long, env = "WEIR_COMPACTION_MEMORY_MAX_BYTES", default_value = "192MiB", value_parser = bytes("1MiB", "1TiB"))]
     pub compaction_memory_max_bytes: ByteSize,
     /// Longest time until files that contain deleted events or deleted person properties are rewritten;
-    /// answers leave deleted data out at once. Too small rewrites files more often, too large keeps deleted
+    /// responses omit deleted data at once. Too small rewrites files more often, too large keeps deleted
     /// data on disk longer [range: 10ms to 30d]
     #[arg(long, env = "WEIR_DELETION_INTERVAL", default_value = "1h", value_parser = time("10ms", "30d"))]
     pub deletion_interval: Duration,
@@ -69,8 +69,8 @@ pub struct StorageConfig {
     /// still read them, too large takes disk space [range: 100ms to 1d]
     #[arg(long, env = "WEIR_VACUUM_GRACE", default_value = "10m", value_parser = time("100ms", "1d"))]
     pub vacuum_grace: Duration,
-    /// Time after which a file of the persons table is written anew, if one in 64 of its persons has changed, or
-    /// anybody of at most 16384; others after half of `deletion-interval` [range: 10ms to 30d]
+    /// Age at which a file of the persons table is rewritten, if one in 64 of its persons has changed, or any of at
+    /// most 16384; other files are rewritten after half of `deletion-interval` [range: 10ms to 30d]
     #[arg(long, env = "WEIR_PERSONS_TABLE_INTERVAL", default_value = "5m", value_parser = time("10ms", "30d"))]
     pub persons_table_interval: Duration,
 }

@@ -282,6 +282,9 @@ fn every_day_of_the_period_of_the_calendar() {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     /// Goal: the hand-written reader and chrono agree on every text of the common shape, valid or not.
     #[test]
     fn common_shape_reads_as_chrono_reads_it(

@@ -275,7 +275,7 @@ fn title_of(problem: &Problem) -> &'static str {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::FORBIDDEN => "Not allowed",
         StatusCode::BAD_REQUEST => "This cannot be answered",
-        _ => "This did not work",
+        _ => "The request failed",
     }
 }
 

@@ -495,6 +495,9 @@ fn groups_merge_shallowly_and_within_the_limit() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     #[test]
     fn no_json_is_longer_than_its_bound(
         texts in proptest::collection::vec(proptest::prelude::any::<String>(), 0..5),

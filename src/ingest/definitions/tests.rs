@@ -488,7 +488,10 @@ fn sent_event() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        ..ProptestConfig::with_failure_persistence(proptest::test_runner::FileFailurePersistence::WithSource("regressions"))
+    })]
 
     /// For any batches, the outcome is that of the rules applied event by event; above all, the first
     /// type stays.

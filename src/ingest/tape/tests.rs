@@ -115,6 +115,9 @@ fn json() -> impl Strategy<Value = Json> {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     #[test]
     fn any_document_is_rebuilt_from_its_ranges(value in json(), pretty in any::<bool>()) {
         let text = if pretty {

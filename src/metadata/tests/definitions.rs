@@ -294,7 +294,10 @@ async fn more_definitions_than_one_statement_takes_are_stored() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        ..ProptestConfig::with_failure_persistence(proptest::test_runner::FileFailurePersistence::WithSource("regressions"))
+    })]
 
     /// The first known type stays, however sightings are split into batches.
     #[test]

@@ -1,4 +1,4 @@
-//! What is told of functions of ClickHouse, with an example of each: the page `schemas/functions.md` is made of this table,
+//! What is told of functions of ClickHouse, with an example of each: the page `src/guide/functions.md` is made of this table,
 //! and every example is answered as it says. Expected values are those of ClickHouse's documentation, or by hand.
 
 mod lists;
@@ -128,15 +128,17 @@ fn each_function_is_told_of() {
 fn the_page_is_of_this_table() {
     let mut page = String::from(
         "# Functions of ClickHouse in SQL\n\n\
-         Beside those of DataFusion, SQL has these functions of HogQL; names have no case. A null argument gives null, \
-         unless something else is said; aggregates leave out rows where an argument is null. Places count from 1, and \
-         texts are counted in characters. `c` is a condition. Functions with `zone` may have the name of a time zone \
-         behind their other arguments, as all functions of parts of times may; without it they are of the time zone of \
-         the project. Examples of aggregates are of the rows\n\n```sql\n",
+         In addition to the functions of DataFusion, SQL has these functions of HogQL. Names are case-insensitive. A null \
+         argument gives null, unless stated otherwise; aggregates skip rows where an argument is null. Positions count \
+         from 1, and texts are counted in characters. `c` is a condition. Functions with `zone` take the name of a time \
+         zone after their other arguments, as all functions of parts of times do; without it they use the time zone of \
+         the project. The examples of aggregates are over these rows:\n\n```sql\n",
     );
     page.push_str(&format!("SELECT ... FROM {ROWS}\n```\n"));
     for (part, rows) in PARTS {
-        page.push_str(&format!("\n## {part}\n\n| function | is | examples |\n|---|---|---|\n"));
+        page.push_str(&format!(
+            "\n## {part}\n\n| function | meaning | examples |\n|---|---|---|\n"
+        ));
         for (form, says, examples) in rows {
             let shown = |(example, value): &(&str, &str)| {
                 let value = if value.is_empty() {
@@ -150,7 +152,7 @@ fn the_page_is_of_this_table() {
             page.push_str(&format!("| {form} | {says} | {} |\n", examples.join("<br>")));
         }
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/functions.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/functions.md");
     let kept = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(kept == page, "put this into schemas/functions.md:\n{page}");
+    assert!(kept == page, "put this into src/guide/functions.md:\n{page}");
 }

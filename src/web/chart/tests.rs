@@ -83,6 +83,9 @@ fn values() -> impl Strategy<Value = Vec<Option<f64>>> {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     #[test]
     fn ticks_are_round_and_go_up(low in any::<f64>(), high in any::<f64>(), count in 1_u8..12) {
         let (low, high) = (low.clamp(-1e300, 1e300), high.clamp(-1e300, 1e300));

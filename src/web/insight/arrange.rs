@@ -72,7 +72,7 @@ pub fn board(own: &Board<'_>) -> Markup {
             }
         }
         h2 { "Tiles" }
-        @if own.tiles.is_empty() { p class="quiet" { "Nothing is on this dashboard yet." } }
+        @if own.tiles.is_empty() { p class="quiet" { "This dashboard is empty." } }
         ol class="plain" { @for (at, tile) in own.tiles.iter().enumerate() { (row(&address, *tile, (at, own.tiles.len()))) } }
         (adding(&address, own.others))
         div class="card" {
@@ -131,7 +131,7 @@ fn row(
             }
             @if let Tile::Text(text) = tile {
                 details {
-                    summary class="quiet" { "Change the text" }
+                    summary class="quiet" { "Edit text" }
                     form class="stack" method="post" action=(address) {
                         input type="hidden" name="tile" value=(id);
                         label class="full" { "Text" textarea name="text" rows="3" required maxlength=(TEXT_MAX_CHARS) { (text) } }
@@ -171,7 +171,7 @@ pub fn insight(project: i64, own: &Saved, share: Option<&Markup>) -> Markup {
     let address = links::saved(project, &own.short_id);
     html! {
         details class="card" {
-            summary { "Name, description and more" }
+            summary { "Details" }
             div {
                 form class="stack" method="post" action=(address) {
                     label { "Name" input class="wide" name="name" value=(own.name) maxlength=(NAME_MAX_CHARS); }
@@ -195,19 +195,19 @@ pub fn sharing(address: &str, server: &str, share: &Value, can_write: bool) -> M
     let is_on = parts::is_true(share, "enabled") && !token.is_empty();
     html! {
         div class="card" id="sharing" {
-            h2 { "Link for everybody" }
+            h2 { "Public link" }
             @if is_on {
-                p { "Whoever has this address sees the numbers, without signing in:" }
+                p { "Anyone with this link can see the results without signing in:" }
                 (parts::code("link", &format!("{server}/shared/{token}")))
-                details { summary class="quiet" { "Within another page" }
+                details { summary class="quiet" { "Embed" }
                     (parts::code("frame", &format!("<iframe src=\"{server}/embedded/{token}\" width=\"100%\" height=\"600\"></iframe>"))) }
-            } @else { p class="quiet" { "Nobody without a sign-in sees this." } }
+            } @else { p class="quiet" { "Only signed-in users can see this." } }
             @if can_write {
                 form class="actions" method="post" action=(address) {
                     @if is_on {
                         button class="danger" name="do" value="off" { "Turn off" }
-                        button name="do" value="new" title="The address above stops to work" { "Another address" }
-                    } @else { button name="do" value="on" { "Make a link" } }
+                        button name="do" value="new" title="The link above stops working" { "Rotate link" }
+                    } @else { button name="do" value="on" { "Create public link" } }
                 }
             }
             @if is_on { (passwords(address, share, can_write)) }
@@ -222,11 +222,11 @@ fn passwords(address: &str, share: &Value, can_write: bool) -> Markup {
     html! {
         h3 { "Passwords" }
         @if !is_locked {
-            p class="quiet" { "The link asks for no password." }
+            p class="quiet" { "The link requires no password." }
         } @else if own.is_empty() {
-            p class="note warn" { "The link asks for a password and has none, so it opens for nobody." }
+            p class="note warn" { "The link requires a password and has none, so nobody can open it." }
         } @else {
-            p { "The link asks for one of these. A browser that gave it is asked again after 24 hours." }
+            p { "The link requires one of these passwords. A browser has to enter it again after 24 hours." }
             table {
                 thead { tr { th { "For" } th { "By" } th { "Since" } @if can_write { th {} } } }
                 tbody {
@@ -244,9 +244,9 @@ fn passwords(address: &str, share: &Value, can_write: bool) -> Markup {
         @if can_write {
             @if is_locked {
                 form class="stack" method="post" action=(address) {
-                    label { "Whom it is for" input name="note" maxlength=(NOTE_MAX_CHARS) placeholder="Board members"; }
+                    label { "Note" input name="note" maxlength=(NOTE_MAX_CHARS) placeholder="Board members"; }
                     label {
-                        "Password (empty: one is made)"
+                        "Password (generated if empty)"
                         input type="password" name="raw_password" autocomplete="new-password"
                             minlength=(PASSWORD_MIN_CHARS) maxlength=(PASSWORD_MAX_CHARS);
                     }
@@ -254,8 +254,8 @@ fn passwords(address: &str, share: &Value, can_write: bool) -> Markup {
                 }
             }
             form class="actions" method="post" action=(address) {
-                @if is_locked { button name="do" value="unlock" { "Ask for no password" } }
-                @else { button name="do" value="lock" { "Ask for a password" } }
+                @if is_locked { button name="do" value="unlock" { "Require no password" } }
+                @else { button name="do" value="lock" { "Require a password" } }
             }
         }
     }
@@ -272,7 +272,7 @@ fn removal(address: &str, password: &Value) -> Markup {
     let id = password.get("id").and_then(Value::as_i64).unwrap_or_default();
     html! {
         form method="post" action=(address)
-            data-confirm="Remove this password? Whoever was let in by it is let in no more." {
+            data-confirm="Remove this password? Everyone who used it loses access." {
             input type="hidden" name="password" value=(id);
             button class="danger" name="do" value="remove" { "Remove" }
         }
@@ -283,7 +283,7 @@ fn removal(address: &str, password: &Value) -> Markup {
 pub fn new_password(back: &str, password: &str) -> Markup {
     html! {
         div class="card" {
-            p { "The link opens with this password, too. It is shown now and never again:" }
+            p { "The link also accepts this password. It is shown only once:" }
             (parts::code("password", password))
             p { a class="button" href=(back) { "Back" } }
         }

@@ -35,7 +35,7 @@ pub fn list(project: i64, dashboards: &[Saved]) -> Markup {
         } @else { (rows("Dashboards", dashboards, false, |own| links::dashboard(project, own.id))) }
         form class="save" method="post" action=(links::dashboards(project)) {
             label { "Name " input name="name" required maxlength=(NAME_MAX_CHARS) placeholder="Weekly numbers"; }
-            button { "Make dashboard" }
+            button { "Create dashboard" }
         }
     }
 }
@@ -77,7 +77,7 @@ pub fn actions(project: i64, id: i64, can_write: bool) -> Markup {
     html! {
         div class="actions" {
             @if can_write {
-                a class="button" href=(format!("{}/edit", links::dashboard(project, id))) { "Change and share" }
+                a class="button" href=(format!("{}/edit", links::dashboard(project, id))) { "Edit and share" }
             }
             a class="button" href=(format!("{}/export", links::dashboard(project, id))) { "Export" }
             button type="button" data-full="content" hidden { "Full screen" }
@@ -214,9 +214,9 @@ pub fn tile(
 pub fn empty(project: i64) -> Markup {
     html! {
         div class="empty" {
-            h2 { "Nothing is on this dashboard yet" }
+            h2 { "This dashboard is empty" }
             p {
-                "Ask something on a page of "
+                "Create one on a page of "
                 a href=(links::insights(project)) { "insights" }
                 ", and choose this dashboard where you save it."
             }

@@ -58,7 +58,7 @@ pub fn list(own: &Persons<'_>) -> Markup {
         }
         @if own.people.is_empty() {
             div class="empty" {
-                h2 { "Nobody is here" }
+                h2 { "No persons" }
                 p {
                     "Visitors are not listed before they are identified. Or events came in or were deleted since the chart \
                      was drawn, or persons became one."
@@ -69,8 +69,8 @@ pub fn list(own: &Persons<'_>) -> Markup {
             (table(&rows(own)))
             @if own.can_save {
                 form class="save" method="post" action=(address(own, 0)) {
-                    label { "Keep all of them as a cohort " input name="name" required maxlength="400" placeholder=(own.point.text(own.question)); }
-                    button { "Make cohort" }
+                    label { "Save all of them as a cohort " input name="name" required maxlength="400" placeholder=(own.point.text(own.question)); }
+                    button { "Create cohort" }
                 }
             }
         }

@@ -58,7 +58,7 @@ pub fn whole(results: &Value, links: &Links<'_>, made: &Made) -> Markup {
         @if shown.is_empty {
             div class="empty" {
                 h2 { "Nothing happened in this time" }
-                p { "No event fits the question. Try a longer time, another event, or fewer filters." }
+                p { "No event matches the query. Try a longer date range, another event, or fewer filters." }
             }
         } @else {
             div class="card" {
@@ -78,7 +78,7 @@ fn source(links: &Links<'_>, made: &Made) -> Markup {
         footer class="source" {
             p {
                 "As of " (made.at) ", " (made.timezone) " · "
-                @if made.is_cached { "kept answer: nothing came in since" } @else { "computed in " (made.millis) " ms" }
+                @if made.is_cached { "cached: nothing has changed since" } @else { "computed in " (made.millis) " ms" }
                 @if links.has_files() { " · " (parts::files(|format| links.download(format))) }
             }
             @match &made.span {
@@ -107,7 +107,7 @@ fn elsewhere(links: &Links<'_>, (made, span): (&Made, &Span), curl: &str) -> Mar
     let of_files = sql::of_files(links.question, span, (&made.files, links.project));
     html! {
         details {
-            summary { "Ask the same elsewhere" }
+            summary { "Use this query elsewhere" }
             div {
                 @match (&own, &of_files) {
                     (Err(reason), Err(other)) if reason == other => {

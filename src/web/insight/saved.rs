@@ -132,12 +132,12 @@ pub fn list(project: i64, insights: &[Saved]) -> Markup {
         (kinds(project, None, None))
         @if insights.is_empty() {
             div class="empty" {
-                h2 { "No insight is saved yet" }
+                h2 { "No saved insights yet" }
                 p {
-                    "Ask something, for example "
+                    "Create one, for example "
                     a href=(links::kind(project, Kind::Trends)) { "how many events came in" }
                     " or " a href=(links::kind(project, Kind::Funnel)) { "how many go from one step to the next" }
-                    ", and save it below the answer."
+                    ", and save it below the result."
                 }
             }
         } @else { (rows("Saved insights", insights, true, |own| links::saved(project, &own.short_id))) }
@@ -224,7 +224,7 @@ pub fn changing(project: i64, kept: &Kept, asked: &[(&str, &str)]) -> Markup {
         @if kept.is_changed && kept.can_change {
             form class="save" method="post" action=(address) {
                 @for (name, value) in asked { input type="hidden" name=(name) value=(value); }
-                span class="quiet" { "This is not what was saved. " }
+                span class="quiet" { "Unsaved changes. " }
                 button class="main" name="do" value=(ASK) { "Save changes" }
                 a class="button" href=(address) { "Discard them" }
             }

@@ -73,7 +73,7 @@ pub fn lock(failure: Option<&str>) -> Markup {
             }
             button class="main" { "Show" }
         }
-        p class="quiet" { br; "Whoever sent you the link has it." }
+        p class="quiet" { br; "Ask the person who sent you the link for it." }
     }
 }
 
@@ -92,7 +92,7 @@ fn tiles(board: &Value, query_of: QueryOf<'_>) -> Markup {
         items(board, "tiles").iter().map(|tile| (Place::of(tile), tile)).collect();
     placed.sort_by_key(|(place, _)| place.order());
     html! {
-        @if placed.is_empty() { p class="quiet" { "Nothing is on this dashboard yet." } }
+        @if placed.is_empty() { p class="quiet" { "This dashboard is empty." } }
         div class="tiles" {
             @for ((place, tile), number) in placed.iter().zip(0_usize..) {
                 @let insight = tile.get("insight").filter(|insight| insight.is_object());
@@ -137,7 +137,7 @@ fn answer(insight: &Value, is_alone: bool, query_of: QueryOf<'_>) -> Markup {
     }
     let query = query_of(insight);
     let Some(sketch) = stored::sketch(&query) else {
-        return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
+        return html! { p class="quiet" { "The page has no chart for this kind of insight." } };
     };
     let zone = text(insight, "timezone").parse().unwrap_or(Tz::UTC);
     let at = parts::local(text(insight, "last_refresh"), zone);

@@ -54,7 +54,7 @@ pub fn cohort((address, back): (&str, &str), draft: &Draft, known: &Known, is_ne
             }
             @if is_new || !draft.is_static { (rule(draft, known)) }
             br;
-            p class="actions" { button class="main" name="do" value="save" { "Save" } a href=(back) { "Leave as it is" } }
+            p class="actions" { button class="main" name="do" value="save" { "Save" } a href=(back) { "Cancel" } }
             (flag_form::lists(known))
         }
     }
@@ -63,9 +63,9 @@ pub fn cohort((address, back): (&str, &str), draft: &Draft, known: &Known, is_ne
 fn rule(draft: &Draft, known: &Known) -> Markup {
     let count = draft.groups.len().max(1);
     html! {
-        h2 { "Who belongs to it" }
+        h2 { "Criteria" }
         @if draft.whole.is_empty() {
-            p class="quiet" { "Whoever meets all of one of the groups: what somebody is, and what somebody did. The latter is looked up from time to time." }
+            p class="quiet" { "Persons that match all conditions of one of the groups, by properties and by behavior. Behavior is evaluated periodically." }
             input type="hidden" name="groups" value=(count);
             @for number in 1..=count {
                 @let group = draft.groups.get(number - 1);
@@ -120,7 +120,7 @@ pub fn actions(project: i64, cohort: &Value) -> Markup {
         parts::page(project, &format!("cohorts/{}", integer(cohort, "id").unwrap_or_default()));
     html! {
         div class="actions" {
-            a class="button" href=(format!("{address}/edit")) { "Change" }
+            a class="button" href=(format!("{address}/edit")) { "Edit" }
             form method="post" action=(format!("{address}/delete")) data-confirm="Delete this cohort?" { button class="danger" { "Delete" } }
         }
         br;

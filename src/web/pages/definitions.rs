@@ -280,7 +280,7 @@ fn kind_of(property_type: &str) -> &str {
 fn none() -> Markup {
     html! {
         div class="empty" {
-            h2 { "Nothing here" }
+            h2 { "No definitions" }
             p { "Names appear by themselves with the first event that has them." }
         }
     }

@@ -40,12 +40,12 @@ pub fn list(project: i64, zone: Tz, requests: &[Value]) -> Markup {
         @if requests.is_empty() {
             div class="empty" {
                 h2 { "Nothing was deleted" }
-                p { "The page of a person deletes it, its events, or both, and leads here." }
+                p { "The page of a person deletes it, its events, or both." }
             }
         } @else {
             div class="scroll" tabindex="0" role="region" aria-label="Deletions" {
                 table {
-                    thead { tr { th scope="col" { "Person" } th scope="col" { "Asked for" } th scope="col" { "State" } th scope="col" { "Nothing left since" } th scope="col" { "Proof" } } }
+                    thead { tr { th scope="col" { "Person" } th scope="col" { "Requested" } th scope="col" { "State" } th scope="col" { "Completed" } th scope="col" { "Proof" } } }
                     tbody {
                         @for request in requests {
                             @let person = text(request, "person_uuid");
@@ -83,7 +83,7 @@ pub fn proof(project: i64, own: &Proof) -> Markup {
                     "In memory and in the log: " (own.in_memory) ". In files: " (rows) "." }
                 @if !own.files.is_empty() {
                     ul class="plain" { @for (path, rows) in &own.files { li { code { (path) } " " span class="quiet" { (rows) " rows" } } } }
-                    p class="quiet" { "After a deletion these rows are in no answer, and leave the files with the next rewriting." }
+                    p class="quiet" { "After a deletion these rows are in no result, and leave the files when these are rewritten." }
                 }
             }
             h3 { "The same in DuckDB" }

@@ -231,7 +231,7 @@ pub struct Journey {
 pub fn journey((project, zone): (i64, Tz), event: &Value, own: &Journey) -> Markup {
     let name = clipped(text(event, "event"), NAME_MAX_CHARS);
     html! {
-        h2 id="journey" { "Its journey" }
+        h2 id="journey" { "Processing" }
         ol class="card steps" {
             @if !own.received_at.is_empty() {
                 li { b { "Received" } " at " (parts::time(&own.received_at, zone)) (late(event, &own.received_at)) "." }

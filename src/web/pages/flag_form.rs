@@ -57,19 +57,19 @@ pub fn form(address: &str, back: &str, draft: &Draft, known: &Known) -> Markup {
             // Enter saves: the first button of a form is the one that it presses.
             button class="unseen" name="do" value="save" tabindex="-1" { "Save" }
             (head(draft, known))
-            h2 { "Who gets it" }
+            h2 { "Release conditions" }
             input type="hidden" name="conditions" value=(draft.conditions.len());
             @for (condition, number) in draft.conditions.iter().zip(1_usize..) {
                 (one(condition, number, draft, known))
             }
-            @if draft.conditions.is_empty() { p { "Nobody: there is no condition." } }
+            @if draft.conditions.is_empty() { p { "No release condition: nobody matches." } }
             p class="actions" {
                 @if draft.conditions.len() < PARTS_MAX { button name="do" value="condition" { "Add a condition" } }
                 button name="do" value="reach" title="Counts without the part in percent" { "How many are these?" }
             }
             (variants(draft))
             (trying(known))
-            p class="actions" { button class="main" name="do" value="save" { "Save" } a href=(back) { "Leave as it is" } }
+            p class="actions" { button class="main" name="do" value="save" { "Save" } a href=(back) { "Cancel" } }
             datalist id="variant-keys" { @for own in &draft.variants { option value=(own.key) {} } }
             (lists(known))
         }
@@ -102,7 +102,7 @@ fn head(draft: &Draft, known: &Known) -> Markup {
                 label { "Key" input class="wide" name="key" required value=(draft.key) maxlength=(KEY_MAX_CHARS) autocomplete="off" spellcheck="false" placeholder="new-checkout"; }
                 label class="full" { "What it is for" textarea class="low" name="name" rows="2" maxlength=(NAME_MAX_CHARS) { (draft.name) } }
                 label class="check" { input type="checkbox" name="active" value="1" checked[draft.is_active]; "On" }
-                label class="check" { input type="checkbox" name="continuity" value="1" checked[draft.is_continuous]; "Somebody keeps the value when signing in" }
+                label class="check" { input type="checkbox" name="continuity" value="1" checked[draft.is_continuous]; "Keep the value across sign-in" }
                 @if groups.is_empty() && draft.group.is_empty() {} @else {
                     label { "Given to" (select("group", &draft.group, subjects)) }
                 }
@@ -212,7 +212,7 @@ fn trying(known: &Known) -> Markup {
             @match &known.trial {
                 Some(Ok(answer)) => (trace(answer)),
                 Some(Err(problem)) => (parts::failed(problem)),
-                None => p class="quiet" { "Shows for one person which condition would decide, and why. Nobody gets anything by it." },
+                None => p class="quiet" { "Shows which condition would decide for one person, and why. It does not change the flag." },
             }
         }
     }
@@ -267,7 +267,7 @@ pub fn snippets(key: &str, server: &str, token: &str, has_variants: bool) -> Mar
     );
     html! {
         details class="source" {
-            summary { "Ask for it in your product" }
+            summary { "Evaluate it in your product" }
             div {
                 @for (id, title, code) in [("in-js", "In a browser", &js), ("in-node", "Node.js", &node), ("in-python", "Python", &python), ("in-curl", "By hand", &curl)] {
                     h3 { (title) } (parts::code(id, code))

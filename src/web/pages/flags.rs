@@ -107,7 +107,7 @@ pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
                     input type="hidden" name="active" value=(if is_on { "false" } else { "true" });
                     button class=(if is_on { "danger" } else { "main" }) { @if is_on { "Turn off" } @else { "Turn on" } }
                 }
-                a class="button" href=(page(project, &format!("feature_flags/{id}/edit"))) { "Change" }
+                a class="button" href=(page(project, &format!("feature_flags/{id}/edit"))) { "Edit" }
                 form method="post" action=(page(project, &format!("feature_flags/{id}/delete"))) data-confirm="Delete this flag?" {
                     button class="danger" { "Delete" }
                 }
@@ -116,7 +116,7 @@ pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
         br;
         div class="card" {
             @if !text(flag, "name").is_empty() { p { (clipped(text(flag, "name"), 2000)) } }
-            h2 { "Who gets it" }
+            h2 { "Release conditions" }
             (filters_of(filters))
         }
         div class="card" {
@@ -132,7 +132,7 @@ pub fn one(project: i64, zone: Tz, flag: &Value, can_write: bool) -> Markup {
 /// How often a flag was asked for: a chart, which is that of an address.
 pub fn calls(address: &str, chart: &Markup) -> Markup {
     html! {
-        h2 { "How often it was asked for, by what it was" }
+        h2 { "Evaluations by value" }
         div class="card" {
             p class="quiet" {
                 "By the events " code { "$feature_flag_called" } ", of which SDKs send one for each person and value. "
@@ -217,9 +217,9 @@ pub fn activity(
                             b { (clipped(text(user, "email"), NAME_MAX_CHARS)) } " " (text(entry, "activity").replace('_', " "))
                         }
                         @if let Some(before) = before {
-                            form method="post" action=(address) data-confirm="The flag becomes as it was before this change. Do it?" {
+                            form method="post" action=(address) data-confirm="Restore the flag to the version before this change?" {
                                 input type="hidden" name="version" value=(before);
-                                button class="small" { @if is_last { "Undo" } @else { "Back to before this" } }
+                                button class="small" { @if is_last { "Undo" } @else { "Restore the version before this" } }
                             }
                         }
                     }
@@ -332,7 +332,7 @@ pub fn schedule(
                 } }
                 label { "Percent of all" input name="rollout" inputmode="numeric" size="4" maxlength="3" placeholder="100" autocomplete="off"; }
                 label { "When (" (zone.name()) ")" input type="datetime-local" name="at" required; }
-                label { "Again" select name="interval" {
+                label { "Repeat" select name="interval" {
                     option value="" { "once" } option value="daily" { "daily" } option value="weekly" { "weekly" }
                     option value="monthly" { "monthly" } option value="yearly" { "yearly" }
                 } }

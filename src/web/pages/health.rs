@@ -88,7 +88,7 @@ pub fn figures(figures: &Figures) -> Markup {
     html! {
         @match &figures.unready {
             None => div class="note" { span class="badge good" { "Ready" } " Events are taken." },
-            Some(reason) => div class="problem" role="alert" { "Events are not taken at the moment: " (reason) "." },
+            Some(reason) => div class="problem" role="alert" { "The server is not accepting events: " (reason) "." },
         }
         div class="cards few" {
             @for (name, rate) in &figures.rates {
@@ -141,11 +141,11 @@ pub struct SlowQuery {
 /// The slowest queries of a project.
 pub fn slow(zone: Tz, rows: &[SlowQuery]) -> Markup {
     html! {
-        h2 { "The slowest questions of the last hour" }
-        @if rows.is_empty() { p class="quiet" { "Nothing was asked about this project." } } @else {
-            div class="scroll" tabindex="0" role="region" aria-label="Slow questions" {
+        h2 { "The slowest queries of the last hour" }
+        @if rows.is_empty() { p class="quiet" { "No queries of this project." } } @else {
+            div class="scroll" tabindex="0" role="region" aria-label="Slow queries" {
                 table {
-                    thead { tr { th scope="col" { "Question" } th scope="col" class="number" { "Took" } th scope="col" { "When" } } }
+                    thead { tr { th scope="col" { "Query" } th scope="col" class="number" { "Took" } th scope="col" { "When" } } }
                     tbody {
                         @for row in rows {
                             tr {
@@ -227,7 +227,7 @@ pub struct NotStored {
 /// What does not appear among the events, and why.
 pub fn not_stored(zone: Tz, own: &NotStored) -> Markup {
     html! {
-        h2 { "Sent and not stored, since the start of the server" }
+        h2 { "Discarded since the start of the server" }
         @if own.dropped.is_empty() && own.refused.is_empty() { p class="quiet" { "Nothing: all that was sent is stored." } }
         @if !own.dropped.is_empty() {
             ul class="plain" {

@@ -131,7 +131,7 @@ pub fn roles(
             @if can_write {
                 form class="bar" method="post" action=(address) {
                     label { "New role" input type="text" name="name" required maxlength=(FIELD_MAX_CHARS) autocomplete="off" placeholder="Developers"; }
-                    label { "Its members may" (select("access", "37", ACCESS)) }
+                    label { "Access of its members" (select("access", "37", ACCESS)) }
                     button class="main" name="do" value="create" { "Create" }
                 }
             }
@@ -163,25 +163,25 @@ fn role(address: &str, own: &Value, members: &[Value], can_write: bool) -> Marku
                         form class="actions" method="post" action=(address) {
                             input type="hidden" name="id" value=(id);
                             input type="hidden" name="membership" value=(text(member, "id"));
-                            (email) " " button class="small" name="do" value="take" { "Take away" }
+                            (email) " " button class="small" name="do" value="take" { "Remove" }
                         }
                     }
                 } @else { li { (email) } }
             }
         }
-        @if held.is_empty() { p class="quiet" { "Nobody has it." } }
+        @if held.is_empty() { p class="quiet" { "No members." } }
         @if can_write {
             @if !others.is_empty() {
                 form class="bar" method="post" action=(address) {
                     input type="hidden" name="id" value=(id);
-                    label { "Give it to" (select("user", "", others)) }
-                    button name="do" value="give" { "Give" }
+                    label { "Add member" (select("user", "", others)) }
+                    button name="do" value="give" { "Add" }
                 }
             }
             form class="bar" method="post" action=(address) {
                 input type="hidden" name="id" value=(id);
                 label { "Called" input type="text" name="name" value=(text(own, "name")) required maxlength=(FIELD_MAX_CHARS) autocomplete="off"; }
-                label { "Its members may" (select("access", &access, ACCESS)) }
+                label { "Access of its members" (select("access", &access, ACCESS)) }
                 button name="do" value="save" { "Save" }
                 button class="danger" name="do" value="delete" { "Delete role" }
             }

@@ -86,7 +86,7 @@ pub fn waiting(project: i64, can_send: bool) -> Markup {
         div class="card" id=(ARRIVAL) data-again="1" {
             p class="waiting" role="status" { "Waiting for the first event." }
             div class="actions" {
-                a class="button" href=(page(project, "onboarding")) { "Look again" }
+                a class="button" href=(page(project, "onboarding")) { "Refresh" }
                 @if can_send {
                     form method="post" action=(page(project, "onboarding")) { button { "Send a test event" } }
                 }
@@ -107,7 +107,7 @@ pub fn arrived(project: i64, zone: Tz, event: &Value) -> Markup {
             ol {
                 li { "Received as " b { (parts::clipped(name, 120)) } ", at "
                     (parts::time(parts::text(event, "timestamp"), zone)) "." }
-                li { "Durable in the log before the client had its answer; written to Parquet files with the next flush." }
+                li { "Durable in the log before the response; written to Parquet files by the next flush." }
                 @if events::has_person(event) {
                     li { "It belongs to the person " a href=(parts::person(project, id)) { (parts::clipped(id, 120)) } "." }
                 } @else {
@@ -120,7 +120,7 @@ pub fn arrived(project: i64, zone: Tz, event: &Value) -> Markup {
             div class="actions" {
                 "What next? "
                 a class="button small" href=(link("insights/trends", &[("a", name)])) { "Count it by day" }
-                a class="button small" href=(page(project, "insights/funnel")) { "Make a funnel" }
+                a class="button small" href=(page(project, "insights/funnel")) { "Create a funnel" }
                 a class="button small" href=(page(project, "activity/explore")) { "All events" }
             }
         }

@@ -170,7 +170,7 @@ pub fn none(project: i64, is_limited: bool) -> Markup {
         div class="empty" {
             @if is_limited {
                 h2 { "Nobody matches" }
-                p { "No address contains this, no id is this, or nobody has this value. "
+                p { "No email address contains this, no id equals it, or no person has this value. "
                     a href=(page(project, "persons")) { "Show all persons" } }
             } @else {
                 h2 { "No persons yet" }

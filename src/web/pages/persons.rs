@@ -39,16 +39,17 @@ const IDS_MAX: usize = 100;
 pub fn no_members(cohort: &Value) -> Markup {
     html! {
         div class="empty" {
-            h2 { @if is_being_counted(cohort) { "It is being counted" } @else { "Nobody is in it" } }
+            h2 { @if is_being_counted(cohort) { "Counting" } @else { "This cohort is empty" } }
             @if is_being_counted(cohort) { p { (COUNTING) } } @else if is_true(cohort, "is_static") { p { "Persons are added above, by their ids." } } @else {
-                p { "Nobody meets the rule at the moment. Whoever does later is in it then, without a change here." }
+                p { "No person matches at the moment. Persons that match later are added automatically." }
             }
         }
     }
 }
 
 /// What a page says of a cohort by events while its members are looked for.
-pub const COUNTING: &str = "Who belongs to it is known as soon as all events were looked at: load this page again in a moment.";
+pub const COUNTING: &str =
+    "The members are known when all events have been read: load this page again in a moment.";
 
 /// Whether the members of a cohort by events are being looked for, so that those that are known are none, or of before.
 pub fn is_being_counted(cohort: &Value) -> bool {
@@ -241,7 +242,7 @@ pub fn flags(
         (flags_of(distinct_id, ids))
         div class="scroll" tabindex="0" role="region" aria-label="Feature flags" {
             table {
-                thead { tr { th scope="col" { "Flag" } th scope="col" { "Value now" } th scope="col" { "Why" } th scope="col" { "Told last" } } }
+                thead { tr { th scope="col" { "Flag" } th scope="col" { "Value now" } th scope="col" { "Why" } th scope="col" { "Last reported" } } }
                 tbody {
                     @for (key, flag) in flags {
                         @let value = flag.get("value").unwrap_or(&Value::Null);

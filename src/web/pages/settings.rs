@@ -48,11 +48,11 @@ pub fn project(id: i64, project: &Value, zones: &[&str], can_write: bool) -> Mar
                         @for name in zones { option value=(name) selected[*name == zone] { (name) } }
                     } }
                     label class="check" { input type="checkbox" name="anonymize_ips" value="true" checked[is_true(project, "anonymize_ips")];
-                        "Store events without the addresses of their clients" }
+                        "Discard client IP addresses" }
                     button class="main" { "Save" }
                 }
                 form method="post" action=(page(id, "settings/token")) data-confirm="SDKs that send with the token of now are refused from then on. Make another one?" {
-                    button class="small danger" { "Another token" }
+                    button class="small danger" { "Rotate token" }
                 }
             } @else {
                 dl class="facts" { dt { "Name" } dd { (text(project, "name")) } dt { "Time zone" } dd { (zone) } }
@@ -74,7 +74,7 @@ pub fn files(project: i64, table: &str) -> Markup {
     html! {
         div class="card" id="files" {
             h2 { "Files" }
-            p { "All events are Parquet files in a Delta table. Programs on this machine read them without asking the server, in "
+            p { "All events are Parquet files in a Delta table. Programs on this machine read them without the server, in "
                 code { (table) } "." }
             h3 { "DuckDB" } (parts::code("files-duckdb", &duckdb))
             h3 { "Polars" } (parts::code("files-polars", &polars))
@@ -135,7 +135,7 @@ fn scopes(key: &Value) -> String {
 pub fn sessions(project: i64, zone: Tz, sessions: &[Shown]) -> Markup {
     html! {
         div class="card" id="sessions" {
-            h2 { "Where you are signed in" }
+            h2 { "Active sessions" }
             @if sessions.is_empty() { p class="quiet" { "Nowhere by a browser." } }
             ul class="plain" {
                 @for session in sessions {
@@ -158,7 +158,7 @@ pub fn sessions(project: i64, zone: Tz, sessions: &[Shown]) -> Markup {
 pub fn kept(project: i64) -> Markup {
     html! {
         div class="card" id="kept" {
-            h2 { "Kept and deleted" }
+            h2 { "Data retention" }
             p { "Events are kept until they are deleted: none is removed for its age. A person is deleted on its page, with its events or without; "
                 a href=(page(project, "data-management/deletions")) { "deletions" } " are shown with the proof that nothing is left." }
         }
@@ -169,11 +169,11 @@ pub fn kept(project: i64) -> Markup {
 pub fn another_project(project: i64) -> Markup {
     html! {
         div class="card" id="another" {
-            h2 { "Another project" }
+            h2 { "New project" }
             p class="quiet" { "A project has its own token, events, persons, flags and insights." }
             form class="bar" method="post" action=(page(project, "settings/projects")) {
                 label { "Name" input class="wide" type="text" name="name" maxlength="200" required autocomplete="off"; }
-                button { "Make project" }
+                button { "Create project" }
             }
         }
     }

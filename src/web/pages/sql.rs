@@ -94,13 +94,13 @@ pub fn form(
             summary { "Run before in this browser" }
             div {
                 ul class="plain mono" {}
-                button class="small" type="button" { "Forget them" }
+                button class="small" type="button" { "Clear history" }
             }
         }
         script src=(assets::path("sql.js")) defer {}
         @if sql.is_empty() {
             div class="empty" {
-                h2 { "Ask anything about your events" }
+                h2 { "Query your events with SQL" }
                 p { "Every event and person of this project is a row. Only reading is possible, and every query has \
                      limits on time and memory, so nothing can break." }
                 div class="actions" {
@@ -207,7 +207,7 @@ pub fn saved(answer: &Value, query: &Value, is_alone: bool) -> Markup {
 pub fn asked(project: i64, (saved, is_changed): (&SavedSql, bool), at: Option<&str>) -> Markup {
     html! {
         details class="source" open[is_changed] {
-            summary { "What it asks" }
+            summary { "Query" }
             @match at {
                 None => pre tabindex="0" { code { (saved.sql) } },
                 Some(address) => form class="stack" method="get" action=(address) {

@@ -26,23 +26,24 @@ pub struct Span {
 pub type Reason = &'static str;
 
 const OF_STEPS: Reason =
-    "No SQL of a few lines asks the same: the order of each person's events decides.";
+    "No short SQL query returns the same: it depends on the order of each person's events.";
 const OF_RETURNS: Reason =
-    "No SQL of a few lines asks the same: when each person came first decides.";
-const OF_OPTIONS: Reason = "No SQL of a few lines asks the same with these options.";
-const OF_FILTERS: Reason = "No SQL of a few lines asks the same with these filters.";
+    "No short SQL query returns the same: it depends on each person's first event.";
+const OF_OPTIONS: Reason = "No short SQL query returns the same with these options.";
+const OF_FILTERS: Reason = "No short SQL query returns the same with these filters.";
 /// Where persons count.
 pub const OF_PERSONS: Reason =
-    "Persons are merged after their events came in, so files alone do not have the answer.";
+    "Persons are merged after their events were stored, so the files alone are not sufficient.";
 
 /// Of a saved query that no address of a page says.
 pub const OF_SAVED: Reason =
-    "No SQL of a few lines asks the same: the query has more than a page of insights can ask.";
+    "No short SQL query returns the same: the query has options that this page cannot show.";
 /// Of lists that the server joins from persons, groups and settings.
 pub const OF_LISTS: Reason = "The files do not have this list: it is in the settings of the server, or changes with each merge of persons.";
 
 /// Of SQL that somebody wrote.
-pub const OF_SQL: Reason = "DuckDB has other words for properties and persons; where the files are is told in the settings.";
+pub const OF_SQL: Reason =
+    "DuckDB has other names for properties and persons; Settings shows where the files are.";
 
 /// Math that SQL has an aggregate for, of a number.
 const OF_NUMBERS: [&str; 4] = ["sum", "avg", "min", "max"];

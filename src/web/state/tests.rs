@@ -209,6 +209,9 @@ fn question() -> impl Strategy<Value = Question> {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     #[test]
     fn questions_go_through_addresses(question in question()) {
         let address = question.print();

@@ -413,6 +413,9 @@ mod lz_string {
     }
 
     proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        ))]
         #[test]
         fn undoes_what_the_oracle_did(text in any::<String>()) {
             prop_assert_eq!(ours(&lz64(&text)), Ok(text));
@@ -470,6 +473,9 @@ fn any_hints() -> impl Strategy<Value = Hints> {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     /// Goal: no body crashes the process or exceeds the limit.
     #[test]
     fn takes_any_bytes(

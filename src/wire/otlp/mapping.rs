@@ -2,7 +2,7 @@
 //!
 //! Source of the rules: `rust/capture/src/otel` and `nodejs/src/ingestion/ai/otel` of PostHog, except for the
 //! attribute names of single libraries (Vercel's, Traceloop, Pydantic AI). These stay as they are, like every
-//! attribute that the rules do not rename: see `schemas/compatibility.md`.
+//! attribute that the rules do not rename: see `src/guide/compatibility.md`.
 
 use std::borrow::Cow;
 

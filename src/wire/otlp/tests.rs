@@ -509,6 +509,9 @@ fn answers_are_those_of_the_protocol() {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     /// Any input becomes a JSON batch or an error.
     #[test]
     fn nothing_brings_the_readers_down(

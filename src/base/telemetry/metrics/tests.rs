@@ -71,7 +71,7 @@ fn alerts_are_about_metrics_that_exist() {
     metrics.corruptions.get_or_create(&PlaceLabels { place: "wal" }).inc();
     metrics.bucket_failures.get_or_create(&OperationLabels { operation: "get" }).inc();
     let page = metrics.render();
-    let rules = include_str!("../../../../deploy/alerts.yml");
+    let rules = include_str!("../../../../scripts/deploy/alerts.yml");
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = rules.split(|c| !is_name(c)).filter(|word| word.starts_with("weir_"));
     let mut count = 0;

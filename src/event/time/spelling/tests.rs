@@ -151,6 +151,9 @@ fn no_text_has_two_readings() {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     #[test]
     fn takes_any_text(text in "\\PC{0,64}", dateish in "[0-9A-Za-z:/ .,+\\[\\]年月日-]{0,64}") {
         parse(&text);

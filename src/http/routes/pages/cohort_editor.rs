@@ -74,7 +74,7 @@ fn whole(visit: &Visit, cohort: Option<&Value>, draft: &Draft, known: &Known) ->
         Some(cohort) => {
             let own = format!("{all}/{}", integer(cohort, "id").unwrap_or_default());
             let content = shown::cohort((&format!("{own}/edit"), &own), draft, known, false);
-            Page::new(format!("Change {}", parts::named(cohort)), content)
+            Page::new(format!("Edit {}", parts::named(cohort)), content)
         }
         None => Page::new("New cohort", shown::cohort((&all, &all), draft, known, true)),
     }
@@ -232,5 +232,5 @@ async fn feature_page(
     };
     let address = format!("{all}/{}", parts::part(text(own, "id")));
     let content = shown::feature((&address, &all), typed, &[], problem, false);
-    Page::new(format!("Change {}", parts::named(own)), content)
+    Page::new(format!("Edit {}", parts::named(own)), content)
 }

@@ -124,9 +124,9 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
         div class="card" {
             @if !parts::text(&cohort, "description").is_empty() { p { (parts::clipped(parts::text(&cohort, "description"), 2000)) } }
             @if parts::is_true(&cohort, "is_static") {
-                p { "A list of persons, which changes only by hand." }
+                p { "A static list of persons." }
             } @else {
-                h2 { "Who belongs to it" }
+                h2 { "Criteria" }
                 (conditions_of(cohort.get("filters").unwrap_or(&Value::Null)))
             }
         }

@@ -90,7 +90,7 @@ fn whole(visit: &Visit, flag: Option<&Value>, draft: &Draft, known: &Known) -> P
     match flag {
         Some(flag) => {
             let own = format!("{all}/{}", integer(flag, "id").unwrap_or_default());
-            let title = format!("Change {}", parts::clipped(text(flag, "key"), 120));
+            let title = format!("Edit {}", parts::clipped(text(flag, "key"), 120));
             Page::new(title, shown::form(&format!("{own}/edit"), &own, draft, known))
         }
         None => Page::new("New feature flag", shown::form(&all, &all, draft, known)),

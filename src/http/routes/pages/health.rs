@@ -118,7 +118,7 @@ fn uses(app: &App, vitals: &Vitals) -> Vec<Use> {
             vitals.person_columns,
             query.person_columns_memory_max_bytes.as_u64(),
         ),
-        own("Kept answers", vitals.answers, query.insight_cache_max_bytes.as_u64()),
+        own("Cached results", vitals.answers, query.insight_cache_max_bytes.as_u64()),
         own(
             "Requests between arrival and acknowledgement",
             gauge(&metrics.ingest_inflight_bytes),

@@ -206,7 +206,7 @@ fn answered(
                 None => (shown::form(project.id.0, &question, &dashboards, can_make)),
                 Some(kept) if kept.is_changed => {
                     (shown::changing(project.id.0, kept, &[("question", &question.print())]))
-                    details { summary { "Save it as another insight" }
+                    details { summary { "Save as a new insight" }
                         (shown::form(project.id.0, &question, &dashboards, can_make)) }
                 },
                 Some(kept) => (shown::placing(project.id.0, kept, &dashboards)),

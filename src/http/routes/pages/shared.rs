@@ -145,14 +145,14 @@ fn query_of_saved(insight: &Value) -> Value {
 }
 
 fn locked(theme: Theme, failure: Option<&str>) -> String {
-    door("This link asks for a password", theme, &shown::lock(failure)).0
+    door("This link requires a password", theme, &shown::lock(failure)).0
 }
 
 fn failed(theme: Theme, problem: &Problem) -> Response {
     let detail = match problem.status() {
-        StatusCode::NOT_FOUND => "This link leads nowhere. It may have been turned off.",
+        StatusCode::NOT_FOUND => "This link does not exist. It may have been disabled.",
         _ => problem.detail(),
     };
-    let html = door("This did not work", theme, &parts::failed(detail)).0;
+    let html = door("The request failed", theme, &parts::failed(detail)).0;
     Response::bytes(problem.status(), HTML, html)
 }

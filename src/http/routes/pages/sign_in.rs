@@ -124,7 +124,7 @@ pub(super) async fn sign_in(app: &App, desk: &Desk, theme: Theme, request: Reque
         let content = html! {
             @if let Some(failure) = failure { (parts::failed(failure)) }
             @if let Some(unready) = &unready {
-                div class="note warn" { "The server takes no events at the moment: " (unready) "." }
+                div class="note warn" { "The server is not accepting events: " (unready) "." }
             }
             (shown::form(link, next))
         };

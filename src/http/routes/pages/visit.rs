@@ -329,7 +329,7 @@ async fn collected(response: Response) -> Result<Bytes, Problem> {
 }
 
 fn too_long() -> Problem {
-    let detail = "The answer is too long for a page. Ask for less, or by the API.";
+    let detail = "The result is too long for a page. Narrow the query, or use the API.";
     Problem::new(Kind::TooLarge, "answer_too_large", detail)
 }
 

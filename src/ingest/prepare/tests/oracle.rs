@@ -562,7 +562,10 @@ fn check(events: &[Json], sent_at: Option<i64>, seed: u64) -> Result<(), TestCas
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig {
+        cases: 192,
+        ..ProptestConfig::with_failure_persistence(proptest::test_runner::FileFailurePersistence::WithSource("regressions"))
+    })]
 
     #[test]
     fn every_column_is_what_a_naive_reading_gives(

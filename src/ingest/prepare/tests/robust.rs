@@ -65,7 +65,10 @@ fn bad(index: usize) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        ..ProptestConfig::with_failure_persistence(proptest::test_runner::FileFailurePersistence::WithSource("regressions"))
+    })]
 
     #[test]
     fn a_bad_event_changes_nothing_of_the_others(

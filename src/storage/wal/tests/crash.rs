@@ -301,6 +301,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(proptest::test_runner::Config::with_failure_persistence(
+        proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+    ))]
     /// Goal: the log is a vector with a durable prefix, for any history and any cut.
     #[test]
     fn any_history_and_any_cut(

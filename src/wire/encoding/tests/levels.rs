@@ -75,7 +75,10 @@ fn packed_at_every_level(text: &[u8]) -> Vec<(String, Vec<u8>, &'static str)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        ..ProptestConfig::with_failure_persistence(proptest::test_runner::FileFailurePersistence::WithSource("regressions"))
+    })]
 
     /// Goal: a body of any encoder decodes to the same text. Method: as announced, by its magic
     /// number where it has one, in base64, in two members, and through a decoder with state.

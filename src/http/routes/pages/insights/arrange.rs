@@ -82,7 +82,7 @@ pub(in crate::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem
     };
     let share = link_of(asking, &document).await?;
     let content = html! { (shown::board(&board)) @if let Some(share) = share { (share) } };
-    Ok(Sent::Page(Page::new(format!("Change {}", own.title()), content)))
+    Ok(Sent::Page(Page::new(format!("Edit {}", own.title()), content)))
 }
 
 /// `POST dashboard/:id`.

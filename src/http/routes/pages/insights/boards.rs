@@ -227,7 +227,7 @@ async fn shown(
     let project = &asking.asker.project;
     match question {
         Err(problem) => failed(problem.detail()),
-        Ok(None) => html! { p class="quiet" { "This insight asks nothing." } },
+        Ok(None) => html! { p class="quiet" { "This insight has no query." } },
         Ok(Some(Question::Rows(node))) => match rows(app, project, &node).await {
             Ok(answer) => sql::saved(&answer, tile.query(), false),
             Err(problem) => failed(problem.detail()),
@@ -249,7 +249,7 @@ pub(in crate::routes::pages) async fn insight(asking: &Asking, app: &App, node: 
         (Some(question), _) => Links::new(project.id.0, question),
         (None, Some(sketch)) => Links::without(project.id.0, sketch, node),
         (None, None) => {
-            return html! { p class="quiet" { "The page has no chart of this kind of insight." } };
+            return html! { p class="quiet" { "The page has no chart for this kind of insight." } };
         }
     };
     let shown = result::shown(&results, &links.as_of(&made.at));

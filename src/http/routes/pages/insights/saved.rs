@@ -145,7 +145,7 @@ pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
                 html! {
                     (unsaid(&asking, asked, (&own, true)).await)
                     details class="source" {
-                        summary { "What it asks" }
+                        summary { "Query" }
                         pre tabindex="0" { code { (serde_json::to_string_pretty(&own.query).unwrap_or_default()) } }
                     }
                 }
@@ -329,7 +329,7 @@ async fn unsaid(
         Err(problem) => return failed(problem.detail()),
     };
     match asked {
-        None => html! { div class="empty" { h2 { "This insight asks nothing" } } },
+        None => html! { div class="empty" { h2 { "This insight has no query" } } },
         Some(Asked::Rows(node)) => match rows(app, project, &node).await {
             Ok(answer) => {
                 let link = |format: &str| {
@@ -347,7 +347,7 @@ async fn unsaid(
                 return html! {
                     div class="empty" {
                         h2 { "This page cannot show the insight" }
-                        p { "It has no chart of this kind. The API answers it: " code { "POST query/" } "." }
+                        p { "The page has no chart for this kind. The API returns its result: " code { "POST query/" } "." }
                     }
                 };
             };
@@ -419,7 +419,7 @@ pub(super) fn query_over(own: &Saved, form: &mut Parameters) -> Result<Value, Wr
         return Ok(SavedSql { sql: text, chart, is_whole: true }.over(&own.query));
     }
     let kind =
-        own.kind().ok_or_else(|| Wrong::new("question", "A form cannot say what it asks."))?;
+        own.kind().ok_or_else(|| Wrong::new("question", "The form cannot show this query."))?;
     let question = with_usual(Question::parse(kind, &text)?);
     Ok(with_question(&own.query, node(&question)))
 }

@@ -111,8 +111,7 @@ async fn brought(
     made: &mut Vec<i64>,
 ) -> Result<i64, Problem> {
     let id = |made: &Value| {
-        integer(made, "id")
-            .ok_or_else(|| Problem::not_found("What was made is not there any more."))
+        integer(made, "id").ok_or_else(|| Problem::not_found("The created object was removed."))
     };
     let mut tiles = Vec::new();
     for tile in sent.iter().filter_map(Value::as_object) {
