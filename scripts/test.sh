@@ -36,7 +36,7 @@ done
 scripts/test-tools.sh
 
 step format and source rules
-cargo fmt --check
+cargo fmt --all --check
 tidy=$(mktemp)
 CARGO_MANIFEST_DIR=$PWD rustc --edition 2024 --test -o "$tidy" tests/tidy.rs
 "$tidy" --quiet

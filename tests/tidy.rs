@@ -208,7 +208,7 @@ impl Source {
     /// Where `crate::` leads: the directory of the member, with a slash, or nothing for the root package.
     fn root(&self) -> &str {
         match self.member() {
-            "cli" | "guide" | "lib" | "main" | "synth" => "",
+            "build" | "cli" | "guide" | "lib" | "main" | "synth" => "",
             member => self.path.get(..=member.len()).unwrap_or_default(),
         }
     }
