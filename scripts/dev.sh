@@ -2,13 +2,14 @@
 # Development loop: builds what a change affects and runs some of the tests.
 #
 #   scripts/dev.sh check                  type errors and warnings of all members, tests and benchmarks
-#   scripts/dev.sh unit MEMBER [FILTER]   unit tests of a member such as `storage`; further words go to the test program
+#   scripts/dev.sh unit MEMBER [FILTER]   unit tests of a member such as `storage`, or of `weir`, the root; further words
+#                                         go to the test program
 #   scripts/dev.sh server [FILTER]        tests of the real process: a path such as `capture::`
 #   scripts/dev.sh lint                   the lints of scripts/test.sh
 #
-# Uses the dependencies of the release build. The members are compiled
-# incrementally and without optimization: fast to build, several times slower to run. For measurements use
-# `cargo build --release`, for a complete check of a change scripts/test.sh.
+# Uses the dependencies of the release build; a member alone needs some of these with fewer features, which are built the
+# first time. Members are compiled incrementally and without optimization: fast to build, several times slower to run. For
+# measurements use `cargo build --release`, for a complete check of a change scripts/test.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$HOME/.cache/weir/target}
@@ -33,7 +34,8 @@ check) cargo check --workspace --all-targets "${quick[@]}" ;;
 unit)
     member=${1:?which member?}
     filter=("${@:2}")
-    run -p "weir-$member" --lib
+    [ "$member" = weir ] || member=weir-$member
+    run -p "$member" --lib
     ;;
 server)
     # Many of these tests wait for the server: with more at once than cores, none of these is idle.

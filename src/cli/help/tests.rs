@@ -155,6 +155,6 @@ fn the_page_of_settings_is_that_of_the_definitions() {
     }
     let kept = std::fs::read_to_string(path).unwrap();
     let differs = kept.lines().zip(page.lines()).find(|(kept, made)| kept != made);
-    let hint = "WEIR_WRITE_GUIDE=1 scripts/dev.sh unit guide";
+    let hint = "WEIR_WRITE_GUIDE=1 scripts/dev.sh unit weir guide";
     assert!(kept == page, "src/guide/settings.md is old: {differs:#?}\n{hint} writes it anew");
 }
