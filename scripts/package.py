@@ -81,7 +81,7 @@ class Release:
         chosen = os.environ.get("SOURCE_DATE_EPOCH")
         if not chosen:
             with contextlib.suppress(subprocess.CalledProcessError, FileNotFoundError):
-                chosen = output("git", "log", "-1", "--format=%ct", cwd=ROOT)
+                chosen = output("git", "log", "-1", "--format=%ct", cwd=ROOT, stderr=subprocess.DEVNULL)
         return max(int(chosen or 0), 315532800)
 
     @functools.cached_property
@@ -274,37 +274,52 @@ fi
     "postrm": """#!/bin/sh
 set -e
 # Events stay in /var/lib/weir, and their user with them, until somebody removes both.
-if [ "$1" = remove ] && [ -x /usr/bin/deb-systemd-helper ]; then
-    deb-systemd-helper mask weir.service >/dev/null || true
-fi
-if [ "$1" = purge ] && [ -x /usr/bin/deb-systemd-helper ]; then
-    deb-systemd-helper purge weir.service >/dev/null || true
-    deb-systemd-helper unmask weir.service >/dev/null || true
-fi
 if [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload >/dev/null || true
 fi
+command -v deb-systemd-helper >/dev/null || exit 0
+case $1 in
+remove) deb-systemd-helper mask weir.service >/dev/null || true ;;
+purge)
+    deb-systemd-helper purge weir.service >/dev/null || true
+    deb-systemd-helper unmask weir.service >/dev/null || true
+    ;;
+esac
 """,
 }
 
 
 def make_deb(release):
     """For Debian and Ubuntu: the program as a service."""
-    version = ".".join(map(str, release.glibc))
-    depends = ", ".join(f"{name} (>= {version})" if name == "libc6" else name for name in release.needed)
+    # ~ comes before the release, and - would begin a version of the package.
+    version, maintainer = release.version.replace("-", "~"), os.environ.get("DEBEMAIL", "Weir <weir@packages.invalid>")
+    glibc = ".".join(map(str, release.glibc))
+    depends = ", ".join(f"{name} (>= {glibc})" if name == "libc6" else name for name in release.needed)
     control = f"""Package: weir
-Version: {release.version.replace("-", "~")}
+Version: {version}
 Architecture: {release.machine[1]}
-Maintainer: {os.environ.get("DEBEMAIL", "Weir <weir@packages.invalid>")}
+Maintainer: {maintainer}
 Section: database
 Priority: optional
 Depends: adduser, {depends}
 Recommends: ca-certificates
 Description: event-analytics server in one program
- Receives events over HTTP in the formats of PostHog's SDKs, and keeps them in Parquet files that any engine can open.
- Has feature flags, persons, SQL, insights and dashboards on the same data.
+ Receives events over HTTP in the formats of PostHog's SDKs, and keeps them in
+ Parquet files that any engine can open. Has feature flags, persons, SQL,
+ insights and dashboards on the same data.
 """
-    copyright = f"Weir is licensed under the Apache License, Version 2.0.\n\n{(ROOT / 'LICENSE').read_text()}"
+    copyright = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: weir
+
+Files: *
+Copyright: the authors of Weir
+License: Apache-2.0
+
+License: Apache-2.0
+ The Apache License, Version 2.0, is in /usr/share/common-licenses/Apache-2.0.
+"""
+    date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(release.time))
+    changes = f"weir ({version}) unstable; urgency=medium\n\n  * Release {version}.\n\n -- {maintainer}  {date}\n"
     unit = (DEPLOY / "weir.service").read_text().replace("/usr/local/bin/", "/usr/bin/")
     documents = "usr/share/doc/weir"
     files = [
@@ -316,6 +331,7 @@ Description: event-analytics server in one program
         Entry("usr/bin/weir", release.program, 0o755),
         Entry("usr/lib/systemd/system/weir.service", unit.encode()),
         Entry(f"{documents}/README.md", ROOT / "README.md"),
+        Entry(f"{documents}/changelog.gz", gzip.compress(changes.encode(), 9, mtime=0)),
         Entry(f"{documents}/copyright", copyright.encode()),
         *(Entry(f"{documents}/examples/{name}", DEPLOY / name) for name in EXAMPLES),
     ]
@@ -328,7 +344,7 @@ Description: event-analytics server in one program
         for path in [pathlib.Path(stage), *pathlib.Path(stage).rglob("*")]:
             if path.is_dir():
                 path.chmod(0o755)
-        target = release.out / f"weir_{release.version.replace('-', '~')}_{release.machine[1]}.deb"
+        target = release.out / f"weir_{version}_{release.machine[1]}.deb"
         command = ["dpkg-deb", "--root-owner-group", "-Zgzip", f"-z{release.level}", "--build", stage, target]
         # Later times are set to this one.
         environment = os.environ | {"SOURCE_DATE_EPOCH": str(release.time)}
