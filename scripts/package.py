@@ -21,7 +21,7 @@ import time
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-DEPLOY = ROOT / "deploy"
+DEPLOY = ROOT / "scripts" / "deploy"
 EXAMPLES = ["alerts.yml", "haproxy.cfg", "pair.env", "weir.env"]
 
 # The name `weir` belongs to others at the registries of Python and npm; the command is `weir` everywhere.
