@@ -1,34 +1,22 @@
 //! Where SQL takes a property as a number: [`rewrite`]. A property is a text, whatever its values are, so that none is
-//! lost; what computes with numbers gets the number that the text is, or null. Properties whose values are numbers are
-//! ordered as such: by texts, 10 comes before 9.
+//! lost; what computes with numbers gets the number that the text is, or null, also through what only chooses among its
+//! values: `sum(CASE WHEN a THEN properties.b ELSE 0 END)`, `max(properties.b) > 5`. Properties whose values are numbers
+//! are ordered as such: by texts, 10 comes before 9.
+//!
+//! An operator directly between a property and a number is not here: `property_access` plans it, which knows of types.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::CastKind;
-use datafusion::sql::sqlparser::ast::DataType;
-use datafusion::sql::sqlparser::ast::ExactNumberInfo;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::FunctionArgumentClause;
-use datafusion::sql::sqlparser::ast::FunctionArguments;
-use datafusion::sql::sqlparser::ast::OrderByExpr;
-use datafusion::sql::sqlparser::ast::OrderByKind;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::UnaryOperator;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
-use datafusion::sql::sqlparser::ast::WindowType;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, OrderByExpr, OrderByKind, Query,
+    SetExpr, UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
+};
 
-use crate::asked::asked;
-use crate::asked::take;
+use crate::asked::{asked, take};
 use crate::property_access::access;
-use weir_event::schema::PROMOTED;
-use weir_event::schema::PropertyType;
+use weir_event::schema::{PROMOTED, PropertyType};
 
 /// Functions that take numbers alone.
 const OF_NUMBERS: [&str; 40] = [
@@ -79,6 +67,10 @@ const OF_NUMBERS: [&str; 40] = [
 /// Functions that take values of any type, and compare or mix them: properties are numbers where another argument is one.
 const OF_ANY: [&str; 5] = ["coalesce", "nullif", "nvl", "greatest", "least"];
 
+/// Functions whose values are those of their first argument.
+const OF_FIRST: [&str; 8] =
+    ["any_value", "first_value", "lag", "last_value", "lead", "max", "min", "nth_value"];
+
 /// Aggregates that are an order of values.
 const OF_ORDERS: [&str; 2] = ["min", "max"];
 
@@ -113,9 +105,72 @@ impl VisitorMut for Numbers {
                 take_number(expr);
             }
             Expr::Function(function) => of_function(function),
+            Expr::Case { .. } => of_case(expression),
+            Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => {
+                if is_number(right) {
+                    take_number(left);
+                }
+                if is_number(left) {
+                    take_number(right);
+                }
+            }
+            Expr::BinaryOp { left, op, right } if is_arithmetic(op) => {
+                take_chosen(left);
+                take_chosen(right);
+            }
+            Expr::BinaryOp { left, op, right } if is_comparison(op) => {
+                if is_number(right) {
+                    take_chosen(left);
+                }
+                if is_number(left) {
+                    take_chosen(right);
+                }
+            }
+            Expr::Between { expr, low, high, .. } if is_number(low) || is_number(high) => {
+                take_chosen(expr);
+            }
+            Expr::InList { expr, list, .. } if list.iter().any(is_number) => take_chosen(expr),
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+fn is_arithmetic(operator: &BinaryOperator) -> bool {
+    matches!(
+        operator,
+        BinaryOperator::Plus
+            | BinaryOperator::Minus
+            | BinaryOperator::Multiply
+            | BinaryOperator::Divide
+            | BinaryOperator::Modulo
+    )
+}
+
+fn is_comparison(operator: &BinaryOperator) -> bool {
+    matches!(
+        operator,
+        BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq
+    )
+}
+
+/// Values of a CASE are numbers if one of them is; so is what it compares, if it is compared with numbers alone.
+fn of_case(case: &mut Expr) {
+    let Expr::Case { operand, conditions, else_result, .. } = case else { return };
+    if let Some(operand) = operand
+        && conditions.iter().all(|own| is_number(&own.condition))
+    {
+        take_number(operand);
+    }
+    let has_number = conditions.iter().any(|own| is_number(&own.result))
+        || else_result.as_deref().is_some_and(is_number);
+    if has_number {
+        take_number(case);
     }
 }
 
@@ -184,7 +239,7 @@ fn is_number(expression: &Expr) -> bool {
     }
 }
 
-/// Puts the number that a property is into its place.
+/// Puts the number that a property is into its place, and into that of each value among which the expression chooses.
 fn take_number(expression: &mut Expr) {
     if access(bare(expression)).is_some() {
         *expression = Expr::Cast {
@@ -194,6 +249,34 @@ fn take_number(expression: &mut Expr) {
             array: false,
             format: None,
         };
+    } else {
+        take_chosen(expression);
+    }
+}
+
+/// The same for an expression that is no property itself.
+fn take_chosen(expression: &mut Expr) {
+    match expression {
+        Expr::Nested(inner) => take_chosen(inner),
+        Expr::Case { conditions, else_result, .. } => {
+            let results = conditions.iter_mut().map(|own| &mut own.result);
+            results.chain(else_result.as_deref_mut()).for_each(take_number);
+        }
+        Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) => {
+            let [name] = name.0.as_slice() else { return };
+            let Some(name) = name.as_ident().map(|name| name.value.to_lowercase()) else { return };
+            let taken = match name.as_str() {
+                name if OF_ANY.contains(&name) => list.args.len(),
+                name if OF_FIRST.contains(&name) => 1,
+                _ => 0,
+            };
+            for argument in list.args.iter_mut().take(taken) {
+                if let FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)) = argument {
+                    take_number(argument);
+                }
+            }
+        }
+        _ => {}
     }
 }
 
@@ -234,6 +317,34 @@ mod tests {
                 "SELECT first_value(a ORDER BY TRY_CAST(properties.price AS DOUBLE)), rank() OVER (ORDER BY TRY_CAST(properties.price AS DOUBLE))",
             ),
             ("SELECT count(properties.a)", "SELECT count(properties.a)"),
+            (
+                "SELECT sum(CASE WHEN properties.a = 'x' THEN properties.b ELSE 0 END)",
+                "SELECT sum(CASE WHEN properties.a = 'x' THEN TRY_CAST(properties.b AS DOUBLE) ELSE 0 END)",
+            ),
+            (
+                "SELECT CASE WHEN c THEN properties.a ELSE -1 END, CASE WHEN c THEN properties.a ELSE 'x' END",
+                "SELECT CASE WHEN c THEN TRY_CAST(properties.a AS DOUBLE) ELSE -1 END, CASE WHEN c THEN properties.a ELSE 'x' END",
+            ),
+            (
+                "SELECT CASE properties.a WHEN 1.5 THEN 'x' END, CASE properties.a WHEN 'y' THEN 'x' END",
+                "SELECT CASE TRY_CAST(properties.a AS DOUBLE) WHEN 1.5 THEN 'x' END, CASE properties.a WHEN 'y' THEN 'x' END",
+            ),
+            (
+                "SELECT properties.a IS DISTINCT FROM 1.5, 'x' IS NOT DISTINCT FROM properties.a",
+                "SELECT TRY_CAST(properties.a AS DOUBLE) IS DISTINCT FROM 1.5, 'x' IS NOT DISTINCT FROM properties.a",
+            ),
+            (
+                "SELECT 1 HAVING max(properties.a) > 5 AND max(properties.a) > 'x' AND (min(properties.a)) BETWEEN 1 AND 2",
+                "SELECT 1 HAVING max(TRY_CAST(properties.a AS DOUBLE)) > 5 AND max(properties.a) > 'x' AND (min(TRY_CAST(properties.a AS DOUBLE))) BETWEEN 1 AND 2",
+            ),
+            (
+                "SELECT max(properties.a) - min(properties.a), lag(properties.a, 1) OVER () IN (1, 2), lag(properties.a) OVER () < 2",
+                "SELECT max(TRY_CAST(properties.a AS DOUBLE)) - min(TRY_CAST(properties.a AS DOUBLE)), lag(TRY_CAST(properties.a AS DOUBLE), 1) OVER () IN (1, 2), lag(TRY_CAST(properties.a AS DOUBLE)) OVER () < 2",
+            ),
+            (
+                "SELECT round(coalesce(max(properties.a), properties.b), 2), properties.a > 5, properties.a * 2",
+                "SELECT round(coalesce(max(TRY_CAST(properties.a AS DOUBLE)), TRY_CAST(properties.b AS DOUBLE)), 2), properties.a > 5, properties.a * 2",
+            ),
         ] {
             let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();
             rewrite(&mut statement);

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{TOKEN, TestServer};
 
 fn start() -> TestServer {
     let server = TestServer::start();
@@ -95,6 +93,17 @@ fn accesses_give_what_was_sent_whatever_their_form() {
         let summed =
             server.query("SELECT sum(try_cast(properties.Price AS double)) AS sum FROM events");
         assert_eq!(summed, [json!({"sum": 121.5})], "{round}");
+        // Through what chooses among values; a word is no number, and no error.
+        let chosen = server.query(
+            "SELECT sum(CASE WHEN properties.plan = 'pro' THEN properties.Price ELSE 1 END) AS cases, \
+             sum(if(properties.plan = 'pro', properties.Price, 0)) AS ifs, \
+             max(properties.Price) - min(properties.Price) AS width, \
+             count(*) FILTER (WHERE CASE properties.Price WHEN 12 THEN true ELSE false END) AS simple, \
+             count(*) FILTER (WHERE properties.Price IS NOT DISTINCT FROM 9.5) AS same \
+             FROM events HAVING max(properties.Price) > 99 AND max(properties.Price) < 101",
+        );
+        let expected = json!({"cases": 11.5, "ifs": 9.5, "width": 90.5, "simple": 1, "same": 1});
+        assert_eq!(chosen, [expected], "{round}");
         let flushed = server.weir(&["flush"]).output().expect("runs");
         assert!(flushed.status.success(), "{flushed:?}");
     }
