@@ -8,21 +8,15 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use criterion::Criterion;
-use criterion::Throughput;
-use serde_json::Value;
-use serde_json::json;
+use criterion::{Criterion, Throughput};
+use serde_json::{Value, json};
 use uuid::Uuid;
 use weir_base::clock::UnixMicros;
 use weir_event::predicate::Matching;
 use weir_event::predicate::moment::Now;
-use weir_flags::cohorts::Cohort;
-use weir_flags::cohorts::CohortSet;
-use weir_flags::cohorts::Memberships;
+use weir_flags::cohorts::{Cohort, CohortSet, Memberships};
 use weir_flags::definition::Stored;
-use weir_flags::set::Entry;
-use weir_flags::set::FlagSet;
-use weir_flags::set::Selection;
+use weir_flags::set::{Entry, FlagSet, Selection};
 use weir_flags::subject::Subject;
 
 /// Flags of a set, as in the published figures of other servers.

@@ -3,11 +3,9 @@
 //! The commit is read from the files of the repository, so that no `git` is needed, and cargo is told which of them a
 //! new commit changes: nothing else makes this script run, and what depends on it compile, again.
 
-use std::fs;
-use std::io;
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Letters of a commit in the version.
 const SHORT: usize = 12;

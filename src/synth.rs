@@ -22,13 +22,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::synth::random::Random;
-use crate::synth::sessions::Ids;
-use crate::synth::sessions::Session;
-use crate::synth::sessions::Setting;
-use crate::synth::sessions::Standing;
-use crate::synth::vocabulary::PRODUCTS;
-use crate::synth::vocabulary::Product;
-use crate::synth::vocabulary::Vocabulary;
+use crate::synth::sessions::{Ids, Session, Setting, Standing};
+use crate::synth::vocabulary::{PRODUCTS, Product, Vocabulary};
 use weir_base::clock::UnixMicros;
 
 /// Parameters of a stream, besides its seed.

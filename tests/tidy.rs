@@ -5,11 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "a test that cannot read the source should fail")]
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Dependencies behind one door: (crate, where it may be named outside of tests). A place is a file without `.rs`, or a
 /// directory with everything in it. Doors as wide as a member are its `Cargo.toml`.
@@ -136,11 +134,19 @@ fn values_of_others_have_one_reader() {
 #[test]
 fn imports_show_what_is_used() {
     check(|file, errors| {
-        for (number, line) in file.code() {
-            let of_crate = line.split_once("use crate::").or_else(|| line.split_once("use weir_"));
-            let Some((_, import)) = of_crate else { continue };
-            if import.contains(['{', '*']) || !import.trim_end().ends_with(';') {
-                errors.push(file.at(number, "one `use crate::module::Item;` a line"));
+        let (mut block, mut end) = (BTreeSet::new(), 0);
+        for import in file.imports() {
+            if import.line > end + 1 {
+                block.clear();
+            }
+            end = import.end;
+            let is_own = import.parent.starts_with("crate") || import.parent.starts_with("weir_");
+            if is_own && import.items.iter().any(|item| item.contains(['{', '*'])) {
+                errors
+                    .push(file.at(import.line, "name the items, without globs and nested braces"));
+            }
+            if !block.insert((import.visibility, import.parent)) {
+                errors.push(file.at(import.line, "one `use` for the items of a module"));
             }
         }
     });
@@ -236,7 +242,7 @@ impl Source {
             let path = format!("{own}/{name}");
             files.iter().find(|file| file.name() == path).map(|file| file.name())
         };
-        let used = self.production().flat_map(|(_, line)| {
+        let used = self.with_single_imports().into_iter().flat_map(|line| {
             let line = line.replace("(in crate::", "(");
             let paths: Vec<_> = line
                 .split("crate::")
@@ -264,9 +270,68 @@ impl Source {
         code.filter(|_| !self.is_test())
     }
 
+    /// Statements that import, tests included.
+    fn imports(&self) -> Vec<Import> {
+        let mut found = Vec::new();
+        let mut lines = self.code();
+        while let Some((number, line)) = lines.next() {
+            let (visibility, rest) = match line.trim_start().split_once("use ") {
+                Some((visibility, rest))
+                    if visibility.is_empty() || visibility.starts_with("pub") =>
+                {
+                    (visibility.trim_end().to_owned(), rest)
+                }
+                _ => continue,
+            };
+            let (mut text, mut end) = (rest.trim().to_owned(), number);
+            while !text.ends_with(';') {
+                let Some((number, line)) = lines.next() else { break };
+                text.push_str(line.trim());
+                end = number;
+            }
+            let text = text.trim_end_matches(';');
+            let (parent, items) = match text.split_once("::{") {
+                Some((parent, items)) => {
+                    (parent, items.strip_suffix('}').unwrap_or(items).split(',').collect())
+                }
+                None => text
+                    .rsplit_once("::")
+                    .map_or((text, Vec::new()), |(parent, item)| (parent, vec![item])),
+            };
+            let items = items.into_iter().map(|item| item.trim().to_owned());
+            let items = items.filter(|item| !item.is_empty()).collect();
+            found.push(Import { line: number, end, visibility, parent: parent.to_owned(), items });
+        }
+        found
+    }
+
+    /// The lines of production, with one line for each item of an import.
+    fn with_single_imports(&self) -> Vec<String> {
+        let imports = self.imports();
+        let is_import =
+            |number: usize| imports.iter().any(|own| (own.line..=own.end).contains(&number));
+        let end = self.production().last().map_or(0, |(number, _)| number);
+        let single = imports
+            .iter()
+            .filter(|own| own.line <= end)
+            .flat_map(|own| own.items.iter().map(|item| format!("use {}::{item};", own.parent)));
+        let others = self.production().filter(|(number, _)| !is_import(*number));
+        single.chain(others.map(|(_, line)| line.to_owned())).collect()
+    }
+
     fn at(&self, line: usize, message: &str) -> String {
         format!("src/{}:{line}: {message}", self.path)
     }
+}
+
+/// `use parent::{items};`
+struct Import {
+    line: usize,
+    /// Its last line.
+    end: usize,
+    visibility: String,
+    parent: String,
+    items: Vec<String>,
 }
 
 /// The names of the most files of which each uses every other, directly or over others.

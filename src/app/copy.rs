@@ -21,21 +21,15 @@
 //! A killed process leaves its copy behind. The next command that makes a copy removes it: a copy in use is
 //! locked, and the lock ends with the process.
 
-use std::fs;
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 use tempfile::TempDir;
 
-use crate::lock::DirectoryLock;
-use crate::lock::Holder;
-use crate::lock::ServerAddress;
+use crate::lock::{DirectoryLock, Holder, ServerAddress};
 
 /// File of projects, users and keys.
 const METADATA: &str = "metadata.db";
@@ -276,12 +270,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Duration;
 
-    use super::CopyError;
-    use super::Source;
-    use super::in_use;
-    use super::sweep;
-    use crate::lock::DirectoryLock;
-    use crate::lock::Holder;
+    use super::{CopyError, Source, in_use, sweep};
+    use crate::lock::{DirectoryLock, Holder};
 
     #[test]
     fn what_may_be_written_is_copied_and_the_rest_linked() {

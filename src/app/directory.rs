@@ -14,8 +14,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::TryStreamExt;
@@ -26,16 +25,13 @@ use uuid::Uuid;
 use crate::error::OpenError;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
-use weir_base::config::metadata::MetadataConfig;
-use weir_base::config::metadata::MetadataUrl;
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::PlaceLabels;
+use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
+use weir_base::telemetry::metrics::{Metrics, PlaceLabels};
 use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
 use weir_metadata::postgres::MetadataAccess;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::TableVersion;
 use weir_storage::delta::error::TableError;
+use weir_storage::delta::{DataFile, TableVersion};
 use weir_storage::store::Store;
 use weir_storage::wal::Sequence;
 
@@ -488,17 +484,12 @@ async fn unlike_listed<'f>(
 mod tests {
     use std::sync::Arc;
 
-    use crate::directory::SHARD;
-    use crate::directory::Sharing;
-    use crate::directory::check_table_log;
-    use crate::directory::node_id;
-    use crate::directory::set_aside;
+    use crate::directory::{SHARD, Sharing, check_table_log, node_id, set_aside};
     use crate::error::OpenError;
     use crate::tables::events_spec;
     use weir_base::clock::Clock;
     use weir_disk::OsDisk;
-    use weir_storage::delta::Edit;
-    use weir_storage::delta::EditKind;
+    use weir_storage::delta::{Edit, EditKind};
     use weir_storage::tables::Tables;
 
     #[tokio::test]

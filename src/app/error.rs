@@ -1,7 +1,6 @@
 //! Why a data directory cannot be opened: [`OpenError`].
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use weir_base::error::Kind;
 use weir_base::tasks::TaskError;

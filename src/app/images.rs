@@ -8,8 +8,7 @@
 //! store under the name, and the next one gives the former one its name again.
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,21 +16,18 @@ use object_store::path::Path as ObjectPath;
 
 use crate::directory::remove_directory;
 use crate::error::OpenError;
-use crate::tables::TablesAccess;
-use crate::tables::in_bucket;
+use crate::tables::{TablesAccess, in_bucket};
 use crate::verify::chain;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::Config;
 use weir_base::config::bucket::LogPlace;
 use weir_base::telemetry::metrics::Metrics;
 use weir_identity::IdentityError;
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
-use weir_storage::images::ImageName;
-use weir_storage::images::Images;
 use weir_storage::images::error::ImagesError;
 use weir_storage::images::restore::Prefetched;
+use weir_storage::images::{ImageName, Images};
 use weir_storage::tables::Tables;
 
 /// Names in a data directory: the identity store, an image that is being brought, and the store that it replaces.

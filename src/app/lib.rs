@@ -28,14 +28,10 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::copy::WorkingCopy;
-use crate::directory::MetadataPolicy;
-use crate::directory::MetadataStart;
+use crate::directory::{MetadataPolicy, MetadataStart};
 use crate::error::OpenError;
-use crate::node::Node;
-use crate::node::Process;
-use crate::shard::Role;
-use crate::shard::Shard;
-use crate::shard::Stores;
+use crate::node::{Node, Process};
+use crate::shard::{Role, Shard, Stores};
 use crate::tables::TablesAccess;
 use weir_event::id::ProjectId;
 use weir_insights::sql;

@@ -2,17 +2,13 @@
 //! contains its address and a secret, with which other processes of the same user can send it requests
 //! ([`ServerAddress`]).
 
-use std::fs::File;
-use std::fs::TryLockError;
+use std::fs::{File, TryLockError};
 use std::io;
-use std::io::Read;
-use std::io::Seek;
-use std::io::Write;
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Name of the lock file in the data directory.
 const FILE_NAME: &str = "lock";
@@ -130,9 +126,7 @@ fn announced(file: &mut File) -> io::Result<Holder> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use super::DirectoryLock;
-    use super::Holder;
-    use super::ServerAddress;
+    use super::{DirectoryLock, Holder, ServerAddress};
 
     #[test]
     fn one_holder_at_a_time_and_its_address_is_announced() {

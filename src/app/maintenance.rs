@@ -19,30 +19,19 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::maintenance::files::Files;
-use crate::maintenance::files::FilesError;
-use crate::maintenance::files::Merged;
-use crate::maintenance::images::IdentityImages;
-use crate::maintenance::images::Maker;
+use crate::maintenance::files::{Files, FilesError, Merged};
+use crate::maintenance::images::{IdentityImages, Maker};
 use weir_base::clock::Clock;
 use weir_base::config::bucket::LogPlace;
 use weir_base::config::storage::StorageConfig;
-use weir_base::tasks::Pause;
-use weir_base::tasks::Shutdown;
-use weir_base::tasks::TaskError;
-use weir_base::tasks::Tasks;
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::PlaceLabels;
-use weir_base::telemetry::metrics::TableLabels;
+use weir_base::tasks::{Pause, Shutdown, TaskError, Tasks};
+use weir_base::telemetry::metrics::{Metrics, PlaceLabels, TableLabels};
 use weir_identity::store::Identities;
 use weir_ingest::Pipeline;
-use weir_query::person_table::PersonTable;
-use weir_query::person_table::Step;
-use weir_query::person_table::Written;
+use weir_query::person_table::{PersonTable, Step, Written};
 use weir_storage::compaction::Limits;
 use weir_storage::delta::error::TableError;
-use weir_storage::store::Store;
-use weir_storage::store::StoreError;
+use weir_storage::store::{Store, StoreError};
 use weir_storage::wal::Sequence;
 
 /// Time between checks of the memtables.

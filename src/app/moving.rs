@@ -11,26 +11,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::directory::Sharing;
-use crate::directory::node_id;
+use crate::directory::{Sharing, node_id};
 use crate::error::OpenError;
-use crate::images;
 use crate::moving::leaving::Leaving;
-use crate::tables;
-use crate::tables::TablesAccess;
-use crate::tables::events_spec;
-use crate::tables::persons_spec;
+use crate::tables::{TablesAccess, events_spec, persons_spec};
+use crate::{images, tables};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::BucketUrl;
 use weir_base::telemetry::metrics::Metrics;
-use weir_storage::copy::Copied;
-use weir_storage::copy::CopyError;
-use weir_storage::copy::copy_table;
+use weir_storage::copy::{Copied, CopyError, copy_table};
 use weir_storage::delta::TableVersion;
 use weir_storage::object_log;
-use weir_storage::tables::SHARD;
-use weir_storage::tables::Tables;
+use weir_storage::tables::{SHARD, Tables};
 
 /// Why tables cannot be moved. They are where they were then, but the mark of [`MoveError::Marked`] may keep servers from
 /// going on there: also after a failure to change the data directory, which comes after it.

@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::copy::WorkingCopy;
-use crate::directory::has_lost_wal;
-use crate::directory::metadata_of;
+use crate::directory::{has_lost_wal, metadata_of};
 use crate::error::OpenError;
 use crate::shard::Shard;
 use weir_base::clock::Clock;
@@ -18,10 +16,8 @@ use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
 use weir_metadata::Metadata;
 use weir_metadata::postgres::MetadataAccess;
-use weir_storage::wal::Elsewhere;
-use weir_storage::wal::Sequence;
-use weir_storage::wal::WalSettings;
 use weir_storage::wal::writer::Wal;
+use weir_storage::wal::{Elsewhere, Sequence, WalSettings};
 
 /// Memory for caches of an identity store from which a few numbers are read.
 const CACHES_BYTES: u64 = 8 << 20;

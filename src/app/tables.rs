@@ -2,60 +2,38 @@
 //! the upkeep of a bucket while the server runs.
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::directory::Sharing;
-use crate::directory::check_table_log;
-use crate::directory::node_id;
-use crate::directory::remove_directory;
-use crate::directory::write_durably;
-use crate::error::BucketError;
-use crate::error::OpenError;
+use crate::directory::{Sharing, check_table_log, node_id, remove_directory, write_durably};
+use crate::error::{BucketError, OpenError};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
-use weir_base::config::bucket::AwsVariables;
-use weir_base::config::bucket::BucketUrl;
-use weir_base::config::bucket::LogPlace;
+use weir_base::config::bucket::{AwsVariables, BucketUrl, LogPlace};
 use weir_base::config::storage::StorageConfig;
-use weir_base::tasks::Pause;
-use weir_base::tasks::TaskError;
-use weir_base::tasks::Tasks;
+use weir_base::tasks::{Pause, TaskError, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 use weir_disk::OsDisk;
-use weir_event::schema::BLOOM_COLUMNS;
-use weir_event::schema::PARTITION_COLUMN;
-use weir_event::schema::SORT_COLUMNS;
-use weir_event::schema::STATISTICS_COLUMNS;
-use weir_event::schema::UNIQUE_COLUMNS;
-use weir_event::schema::WIDE_COLUMNS;
-use weir_event::schema::column;
-use weir_event::schema::events_schema;
-use weir_event::time::Month;
-use weir_event::time::partition_of;
+use weir_event::schema::{
+    BLOOM_COLUMNS, PARTITION_COLUMN, SORT_COLUMNS, STATISTICS_COLUMNS, UNIQUE_COLUMNS,
+    WIDE_COLUMNS, column, events_schema,
+};
+use weir_event::time::{Month, partition_of};
 use weir_query::person_table;
-use weir_storage::cached::blocks::BlockCache;
-use weir_storage::cached::blocks::Limits;
+use weir_storage::cached::blocks::{BlockCache, Limits};
 use weir_storage::delta::TableSpec;
 use weir_storage::delta::error::TableError;
-use weir_storage::object_log;
 use weir_storage::parquet::Layout;
-use weir_storage::probe::PROBE_INTERVAL;
-use weir_storage::probe::probe;
-use weir_storage::probe::probe_in_use;
-use weir_storage::remote;
+use weir_storage::probe::{PROBE_INTERVAL, probe, probe_in_use};
 use weir_storage::scratch::Scratch;
-use weir_storage::store::Partitioning;
-use weir_storage::store::Store;
-use weir_storage::tables::SHARD as SHARD_DIRECTORY;
-use weir_storage::tables::Tables;
+use weir_storage::store::{Partitioning, Store};
+use weir_storage::tables::{SHARD as SHARD_DIRECTORY, Tables};
 use weir_storage::wal::WalError;
+use weir_storage::{object_log, remote};
 
 /// File in a data directory that names the bucket of its tables.
 const URL_FILE: &str = "storage-url";
@@ -353,9 +331,7 @@ pub(super) async fn events_store(
 mod tests {
     use clap::Parser;
 
-    use super::TablesAccess;
-    use super::place;
-    use super::remember;
+    use super::{TablesAccess, place, remember};
     use weir_base::config::bucket::BucketUrl;
     use weir_base::config::storage::StorageConfig;
 

@@ -8,36 +8,29 @@
 //! | `identity` | the checksums of all blocks |
 //! | `metadata.db` | tables and indexes against each other (SQLite has no checksums); a lost `metadata.db-wal` |
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use futures::StreamExt;
 use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
 use tokio::runtime::Handle;
 
-use crate::directory::flushed;
-use crate::directory::has_lost_wal;
+use crate::directory::{flushed, has_lost_wal};
 use crate::error::OpenError;
-use crate::tables::events_spec;
-use crate::tables::persons_spec;
+use crate::tables::{events_spec, persons_spec};
 use weir_base::clock::Clock;
-use weir_base::config::metadata::MetadataConfig;
-use weir_base::config::metadata::MetadataUrl;
+use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 use weir_disk::OsDisk;
 use weir_metadata::Metadata;
 use weir_storage::checksums::CheckedStore;
-use weir_storage::delta::Damage;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::TableVersion;
 use weir_storage::delta::error::TableError;
+use weir_storage::delta::{Damage, DataFile, TableVersion};
 use weir_storage::parquet::read_columns;
 use weir_storage::tables::Tables;
-use weir_storage::wal::Sequence;
-use weir_storage::wal::WalError;
 use weir_storage::wal::verify::verify as verify_log;
+use weir_storage::wal::{Sequence, WalError};
 
 /// Most findings of SQLite that are reported.
 const METADATA_FINDINGS_MAX: u32 = 100;

@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::App;
 use weir_base::telemetry::process;
 use weir_base::telemetry::process::Memory;
-use weir_disk::Disk;
-use weir_disk::OsDisk;
+use weir_disk::{Disk, OsDisk};
 
 /// Figures of a moment. Sizes are in bytes.
 #[derive(Clone, Copy, Debug)]

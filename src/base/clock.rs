@@ -2,16 +2,10 @@
 //! tests use a manual clock.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-use std::time::Instant;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use chrono::DateTime;
-use chrono::SecondsFormat;
-use chrono::Utc;
+use chrono::{DateTime, SecondsFormat, Utc};
 
 /// Microseconds since 1970-01-01T00:00:00Z, leap seconds ignored. The only representation of
 /// time in Weir: Parquet and Delta store microseconds, and SDKs send no finer times.

@@ -20,8 +20,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
-use crate::config::bucket::Encryption;
-use crate::config::bucket::LogPlace;
+use crate::config::bucket::{Encryption, LogPlace};
 
 /// All settings of the server.
 #[derive(Clone, Debug, clap::Args)]
@@ -188,14 +187,9 @@ mod tests {
     use std::ffi::OsString;
     use std::path::Path;
 
-    use clap::Arg;
-    use clap::Args;
-    use clap::FromArgMatches;
+    use clap::{Arg, Args, FromArgMatches};
 
-    use super::Config;
-    use super::Origins;
-    use super::Unusable;
-    use super::variable;
+    use super::{Config, Origins, Unusable, variable};
 
     /// Settings without a range.
     const UNBOUNDED: [&str; 12] = [

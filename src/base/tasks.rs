@@ -11,28 +11,19 @@
 //! stage that must end before the next begins has its own `Tasks`.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
-use std::io;
-use std::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::task::Context;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll};
 use std::time::Duration;
+use std::{fmt, io};
 
 use futures::FutureExt;
-use parking_lot::Condvar;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::sync::oneshot;
-use tokio::sync::watch;
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::error::Kind;
 
@@ -478,11 +469,7 @@ mod tests {
     use tokio::runtime::Handle;
     use tokio::sync::oneshot;
 
-    use super::CpuPool;
-    use super::Pause;
-    use super::StillRunning;
-    use super::TaskError;
-    use super::Tasks;
+    use super::{CpuPool, Pause, StillRunning, TaskError, Tasks};
 
     const LONG: Duration = Duration::from_secs(20);
     const SHORT: Duration = Duration::from_millis(20);

@@ -1,10 +1,7 @@
 //! Limit of open files (`RLIMIT_NOFILE`): raises it, and divides descriptors between connections and files.
 //! `storage/disk.rs` handles the error of a process that runs out of descriptors.
 
-use rustix::process::Resource;
-use rustix::process::Rlimit;
-use rustix::process::getrlimit;
-use rustix::process::setrlimit;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors reserved for files: those that the identity store keeps open (`identity/tables.rs`), and as
 /// many for the log, tables, metadata and queries.

@@ -2,9 +2,7 @@
 //! `WEIR_CONFIG` names, as a server would have them that is started without flags.
 
 use anyhow::anyhow;
-use clap::CommandFactory;
-use clap::FromArgMatches;
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::cli::serve::ServeArgs;
 use weir_base::config;

@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use crate::cli::runtime::small_runtime;
 use crate::cli::server;
-use weir_app::lock::DirectoryLock;
-use weir_app::lock::Holder;
+use weir_app::lock::{DirectoryLock, Holder};
 
 /// Options of `weir flush`.
 #[derive(Clone, Debug, clap::Args)]

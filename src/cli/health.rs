@@ -1,13 +1,10 @@
 //! `weir health`: asks a server whether it lives, for supervisors that can only run a command, as those of containers.
 
-use std::io::Read;
-use std::io::Write;
-use std::net::SocketAddr;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 
 /// Longest time to connect, and for the answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -4,14 +4,12 @@
 mod tests;
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use anyhow::bail;
 use strsim::osa_distance;
 
-use crate::guide::PAGES;
-use crate::guide::Page;
+use crate::guide::{PAGES, Page};
 
 /// The list of topics below the help of the program.
 pub(super) fn topics() -> String {

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-use anyhow::bail;
+use anyhow::{Context, bail};
 
-use weir_app::lock::DirectoryLock;
-use weir_app::lock::Holder;
+use weir_app::lock::{DirectoryLock, Holder};
 
 /// Locks an existing data directory.
 pub(super) fn lock(data_dir: &Path) -> anyhow::Result<DirectoryLock> {

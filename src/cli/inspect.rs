@@ -8,13 +8,11 @@ mod verify;
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use tokio::runtime::Runtime;
 
 use crate::cli::inspect::parts::Parts;
-use crate::cli::inspect::tables::open_table;
-use crate::cli::inspect::tables::tables_of;
+use crate::cli::inspect::tables::{open_table, tables_of};
 use weir_app::tables::events_spec;
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;

@@ -2,15 +2,12 @@
 //! changes within one second.
 
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 use weir_app::directory::metadata_of;
-use weir_app::lock::DirectoryLock;
-use weir_app::lock::Holder;
+use weir_app::lock::{DirectoryLock, Holder};
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 use weir_http::routes::personal_api_keys::is_scope;

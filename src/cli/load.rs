@@ -19,32 +19,21 @@ mod tests;
 use std::fs::File;
 use std::io;
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use chrono::DateTime;
-use chrono::Utc;
-use indicatif::ProgressBar;
-use indicatif::ProgressStyle;
+use chrono::{DateTime, Utc};
+use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinSet;
 
-use crate::cli::load::bodies::Bodies;
-use crate::cli::load::bodies::Compression;
-use crate::cli::load::bodies::Supply;
-use crate::cli::load::client::Drive;
-use crate::cli::load::client::Pace;
-use crate::cli::load::client::Target;
+use crate::cli::load::bodies::{Bodies, Compression, Supply};
+use crate::cli::load::client::{Drive, Pace, Target};
 use crate::cli::load::process::Usage;
-use crate::cli::load::report::Report;
-use crate::cli::load::report::Tally;
-use crate::synth::Choice;
-use crate::synth::Settings;
-use crate::synth::Stream;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use crate::cli::load::report::{Report, Tally};
+use crate::synth::{Choice, Settings, Stream};
+use weir_base::clock::{Clock, UnixMicros};
 
 /// Send synthetic events to a server; report throughput, latency, errors and the server's CPU time
 #[derive(Clone, Debug, clap::Args)]

@@ -3,12 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 use weir_app::directory::metadata_of;
-use weir_app::lock::DirectoryLock;
-use weir_app::lock::Holder;
+use weir_app::lock::{DirectoryLock, Holder};
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 use weir_metadata::postgres::MetadataAccess;

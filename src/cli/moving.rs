@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use anyhow::bail;
 use bytesize::ByteSize;
 
-use crate::cli::environment;
-use crate::cli::idle;
 use crate::cli::runtime::small_runtime;
+use crate::cli::{environment, idle};
 use weir_app::moving;
 use weir_app::moving::Moved;
 use weir_base::clock::Clock;

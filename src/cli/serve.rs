@@ -3,38 +3,25 @@
 
 use std::fs::DirBuilder;
 use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use anyhow::anyhow;
-use anyhow::bail;
+use anyhow::{Context, anyhow, bail};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::runtime::Builder;
-use tokio::runtime::Handle;
-use tokio::runtime::Runtime;
-use tokio::signal::unix::SignalKind;
-use tokio::signal::unix::signal;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 
-use crate::cli::descriptors;
-use crate::cli::login;
-use weir_app::App;
+use crate::cli::{descriptors, login};
 use weir_app::directory::MetadataPolicy;
 use weir_app::error::OpenError;
-use weir_app::images;
-use weir_app::lease;
 use weir_app::lease::Held;
-use weir_app::lock::DirectoryLock;
-use weir_app::lock::Holder;
-use weir_app::lock::ServerAddress;
-use weir_app::node::Process;
-use weir_app::node::Runtimes;
+use weir_app::lock::{DirectoryLock, Holder, ServerAddress};
+use weir_app::node::{Process, Runtimes};
+use weir_app::{App, images, lease};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::LogPlace;
@@ -45,8 +32,7 @@ use weir_http::limits::Limits;
 use weir_http::router::Router;
 use weir_http::standby::Standby;
 use weir_metadata::Metadata;
-use weir_metadata::bootstrap::FirstStart;
-use weir_metadata::bootstrap::Started;
+use weir_metadata::bootstrap::{FirstStart, Started};
 use weir_metadata::secrets::Seed;
 use weir_query::complexity;
 

@@ -1,10 +1,8 @@
 //! HTTP client of the commands, for requests to a running server: [`ask`].
 
-use anyhow::Context;
-use anyhow::bail;
+use anyhow::{Context, bail};
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use hyper::Method;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;

@@ -7,16 +7,12 @@
 //! Crash tests need a disk that can fail at every operation and that loses everything that was not synced:
 //! file contents without `sync_data`, names without `sync_dir`.
 
-use std::fmt;
-use std::fs;
-use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use std::{fmt, fs, io};
 
-use rustix::fs::Mode;
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// A file system. Paths are absolute or relative to the process; all calls block.

@@ -5,36 +5,26 @@
 pub mod membership;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::membership::uuids_of;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
-use weir_base::tasks::CpuPool;
-use weir_base::tasks::TaskError;
-use weir_base::tasks::Tasks;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
-use weir_flags::cohorts::CohortSet;
-use weir_flags::cohorts::Memberships;
+use weir_base::tasks::{CpuPool, TaskError, Tasks};
+use weir_event::id::{PersonId, ProjectId};
+use weir_flags::cohorts::{CohortSet, Memberships};
 use weir_flags::evaluate::Cohorts;
-use weir_flags::subject::GroupTypes;
-use weir_flags::subject::HashKeys;
-use weir_flags::subject::Subject;
+use weir_flags::subject::{GroupTypes, HashKeys, Subject};
 use weir_identity::IdentityError;
 use weir_identity::person::Person;
 use weir_identity::view::View;
 use weir_metadata::Metadata;
-use weir_metadata::hash_keys::IDS_MAX;
-use weir_metadata::hash_keys::NewHashKey;
+use weir_metadata::hash_keys::{IDS_MAX, NewHashKey};
 use weir_metadata::snapshot::Snapshot;
-use weir_progress::barrier::BarrierError;
-use weir_progress::barrier::ReadBarrier;
+use weir_progress::barrier::{BarrierError, ReadBarrier};
 
 /// The subject of a flag request.
 #[derive(Clone, Copy, Debug)]

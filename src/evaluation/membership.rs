@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use weir_event::id::{PersonId, ProjectId};
 use weir_event::predicate::moment::Now;
-use weir_flags::cohorts::CohortSet;
-use weir_flags::cohorts::Memberships;
+use weir_flags::cohorts::{CohortSet, Memberships};
 use weir_flags::evaluate::Cohorts;
 use weir_flags::subject::Subject;
 use weir_identity::person::Person;

@@ -9,19 +9,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::BooleanArray;
-use arrow::array::BooleanBufferBuilder;
-use arrow::array::ByteView;
-use arrow::array::Float64Array;
-use arrow::array::Int64Array;
-use arrow::array::NullBufferBuilder;
-use arrow::array::StringViewArray;
-use arrow::array::TimestampMicrosecondArray;
-use arrow::array::make_view;
-use arrow::buffer::Buffer;
-use arrow::buffer::NullBuffer;
-use arrow::buffer::ScalarBuffer;
+use arrow::array::{
+    ArrayRef, BooleanArray, BooleanBufferBuilder, ByteView, Float64Array, Int64Array,
+    NullBufferBuilder, StringViewArray, TimestampMicrosecondArray, make_view,
+};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 
 /// Number of the shared buffer in a view.
 const TEXT_BUFFER: u32 = 0;
@@ -352,12 +344,10 @@ fn pad(valid: &mut NullBufferBuilder, rows: usize) {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Array;
-    use arrow::array::AsArray;
+    use arrow::array::{Array, AsArray};
     use proptest::prelude::*;
 
-    use super::Columns;
-    use super::RECENT_MAX;
+    use super::{Columns, RECENT_MAX};
 
     #[test]
     fn rows_that_were_abandoned_leave_nothing() {

@@ -6,23 +6,18 @@
 //! persons and flags get from a place are set where these are built.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::net::IpAddr;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+use std::{fs, io};
 
 use arc_swap::ArcSwap;
-use maxminddb::MaxMindDbError;
-use maxminddb::Reader;
 use maxminddb::geoip2::City;
+use maxminddb::{MaxMindDbError, Reader};
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use weir_base::error::Kind;

@@ -64,8 +64,7 @@ impl fmt::Display for PersonId {
 
 #[cfg(test)]
 mod tests {
-    use super::PersonId;
-    use super::ProjectId;
+    use super::{PersonId, ProjectId};
 
     /// Vectors computed with Python's `uuid.uuid5`.
     #[test]

@@ -9,23 +9,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::de::DeserializeSeed;
-use serde::de::Error as _;
-use serde::de::IgnoredAny;
-use serde::de::MapAccess;
-use serde::de::SeqAccess;
-use serde::de::Visitor;
-use serde_json::Error;
-use serde_json::Map;
-use serde_json::Number;
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use simd_json::Buffers;
-use simd_json::Node;
-use simd_json::StaticNode;
-use simd_json::Tape;
+use serde_json::{Error, Map, Number, Value};
+use simd_json::{Buffers, Node, StaticNode, Tape};
 
 /// Nesting limit of what is read: that of `serde_json`, and so of PostHog's capture.
 pub const DEPTH_MAX: usize = 127;
@@ -393,18 +381,11 @@ impl Visitor<'_> for OneOf<'_> {
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::DEPTH_MAX;
-    use super::Plain;
-    use super::STORED_DEPTH_MAX;
-    use super::members;
-    use super::read;
-    use super::read_members;
-    use super::read_within;
-    use super::restore;
+    use super::{
+        DEPTH_MAX, Plain, STORED_DEPTH_MAX, members, read, read_members, read_within, restore,
+    };
 
     /// The key that `serde_json` interprets.
     const KEY: &str = "$serde_json::private::RawValue";

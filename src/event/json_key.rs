@@ -1,8 +1,7 @@
 //! [`KeyFinder`]: tells that a JSON text has no member of a name, without parsing it.
 
-use memchr::memchr;
-use memchr::memmem;
 use memchr::memmem::Finder;
+use memchr::{memchr, memmem};
 
 /// Searches JSON texts for a key. May say yes where there is none, never no where there is one.
 #[derive(Clone, Debug)]

@@ -11,15 +11,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 #[expect(clippy::disallowed_types, reason = "a field that is filled once, and nothing global")]
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fancy_regex::Absent;
-use fancy_regex::Expr;
-use fancy_regex::Regex;
-use fancy_regex::RegexBuilder;
-use fancy_regex::internal::AnalyzeContext;
-use fancy_regex::internal::analyze;
+use fancy_regex::internal::{AnalyzeContext, analyze};
+use fancy_regex::{Absent, Expr, Regex, RegexBuilder};
 use thiserror::Error;
 
 /// Longest pattern.
@@ -377,11 +372,7 @@ impl Pattern {
 
 #[cfg(test)]
 mod tests {
-    use super::PATTERN_MAX_BYTES;
-    use super::PATTERN_MAX_STATES;
-    use super::Pattern;
-    use super::PatternError;
-    use super::Size;
+    use super::{PATTERN_MAX_BYTES, PATTERN_MAX_STATES, Pattern, PatternError, Size};
 
     /// Patterns as people write them, and what they match.
     #[test]

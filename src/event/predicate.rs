@@ -25,17 +25,13 @@ pub mod version;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use semver::Version;
-use semver::VersionReq;
-use serde_json::Map;
-use serde_json::Value;
+use semver::{Version, VersionReq};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::number::Number;
-use crate::pattern::Pattern;
-use crate::pattern::PatternError;
-use crate::predicate::moment::Moment;
-use crate::predicate::moment::Now;
+use crate::pattern::{Pattern, PatternError};
+use crate::predicate::moment::{Moment, Now};
 use crate::predicate::operator::Operator;
 
 /// A predicate on one property of an event, a person or a group.

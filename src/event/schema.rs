@@ -7,11 +7,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 /// Positions of the fixed columns in [`events_schema`]; promoted properties follow.
 pub mod column {
@@ -90,9 +86,7 @@ pub enum PropertyType {
     Boolean,
 }
 
-use PropertyType::Boolean;
-use PropertyType::Double;
-use PropertyType::Text;
+use PropertyType::{Boolean, Double, Text};
 
 /// Properties with a column of their own: those that SDKs send with nearly every event and that queries
 /// filter and group by. Sources: the property lists of posthog-js and posthog-node, and PostHog's
@@ -215,13 +209,10 @@ pub fn events_schema() -> SchemaRef {
 mod tests {
     use arrow::datatypes::DataType;
 
-    use super::PARTITION_COLUMN;
-    use super::PROMOTED;
-    use super::PropertyType;
-    use super::TEXT_OF_SCALARS;
-    use super::column;
-    use super::events_schema;
-    use super::promoted_column_name;
+    use super::{
+        PARTITION_COLUMN, PROMOTED, PropertyType, TEXT_OF_SCALARS, column, events_schema,
+        promoted_column_name,
+    };
 
     #[test]
     fn positions_name_their_columns() {

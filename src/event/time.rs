@@ -5,16 +5,8 @@
 
 use std::fmt;
 
-use chrono::DateTime;
-use chrono::Datelike;
-use chrono::Duration;
-use chrono::NaiveDate;
-use chrono::NaiveDateTime;
-use chrono::NaiveTime;
-use chrono::TimeZone;
-use chrono::format;
-use chrono::format::Parsed;
-use chrono::format::StrftimeItems;
+use chrono::format::{Parsed, StrftimeItems};
+use chrono::{DateTime, Datelike, Duration, NaiveDate, NaiveDateTime, NaiveTime, TimeZone, format};
 use chrono_tz::Tz;
 
 use weir_base::clock::UnixMicros;

@@ -5,8 +5,7 @@
 //! doubles (which rounds the divisor to 2^60). Percentages are compared with the result. Not for
 //! security: SHA-1 is used because the SDKs use it.
 
-use sha1::Digest;
-use sha1::Sha1;
+use sha1::{Digest, Sha1};
 
 /// 2^60 - 1, the largest value of the integer, as SDKs write it; as a double it is 2^60.
 const SCALE: f64 = 1_152_921_504_606_846_976.0;
@@ -53,9 +52,7 @@ fn unit(parts: &[&str]) -> f64 {
 mod tests {
     use serde::Deserialize;
 
-    use super::holdout;
-    use super::rollout;
-    use super::variant;
+    use super::{holdout, rollout, variant};
 
     /// Written by `tests/fixtures/flags/bucketing.py`.
     #[derive(Deserialize)]

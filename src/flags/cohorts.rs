@@ -4,25 +4,18 @@
 //! parsed, and cohorts in dependency cycles are marked. [`Memberships`] caches the results for one
 //! person. The storage of lists is elsewhere.
 
-use std::cell::OnceCell;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::evaluate::Cohorts;
-use crate::evaluate::UnknownCohort;
+use crate::evaluate::{Cohorts, UnknownCohort};
 use crate::subject::Subject;
-use weir_event::pattern::PatternError;
-use weir_event::pattern::check_together;
-use weir_event::predicate::Matching;
-use weir_event::predicate::Predicate;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Membership;
-use weir_event::predicate::filter::Scope;
-use weir_event::predicate::patterns;
+use weir_event::pattern::{PatternError, check_together};
+use weir_event::predicate::filter::{Filter, Membership, Scope};
+use weir_event::predicate::{Matching, Predicate, patterns};
 
 /// Most levels of cohorts inside cohorts; bounds the stack depth of a membership test.
 pub const DEPTH_MAX: usize = 100;

@@ -6,17 +6,12 @@
 
 use std::collections::HashMap;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use weir_event::pattern::PatternError;
-use weir_event::predicate::Matching;
-use weir_event::predicate::PredicateError;
-use weir_event::predicate::Reading;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::group_type;
-use weir_event::predicate::patterns;
+use weir_event::predicate::filter::{Filter, group_type};
+use weir_event::predicate::{Matching, PredicateError, Reading, patterns};
 
 /// A flag as stored.
 #[derive(Clone, Copy, Debug)]
@@ -387,16 +382,9 @@ fn holdout(filters: &Map<String, Value>) -> Result<Option<Holdout>, DefinitionEr
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Aggregation;
-    use super::Bucketing;
-    use super::Definition;
-    use super::DefinitionError;
-    use super::Holdout;
-    use super::Runtime;
-    use super::Stored;
+    use super::{Aggregation, Bucketing, Definition, DefinitionError, Holdout, Runtime, Stored};
     use weir_event::predicate::PredicateError;
 
     fn parse(filters: &Value) -> Result<Definition, DefinitionError> {

@@ -90,12 +90,10 @@ impl Effort {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::Effort;
-    use crate::definition::Definition;
-    use crate::definition::Stored;
+    use crate::definition::{Definition, Stored};
 
     fn effort(filters: &Value) -> Effort {
         Effort::of(&Definition::parse(&Stored::new(1, "flag", filters)).unwrap())

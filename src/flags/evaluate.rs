@@ -6,20 +6,11 @@
 use serde_json::Value;
 
 use crate::bucket;
-use crate::definition::Aggregation;
-use crate::definition::Bucketing;
-use crate::definition::Condition;
-use crate::definition::Definition;
+use crate::definition::{Aggregation, Bucketing, Condition, Definition};
 use crate::subject::Subject;
-use crate::verdict::Failure;
-use crate::verdict::Reason;
-use crate::verdict::Verdict;
-use weir_event::predicate::Predicate;
-use weir_event::predicate::Properties;
-use weir_event::predicate::filter::Expected;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Membership;
-use weir_event::predicate::filter::Scope;
+use crate::verdict::{Failure, Reason, Verdict};
+use weir_event::predicate::filter::{Expected, Filter, Membership, Scope};
+use weir_event::predicate::{Predicate, Properties};
 
 /// The result of another flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

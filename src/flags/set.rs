@@ -8,22 +8,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::definition::Definition;
-use crate::definition::DefinitionError;
-use crate::definition::Runtime;
-use crate::definition::Stored;
+use crate::definition::{Definition, DefinitionError, Runtime, Stored};
 use crate::effort::Effort;
-use crate::evaluate::Cohorts;
-use crate::evaluate::Dependencies;
-use crate::evaluate::Dependency;
-use crate::evaluate::Surroundings;
-use crate::evaluate::evaluate;
+use crate::evaluate::{Cohorts, Dependencies, Dependency, Surroundings, evaluate};
 use crate::subject::Subject;
-use crate::trace::ConditionTrace;
-use crate::trace::trace;
-use crate::verdict::Failure;
-use crate::verdict::Reason;
-use crate::verdict::Verdict;
+use crate::trace::{ConditionTrace, trace};
+use crate::verdict::{Failure, Reason, Verdict};
 use weir_event::predicate::patterns;
 
 /// Prefix of the keys of flags that target a survey.

@@ -6,12 +6,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::definition::Aggregation;
-use crate::definition::Bucketing;
-use crate::definition::Definition;
+use crate::definition::{Aggregation, Bucketing, Definition};
 use weir_base::clock::UnixMicros;
 use weir_event::auto_set::AUTO_SET;
 use weir_event::predicate::Properties;
@@ -258,12 +255,9 @@ fn usable_key(key: &Value) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::GroupTypes;
-    use super::Subject;
+    use super::{GroupTypes, Subject};
     use weir_base::clock::UnixMicros;
     use weir_event::predicate::Properties;
     use weir_event::predicate::moment::Now;

@@ -7,16 +7,11 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::definition::Aggregation;
-use crate::definition::Condition;
-use crate::definition::Definition;
-use crate::evaluate::Attempt;
-use crate::evaluate::Evaluation;
-use crate::evaluate::Surroundings;
+use crate::definition::{Aggregation, Condition, Definition};
+use crate::evaluate::{Attempt, Evaluation, Surroundings};
 use crate::subject::Subject;
 use weir_event::predicate::Properties;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Scope;
+use weir_event::predicate::filter::{Filter, Scope};
 
 /// The result of one condition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -202,19 +197,12 @@ impl Evaluation<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::ConditionTrace;
-    use super::trace;
-    use crate::cohorts::CohortSet;
-    use crate::cohorts::Memberships;
-    use crate::definition::Definition;
-    use crate::definition::Stored;
-    use crate::evaluate::Dependencies;
-    use crate::evaluate::Dependency;
-    use crate::evaluate::Surroundings;
+    use super::{ConditionTrace, trace};
+    use crate::cohorts::{CohortSet, Memberships};
+    use crate::definition::{Definition, Stored};
+    use crate::evaluate::{Dependencies, Dependency, Surroundings};
     use crate::subject::Subject;
     use weir_base::clock::UnixMicros;
     use weir_event::predicate::moment::Now;

@@ -2,10 +2,7 @@
 //! connection stalls. `http/connection.rs` says why.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::counters::Counters;
@@ -142,11 +139,9 @@ pub(super) fn stamp(time: Duration) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use super::Activity;
-    use super::Verdict;
+    use super::{Activity, Verdict};
     use crate::limits::Limits;
-    use weir_base::clock::Clock;
-    use weir_base::clock::UnixMicros;
+    use weir_base::clock::{Clock, UnixMicros};
     use weir_base::config::networks::Networks;
 
     const IDLE: Duration = Duration::from_secs(75);

@@ -2,9 +2,7 @@
 //! its declaration, and has its schema from the same types, so that the description says what is read. What the values
 //! mean is for routes to say.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::fields::Fields;
 use crate::response::Problem;

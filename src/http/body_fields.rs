@@ -3,11 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::response::Attr;
-use crate::response::Problem;
+use crate::response::{Attr, Problem};
 use weir_base::error::Kind;
 use weir_insights::known::nearest::hint;
 
@@ -72,8 +70,7 @@ impl BodyFields {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::BodyFields;
 

@@ -22,8 +22,7 @@
 //! is free. The other half is for connections with few requests.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use hyper::http::request::Parts;
@@ -329,16 +328,11 @@ fn length(bytes: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::AtomicU64;
-    use std::sync::atomic::Ordering;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use hyper::http::request::Parts;
 
-    use super::Budget;
-    use super::CONNECTION_FREE_BYTES;
-    use super::FIELD_BYTES;
-    use super::MemoryPermit;
-    use super::REQUEST_BYTES;
+    use super::{Budget, CONNECTION_FREE_BYTES, FIELD_BYTES, MemoryPermit, REQUEST_BYTES};
     use weir_base::telemetry::metrics::Metrics;
 
     fn head(fields: usize) -> Parts {

@@ -8,8 +8,7 @@ use std::pin::Pin;
 use percent_encoding::percent_decode_str;
 
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 
 /// What an endpoint returns.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Send + 'a>>;
@@ -118,17 +117,14 @@ pub fn decode(part: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::Rendering;
-    use super::Renderings;
-    use super::decode;
+    use super::{Rendering, Renderings, decode};
     use crate::response::Response;
 
     /// Django REST Framework, `negotiation.py`: a suffix and `format` filter the renderers (404 if
     /// none is left), `Accept` chooses among them (406 if it cannot).
     #[test]
     fn the_rendering_is_negotiated() {
-        use Rendering::Csv;
-        use Rendering::Json;
+        use Rendering::{Csv, Json};
         use Renderings::JsonOrCsv;
         for (has, suffix, format, accept, expected) in [
             (JsonOrCsv, None, None, None, Ok(Json)),

@@ -12,12 +12,10 @@
 //! `X-Forwarded-For` is used first, then `Forwarded` (RFC 7239), then `X-Real-IP`. A proxy that
 //! writes one of them passes the others on as the client sent them, and nearly all write the first.
 
-use std::net::IpAddr;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use hyper::HeaderMap;
-use hyper::header::FORWARDED;
-use hyper::header::HeaderName;
+use hyper::header::{FORWARDED, HeaderName};
 
 use weir_base::config::networks::Networks;
 
@@ -102,11 +100,9 @@ fn for_of(element: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use hyper::HeaderMap;
-    use hyper::header::HeaderName;
-    use hyper::header::HeaderValue;
+    use hyper::header::{HeaderName, HeaderValue};
 
-    use super::client_address;
-    use super::remove_claims;
+    use super::{client_address, remove_claims};
 
     /// The address for a request from `peer` with these headers, where 10.0.0.0/8, 2001:db8:f::/48
     /// and the loopback are trusted.

@@ -1,14 +1,9 @@
 //! Conditional requests and caching: `ETag`, `If-None-Match` and `Cache-Control` (RFC 9110, 8.8.3
 //! and 13.1.2; RFC 9111). The routes decide which responses are cacheable.
 
-use hyper::HeaderMap;
-use hyper::StatusCode;
-use hyper::header::CACHE_CONTROL;
-use hyper::header::ETAG;
-use hyper::header::HeaderValue;
-use hyper::header::IF_NONE_MATCH;
-use sha1::Digest;
-use sha1::Sha1;
+use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH};
+use hyper::{HeaderMap, StatusCode};
+use sha1::{Digest, Sha1};
 
 use crate::response::Response;
 
@@ -74,12 +69,10 @@ pub fn respond(
 
 #[cfg(test)]
 mod tests {
-    use hyper::HeaderMap;
-    use hyper::StatusCode;
     use hyper::header::HeaderValue;
+    use hyper::{HeaderMap, StatusCode};
 
-    use super::Tag;
-    use super::respond;
+    use super::{Tag, respond};
     use crate::response::Response;
 
     #[test]

@@ -12,26 +12,19 @@
 use std::io;
 use std::io::IoSlice;
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Context;
-use std::task::Poll;
-use std::task::ready;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::AsyncRead;
-use tokio::io::AsyncWrite;
-use tokio::io::ReadBuf;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::activity::Activity;
-use crate::activity::Verdict;
-use crate::budget::Busy;
-use crate::budget::Reservation;
+use crate::activity::{Activity, Verdict};
+use crate::budget::{Busy, Reservation};
 use crate::exchange;
 use crate::front::Front;
 use crate::handler::Handler;

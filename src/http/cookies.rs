@@ -9,9 +9,7 @@
 //! encrypted connection no other name counts: what was set without encryption is believed there as little as before.
 
 use hyper::HeaderMap;
-use hyper::header::COOKIE;
-use hyper::header::HeaderValue;
-use hyper::header::SET_COOKIE;
+use hyper::header::{COOKIE, HeaderValue, SET_COOKIE};
 
 use crate::response::Response;
 
@@ -71,14 +69,10 @@ impl Cookie<'_> {
 
 #[cfg(test)]
 mod tests {
-    use hyper::HeaderMap;
-    use hyper::StatusCode;
-    use hyper::header::COOKIE;
-    use hyper::header::HeaderValue;
-    use hyper::header::SET_COOKIE;
+    use hyper::header::{COOKIE, HeaderValue, SET_COOKIE};
+    use hyper::{HeaderMap, StatusCode};
 
-    use super::Cookie;
-    use super::cookie;
+    use super::{Cookie, cookie};
     use crate::response::Response;
 
     #[test]

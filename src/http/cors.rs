@@ -6,19 +6,12 @@
 //! `tower_http::cors::AllowOrigin::mirror_request`). This is safe, because no such response depends on
 //! cookies: those of the page do, and no other origin may read them.
 
-use hyper::HeaderMap;
-use hyper::StatusCode;
-use hyper::header::ACCESS_CONTROL_ALLOW_CREDENTIALS;
-use hyper::header::ACCESS_CONTROL_ALLOW_HEADERS;
-use hyper::header::ACCESS_CONTROL_ALLOW_METHODS;
-use hyper::header::ACCESS_CONTROL_ALLOW_ORIGIN;
-use hyper::header::ACCESS_CONTROL_EXPOSE_HEADERS;
-use hyper::header::ACCESS_CONTROL_MAX_AGE;
-use hyper::header::ACCESS_CONTROL_REQUEST_HEADERS;
-use hyper::header::ACCESS_CONTROL_REQUEST_METHOD;
-use hyper::header::HeaderName;
-use hyper::header::HeaderValue;
-use hyper::header::VARY;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+    ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HeaderName, HeaderValue, VARY,
+};
+use hyper::{HeaderMap, StatusCode};
 
 use crate::response::Response;
 
@@ -86,11 +79,9 @@ fn names_origin(vary: &HeaderValue) -> bool {
 #[cfg(test)]
 mod tests {
     use hyper::HeaderMap;
-    use hyper::header::HeaderName;
-    use hyper::header::HeaderValue;
+    use hyper::header::{HeaderName, HeaderValue};
 
-    use super::allow;
-    use super::options;
+    use super::{allow, options};
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {

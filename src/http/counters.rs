@@ -6,9 +6,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::RequestLabels;
-use weir_base::telemetry::metrics::RouteLabels;
+use weir_base::telemetry::metrics::{Metrics, RequestLabels, RouteLabels};
 
 /// Metrics of the last exchange of a connection. Most connections request one endpoint repeatedly, and
 /// finding the metrics in their maps costs more than counting.

@@ -13,8 +13,7 @@ use serde_json::Value;
 
 use crate::beside::beside;
 use crate::call::Rendering;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
 use weir_event::json;
@@ -189,14 +188,11 @@ mod tests {
     use serde_json::json;
     use serde_json::value::RawValue;
 
-    use super::Columns;
-    use super::of_table;
-    use super::render;
+    use super::{Columns, of_table, render};
     use crate::call::Rendering;
     use crate::response::Body;
     use weir_web::chart::series::Unit;
-    use weir_web::chart::table::Cell;
-    use weir_web::chart::table::Table;
+    use weir_web::chart::table::{Cell, Table};
 
     fn file(rows: &[serde_json::Value]) -> String {
         let mut columns = Columns::default();

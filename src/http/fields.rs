@@ -12,13 +12,11 @@
 
 use std::borrow::Cow;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::multipart;
 use crate::request::Request;
-use crate::response::Attr;
-use crate::response::Problem;
+use crate::response::{Attr, Problem};
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::json;
@@ -428,8 +426,7 @@ mod tests {
     use serde_json::json;
 
     use super::Fields;
-    use crate::response::Problem;
-    use crate::response::Response;
+    use crate::response::{Problem, Response};
 
     fn fields(value: &serde_json::Value) -> Fields {
         Fields::parse("application/json", value.to_string().as_bytes()).unwrap()

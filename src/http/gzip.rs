@@ -11,18 +11,11 @@ use std::pin::Pin;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use futures::Stream;
-use futures::StreamExt;
-use futures::stream;
+use futures::{Stream, StreamExt, stream};
 use hyper::HeaderMap;
-use hyper::header::CONTENT_ENCODING;
-use hyper::header::CONTENT_TYPE;
-use hyper::header::HeaderValue;
-use hyper::header::VARY;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue, VARY};
 
-use crate::response::Body;
-use crate::response::Response;
-use crate::response::StreamError;
+use crate::response::{Body, Response, StreamError};
 
 /// Smallest compressed body; a shorter one fits into one packet anyway.
 const BODY_MIN_BYTES: u64 = 1024;
@@ -172,23 +165,17 @@ fn gzip(pieces: Pieces, sent: Sent) -> impl Stream<Item = Result<Bytes, StreamEr
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::io::Write;
+    use std::io::{Read, Write};
 
     use bytes::Bytes;
     use flate2::read::MultiGzDecoder;
-    use futures::StreamExt;
-    use futures::TryStreamExt;
+    use futures::{StreamExt, TryStreamExt};
     use hyper::StatusCode;
     use hyper::header::HeaderValue;
     use serde_json::json;
 
-    use super::compressed;
-    use super::compressed_promptly;
-    use super::takes_gzip;
-    use crate::response::Body;
-    use crate::response::Response;
-    use crate::response::StreamError;
+    use super::{compressed, compressed_promptly, takes_gzip};
+    use crate::response::{Body, Response, StreamError};
 
     #[test]
     fn clients_say_what_they_take() {

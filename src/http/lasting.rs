@@ -2,14 +2,10 @@
 //! through here, whatever the endpoint ([`Standing`]).
 
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::stream;
+use futures::{StreamExt, stream};
 use hyper::header::CONTENT_TYPE;
 
-use crate::response::Body;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::response::StreamError;
+use crate::response::{Body, Problem, Response, StreamError};
 use weir_metadata::standing::Standing;
 
 /// Media type of streams that have no end which says that they are whole.

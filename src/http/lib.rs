@@ -58,8 +58,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::budget::Budget;
@@ -68,8 +67,7 @@ use crate::handler::Handler;
 use crate::limits::Limits;
 use crate::refusals::Refusals;
 use weir_base::clock::Clock;
-use weir_base::tasks::Pause;
-use weir_base::tasks::Tasks;
+use weir_base::tasks::{Pause, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 
 /// First and longest pause after a failed accept. The typical cause is a lack of file descriptors,

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use crate::call::decode;
-use weir_event::key_kind::PERSONAL_PREFIX;
-use weir_event::key_kind::SECRET_PREFIX;
+use weir_event::key_kind::{PERSONAL_PREFIX, SECRET_PREFIX};
 
 /// Longest part of a path that is logged; the longest path of an endpoint has about 100 characters.
 const PATH_LOGGED_BYTES: usize = 256;

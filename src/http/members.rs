@@ -10,10 +10,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::beside::beside;
-use crate::budget::Memory;
-use crate::budget::Reservation;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::budget::{Memory, Reservation};
+use crate::response::{Problem, Response};
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
 
@@ -197,8 +195,7 @@ mod tests {
     use serde_json::json;
     use serde_json::value::RawValue;
 
-    use super::Member;
-    use super::Members;
+    use super::{Member, Members};
 
     #[test]
     fn texts_are_written_as_they_are() {

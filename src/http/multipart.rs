@@ -187,10 +187,7 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
 
-    use super::Malformed;
-    use super::Part;
-    use super::is_it;
-    use super::parts;
+    use super::{Malformed, Part, is_it, parts};
 
     const TYPE: &str = "multipart/form-data; boundary=xYz";
 

@@ -6,9 +6,7 @@ pub mod bodies;
 pub mod by_hand;
 pub mod document;
 
-use schemars::JsonSchema;
-use schemars::Schema;
-use schemars::SchemaGenerator;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::openapi::by_hand::ActivityPage;
 use crate::page::Envelope;

@@ -1,28 +1,21 @@
 //! Pagination: `limit` and `offset` of the query, and the envelope with links.
 
 use form_urlencoded::Serializer;
-use hyper::Method;
-use hyper::StatusCode;
 use hyper::header::HeaderName;
+use hyper::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::budget::Reservation;
 use crate::call::Rendering;
-use crate::client_address::X_FORWARDED_HOST;
-use crate::client_address::X_FORWARDED_PROTO;
+use crate::client_address::{X_FORWARDED_HOST, X_FORWARDED_PROTO};
 use crate::csv;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::members::Member;
-use crate::members::Members;
+use crate::fields::{Fields, refused};
+use crate::members::{Member, Members};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::rows::Added;
-use crate::rows::Rows;
+use crate::response::{Problem, Response};
+use crate::rows::{Added, Rows};
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_query::people::Part;

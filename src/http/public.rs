@@ -263,13 +263,7 @@ impl Public {
 
 #[cfg(test)]
 mod tests {
-    use super::Discarded;
-    use super::File;
-    use super::Found;
-    use super::Kind;
-    use super::List;
-    use super::Public;
-    use super::find;
+    use super::{Discarded, File, Found, Kind, List, Public, find};
 
     const POST: &str = "POST, OPTIONS";
     const GET: &str = "GET, HEAD, OPTIONS";

@@ -9,32 +9,20 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::HeaderMap;
-use hyper::Method;
-use hyper::Uri;
-use hyper::body::Body;
-use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
-use hyper::header::EXPECT;
-use hyper::header::HOST;
-use hyper::header::HeaderName;
-use hyper::header::HeaderValue;
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONTENT_TYPE, EXPECT, HOST, HeaderName, HeaderValue};
+use hyper::{HeaderMap, Method, Uri};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::body_fields::BodyFields;
-use crate::budget::Budget;
-use crate::budget::Busy;
-use crate::budget::Memory;
-use crate::budget::Reservation;
-use crate::client_address::X_FORWARDED_HOST;
-use crate::client_address::X_FORWARDED_PROTO;
+use crate::budget::{Budget, Busy, Memory, Reservation};
+use crate::client_address::{X_FORWARDED_HOST, X_FORWARDED_PROTO};
 use weir_base::error::Kind;
 
 /// Bytes of an unwanted body that are read and discarded. Most clients read the response only after
@@ -430,9 +418,7 @@ mod tests {
     use hyper::HeaderMap;
     use hyper::header::HeaderValue;
 
-    use super::BodyError;
-    use super::RequestId;
-    use super::grow;
+    use super::{BodyError, RequestId, grow};
     use crate::budget::Budget;
     use weir_base::telemetry::metrics::Metrics;
 

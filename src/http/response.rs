@@ -18,23 +18,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::Stream;
-use futures::stream;
-use hyper::HeaderMap;
-use hyper::Method;
-use hyper::StatusCode;
-use hyper::header::ALLOW;
-use hyper::header::CONTENT_TYPE;
-use hyper::header::HeaderName;
-use hyper::header::HeaderValue;
-use hyper::header::RETRY_AFTER;
-use hyper::header::WWW_AUTHENTICATE;
+use futures::{Stream, stream};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::{HeaderMap, Method, StatusCode};
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::budget::Busy;
-use crate::budget::Counted;
+use crate::budget::{Busy, Counted};
 use crate::request::BodyError;
 use weir_base::error::Kind;
 use weir_evaluation::EvaluationError;

@@ -9,46 +9,23 @@ use std::sync::Arc;
 use hyper::Method;
 use hyper::header::ACCEPT_ENCODING;
 
-use crate::auth;
-use crate::call::Answer;
-use crate::call::Call;
-use crate::call::Rendering;
+use crate::call::{Answer, Call, Rendering};
 use crate::gzip::compressed;
-use crate::handler::Handler;
-use crate::handler::Matched;
-use crate::lasting;
+use crate::handler::{Handler, Matched};
 use crate::openapi::bodies::Bodies;
-use crate::public;
 use crate::public::Public;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::capture;
-use crate::routes::capture_v1;
-use crate::routes::description;
-use crate::routes::discarded;
+use crate::response::{Problem, Response};
 use crate::routes::documents::shared;
-use crate::routes::flag_events;
-use crate::routes::flags;
-use crate::routes::health;
-use crate::routes::internal;
 use crate::routes::internal::Internal;
-use crate::routes::landing;
-use crate::routes::lists;
-use crate::routes::local_evaluation;
-use crate::routes::ofrep;
-use crate::routes::otel;
-use crate::routes::pages;
 use crate::routes::pages::visit::Desk;
-use crate::routes::remote_config;
-use crate::routes::static_files;
-use crate::table;
-use crate::table::Endpoint;
-use crate::table::Found;
-use crate::table::Managed;
-use crate::table::Run;
-use crate::throttle::Attempts;
-use crate::throttle::Throttle;
+use crate::routes::{
+    capture, capture_v1, description, discarded, flag_events, flags, health, internal, landing,
+    lists, local_evaluation, ofrep, otel, pages, remote_config, static_files,
+};
+use crate::table::{Endpoint, Found, Managed, Run};
+use crate::throttle::{Attempts, Throttle};
+use crate::{auth, lasting, public, table};
 use weir_app::App;
 use weir_base::tasks::Shutdown;
 use weir_metadata::accounts::PersonalKey;
@@ -324,8 +301,7 @@ impl Handler for Router {
 mod tests {
     use hyper::Method;
 
-    use super::Route;
-    use super::find;
+    use super::{Route, find};
 
     #[test]
     fn paths_are_public_or_internal_or_managed() {

@@ -4,10 +4,7 @@
 use serde::Serialize;
 
 use crate::beside::beside;
-use crate::budget::Busy;
-use crate::budget::Counted;
-use crate::budget::Memory;
-use crate::budget::Reservation;
+use crate::budget::{Busy, Counted, Memory, Reservation};
 use crate::response::Problem;
 use weir_base::error::Kind;
 use weir_base::tasks::CpuPool;
@@ -116,13 +113,10 @@ const RESULTS: &[u8] = b",\"results\":[";
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Added;
-    use super::Rows;
-    use crate::budget::Budget;
-    use crate::budget::Memory;
+    use super::{Added, Rows};
+    use crate::budget::{Budget, Memory};
     use weir_base::telemetry::metrics::Metrics;
     use weir_event::json;
 

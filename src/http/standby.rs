@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use hyper::Method;
 
-use crate::handler::Handler;
-use crate::handler::Matched;
+use crate::handler::{Handler, Matched};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::health;
 use weir_base::error::Kind;
 use weir_base::telemetry::metrics::Metrics;

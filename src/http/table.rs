@@ -11,45 +11,17 @@
 
 use std::borrow::Cow;
 
-use crate::auth::Asker;
-use crate::auth::CURRENT;
-use crate::auth::Principal;
-use crate::call::Answer;
-use crate::call::Call;
-use crate::call::Rendering;
-use crate::call::Renderings;
-use crate::call::decode;
+use crate::auth::{Asker, CURRENT, Principal};
+use crate::call::{Answer, Call, Rendering, Renderings, decode};
 use crate::openapi::Operation;
-use crate::routes::activity;
-use crate::routes::cohorts;
-use crate::routes::documents;
-use crate::routes::early_access_features;
-use crate::routes::event_definitions;
-use crate::routes::events;
-use crate::routes::feature_flags;
-use crate::routes::feature_flags::across;
-use crate::routes::feature_flags::actions;
-use crate::routes::feature_flags::bulk;
-use crate::routes::feature_flags::copy;
-use crate::routes::feature_flags::evaluations;
-use crate::routes::feature_flags::role_access;
-use crate::routes::feature_flags::rollout;
-use crate::routes::feature_flags::status;
-use crate::routes::feature_flags::test_evaluation;
-use crate::routes::flag_settings;
-use crate::routes::groups;
-use crate::routes::ingestion_warnings;
-use crate::routes::insights;
-use crate::routes::organizations;
-use crate::routes::personal_api_keys;
-use crate::routes::persons;
-use crate::routes::projects;
-use crate::routes::property_definitions;
-use crate::routes::query;
-use crate::routes::resource_access;
-use crate::routes::roles;
-use crate::routes::scheduled_changes;
-use crate::routes::users;
+use crate::routes::feature_flags::{
+    across, actions, bulk, copy, evaluations, role_access, rollout, status, test_evaluation,
+};
+use crate::routes::{
+    activity, cohorts, documents, early_access_features, event_definitions, events, feature_flags,
+    flag_settings, groups, ingestion_warnings, insights, organizations, personal_api_keys, persons,
+    projects, property_definitions, query, resource_access, roles, scheduled_changes, users,
+};
 use weir_app::App;
 use weir_metadata::documents::Kind;
 

@@ -7,23 +7,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use hyper::Method;
-use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use tokio::io::AsyncReadExt;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
-use tokio::net::TcpStream;
+use hyper::{Method, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use crate::gzip::compressed;
-use crate::handler::Handler;
-use crate::handler::Matched;
+use crate::handler::{Handler, Matched};
 use crate::limits::Limits;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::serve;
 use weir_base::clock::Clock;
 use weir_base::tasks::Tasks;

@@ -5,16 +5,14 @@
 //! for clients below the limit. Requests about persons and events may have additional limits. Requests
 //! of SDKs are not limited.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use governor::Quota;
-use governor::RateLimiter;
 use governor::middleware::NoOpMiddleware;
 use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
 
 use crate::response::Problem;
@@ -220,19 +218,12 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    use clap::Args;
-    use clap::FromArgMatches;
+    use clap::{Args, FromArgMatches};
     use serde_json::json;
 
-    use super::ATTEMPTS_KEPT_MAX;
-    use super::Attempts;
-    use super::Lately;
-    use super::Throttle;
-    use crate::response::Body;
-    use crate::response::Problem;
-    use crate::response::Response;
-    use weir_base::clock::Clock;
-    use weir_base::clock::UnixMicros;
+    use super::{ATTEMPTS_KEPT_MAX, Attempts, Lately, Throttle};
+    use crate::response::{Body, Problem, Response};
+    use weir_base::clock::{Clock, UnixMicros};
     use weir_base::config::http::HttpConfig;
     use weir_metadata::accounts::KeyId;
 

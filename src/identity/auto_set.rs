@@ -6,8 +6,7 @@
 //! applied to the person before, and only a different digest is parsed.
 
 use std::fmt;
-use std::hash::BuildHasher;
-use std::hash::Hasher;
+use std::hash::{BuildHasher, Hasher};
 use std::ops::Range;
 
 use arrow::buffer::Buffer;

@@ -9,17 +9,13 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use foldhash::quality::RandomState;
-use quick_cache::UnitWeighter;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
-use quick_cache::sync::DefaultLifecycle;
-use serde_json::Map;
-use serde_json::Value;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{UnitWeighter, Weighter};
+use serde_json::{Map, Value};
 
-use crate::IdentityError;
 use crate::auto_set::Settled;
-use crate::codec;
 use crate::person::Person;
+use crate::{IdentityError, codec};
 use weir_event::id::ProjectId;
 
 /// Memory of one known id: slab entry, index, and half the ghost of an evicted one. quick_cache 0.7

@@ -3,8 +3,7 @@
 //! Ingest builds these from decoded events; it may drop all but the first [`OpKind::Touch`] of a
 //! distinct id within one record, because the others change nothing.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::auto_set::AutoSet;

@@ -24,15 +24,12 @@
 //! The position of a distinct id is the number of ids given to persons before it, in all projects;
 //! it stays the same when the id moves to another person.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::IdentityError;
-use crate::deletions::Deletion;
-use crate::deletions::Place;
-use crate::person::Group;
-use crate::person::Person;
+use crate::deletions::{Deletion, Place};
+use crate::person::{Group, Person};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -402,15 +399,10 @@ impl<'a> Fields<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
     use uuid::Uuid;
 
-    use super::Counters;
-    use super::Progress;
-    use super::decode_group;
-    use super::decode_person;
-    use super::encode_person;
+    use super::{Counters, Progress, decode_group, decode_person, encode_person};
     use crate::person::Person;
     use weir_base::clock::UnixMicros;
 

@@ -9,24 +9,16 @@ pub mod split;
 
 use std::io;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::auto_set::AutoSet;
-use crate::auto_set::AutoSetProperty;
+use crate::auto_set::{AutoSet, AutoSetProperty};
 use crate::cache::value_bytes;
-use crate::change::Force;
-use crate::change::Occasion;
-use crate::change::Op;
-use crate::change::OpKind;
-use crate::change::Update;
-use crate::change::WarningKind;
+use crate::change::{Force, Occasion, Op, OpKind, Update, WarningKind};
 use crate::illegal;
 use crate::person::Person;
 use weir_base::clock::UnixMicros;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use weir_event::id::{PersonId, ProjectId};
 
 /// Memory of a member of an object beside its texts.
 const MEMBER_BYTES: u64 = 96;

@@ -219,9 +219,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::Deletions;
-    use super::Origin;
-    use super::Place;
+    use super::{Deletions, Origin, Place};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
 

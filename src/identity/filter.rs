@@ -7,8 +7,7 @@
 //! own but in files, one per level. The size is fixed: with very many entries there are more false
 //! positives, and those are looked up in the database.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits per entry, all within one line of 512 bits.
 const BITS: u32 = 5;
@@ -67,8 +66,7 @@ mod tests {
 
     use foldhash::quality::RandomState;
 
-    use super::Filter;
-    use super::Hash;
+    use super::{Filter, Hash};
 
     /// Goal: no false negatives, and few false positives until the filter is far too full.
     #[test]

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use parking_lot::Condvar;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// Wakes the writer from its wait for more records.
 #[derive(Debug, Default)]

@@ -32,22 +32,14 @@
 
 use std::fs::File;
 use std::io;
-use std::io::ErrorKind;
-use std::io::Read;
-use std::io::Seek;
-use std::io::SeekFrom;
-use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fjall::Keyspace;
-use fjall::PersistMode;
+use fjall::{Keyspace, PersistMode};
 
-use crate::DATABASE_FORMAT;
-use crate::IdentityError;
-use crate::tables::Held;
-use crate::tables::Tables;
+use crate::tables::{Held, Tables};
+use crate::{DATABASE_FORMAT, IdentityError};
 
 /// Names that the database gives: its directory of keyspaces, the first of which lists the others; the file that it locks, which has to exist; in a keyspace, the file with the number of the newest version, and
 /// the directory of the tables.

@@ -59,8 +59,7 @@ pub mod view;
 mod tests;
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weir_base::error::Kind;

@@ -1,15 +1,11 @@
 //! [`Loaded`]: a newly opened database, with the parts of it that are kept in memory.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
-use crate::IdentityError;
-use crate::cache::Caches;
-use crate::cache::Decoded;
-use crate::codec;
+use crate::cache::{Caches, Decoded};
 use crate::codec::Counters;
 use crate::deletions::Deletions;
 use crate::limits::Limits;
@@ -17,6 +13,7 @@ use crate::overrides::Splits;
 use crate::reading::Reading;
 use crate::tables::Tables;
 use crate::view::View;
+use crate::{IdentityError, codec};
 use weir_event::id::ProjectId;
 
 /// Group types by project, in the order of their indexes. At most five per project.

@@ -20,18 +20,13 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use uuid::Uuid;
 
 use crate::IdentityError;
-use crate::survivors::Key;
-use crate::survivors::Opening;
-use crate::survivors::Seen;
-use crate::survivors::Survivors;
+use crate::survivors::{Key, Opening, Seen, Survivors};
 use crate::view::View;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use weir_event::id::{PersonId, ProjectId};
 
 /// Uuids of persons that were split, or deleted while they had several distinct ids.
 #[derive(Clone, Debug, Default)]

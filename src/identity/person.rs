@@ -1,7 +1,6 @@
 //! Rows: [`Person`] and [`Group`], as readers see them.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use weir_base::clock::UnixMicros;

@@ -112,8 +112,7 @@ mod tests {
 
     use proptest::proptest;
 
-    use super::PersonSet;
-    use super::Place;
+    use super::{PersonSet, Place};
     use weir_event::id::ProjectId;
 
     proptest! {

@@ -6,18 +6,15 @@
 //! properties won in a merge. `$geoip_*` is always taken for the server's, which a person gets, because
 //! an event does not show whether the sender or the server set it.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::change::Occasion;
-use crate::change::Update;
+use crate::change::{Occasion, Update};
 use crate::decide;
 use crate::decide::Change;
 use crate::person::Person;
 use weir_base::clock::UnixMicros;
-use weir_event::auto_set::AUTO_SET;
-use weir_event::auto_set::is_of_server;
+use weir_event::auto_set::{AUTO_SET, is_of_server};
 use weir_event::geoip;
 
 /// A person of which only the events up to here are known.
@@ -99,11 +96,9 @@ pub fn update(name: &str, event: &Map<String, Value>) -> Option<Update> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::PropertyReplay;
-    use super::update;
+    use super::{PropertyReplay, update};
 
     /// Goal: a replay of events gives the properties that the person got when they arrived.
     #[test]

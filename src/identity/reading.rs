@@ -6,14 +6,9 @@
 //! at its next entry.
 
 use std::ops::RangeBounds;
-use std::sync::Arc;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
-use fjall::Guard;
-use fjall::Keyspace;
-use fjall::Readable;
-use fjall::Snapshot;
-use fjall::UserValue;
+use fjall::{Guard, Keyspace, Readable, Snapshot, UserValue};
 
 use crate::IdentityError;
 use crate::cache::Decoded;

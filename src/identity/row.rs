@@ -1,13 +1,11 @@
 //! An encoded row of a person: properties are read without decoding the rest. A query reads one of
 //! a hundred properties, and building a map of all of them takes longer than everything else.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::IdentityError;
-use crate::codec;
 use crate::person::Person;
+use crate::{IdentityError, codec};
 use weir_base::clock::UnixMicros;
 
 /// The name of a property, as it is encoded in rows.
@@ -193,18 +191,11 @@ fn container_end(json: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::Just;
-    use proptest::prelude::Strategy;
-    use proptest::prelude::any;
-    use proptest::prop_oneof;
-    use proptest::proptest;
-    use serde_json::Value;
-    use serde_json::json;
+    use proptest::prelude::{Just, Strategy, any};
+    use proptest::{prop_oneof, proptest};
+    use serde_json::{Value, json};
 
-    use super::Key;
-    use super::Members;
-    use super::Row;
-    use super::value;
+    use super::{Key, Members, Row, value};
     use crate::codec;
     use crate::person::Person;
     use weir_base::clock::UnixMicros;

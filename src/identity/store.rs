@@ -3,45 +3,30 @@
 
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use fjall::PersistMode;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::IdentityError;
-use crate::change::Effect;
-use crate::change::Record;
-use crate::change::Warning;
+use crate::change::{Effect, Record, Warning};
 use crate::change_feed::registry::ChangeFeeds;
-use crate::codec;
-use crate::deletions::Deletion;
-use crate::deletions::Deletions;
+use crate::deletions::{Deletion, Deletions};
 use crate::hurry::Hurry;
-use crate::image::Drawn;
-use crate::image::Image;
+use crate::image::{Drawn, Image};
 use crate::limits::Limits;
-use crate::loaded::GroupTypes;
-use crate::loaded::Loaded;
-use crate::loaded::Open;
-use crate::loaded::Writer;
-use crate::loaded::load_deletions;
-use crate::overrides::Overrides;
-use crate::overrides::Splits;
-use crate::person::Group;
-use crate::person::Person;
-use crate::survivors::Seen;
-use crate::survivors::Survivors;
+use crate::loaded::{GroupTypes, Loaded, Open, Writer, load_deletions};
+use crate::overrides::{Overrides, Splits};
+use crate::person::{Group, Person};
+use crate::survivors::{Seen, Survivors};
 use crate::tables::Tables;
 use crate::view::View;
 use crate::write_set::WriteSet;
+use crate::{IdentityError, codec};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

@@ -21,20 +21,17 @@
 //! its own answers are not cached in a later one.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::quality::RandomState;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use quick_cache::UnitWeighter;
-use quick_cache::sync::Cache;
-use quick_cache::sync::DefaultLifecycle;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use uuid::Uuid;
 
 use crate::codec::Point;
-use crate::filter::Filter;
-use crate::filter::Hash;
+use crate::filter::{Filter, Hash};
 use weir_event::id::ProjectId;
 
 /// The uuid of a person as stored with events.

@@ -13,26 +13,18 @@
 //! look-up. Keyspaces that are only scanned in order have no filters.
 
 use std::any::Any;
-use std::path::Path;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fjall::AbstractTree;
-use fjall::Database;
-use fjall::Keyspace;
-use fjall::KeyspaceCreateOptions;
-use fjall::OwnedWriteBatch;
-use fjall::PersistMode;
 use fjall::compaction::Leveled;
-use fjall::config::FilterPolicy;
-use fjall::config::PartitioningPolicy;
+use fjall::config::{FilterPolicy, PartitioningPolicy};
+use fjall::{
+    AbstractTree, Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode,
+};
 
-use crate::IdentityError;
-use crate::codec;
+use crate::{IdentityError, codec};
 
 /// One MiB.
 const MIB: u64 = 1024 * 1024;

@@ -4,21 +4,18 @@
 //! async code calls them on a blocking thread unless a few hundred microseconds are acceptable.
 //! Where a method fails "if the database fails", [`IdentityError::Reopening`] is included.
 
-use std::ops::ControlFlow;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::IdentityError;
 use crate::cache::IdState;
-use crate::codec;
 use crate::codec::Counters;
 use crate::deletions::Deletion;
-use crate::person::Group;
-use crate::person::Person;
+use crate::person::{Group, Person};
 use crate::reading::Reading;
 use crate::row::Row;
+use crate::{IdentityError, codec};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

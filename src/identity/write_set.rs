@@ -9,46 +9,27 @@ mod operator;
 mod split;
 mod write;
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::IdentityError;
-use crate::auto_set::AutoSet;
-use crate::auto_set::Settled;
-use crate::cache::Caches;
-use crate::cache::Fingerprint;
-use crate::cache::IdState;
-use crate::change::Effect;
-use crate::change::Op;
-use crate::change::OpKind;
-use crate::change::Record;
-use crate::change::Warning;
-use crate::change::WarningKind;
-use crate::codec;
-use crate::codec::Counters;
-use crate::codec::Point;
-use crate::codec::Progress;
-use crate::decide;
-use crate::decide::Change;
-use crate::decide::Creation;
-use crate::decide::Revision;
-use crate::decide::State;
-use crate::decide::group;
+use crate::auto_set::{AutoSet, Settled};
+use crate::cache::{Caches, Fingerprint, IdState};
+use crate::change::{Effect, Op, OpKind, Record, Warning, WarningKind};
+use crate::codec::{Counters, Point, Progress};
 use crate::decide::group::TypeSlot;
+use crate::decide::{Change, Creation, Revision, State, group};
 use crate::deletions::Mark;
 use crate::loaded::GroupTypes;
-use crate::person::Group;
-use crate::person::Person;
+use crate::person::{Group, Person};
 use crate::view::View;
+use crate::{IdentityError, codec, decide};
 use weir_base::clock::UnixMicros;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use weir_event::id::{PersonId, ProjectId};
 
 /// Longest distinct id that is stored, in bytes: 400 characters of 4 bytes. Ingest cuts ids to 200
 /// characters; this limit keeps a key within the 64 KiB that the database accepts.

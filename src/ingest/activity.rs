@@ -5,24 +5,14 @@
 
 use std::collections::HashSet;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use weir_base::clock::UnixMicros;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
-use weir_identity::change::Difference;
-use weir_identity::change::Done;
-use weir_identity::change::Effect;
-use weir_identity::change::PersonDone;
+use weir_event::id::{PersonId, ProjectId};
+use weir_identity::change::{Difference, Done, Effect, PersonDone};
 use weir_metadata::accounts::UserId;
-use weir_metadata::activity::Change;
-use weir_metadata::activity::Elsewhere;
-use weir_metadata::activity::Forgotten;
-use weir_metadata::activity::Scope;
-use weir_metadata::activity::Verb;
-use weir_metadata::activity::diff;
+use weir_metadata::activity::{Change, Elsewhere, Forgotten, Scope, Verb, diff};
 use weir_storage::wal::Sequence;
 
 /// Namespace of the ids of entries, drawn at random once for this purpose.
@@ -157,24 +147,15 @@ fn of_person(number: i64, uuid: String, done: &PersonDone) -> Change {
 mod tests {
     use std::collections::HashSet;
 
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
     use uuid::Uuid;
 
     use super::entries;
     use weir_base::clock::UnixMicros;
-    use weir_event::id::PersonId;
-    use weir_event::id::ProjectId;
-    use weir_identity::change::Difference;
-    use weir_identity::change::Done;
-    use weir_identity::change::Effect;
-    use weir_identity::change::Extent;
-    use weir_identity::change::PersonDone;
+    use weir_event::id::{PersonId, ProjectId};
+    use weir_identity::change::{Difference, Done, Effect, Extent, PersonDone};
     use weir_metadata::accounts::UserId;
-    use weir_metadata::activity::Forgotten;
-    use weir_metadata::activity::Scope;
-    use weir_metadata::activity::Verb;
+    use weir_metadata::activity::{Forgotten, Scope, Verb};
     use weir_storage::wal::Sequence;
 
     fn effect((sequence, place): (u64, u32), done: PersonDone) -> Effect {

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Condvar;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// A budget of bytes for records that wait for the projector.
 #[derive(Debug)]

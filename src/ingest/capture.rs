@@ -8,9 +8,7 @@ use std::ops::Range;
 
 use crate::definitions::collect::Slots;
 use crate::prepare::error::PrepareError;
-use crate::tape::Cursor;
-use crate::tape::Key;
-use crate::tape::Value;
+use crate::tape::{Cursor, Key, Value};
 use crate::warnings::Kind;
 use weir_base::clock::UnixMicros;
 

@@ -11,10 +11,8 @@ use hashbrown::HashSet;
 use uuid::Uuid;
 
 use crate::capture::take;
-use crate::prepare::error::BatchError;
-use crate::prepare::error::PrepareError;
-use crate::tape::Cursor;
-use crate::tape::Value;
+use crate::prepare::error::{BatchError, PrepareError};
+use crate::tape::{Cursor, Value};
 
 /// The members of the body besides its events.
 #[derive(Debug)]

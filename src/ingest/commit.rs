@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::budget::MemoryPermit;
 use crate::disk_room::DiskRoom;
@@ -19,20 +18,15 @@ use crate::error::IngestError;
 use crate::health::Health;
 use crate::prepare::error::PrepareError;
 use crate::prepared::Prepared;
-use crate::publish::Missing;
-use crate::publish::Mode;
-use crate::publish::Publisher;
+use crate::publish::{Missing, Mode, Publisher};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
-use weir_base::tasks::Pause;
-use weir_base::tasks::TaskError;
-use weir_base::tasks::Tasks;
+use weir_base::tasks::{Pause, TaskError, Tasks};
 use weir_base::telemetry::metrics::Metrics;
 use weir_base::telemetry::repeats::Repeats;
 use weir_storage::log::LogWriter;
-use weir_storage::wal::Sequence;
-use weir_storage::wal::WalError;
 use weir_storage::wal::files::WalFiles;
+use weir_storage::wal::{Sequence, WalError};
 
 /// Shortest time between two log lines about records that the WAL rejected for the same reason.
 pub(super) const REFUSALS_PAUSE: Duration = Duration::from_secs(10);

@@ -10,18 +10,15 @@ use crate::log_record::LogRecord;
 use crate::prepare::Preparer;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::CaptureRequest;
-use crate::request::Protocol;
-use crate::request::Received;
+use crate::request::{CaptureRequest, Protocol, Received};
 use weir_base::config::Config;
 use weir_event::geoip::Places;
 use weir_event::id::ProjectId;
 use weir_metadata::snapshot::Snapshot as MetadataSnapshot;
 use weir_wire::capture_v1::BODY_PLAIN_MAX_BYTES;
-use weir_wire::encoding::Decoded;
-use weir_wire::encoding::Decoder;
 use weir_wire::encoding::error::DecodeError;
 use weir_wire::encoding::hints::Hints;
+use weir_wire::encoding::{Decoded, Decoder};
 
 /// Decoders that are kept in the pool.
 const DECODERS_MAX: usize = 64;
@@ -185,14 +182,12 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
-    use super::Decoding;
-    use super::UNPACKED_FREELY_BYTES;
+    use super::{Decoding, UNPACKED_FREELY_BYTES};
     use crate::budget::Budget;
     use crate::error::IngestError;
     use weir_base::config::Config;
     use weir_event::geoip::Places;
-    use weir_wire::encoding::hints::Hints;
-    use weir_wire::encoding::hints::PathKind;
+    use weir_wire::encoding::hints::{Hints, PathKind};
 
     const MIB: u64 = 1 << 20;
 

@@ -7,8 +7,7 @@
 use arrow::array::BooleanArray;
 use hashbrown::HashSet;
 
-use weir_event::id::EventKey;
-use weir_event::id::ProjectId;
+use weir_event::id::{EventKey, ProjectId};
 
 type Keys = HashSet<(ProjectId, EventKey), foldhash::fast::RandomState>;
 
@@ -52,9 +51,7 @@ impl Window {
 mod tests {
     use uuid::Uuid;
 
-    use super::EventKey;
-    use super::ProjectId;
-    use super::Window;
+    use super::{EventKey, ProjectId, Window};
 
     #[test]
     fn an_event_is_new_once_in_half_a_window_and_per_project() {

@@ -11,27 +11,18 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 
 use crate::prepared::Prepared;
-use crate::warnings::Kind;
-use crate::warnings::Sample;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
-use weir_base::tasks::Pause;
-use weir_base::tasks::Shutdown;
-use weir_base::tasks::TaskError;
-use weir_base::tasks::Tasks;
-use weir_base::telemetry::metrics::KindLabels;
-use weir_base::telemetry::metrics::Metrics;
+use crate::warnings::{Kind, Sample};
+use weir_base::clock::{Clock, UnixMicros};
+use weir_base::tasks::{Pause, Shutdown, TaskError, Tasks};
+use weir_base::telemetry::metrics::{KindLabels, Metrics};
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
-use weir_metadata::warnings::DayOfWarnings;
-use weir_metadata::warnings::SAMPLES_MAX;
-use weir_metadata::warnings::WarningSample;
+use weir_metadata::warnings::{DayOfWarnings, SAMPLES_MAX, WarningSample};
 
 /// Time between writes.
 const WRITE_INTERVAL: Duration = Duration::from_secs(2);
@@ -236,12 +227,9 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use super::Feedback;
-    use super::Noted;
-    use crate::warnings::Kind;
-    use crate::warnings::Sample;
-    use weir_base::clock::Clock;
-    use weir_base::clock::UnixMicros;
+    use super::{Feedback, Noted};
+    use crate::warnings::{Kind, Sample};
+    use weir_base::clock::{Clock, UnixMicros};
     use weir_base::telemetry::metrics::Metrics;
     use weir_event::id::ProjectId;
     use weir_metadata::Metadata;

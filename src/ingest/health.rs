@@ -1,8 +1,7 @@
 //! Health of ingestion: conditions under which the server rejects events, read at admission and by
 //! readiness checks.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::watch;
 

@@ -3,13 +3,10 @@
 
 use std::sync::Arc;
 
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::PlaceLabels;
+use weir_base::telemetry::metrics::{Metrics, PlaceLabels};
 use weir_identity::IdentityError;
 use weir_identity::store::Identities;
-use weir_storage::wal::Corruption;
-use weir_storage::wal::Damage;
-use weir_storage::wal::Sequence;
+use weir_storage::wal::{Corruption, Damage, Sequence};
 
 /// Where holes are recorded.
 #[derive(Clone, Debug)]

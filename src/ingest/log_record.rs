@@ -24,8 +24,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 
-use crate::request::Protocol;
-use crate::request::Received;
+use crate::request::{Protocol, Received};
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Place;
 use weir_event::id::ProjectId;
@@ -238,8 +237,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::LogRecord;
-    use crate::request::Protocol;
-    use crate::request::Received;
+    use crate::request::{Protocol, Received};
     use weir_base::clock::UnixMicros;
     use weir_event::geoip::Place;
     use weir_event::id::ProjectId;

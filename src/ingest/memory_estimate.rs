@@ -6,19 +6,13 @@
 //! columns and ops of every body are measured in the end.
 
 use hashbrown::HashSet;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::budget::MemoryPermit;
 use crate::prepare::error::PrepareError;
 use crate::tape::Census;
-use weir_identity::auto_set::AutoSet;
-use weir_identity::auto_set::AutoSetProperty;
-use weir_identity::change::GroupChange;
-use weir_identity::change::Keep;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Update;
+use weir_identity::auto_set::{AutoSet, AutoSetProperty};
+use weir_identity::change::{GroupChange, Keep, Op, OpKind, Update};
 
 /// Assumed inflate ratio of a compressed body until it is decoded: JSON of SDKs gets 5 to 15 times
 /// smaller under gzip.

@@ -12,10 +12,8 @@
 //! All numbers are little endian. Persons are identified by uuids, which stay valid across merges. Their
 //! numbers are not used: a rebuilt identity store may assign others.
 
-use serde::Deserialize;
-use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::log_record::UnknownRecord;
@@ -23,12 +21,7 @@ use crate::prepared::Prepared;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
-use weir_identity::change::Extent;
-use weir_identity::change::GroupChange;
-use weir_identity::change::Keep;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Update;
+use weir_identity::change::{Extent, GroupChange, Keep, Op, OpKind, Update};
 use weir_metadata::accounts::UserId;
 
 /// First byte of the record.
@@ -216,19 +209,14 @@ fn action_of(text: &[u8]) -> Result<Action, serde_json::Error> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
+    use serde_json::{Map, Value};
 
     use serde_json::json;
 
-    use super::Action;
-    use super::Operation;
+    use super::{Action, Operation};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
-    use weir_identity::change::Extent;
-    use weir_identity::change::GroupChange;
-    use weir_identity::change::Keep;
-    use weir_identity::change::OpKind;
+    use weir_identity::change::{Extent, GroupChange, Keep, OpKind};
     use weir_metadata::accounts::UserId;
 
     /// Goal: the immediate effect and the effect of a replay are the same.

@@ -7,14 +7,12 @@ use arrow::buffer::Buffer;
 use uuid::Uuid;
 
 use crate::definitions::collect::Observed;
-use crate::drops::Drop;
-use crate::drops::Drops;
+use crate::drops::{Drop, Drops};
 use crate::memory_estimate;
 use crate::warnings::Warnings;
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Place;
-use weir_event::id::EventKey;
-use weir_event::id::ProjectId;
+use weir_event::id::{EventKey, ProjectId};
 use weir_event::schema::column;
 use weir_identity::change::Op;
 use weir_metadata::accounts::UserId;

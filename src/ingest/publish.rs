@@ -13,16 +13,14 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::backlog::Backlog;
 use crate::dedup::Window;
 use crate::health::Health;
 use crate::prepared::Prepared;
 use crate::projector::Projection;
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::PlaceLabels;
+use weir_base::telemetry::metrics::{Metrics, PlaceLabels};
 use weir_event::id::ProjectId;
 use weir_event::schema::PROMOTED;
 use weir_identity::change::Record;

@@ -6,13 +6,10 @@ use std::collections::BinaryHeap;
 use futures::StreamExt;
 use uuid::Uuid;
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 
-use weir_event::id::EventKey;
-use weir_event::id::ProjectId;
+use weir_event::id::{EventKey, ProjectId};
 use weir_storage::delta::DataFile;
 use weir_storage::delta::stats::Value;
 use weir_storage::parquet::read_columns;
@@ -137,17 +134,10 @@ impl<K: Ord> Newest<K> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::Int64Array;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringArray;
-    use arrow::array::TimestampMicrosecondArray;
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray};
     use uuid::Uuid;
 
-    use super::EventKey;
-    use super::Newest;
-    use super::ProjectId;
-    use super::add;
+    use super::{EventKey, Newest, ProjectId, add};
 
     /// Rows of project and time; the id and the sender are derived from both.
     fn batch(rows: &[(i64, i64)]) -> RecordBatch {

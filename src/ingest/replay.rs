@@ -11,19 +11,14 @@ use parking_lot::Mutex;
 
 use crate::health::Health;
 use crate::holes::Holes;
-use crate::publish::Missing;
-use crate::publish::Mode;
-use crate::publish::Publisher;
+use crate::publish::{Missing, Mode, Publisher};
 use crate::reread::Rereader;
-use weir_base::tasks::Pause;
-use weir_base::tasks::Shutdown;
-use weir_event::id::EventKey;
-use weir_event::id::ProjectId;
+use weir_base::tasks::{Pause, Shutdown};
+use weir_event::id::{EventKey, ProjectId};
 use weir_storage::log::LogReader;
 use weir_storage::store::Store;
-use weir_storage::wal::Damage;
-use weir_storage::wal::Sequence;
 use weir_storage::wal::reader::Item;
+use weir_storage::wal::{Damage, Sequence};
 
 /// Time between two checks whether a flush has freed memtables.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(20);

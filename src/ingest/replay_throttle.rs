@@ -3,8 +3,7 @@
 //! two bytes replayed: if the replay begins with B bytes, it ends after at most twice the sum of B,
 //! [`LEAD_MAX_BYTES`] and the bytes that were in the log queue.
 
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that may be logged ahead of the replay's progress: one to two seconds of typical events.
 const LEAD_MAX_BYTES: u64 = 16 << 20;
@@ -46,8 +45,7 @@ impl ReplayThrottle {
 
 #[cfg(test)]
 mod tests {
-    use super::LEAD_MAX_BYTES;
-    use super::ReplayThrottle;
+    use super::{LEAD_MAX_BYTES, ReplayThrottle};
 
     const RECORD: usize = 100_000;
 

@@ -217,8 +217,7 @@ impl Scan<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Salvaged;
-    use super::salvage;
+    use super::{Salvaged, salvage};
 
     fn is_json(text: &[u8]) -> bool {
         serde_json::from_slice::<serde_json::Value>(text).is_ok()

@@ -7,10 +7,7 @@
 
 use std::ops::Range;
 
-use simd_json::Buffers;
-use simd_json::Node;
-use simd_json::StaticNode;
-use simd_json::Tape;
+use simd_json::{Buffers, Node, StaticNode, Tape};
 
 /// Nesting limit of a body. `serde_json` has the same, so what is stored can be read back.
 pub const DEPTH_MAX: usize = 127;

@@ -5,10 +5,8 @@
 use uuid::Uuid;
 
 use crate::drops::Drop;
-use weir_identity::change::Warning;
-use weir_identity::change::WarningKind;
-use weir_metadata::definition_quota::Limit;
-use weir_metadata::definition_quota::OverQuota;
+use weir_identity::change::{Warning, WarningKind};
+use weir_metadata::definition_quota::{Limit, OverQuota};
 
 /// Events of one batch that are kept as samples for each kind; the others are only counted.
 pub const SAMPLES_MAX: usize = 3;
@@ -254,10 +252,7 @@ impl Warnings {
 mod tests {
     use uuid::Uuid;
 
-    use super::Kind;
-    use super::SAMPLES_MAX;
-    use super::Sample;
-    use super::Warnings;
+    use super::{Kind, SAMPLES_MAX, Sample, Warnings};
     use crate::drops::Drop;
 
     #[test]

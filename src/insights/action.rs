@@ -5,26 +5,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
+use arrow::array::{Array, AsArray, BooleanArray};
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::Expr;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
-use serde_json::Value;
-use serde_json::json;
+use datafusion::prelude::{col, lit};
+use serde_json::{Value, json};
 
 use crate::filters::Filters;
-use crate::node::Node;
-use crate::node::NodeError;
-use weir_event::elements::Element;
-use weir_event::elements::elements;
+use crate::node::{Node, NodeError};
 use weir_event::elements::selector::Selector;
+use weir_event::elements::{Element, elements};
 use weir_event::id::ProjectId;
-use weir_event::pattern::Pattern;
-use weir_event::pattern::Size;
-use weir_event::pattern::check_together;
+use weir_event::pattern::{Pattern, Size, check_together};
 use weir_query::condition;
 use weir_query::condition::Pace;
 use weir_query::engine::Engine;
@@ -292,13 +284,9 @@ fn like(text: &str, is_any_case: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Action;
-    use super::STEPS_MAX;
-    use super::TEXT_MAX_CHARS;
-    use super::like;
+    use super::{Action, STEPS_MAX, TEXT_MAX_CHARS, like};
     use weir_event::elements::elements;
     use weir_event::pattern::Pattern;
 

@@ -5,51 +5,32 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Float64Array;
-use arrow::array::ListBuilder;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
-use arrow::array::UInt64Builder;
+use arrow::array::{
+    Array, ArrayRef, AsArray, Float64Array, ListBuilder, RecordBatch, StringViewArray,
+    UInt64Builder,
+};
 use arrow::datatypes::DataType;
 use datafusion::common::Column;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::JoinType;
-use datafusion::logical_expr::cast;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
-use serde_json::Value;
-use serde_json::json;
+use datafusion::logical_expr::{Expr, JoinType, cast};
+use datafusion::prelude::{ident, lit};
+use serde_json::{Value, json};
 
-use crate::Actor;
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::Who;
 use crate::answered::Answered;
 use crate::filters::Filters;
-use crate::node::Node;
-use crate::node::NodeError;
-use crate::person_name;
-use crate::select::Select;
-use crate::select::Special;
-use crate::selection::Unit;
-use crate::selection::searched;
+use crate::node::{Node, NodeError};
+use crate::select::{Select, Special};
+use crate::selection::{Unit, searched};
 use crate::sql::SqlQuery;
+use crate::{Actor, InsightError, ProjectSettings, Who, person_name};
 use weir_identity::IdentityError;
 use weir_identity::view::View as IdentityView;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::lists::Cell;
-use weir_query::lists::Content;
-use weir_query::lists::Layout;
-use weir_query::lists::Shown;
+use weir_query::lists::{Cell, Content, Layout, Shown};
 use weir_query::sql_text::literal;
-use weir_query::view::FILTERED;
-use weir_query::view::View;
+use weir_query::view::{FILTERED, View};
 
 /// The kinds of its nodes: that of today, and those of older clients.
 pub const KINDS: [&str; 3] = ["ActorsQuery", "PersonsQuery", "PersonsNode"];
@@ -470,8 +451,7 @@ fn of_source(error: InsightError) -> InsightError {
 mod tests {
     use serde_json::json;
 
-    use super::ActorsQuery;
-    use super::about;
+    use super::{ActorsQuery, about};
     use crate::InsightError;
     use crate::node::Node;
     use crate::selection::Unit;

@@ -7,8 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::node::NodeError;
-use weir_query::lists::Lists;
-use weir_query::lists::Took;
+use weir_query::lists::{Lists, Took};
 
 /// An answer, as two parts of a JSON object.
 #[derive(Debug)]

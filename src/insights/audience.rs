@@ -5,41 +5,24 @@
 //! (patterns with a limit, versions, the comparison of truth values) whose exact meaning is that of the
 //! evaluation of flags, and a count must be what evaluation says.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimeUnit;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampMicrosecondType};
 use datafusion::dataframe::DataFrame;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::functions_aggregate::expr_fn::sum;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::cast;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
-use serde_json::Map;
-use serde_json::Value;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::functions_aggregate::expr_fn::{count, sum};
+use datafusion::logical_expr::{Expr, cast};
+use datafusion::prelude::{col, lit};
+use serde_json::{Map, Value};
 
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_identity::IdentityError;
-use weir_identity::person::Group;
-use weir_identity::person::Person;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
-use weir_query::condition::Call;
-use weir_query::condition::Pace;
-use weir_query::condition::condition;
+use weir_identity::person::{Group, Person};
+use weir_identity::view::{Flow, View};
+use weir_query::condition::{Call, Pace, condition};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
 use weir_query::watched::Watched;

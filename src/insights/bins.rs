@@ -3,19 +3,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::StringArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Float64Type;
+use arrow::array::{ArrayRef, AsArray, StringArray};
+use arrow::datatypes::{DataType, Float64Type};
 use datafusion::dataframe::DataFrame;
-use datafusion::functions_aggregate::expr_fn::max;
-use datafusion::functions_aggregate::expr_fn::min;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::create_udf;
+use datafusion::functions_aggregate::expr_fn::{max, min};
+use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, cast, create_udf};
 use datafusion::prelude::ident;
 use serde_json::Value;
 
@@ -149,8 +141,7 @@ pub fn name_of(value: &Value) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::Bins;
-    use super::name_of;
+    use super::{Bins, name_of};
 
     #[test]
     fn bins_have_one_width() {

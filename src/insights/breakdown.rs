@@ -5,14 +5,11 @@ use std::collections::HashSet;
 use datafusion::functions::expr_fn::concat;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::lit;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::filters::Filters;
-use crate::node::Node;
-use crate::node::NodeError;
-use crate::property::Owner;
-use crate::property::Property;
+use crate::node::{Node, NodeError};
+use crate::property::{Owner, Property};
 use crate::selection::Unit;
 use weir_query::event_sessions;
 use weir_query::event_sessions::Kind;

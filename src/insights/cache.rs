@@ -7,24 +7,19 @@
 //! "signed up less than 3 days ago", has no answer that stays right, so none is kept; of SQL its plan says whether it
 //! does ([`Answered::is_lasting`]).
 
-use std::sync::Arc;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use serde_json::Map;
-use serde_json::Value;
-use sha2::Digest;
-use sha2::Sha256;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
-use crate::ProjectSettings;
 use crate::answered::Answered;
-use crate::event_list;
 use crate::interval::Interval;
 use crate::node::Node;
-use crate::selection::Dates;
-use crate::selection::zone;
+use crate::selection::{Dates, zone};
+use crate::{ProjectSettings, event_list};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -311,11 +306,9 @@ fn is_date(value: &Value) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Key;
-    use super::Uses;
+    use super::{Key, Uses};
     use crate::ProjectSettings;
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;

@@ -4,12 +4,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::catalog::SchemaProvider;
-use datafusion::catalog::TableProvider;
-use datafusion::datasource::ViewTable;
-use datafusion::datasource::provider_as_source;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::prelude::ident;
 use serde_json::json;

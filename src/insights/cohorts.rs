@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::ProjectSettings;
-use crate::audience;
 use crate::deeds::Deeds;
+use crate::{ProjectSettings, audience};
 use weir_evaluation::membership::membership;
 use weir_event::id::ProjectId;
-use weir_flags::cohorts::CohortSet;
-use weir_flags::cohorts::Members;
-use weir_metadata::cohorts::CohortId;
-use weir_metadata::cohorts::StoredCohort;
+use weir_flags::cohorts::{CohortSet, Members};
+use weir_metadata::cohorts::{CohortId, StoredCohort};
 use weir_metadata::error::MetadataError;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;

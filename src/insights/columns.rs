@@ -1,12 +1,9 @@
 //! Values on their way into plans and out of their answers.
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::lit;
+use datafusion::logical_expr::{Expr, lit};
 
 use weir_base::clock::UnixMicros;
 

@@ -2,13 +2,11 @@
 
 use serde_json::Value;
 
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::date_range::DateRange;
 use crate::interval::Interval;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::selection::Dates;
+use crate::{InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::view::View;
 

@@ -15,8 +15,7 @@ use crate::correlation::values::Wanted;
 use crate::entity::Entity;
 use crate::funnels::Funnels;
 use crate::funnels::passage::Passages;
-use crate::selection::Selection;
-use crate::selection::Unit;
+use crate::selection::{Selection, Unit};
 
 /// A parsed request.
 #[derive(Clone, Debug)]

@@ -5,21 +5,13 @@
 //! hours; with `Start` and `End` they are the borders of the unit, weeks as the project begins them. Unless `explicit_date` is set, the range ends at the end of its last day, or of its hour or
 //! minute.
 
-use chrono::Datelike;
-use chrono::Days;
-use chrono::Months;
-use chrono::NaiveDate;
-use chrono::NaiveDateTime;
-use chrono::NaiveTime;
-use chrono::TimeDelta;
-use chrono::Timelike;
+use chrono::{Datelike, Days, Months, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike};
 use chrono_tz::Tz;
 
 use weir_base::clock::UnixMicros;
 use weir_event::predicate::moment;
 use weir_event::predicate::moment::Unit;
-use weir_event::time::Written;
-use weir_event::time::at_wall;
+use weir_event::time::{Written, at_wall};
 
 /// Default start (PostHog's figure).
 const FROM_DEFAULT: &str = "-7d";
@@ -352,9 +344,7 @@ fn end_of(time: NaiveDateTime, unit: Unit) -> Option<NaiveDateTime> {
 mod tests {
     use chrono_tz::Tz;
 
-    use super::DateRange;
-    use super::Parameters;
-    use super::Span;
+    use super::{DateRange, Parameters, Span};
     use weir_base::clock::UnixMicros;
     use weir_event::time::parse_rfc3339;
 

@@ -6,27 +6,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::Who;
 use crate::trends::Trends;
 use crate::trends::actors::Point;
+use crate::{InsightError, ProjectSettings, Who};
 use weir_base::clock::UnixMicros;
 use weir_evaluation::membership::with_subject;
 use weir_event::predicate::Matching;
-use weir_event::predicate::moment::Moment;
-use weir_event::predicate::moment::Now;
-use weir_event::predicate::moment::Unit;
-use weir_flags::cohorts::CohortSet;
-use weir_flags::cohorts::Memberships;
-use weir_flags::cohorts::Rule;
-use weir_flags::evaluate::Cohorts;
-use weir_flags::evaluate::UnknownCohort;
+use weir_event::predicate::moment::{Moment, Now, Unit};
+use weir_flags::cohorts::{CohortSet, Memberships, Rule};
+use weir_flags::evaluate::{Cohorts, UnknownCohort};
 use weir_flags::subject::Subject;
 use weir_identity::view::Flow;
 use weir_metadata::cohorts::MEMBERS_MAX;
@@ -305,14 +296,9 @@ fn unavailable(detail: &str) -> DeedError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Deeds;
-    use super::Times;
-    use super::place;
-    use super::replaced;
-    use super::since;
+    use super::{Deeds, Times, place, replaced, since};
     use weir_base::clock::UnixMicros;
     use weir_event::predicate::Matching;
 

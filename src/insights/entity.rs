@@ -1,14 +1,12 @@
 //! Which events a series, a step or a cohort of an insight is about: [`Entity`]. They have a name, or are of an action.
 
 use datafusion::logical_expr::Expr;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
+use datafusion::prelude::{col, lit};
 use serde_json::Value;
 
 use crate::action::Action;
 use crate::filters::Filters;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use weir_event::id::ProjectId;
 use weir_query::engine::Engine;
 use weir_query::view::View;

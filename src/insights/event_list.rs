@@ -6,34 +6,25 @@ mod elements;
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
 use chrono_tz::Tz;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
-use serde_json::Value;
-use serde_json::json;
+use datafusion::prelude::{col, lit};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::action::Action;
 use crate::answered::Answered;
 use crate::columns::time;
 use crate::date_range::Parameters;
-use crate::events::newest;
-use crate::events::of_person;
+use crate::events::{newest, of_person};
 use crate::filters::Filters;
-use crate::node::Node;
-use crate::node::NodeError;
-use crate::person_name;
-use crate::select::Select;
-use crate::select::Special;
+use crate::node::{Node, NodeError};
+use crate::select::{Select, Special};
 use crate::selection::zone;
+use crate::{InsightError, ProjectSettings, person_name};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
@@ -43,13 +34,9 @@ use weir_query::composed::Composed;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
 use weir_query::expression_columns::with_columns;
-use weir_query::lists::Cell;
-use weir_query::lists::Content;
-use weir_query::lists::Layout;
-use weir_query::lists::Shown;
+use weir_query::lists::{Cell, Content, Layout, Shown};
 use weir_query::sql_text::literal;
-use weir_query::view::FILTERED;
-use weir_query::view::View;
+use weir_query::view::{FILTERED, View};
 
 /// The kind of its nodes.
 pub const KIND: &str = "EventsQuery";

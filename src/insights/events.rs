@@ -15,18 +15,14 @@ pub(crate) mod newest;
 
 use std::sync::atomic::AtomicBool;
 
-use arrow::array::Array;
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
+use datafusion::prelude::{col, lit};
 use uuid::Uuid;
 
-use crate::columns::texts;
-use crate::columns::time;
+use crate::columns::{texts, time};
 use crate::filters::Filters;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
@@ -34,8 +30,7 @@ use weir_identity::view::View as IdentityView;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
 use weir_query::event_property::whole_text;
-use weir_query::view::ExactColumns;
-use weir_query::view::View;
+use weir_query::view::{ExactColumns, View};
 
 /// Events that are looked at for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;

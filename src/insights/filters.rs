@@ -11,21 +11,14 @@ use weir_evaluation::membership::memberships;
 use weir_event::id::ProjectId;
 use weir_event::pattern::check_together;
 use weir_event::predicate::Matching;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Scope;
-use weir_event::predicate::tree::FILTERS_MAX;
-use weir_event::predicate::tree::Tree;
-use weir_event::predicate::tree::TreeError;
-use weir_query::complexity;
+use weir_event::predicate::filter::{Filter, Scope};
+use weir_event::predicate::tree::{FILTERS_MAX, Tree, TreeError};
 use weir_query::complexity::WORDS_MAX;
 use weir_query::engine::Engine;
-use weir_query::event_sessions;
 use weir_query::expression::Expression;
-use weir_query::filter;
-use weir_query::matches;
 use weir_query::matches::Subjects;
-use weir_query::person_filter;
 use weir_query::view::ExactColumns;
+use weir_query::{complexity, event_sessions, filter, matches, person_filter};
 
 /// Filters that all must hold.
 #[derive(Clone, Debug, Default)]
@@ -169,8 +162,7 @@ fn parsed(filters: &Value) -> Result<Tree, String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::Filters;
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::DataFusionError;
 
 use weir_event::id::ProjectId;

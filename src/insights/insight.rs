@@ -2,29 +2,24 @@
 
 use serde_json::Value;
 
-use crate::Actor;
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::answered::Answered;
 use crate::correlation::Correlation;
 use crate::correlation::actors::Asked as CorrelatedAsked;
 use crate::entity::names_of;
 use crate::funnels::Funnels;
 use crate::funnels::actors::Position;
-use crate::known;
 use crate::lifecycle::Lifecycle;
 use crate::lifecycle::actors::Stage;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::paths::Paths;
 use crate::retention::Retention;
 use crate::retention::actors::Asked as AskedRow;
-use crate::selection::Selection;
-use crate::selection::Unit;
+use crate::selection::{Selection, Unit};
 use crate::stickiness::Stickiness;
 use crate::stickiness::actors::Asked;
 use crate::trends::Trends;
 use crate::trends::actors::Point;
+use crate::{Actor, InsightError, ProjectSettings, known};
 use weir_event::id::ProjectId;
 use weir_event::predicate::patterns;
 use weir_query::engine::Engine;
@@ -313,8 +308,7 @@ impl ActorsOf {
 mod tests {
     use serde_json::json;
 
-    use super::Insight;
-    use super::KINDS;
+    use super::{Insight, KINDS};
 
     #[test]
     fn no_kind_is_sampled() {

@@ -4,30 +4,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Int32Array;
-use arrow::datatypes::DataType;
-use arrow::datatypes::TimeUnit;
-use arrow::datatypes::TimestampMicrosecondType;
-use chrono::Datelike;
-use chrono::Days;
-use chrono::Months;
-use chrono::NaiveDateTime;
-use chrono::NaiveTime;
-use chrono::TimeDelta;
-use chrono::Timelike;
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array};
+use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
+use chrono::{Datelike, Days, Months, NaiveDateTime, NaiveTime, TimeDelta, Timelike};
 use chrono_tz::Tz;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::create_udf;
+use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
 use datafusion::prelude::ident;
 
 use crate::date_range::DateRange;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use weir_base::clock::UnixMicros;
 use weir_event::time::at_wall;
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::Answer;
-use crate::cache::Key;
+use crate::cache::{Answer, Key};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_metadata::accounts::KeyId;
@@ -271,15 +270,10 @@ impl Drop for Ticket {
 mod tests {
     use std::time::Duration;
 
-    use super::Begun;
-    use super::Cancelled;
-    use super::JOBS_PER_KEY_MAX;
-    use super::Jobs;
-    use super::KEPT;
-    use super::Outcome;
-    use super::RUNNING_PER_KEY_MAX;
-    use super::Ticket;
-    use super::WAITED_PER_KEY_MAX;
+    use super::{
+        Begun, Cancelled, JOBS_PER_KEY_MAX, Jobs, KEPT, Outcome, RUNNING_PER_KEY_MAX, Ticket,
+        WAITED_PER_KEY_MAX,
+    };
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
     use weir_metadata::accounts::KeyId;

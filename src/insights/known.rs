@@ -9,11 +9,9 @@ pub mod nearest;
 mod parts;
 mod tables;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::known::fields::Content;
-use crate::known::fields::Fields;
+use crate::known::fields::{Content, Fields};
 use crate::known::nearest::hint;
 use crate::node::NodeError;
 

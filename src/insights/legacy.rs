@@ -2,12 +2,9 @@
 //! [`trends_query`]; other kinds of insights have files of their own, which read what is common here. Values may be JSON
 //! or the text of it, as query strings have them.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use weir_event::json;
 
 /// Kinds of nodes that have no interval of their own.
@@ -239,9 +236,7 @@ pub fn refused(field: &str, detail: impl Into<String>) -> NodeError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
     use super::trends_query;
     use crate::trends::Trends;

@@ -13,8 +13,7 @@ use serde_json::Value;
 use crate::entity::Entity;
 use crate::interval::Interval;
 use crate::lifecycle::status::Status;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::selection::Selection;
 use crate::series::Series;
 use weir_event::id::ProjectId;
@@ -91,8 +90,7 @@ impl Lifecycle {
 mod tests {
     use serde_json::json;
 
-    use super::Lifecycle;
-    use super::Status;
+    use super::{Lifecycle, Status};
 
     #[test]
     fn what_is_wrong_or_not_available_is_refused_by_its_name() {

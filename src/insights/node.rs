@@ -1,7 +1,6 @@
 //! Reads the JSON nodes in which clients describe insights: [`Node`], with errors that name the field.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Why a node is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -16,13 +16,10 @@ use serde_json::Value;
 use crate::entity::Entity;
 use crate::funnels::Funnels;
 use crate::funnels::passage::Stretches;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::paths::edges::Shown;
-use crate::paths::items::Rules;
-use crate::paths::items::without_slash;
-use crate::selection::Selection;
-use crate::selection::Unit;
+use crate::paths::items::{Rules, without_slash};
+use crate::selection::{Selection, Unit};
 use weir_query::expression::Expression;
 
 /// Steps of a path unless a request says otherwise (PostHog's figure).
@@ -231,9 +228,7 @@ impl Key {
 mod tests {
     use serde_json::json;
 
-    use super::Key;
-    use super::Kinds;
-    use super::Paths;
+    use super::{Key, Kinds, Paths};
 
     #[test]
     fn what_is_sent_is_read() {

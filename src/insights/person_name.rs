@@ -1,7 +1,6 @@
 //! What a person is called: the first of some properties that it has.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The properties, in order of preference; a project may have its own.
 const USUAL: [&str; 8] =

@@ -3,24 +3,15 @@
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::rtrim;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::JoinType;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::when;
-use datafusion::prelude::col;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::logical_expr::{Expr, JoinType, cast, when};
+use datafusion::prelude::{col, ident, lit};
 
 use weir_query::error::QueryError;
-use weir_query::event_property::json_text;
-use weir_query::event_property::whole_text;
-use weir_query::expression::Expression;
-use weir_query::expression::Taken;
-use weir_query::matches;
-use weir_query::matches::GROUP_KEY;
-use weir_query::matches::GROUPS;
-use weir_query::session_columns;
+use weir_query::event_property::{json_text, whole_text};
+use weir_query::expression::{Expression, Taken};
+use weir_query::matches::{GROUP_KEY, GROUPS};
 use weir_query::view::View;
+use weir_query::{matches, session_columns};
 
 /// Whose property it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,17 +2,12 @@
 
 use std::collections::HashMap;
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::JoinType;
-use datafusion::prelude::DataFrame;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
-use serde_json::Map;
-use serde_json::Value;
+use datafusion::logical_expr::{Expr, JoinType};
+use datafusion::prelude::{DataFrame, col, lit};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use weir_event::auto_set::AUTO_SET;

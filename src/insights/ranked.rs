@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use crate::Actor;
-use crate::Who;
 use crate::selection::Unit;
+use crate::{Actor, Who};
 use weir_query::people::Part;
 
 /// The actors with the largest values, those of one value by their ids, and what else is known of each.

@@ -21,12 +21,9 @@ use serde_json::Value;
 use crate::breakdown::Breakdown;
 use crate::entity::Entity;
 use crate::interval::Interval;
-use crate::node::Node;
-use crate::node::NodeError;
-use crate::property::Owner;
-use crate::property::Property;
-use crate::retention::spans::INTERVALS_MAX;
-use crate::retention::spans::Spans;
+use crate::node::{Node, NodeError};
+use crate::property::{Owner, Property};
+use crate::retention::spans::{INTERVALS_MAX, Spans};
 use crate::selection::Selection;
 
 /// Rows and cells unless a request says otherwise (PostHog's figure).
@@ -228,10 +225,7 @@ impl Kind {
 mod tests {
     use serde_json::json;
 
-    use super::Interval;
-    use super::Kind;
-    use super::Owner;
-    use super::Retention;
+    use super::{Interval, Kind, Owner, Retention};
 
     #[test]
     fn what_is_left_out_has_the_usual_value() {

@@ -2,22 +2,18 @@
 //! ([`query_of`]), and what a dashboard or a request changes about it
 //! ([`with_frame`]).
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::event_list;
 use crate::filters::Filters;
 use crate::funnels::legacy::funnels_query;
 use crate::insight::KINDS;
-use crate::legacy;
 use crate::legacy::Filter;
 use crate::lifecycle::legacy::lifecycle_query;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::paths::legacy::paths_query;
 use crate::retention::legacy::retention_query;
 use crate::stickiness::legacy::stickiness_query;
+use crate::{event_list, legacy};
 use weir_wire::query_node::SQL;
 
 /// Kinds of insights with a breakdown of their own.
@@ -179,13 +175,9 @@ fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::query_of;
-    use super::values_of_variables;
-    use super::with_filters;
-    use super::with_variables;
+    use super::{query_of, values_of_variables, with_filters, with_variables};
     use crate::insight::Insight;
 
     #[test]

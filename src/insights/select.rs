@@ -3,10 +3,8 @@
 //! expression.
 
 use crate::ProjectSettings;
-use crate::node::Node;
-use crate::node::NodeError;
-use weir_query::composed::Composed;
-use weir_query::composed::Places;
+use crate::node::{Node, NodeError};
+use weir_query::composed::{Composed, Places};
 use weir_query::error::QueryError;
 use weir_query::expression::Expression;
 use weir_query::view::View;
@@ -441,11 +439,7 @@ fn wrong(node: &Node<'_>, name: &str, error: &QueryError) -> NodeError {
 mod tests {
     use serde_json::json;
 
-    use super::Columns;
-    use super::Role;
-    use super::Select;
-    use super::What;
-    use super::uncommented;
+    use super::{Columns, Role, Select, What, uncommented};
     use crate::event_list::EventCell;
     use crate::node::Node;
 

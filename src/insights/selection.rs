@@ -1,33 +1,21 @@
 //! What all insights ask alike: which events, of what time, and whose: [`Selection`].
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, TimestampMicrosecondType};
 use chrono_tz::Tz;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::min;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::cast;
-use datafusion::prelude::col;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
-use serde_json::Value;
-use serde_json::json;
+use datafusion::logical_expr::{Expr, cast};
+use datafusion::prelude::{col, ident, lit};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::Who;
 use crate::columns::time;
-use crate::date_range::DateRange;
-use crate::date_range::Parameters;
+use crate::date_range::{DateRange, Parameters};
 use crate::filters::Filters;
-use crate::interval::Buckets;
-use crate::interval::Interval;
-use crate::interval::TooManyBuckets;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::interval::{Buckets, Interval, TooManyBuckets};
+use crate::node::{Node, NodeError};
+use crate::{InsightError, ProjectSettings, Who};
 use weir_base::clock::UnixMicros;
 use weir_event::schema::GROUP_TYPES_MAX;
 use weir_query::engine::Engine;

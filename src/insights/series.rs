@@ -3,8 +3,7 @@
 use serde_json::Value;
 
 use crate::entity::Entity;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::selection::Unit;
 use weir_event::id::ProjectId;
 use weir_query::engine::Engine;
@@ -217,10 +216,7 @@ fn statistic(name: &str) -> Option<Statistic> {
 mod tests {
     use serde_json::json;
 
-    use super::Expression;
-    use super::Math;
-    use super::Series;
-    use super::Statistic;
+    use super::{Expression, Math, Series, Statistic};
 
     #[test]
     fn math_has_what_it_needs() {

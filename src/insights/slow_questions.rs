@@ -85,11 +85,7 @@ fn forget(own: &mut Vec<SlowQuestion>, now: UnixMicros) {
 mod tests {
     use std::time::Duration;
 
-    use super::KEPT;
-    use super::PROJECTS_MAX;
-    use super::QUESTIONS_MAX;
-    use super::SlowQuestions;
-    use super::TEXT_MAX_CHARS;
+    use super::{KEPT, PROJECTS_MAX, QUESTIONS_MAX, SlowQuestions, TEXT_MAX_CHARS};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
 

@@ -1,27 +1,19 @@
 //! SQL as a question beside others: [`SqlQuery`], a text and the filters that `{filters}` in it stands for.
 
 use bytes::Bytes;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::answered::Answered;
-use crate::answered::Timing;
-use crate::answered::Told;
-use crate::cohort_tables;
+use crate::answered::{Answered, Timing, Told};
 use crate::interval::Interval;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::saved::values_of_variables;
 use crate::selection::Selection;
+use crate::{InsightError, ProjectSettings, cohort_tables};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::lists::Layout;
-use weir_query::lists::Lists;
+use weir_query::lists::{Layout, Lists};
 use weir_query::paging::page_of;
 use weir_query::placeholders::filled;
 use weir_query::rows::Format;

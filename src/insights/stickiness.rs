@@ -14,15 +14,10 @@ use serde_json::Value;
 use crate::compare::Compare;
 use crate::entity::Entity;
 use crate::interval::Interval;
-use crate::node::Node;
-use crate::node::NodeError;
-use crate::selection::Selection;
-use crate::selection::Unit;
-use crate::series::Math;
-use crate::series::SERIES_MAX;
-use crate::series::Series;
-use crate::stickiness::active::Criteria;
-use crate::stickiness::active::Operator;
+use crate::node::{Node, NodeError};
+use crate::selection::{Selection, Unit};
+use crate::series::{Math, SERIES_MAX, Series};
+use crate::stickiness::active::{Criteria, Operator};
 use weir_event::id::ProjectId;
 use weir_query::engine::Engine;
 
@@ -143,9 +138,7 @@ fn criteria(options: &Node<'_>) -> Result<Option<Criteria>, NodeError> {
 mod tests {
     use serde_json::json;
 
-    use super::Criteria;
-    use super::Operator;
-    use super::Stickiness;
+    use super::{Criteria, Operator, Stickiness};
 
     #[test]
     fn series_and_options_are_read() {

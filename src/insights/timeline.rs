@@ -8,18 +8,13 @@
 pub mod walk;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::date_range::DateRange;
-use crate::events::EventRow;
-use crate::events::history;
-use crate::timeline::walk::Point;
-use crate::timeline::walk::Walk;
+use crate::events::{EventRow, history};
+use crate::timeline::walk::{Point, Walk};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;

@@ -12,11 +12,9 @@ use crate::breakdown::Breakdown;
 use crate::compare::Compare;
 use crate::formula::Formula;
 use crate::interval::Interval;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::selection::Selection;
-use crate::series::SERIES_MAX;
-use crate::series::Series;
+use crate::series::{SERIES_MAX, Series};
 use weir_event::id::ProjectId;
 use weir_query::engine::Engine;
 

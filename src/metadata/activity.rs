@@ -10,18 +10,15 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::sql;
 use crate::sql::Builder;
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -410,12 +407,9 @@ impl TryFrom<Row> for Entry {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::Scope;
-    use super::diff;
+    use super::{Scope, diff};
 
     fn object(value: Value) -> Map<String, Value> {
         let Value::Object(object) = value else { panic!("not an object") };

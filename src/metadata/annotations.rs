@@ -1,19 +1,16 @@
 //! Annotations of definitions, which people write: [`Notes`] of an event or property definition,
 //! stored beside what ingest has seen. Includes the rules of hiding and verifying.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use uuid::Uuid;
 
-use crate::Metadata;
 use crate::accounts::UserId;
 use crate::connection::Conn;
 use crate::definitions::EventDefinition;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::sql;
 use crate::violation::Violation;
+use crate::{Metadata, disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 
@@ -264,9 +261,7 @@ impl NotesRow {
 
 #[cfg(test)]
 mod tests {
-    use super::Edit;
-    use super::Notes;
-    use super::NotesPatch;
+    use super::{Edit, Notes, NotesPatch};
     use crate::accounts::UserId;
     use weir_base::clock::UnixMicros;
 

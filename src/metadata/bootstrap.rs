@@ -6,22 +6,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::Metadata;
-use crate::Write;
-use crate::accounts::KeyId;
-use crate::accounts::PersonalKey;
-use crate::accounts::Project;
-use crate::accounts::User;
-use crate::accounts::UserId;
-use crate::accounts::rows;
+use crate::accounts::{KeyId, PersonalKey, Project, User, UserId, rows};
 use crate::error::MetadataError;
-use crate::members::FIRST_KEY_LABEL;
-use crate::members::Level;
-use crate::members::Organization;
-use crate::secrets;
-use crate::secrets::KeyHash;
-use crate::secrets::Seed;
+use crate::members::{FIRST_KEY_LABEL, Level, Organization};
+use crate::secrets::{KeyHash, Seed};
 use crate::snapshot::Snapshot;
+use crate::{Metadata, Write, secrets};
 use weir_event::id::ProjectId;
 
 /// The label of keys that come from settings.

@@ -60,8 +60,7 @@ pub(super) fn is_away(code: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::class;
-    use super::is_away;
+    use super::{class, is_away};
     use weir_base::error::Kind;
 
     #[test]

@@ -4,22 +4,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
+use crate::activity::{Change, Scope, Verb};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
-use weir_flags::cohorts::Cohort;
-use weir_flags::cohorts::Rule;
-use weir_flags::cohorts::RuleError;
+use weir_flags::cohorts::{Cohort, Rule, RuleError};
 
 mod operations;
 pub(super) mod rows;

@@ -5,11 +5,8 @@
 
 use std::sync::Arc;
 
-use sqlx::PgConnection;
-use sqlx::Postgres;
-use sqlx::Sqlite;
-use sqlx::SqliteConnection;
 use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::codes::is_stale_plan;
 use crate::reach::Reach;

@@ -3,14 +3,11 @@
 //!
 //! [`documents`]: crate::documents
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::documents::Document;
-use crate::documents::Kind;
-use crate::documents::rows;
+use crate::documents::{Document, Kind, rows};
 use crate::error::MetadataError;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;

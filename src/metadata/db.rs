@@ -14,8 +14,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sqlx::PgPool;
-use sqlx::SqlitePool;
+use sqlx::{PgPool, SqlitePool};
 
 use crate::changes;
 use crate::changes::Part;

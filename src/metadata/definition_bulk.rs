@@ -2,16 +2,12 @@
 
 use uuid::Uuid;
 
-use crate::Metadata;
 use crate::accounts::UserId;
-use crate::annotations;
-use crate::annotations::Edit;
-use crate::annotations::NotesPatch;
-use crate::definitions;
-use crate::definitions::DefinitionPatch;
-use crate::definitions::EventDefinition;
+use crate::annotations::{Edit, NotesPatch};
+use crate::definitions::{DefinitionPatch, EventDefinition};
 use crate::error::MetadataError;
 use crate::flags::tags::TagChange;
+use crate::{Metadata, annotations, definitions};
 use weir_event::id::ProjectId;
 
 /// The change to make to each definition.

@@ -4,41 +4,23 @@
 //! ([`Metadata::upsert_definitions`]). Users create some in advance, and edit them. They are not
 //! part of the snapshot, since no hot path reads them.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::Metadata;
-use crate::Write;
-use crate::accounts::UserId;
-use crate::accounts::check_text;
-use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::activity::diff;
-use crate::annotations;
-use crate::annotations::Edit;
-use crate::annotations::Notes;
-use crate::annotations::NotesPatch;
+use crate::accounts::{UserId, check_text};
+use crate::activity::{Change, Scope, Verb, diff};
+use crate::annotations::{Edit, Notes, NotesPatch};
 use crate::connection::Conn;
-use crate::definition_quota::Bounded;
-use crate::definition_quota::Limit;
-use crate::definition_quota::OverQuota;
-use crate::definition_quota::Room;
-use crate::disk;
+use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
 use crate::error::MetadataError;
-use crate::flag_calls;
 use crate::flag_calls::FlagCalled;
-use crate::properties;
-use crate::properties::PairSeen;
-use crate::properties::PropertySeen;
-use crate::record_times;
+use crate::properties::{PairSeen, PropertySeen};
 use crate::record_times::RecordTime;
-use crate::sql;
 use crate::tags::normal_tags;
 use crate::violation::Violation;
+use crate::{
+    Metadata, Write, activity, annotations, disk, flag_calls, properties, record_times, sql,
+};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

@@ -9,14 +9,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use sqlx::ConnectOptions;
-use sqlx::SqlitePool;
-use sqlx::migrate::MigrateError;
-use sqlx::migrate::Migrator;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::sqlite::SqliteJournalMode;
-use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::sqlite::SqliteSynchronous;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, SqlitePool};
 use uuid::Uuid;
 
 use crate::connection::Conn;

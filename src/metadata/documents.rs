@@ -5,14 +5,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use crate::accounts::UserId;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
+use crate::activity::{Change, Scope, Verb};
 use crate::error::MetadataError;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;

@@ -4,16 +4,12 @@
 //!
 //! Source of the rules and of the error texts: PostHog's API for early access features.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
+use crate::activity::{Change, Scope, Verb};
 use crate::flags::FlagId;
 use crate::violation::Violation;
 use weir_base::clock::UnixMicros;
@@ -236,15 +232,9 @@ fn slug(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Enrollment;
-    use super::Stage;
-    use super::check_url;
-    use super::enrollment;
-    use super::payload_of;
-    use super::slug;
+    use super::{Enrollment, Stage, check_url, enrollment, payload_of, slug};
 
     #[test]
     fn stages_have_their_names() {

@@ -7,12 +7,10 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::Write;
 use crate::activity::Forgotten;
-use crate::cohorts;
 use crate::cohorts::StoredCohort;
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{Write, cohorts, sql};
 use weir_event::id::ProjectId;
 
 /// The cohorts of a project after members were removed.

@@ -4,9 +4,8 @@
 
 use uuid::Uuid;
 
-use crate::Metadata;
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

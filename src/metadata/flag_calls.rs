@@ -3,11 +3,10 @@
 
 use std::collections::HashMap;
 
-use crate::Metadata;
 use crate::connection::Conn;
 use crate::error::MetadataError;
 use crate::flags::FlagId;
-use crate::sql;
+use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

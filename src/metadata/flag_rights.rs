@@ -2,20 +2,16 @@
 //! admins, the creator of the flag, and users with a role that may change every flag or this one
 //! (PostHog's rule). Part of the snapshot, because each flag in an answer contains its right.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
-use crate::accounts::User;
-use crate::accounts::UserId;
+use crate::accounts::{User, UserId};
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::flags::FlagId;
-use crate::flags::StoredFlag;
+use crate::flags::{FlagId, StoredFlag};
 use crate::members::Level;
-use crate::sql;
+use crate::{disk, sql};
 
 mod operations;
 

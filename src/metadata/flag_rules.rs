@@ -14,13 +14,10 @@
 //!  "aggregation_group_type_index": null}
 //! ```
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 pub(super) use crate::flag_rules::canonical::canonical;
-pub use crate::flag_rules::cohorts::cohort_id;
-pub use crate::flag_rules::cohorts::cohort_ids;
+pub use crate::flag_rules::cohorts::{cohort_id, cohort_ids};
 use crate::flag_rules::dependencies::Graph;
 use crate::violation::Violation;
 use weir_event::predicate::patterns;

@@ -1,15 +1,12 @@
 //! Settings shared by the flags of a project: comparison of truth values, detail of SDKs' call
 //! events, and the secret key with which servers load definitions.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::activity;
 use crate::connection::Conn;
 use crate::error::MetadataError;
 use crate::secrets::KeyHash;
-use crate::sql;
+use crate::{activity, sql};
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
 

@@ -4,17 +4,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::accounts::UserId;
 use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::flags::plain::PlainFields;
-use crate::flags::plain::PlainPatch;
+use crate::activity::{Change, Scope, Verb};
+use crate::flags::plain::{PlainFields, PlainPatch};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

@@ -4,18 +4,12 @@
 
 use std::collections::HashMap;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::Metadata;
 use crate::accounts::UserId;
-use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
+use crate::activity::{Change, Scope, Verb};
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{Metadata, activity, sql};
 use weir_event::id::ProjectId;
 use weir_event::schema::GROUP_TYPES_MAX;
 

@@ -3,9 +3,8 @@
 //! A holder raises the beat of its row about once a second. Others see that it is alive by the beat alone, on their own
 //! clocks, so no clocks are compared. A lease keeps servers from getting in each other's way; nothing is safe by it.
 
-use crate::Metadata;
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{Metadata, sql};
 
 /// A lease as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]

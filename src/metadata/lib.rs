@@ -20,28 +20,19 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicI64;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use tokio::sync::Mutex;
-use tokio::sync::OwnedMutexGuard;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
-use crate::accounts::User;
-use crate::accounts::UserId;
+use crate::accounts::{User, UserId};
 use crate::connection::Conn;
-use crate::db::Db;
-use crate::db::Transaction;
+use crate::db::{Db, Transaction};
 use crate::error::MetadataError;
 use crate::postgres::MetadataAccess;
 use crate::snapshot::Snapshot;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
-use weir_base::config::metadata::MetadataConfig;
-use weir_base::config::metadata::MetadataUrl;
+use weir_base::clock::{Clock, UnixMicros};
+use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 
 pub mod accounts;
 pub mod activity;

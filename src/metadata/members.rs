@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::disk;
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

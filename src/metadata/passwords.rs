@@ -6,10 +6,8 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::hmac;
-use ring::pbkdf2;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use ring::{hmac, pbkdf2};
 
 use crate::secrets::Seed;
 

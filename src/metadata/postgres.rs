@@ -9,21 +9,15 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::ConnectOptions;
-use sqlx::Connection;
-use sqlx::PgConnection;
-use sqlx::postgres::PgConnectOptions;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::postgres::PgSslMode;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgSslMode};
+use sqlx::{ConnectOptions, Connection, PgConnection};
 
 use crate::Metadata;
 use crate::db::Db;
-use crate::disk::MIGRATIONS;
-use crate::disk::unmigrated;
+use crate::disk::{MIGRATIONS, unmigrated};
 use crate::error::MetadataError;
 use crate::reach::Reach;
-use weir_base::config::metadata::MetadataConfig;
-use weir_base::config::metadata::MetadataUrl;
+use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 
 /// The name by which PostgreSQL lists the connections.
 const APPLICATION: &str = "weir";

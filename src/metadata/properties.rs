@@ -8,17 +8,11 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::Metadata;
 use crate::connection::Conn;
-use crate::definition_quota::Bounded;
-use crate::definition_quota::Limit;
-use crate::definition_quota::OverQuota;
-use crate::definition_quota::Room;
-use crate::disk;
+use crate::definition_quota::{Bounded, Limit, OverQuota, Room};
 use crate::error::MetadataError;
-use crate::sql;
-use crate::sql::Bind;
-use crate::sql::Builder;
+use crate::sql::{Bind, Builder};
+use crate::{Metadata, disk, sql};
 use weir_event::id::ProjectId;
 
 /// Namespace of definition ids, drawn at random once for this purpose.
@@ -385,10 +379,7 @@ pub(super) async fn insert_pairs(
 
 #[cfg(test)]
 mod tests {
-    use super::PropertyKind;
-    use super::PropertySeen;
-    use super::ValueType;
-    use super::unique;
+    use super::{PropertyKind, PropertySeen, ValueType, unique};
     use weir_event::id::ProjectId;
 
     #[test]

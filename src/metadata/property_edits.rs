@@ -2,32 +2,18 @@
 
 use std::collections::HashSet;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::Metadata;
 use crate::accounts::UserId;
-use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::activity::diff;
-use crate::annotations;
-use crate::annotations::Edit;
-use crate::annotations::Notes;
-use crate::annotations::NotesPatch;
+use crate::activity::{Change, Scope, Verb, diff};
+use crate::annotations::{Edit, Notes, NotesPatch};
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::properties;
-use crate::properties::PropertyDefinition;
-use crate::properties::PropertyRow;
-use crate::properties::ValueType;
-use crate::sql;
+use crate::properties::{PropertyDefinition, PropertyRow, ValueType};
 use crate::sql::Builder;
 use crate::tags::normal_tags;
+use crate::{Metadata, activity, annotations, disk, properties, sql};
 use weir_event::id::ProjectId;
 
 /// Changes to a property definition; `None` leaves a field as it is.

@@ -4,8 +4,7 @@
 //! nothing of the write path and of flags waits for it, until [`super::Metadata::refresh`] finds it back.
 
 use std::future::Future;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sqlx::PgPool;

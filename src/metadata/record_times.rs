@@ -7,10 +7,9 @@
 
 use std::sync::Arc;
 
-use crate::Metadata;
 use crate::connection::Conn;
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
 
 const MINUTE_MICROS: i64 = 60_000_000;

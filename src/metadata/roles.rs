@@ -4,31 +4,18 @@
 
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::Metadata;
-use crate::Write;
-use crate::accounts::User;
-use crate::accounts::UserId;
-use crate::accounts::check_text;
-use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::activity::diff;
+use crate::accounts::{User, UserId, check_text};
+use crate::activity::{Change, Scope, Verb, diff};
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::flag_rights;
-use crate::flag_rights::CAN_EDIT;
-use crate::flag_rights::CAN_VIEW;
+use crate::flag_rights::{CAN_EDIT, CAN_VIEW};
 pub use crate::roles::accesses::RoleAccess;
 use crate::secrets::Seed;
-use crate::sql;
 use crate::violation::Violation;
+use crate::{Metadata, Write, activity, disk, flag_rights, sql};
 use weir_base::clock::UnixMicros;
 
 mod accesses;
@@ -355,8 +342,7 @@ pub fn shown(micros: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::flag_rights::CAN_EDIT;
-    use crate::flag_rights::CAN_VIEW;
+    use crate::flag_rights::{CAN_EDIT, CAN_VIEW};
 
     #[test]
     fn levels_are_two() {

@@ -9,20 +9,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::Metadata;
-use crate::Write;
 use crate::accounts::UserId;
 use crate::error::MetadataError;
-use crate::flags;
-use crate::flags::FlagId;
-use crate::flags::StoredFlag;
+use crate::flags::{FlagId, StoredFlag};
 use crate::schedules::operation::Operation;
-pub use crate::schedules::timing::Interval;
-pub use crate::schedules::timing::Timing;
+pub use crate::schedules::timing::{Interval, Timing};
 use crate::violation::Violation;
+use crate::{Metadata, Write, flags};
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;

@@ -3,19 +3,14 @@
 
 use std::fmt;
 
-use rand::CryptoRng;
-use rand::SeedableRng;
-use rand::distr::Alphanumeric;
-use rand::distr::SampleString;
+use rand::distr::{Alphanumeric, SampleString};
 use rand::rngs::StdRng;
-use sha2::Digest;
-use sha2::Sha256;
+use rand::{CryptoRng, SeedableRng};
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::error::MetadataError;
-use weir_event::key_kind::PERSONAL_PREFIX;
-use weir_event::key_kind::PROJECT_PREFIX;
-use weir_event::key_kind::SECRET_PREFIX;
+use weir_event::key_kind::{PERSONAL_PREFIX, PROJECT_PREFIX, SECRET_PREFIX};
 
 /// Digits of a generated secret: 62^43 > 2^256, as many values as a seed has.
 const DIGITS: usize = 43;

@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use crate::accounts::KeyId;
-use crate::accounts::UserId;
+use crate::accounts::{KeyId, UserId};
 use weir_base::clock::UnixMicros;
 
 mod operations;
 
-pub(super) use crate::sessions::operations::end_all;
-pub(super) use crate::sessions::operations::end_of_key;
+pub(super) use crate::sessions::operations::{end_all, end_of_key};
 
 /// How long a link works.
 pub const LINK_LIFE: Duration = Duration::from_mins(15);

@@ -6,20 +6,14 @@
 mod parts;
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono_tz::Tz;
 use uuid::Uuid;
 
-use crate::accounts::PersonalKey;
-use crate::accounts::Project;
-use crate::accounts::User;
-use crate::accounts::UserId;
-use crate::cohorts::CohortId;
-use crate::cohorts::StoredCohort;
+use crate::accounts::{PersonalKey, Project, User, UserId};
+use crate::cohorts::{CohortId, StoredCohort};
 use crate::documents::Document;
 use crate::early_access::EarlyAccessFeature;
 use crate::flag_rights::FlagRights;
@@ -32,13 +26,9 @@ use weir_event::id::ProjectId;
 use weir_event::pattern::PROJECT_MAX_STATES;
 use weir_event::predicate::Matching;
 use weir_event::predicate::moment::Now;
-use weir_flags::cohorts::Cohort;
-use weir_flags::cohorts::CohortSet;
-use weir_flags::cohorts::Members;
-use weir_flags::definition::DefinitionError;
-use weir_flags::definition::Stored;
-use weir_flags::set::Entry;
-use weir_flags::set::FlagSet;
+use weir_flags::cohorts::{Cohort, CohortSet, Members};
+use weir_flags::definition::{DefinitionError, Stored};
+use weir_flags::set::{Entry, FlagSet};
 
 /// The state of the store at one moment. Look-ups neither wait nor allocate.
 #[derive(Clone, Debug, Default)]

@@ -12,18 +12,11 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
-use sqlx::Arguments;
-use sqlx::AssertSqlSafe;
-use sqlx::FromRow;
-use sqlx::SqlSafeStr;
-use sqlx::SqlStr;
-use sqlx::postgres::PgArguments;
-use sqlx::postgres::PgRow;
-use sqlx::sqlite::SqliteArguments;
-use sqlx::sqlite::SqliteRow;
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
+use sqlx::{Arguments, AssertSqlSafe, FromRow, SqlSafeStr, SqlStr};
 
-use crate::connection::Conn;
-use crate::connection::Link;
+use crate::connection::{Conn, Link};
 
 /// A row that both databases decode to; `#[derive(sqlx::FromRow)]` and tuples are.
 pub(super) trait Row:
@@ -324,9 +317,7 @@ impl Builder {
 
 #[cfg(test)]
 mod tests {
-    use super::Bind;
-    use super::Builder;
-    use super::storable;
+    use super::{Bind, Builder, storable};
 
     #[test]
     fn a_builder_numbers_its_values() {

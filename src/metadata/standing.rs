@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Metadata;
-use crate::accounts::PersonalKey;
-use crate::accounts::UserId;
+use crate::accounts::{PersonalKey, UserId};
 use crate::secrets::KeyHash;
 use crate::sessions::Session;
 use weir_event::id::ProjectId;

@@ -6,22 +6,14 @@
 
 use std::collections::BTreeSet;
 
-use sha2::Digest;
-use sha2::Sha256;
-use sqlx::AssertSqlSafe;
-use sqlx::ColumnIndex;
-use sqlx::Decode;
-use sqlx::FromRow;
-use sqlx::Row;
-use sqlx::Type;
+use sha2::{Digest, Sha256};
+use sqlx::{AssertSqlSafe, ColumnIndex, Decode, FromRow, Row, Type};
 use uuid::Uuid;
 
-use crate::Metadata;
 use crate::connection::Conn;
 use crate::error::MetadataError;
-use crate::sql;
-use crate::sql::Bind;
-use crate::sql::Builder;
+use crate::sql::{Bind, Builder};
+use crate::{Metadata, sql};
 
 /// Rows that are read, and inserted by one statement. With 65,535 values of a statement there is room for
 /// 130 columns.

@@ -4,15 +4,11 @@
 //! They are statistics: ingest accumulates them in memory and adds them here every few seconds
 //! ([`Metadata::add_warnings`]), so a crash may lose the last ones. Ingest defines the kinds.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::Metadata;
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{Metadata, disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

@@ -85,8 +85,7 @@ mod tests {
     use futures::poll;
     use tokio::sync::watch;
 
-    use super::Latest;
-    use super::Progress;
+    use super::{Latest, Progress};
     use weir_storage::wal::Sequence;
 
     /// Goal: a reader waits for what was durable when it came, and for nothing else; for nothing at all where nothing is

@@ -3,15 +3,12 @@
 //! lists, as do all links to a project together. Who finds no slot waits in line; with too many in line a query is refused at once.
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::error::QueryError;
@@ -174,12 +171,7 @@ async fn wait_for(slots: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, QueryE
 mod tests {
     use std::time::Duration;
 
-    use super::Admission;
-    use super::Caller;
-    use super::KEYS_MIN;
-    use super::Permit;
-    use super::WAITING_PER_SLOT;
-    use super::Work;
+    use super::{Admission, Caller, KEYS_MIN, Permit, WAITING_PER_SLOT, Work};
     use crate::error::QueryError;
     use weir_metadata::accounts::KeyId;
 

@@ -5,19 +5,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::common::SchemaError;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{Ident, Query, Select, SelectItem, VisitorMut};
 
 use crate::asked;
-use crate::relations::Relations;
-use crate::relations::Tables;
-use crate::relations::is_same;
+use crate::relations::{Relations, Tables, is_same};
 use crate::substitution::Substitution;
 
 /// Names of one statement that are looked at.

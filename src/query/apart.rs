@@ -2,8 +2,7 @@
 
 use std::panic::resume_unwind;
 
-use tokio::task::JoinError;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 use crate::engine::Engine;
 use crate::error::QueryError;

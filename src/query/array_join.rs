@@ -4,46 +4,24 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::Join;
-use datafusion::sql::sqlparser::ast::JoinOperator;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::ObjectNamePart;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use datafusion::sql::sqlparser::ast::TableAlias;
-use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::TableWithJoins;
-use datafusion::sql::sqlparser::ast::VisitorMut;
-use datafusion::sql::sqlparser::ast::visit_expressions;
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinOperator, ObjectName, ObjectNamePart,
+    Query, Select, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
+    TableWithJoins, VisitorMut, visit_expressions,
+};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
-use datafusion::sql::sqlparser::tokenizer::Whitespace;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
-use crate::asked;
 use crate::clickhouse::call;
-use crate::complexity;
-use crate::relations::Relations;
-use crate::relations::Tables;
-use crate::relations::is_same;
+use crate::relations::{Relations, Tables, is_same};
 use crate::sql_text::identifier;
 use crate::substitution::Substitution;
-use crate::tokens::is_blank;
-use crate::tokens::items;
-use crate::tokens::keyword;
-use crate::tokens::next;
+use crate::tokens::{is_blank, items, keyword, next};
+use crate::{asked, complexity};
 
 /// The function in FROM that has the arrays as its arguments and their names as its columns.
 const MARKER: &str = "arrays_of_join";

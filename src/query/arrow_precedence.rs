@@ -5,13 +5,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, VisitMut, VisitorMut};
 
-use crate::asked::asked;
-use crate::asked::take;
+use crate::asked::{asked, take};
 
 /// Turns all accesses by arrows whose operand is a comparison without parentheses.
 pub(super) fn rewrite(statement: &mut Statement) {
@@ -168,9 +164,7 @@ mod tests {
     fn shape(statement: &Statement) -> String {
         use std::ops::ControlFlow;
 
-        use datafusion::sql::sqlparser::ast::Expr;
-        use datafusion::sql::sqlparser::ast::Visit;
-        use datafusion::sql::sqlparser::ast::Visitor;
+        use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
 
         struct Shape(String);
         impl Visitor for Shape {

@@ -1,7 +1,6 @@
 //! Calls that take long on a thread of queries: [`aside`].
 
-use tokio::runtime::Handle;
-use tokio::runtime::RuntimeFlavor;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
 /// Does `work`, which may take seconds and cannot be interrupted by others. Meanwhile another thread takes over what waits

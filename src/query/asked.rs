@@ -3,14 +3,11 @@
 
 use std::mem;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Statement as SqlStatement, Value, VisitMut, VisitorMut,
+};
 
 /// The query; `None` of a statement that is none.
 pub(super) fn asked(statement: &mut Statement) -> Option<&mut SqlStatement> {

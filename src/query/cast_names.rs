@@ -7,16 +7,10 @@ use std::ops::ControlFlow;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::CaseWhen;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{CaseWhen, Expr, Select, Value, VisitMut, VisitorMut};
 
-use crate::asked::asked;
-use crate::asked::take;
+use crate::asked::{asked, take};
 use crate::item_names::ItemNames;
 
 /// Whether a statement was refused for two columns of one name.
@@ -81,8 +75,7 @@ impl VisitorMut for Casts {
 mod tests {
     use datafusion::prelude::SessionContext;
 
-    use super::is_needed;
-    use super::rewrite;
+    use super::{is_needed, rewrite};
 
     #[tokio::test]
     async fn two_casts_of_one_column_can_be_planned() {

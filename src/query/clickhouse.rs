@@ -13,38 +13,23 @@ mod values;
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::FunctionArguments;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    ObjectName, Select, Value, VisitorMut,
+};
 
-pub(super) use crate::clickhouse::built::call;
-pub(super) use crate::clickhouse::built::step;
+pub(super) use crate::clickhouse::built::{call, step};
 
-use crate::asked;
 use crate::calendar::Calendar;
 use crate::clickhouse::parts::Parts;
-use crate::clickhouse::times::added;
-use crate::clickhouse::times::as_instant;
-use crate::clickhouse::times::diff;
-use crate::clickhouse::times::of_unit;
-use crate::clickhouse::times::start_of_interval;
-use crate::clickhouse::times::start_of_week;
-use crate::complexity;
+use crate::clickhouse::times::{
+    added, as_instant, diff, of_unit, start_of_interval, start_of_week,
+};
 use crate::error::QueryError;
 use crate::item_names::ItemNames;
-use crate::local_time;
-use crate::quantile;
+use crate::{asked, complexity, local_time, quantile};
 
 /// What a function is, by its name and the number of its arguments. Names have the case of ClickHouse, which does not
 /// matter here. `$zone` is the time zone of the project.

@@ -1,16 +1,11 @@
 //! `person_id IN COHORT 5` and `IN COHORT 'name'`: [`members`] is the query of the members, from a table of the schema that
 //! [`By`] names. Who makes these tables is not known here.
 
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::ObjectNamePart;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::Statement;
-use datafusion::sql::sqlparser::ast::TableFactor;
+use datafusion::sql::sqlparser::ast::{
+    Ident, ObjectName, ObjectNamePart, Query, SetExpr, Statement, TableFactor,
+};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 /// How a cohort is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

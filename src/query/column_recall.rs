@@ -1,12 +1,10 @@
 //! Columns of persons over the end of the process: which were in memory is noted in a file, and they are read in
 //! advance after the next start.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
-use crate::columns::Asks;
-use crate::columns::Record;
+use crate::columns::{Asks, Record};
 use crate::engine::Engine;
 use crate::error::QueryError;
 use crate::parts::given_up;

@@ -21,20 +21,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use parking_lot::RwLock;
-use parking_lot::RwLockReadGuard;
-use parking_lot::RwLockWriteGuard;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::Value;
 
-use crate::columns::table::Rows;
-use crate::columns::table::Table;
+use crate::columns::table::{Rows, Table};
 use crate::person_table::PersonTable;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
@@ -43,13 +36,9 @@ use weir_identity::store::Identities;
 use weir_identity::view::View;
 
 pub(super) use crate::columns::build::Asker;
-pub(super) use crate::columns::pieces::Piece;
-pub(super) use crate::columns::pieces::Pieces;
-pub(super) use crate::columns::record::Asks;
-pub(super) use crate::columns::record::Record;
-pub(super) use crate::columns::select::Asked;
-pub(super) use crate::columns::select::Selection;
-pub(super) use crate::columns::select::along;
+pub(super) use crate::columns::pieces::{Piece, Pieces};
+pub(super) use crate::columns::record::{Asks, Record};
+pub(super) use crate::columns::select::{Asked, Selection, along};
 pub(super) use crate::columns::table::Refusal;
 
 /// Columns that are remembered because they do not fit or were pushed out.

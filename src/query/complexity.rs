@@ -4,13 +4,9 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Statement;
-use datafusion::sql::sqlparser::ast::visit_expressions;
+use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
-use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::QueryError;
 
@@ -92,8 +88,7 @@ fn counts(token: &Token) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::WORDS_MAX;
-    use super::check;
+    use super::{WORDS_MAX, check};
 
     #[test]
     fn chains_are_bounded_and_lists_are_free() {

@@ -3,14 +3,10 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{Expr, Value, VisitMut, VisitorMut};
 
 use crate::asked::asked;
 use crate::complexity;
@@ -106,8 +102,7 @@ impl VisitorMut for Filling<'_> {
 mod tests {
     use datafusion::prelude::SessionContext;
 
-    use super::Composed;
-    use super::Places;
+    use super::{Composed, Places};
     use crate::complexity::WORDS_MAX;
     use crate::expression::Expression;
 

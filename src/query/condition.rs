@@ -4,26 +4,14 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::StringViewArray;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringViewArray};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Float64Type;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimestampMicrosecondType};
 use datafusion::common::ScalarValue;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::prelude::ident;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;

@@ -5,25 +5,14 @@
 use std::mem;
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::TableWithJoins;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, Query, Select, SelectItem, SetExpr, TableWithJoins, VisitMut, VisitorMut,
+};
 
 use crate::asked;
-use crate::relations::Relation;
-use crate::relations::Relations;
-use crate::relations::Tables;
-use crate::relations::is_same;
-use crate::relations::name_of;
+use crate::relations::{Relation, Relations, Tables, is_same, name_of};
 
 /// The name in HogQL, and that of the column here.
 const CREATED_AT: &str = "created_at";

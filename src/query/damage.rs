@@ -8,8 +8,7 @@ use object_store::Error as StoreError;
 use parquet::errors::ParquetError;
 
 use weir_storage::checksums::Damaged;
-use weir_storage::remote::UNREACHABLE;
-use weir_storage::remote::unreachable;
+use weir_storage::remote::{UNREACHABLE, unreachable};
 
 /// What is wrong with which file, if `error` comes from reading files. Checksums are checked below the
 /// reader of Parquet, so damage of a file written by Weir names the file. What the reader finds in files

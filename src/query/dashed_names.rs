@@ -2,8 +2,7 @@
 //! Without quotes they are read as subtractions of properties that nobody has, which are null. [`check`] refuses them.
 
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Characters of a name that the error tells.
 const TOLD_MAX_CHARS: usize = 100;

@@ -4,22 +4,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::PrimitiveArray;
-use arrow::array::UInt32Array;
-use arrow::compute::max;
-use arrow::compute::min;
-use arrow::compute::take;
-use arrow::datatypes::DataType;
-use arrow::datatypes::TimeUnit;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, UInt32Array};
+use arrow::compute::{max, min, take};
+use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 
 /// Microseconds of a quarter of an hour. From [`SINCE`] on all zones are off by multiples of it, and change at multiples
 /// of it (tz database), so the instants of one have the same start of any of [`UNITS`].
@@ -123,26 +113,17 @@ fn spans(arguments: &ScalarFunctionArgs) -> Option<Spans> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::TimestampMicrosecondArray;
+    use arrow::array::{ArrayRef, TimestampMicrosecondArray};
     use arrow::datatypes::Field;
     use chrono_tz::TZ_VARIANTS;
     use datafusion::common::ScalarValue;
     use datafusion::config::ConfigOptions;
     use datafusion::functions::datetime::date_trunc;
-    use datafusion::logical_expr::ColumnarValue;
-    use datafusion::logical_expr::ScalarFunctionArgs;
-    use rand::Rng;
-    use rand::SeedableRng;
+    use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::DAY;
-    use super::QUARTER;
-    use super::SINCE;
-    use super::UNITS;
-    use super::call;
-    use super::is_it;
-    use super::spans;
+    use super::{DAY, QUARTER, SINCE, UNITS, call, is_it, spans};
 
     fn arguments(unit: &str, times: &ArrayRef) -> ScalarFunctionArgs {
         let unit = ScalarValue::from(unit);

@@ -4,23 +4,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::BooleanArray;
-use arrow::array::Date32Array;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
-use arrow::array::TimestampMicrosecondArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
+use arrow::array::{
+    ArrayRef, BooleanArray, Date32Array, Int64Array, RecordBatch, StringViewArray,
+    TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::TaskContext;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
 use tokio::sync::mpsc::Sender;
@@ -30,10 +22,8 @@ use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::definitions::EventDefinition;
 use weir_metadata::error::MetadataError;
-use weir_metadata::properties::PropertyDefinition;
-use weir_metadata::properties::ValueType;
-use weir_metadata::warnings::DayOfWarnings;
-use weir_metadata::warnings::samples_json;
+use weir_metadata::properties::{PropertyDefinition, ValueType};
+use weir_metadata::warnings::{DayOfWarnings, samples_json};
 
 /// Rows of a page.
 const PAGE_ROWS: u32 = 2048;

@@ -4,16 +4,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, SchemaRef, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::listing::PartitionedFile;
@@ -23,8 +16,7 @@ use datafusion::error::DataFusionError;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::schema::column;
-use weir_identity::deletions::Deletions;
-use weir_identity::deletions::Origin;
+use weir_identity::deletions::{Deletions, Origin};
 use weir_storage::delta::DataFile;
 use weir_storage::naming;
 use weir_storage::wal::Sequence;

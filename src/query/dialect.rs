@@ -4,42 +4,22 @@
 
 use std::any::TypeId;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::sql::parser::DFParserBuilder;
-use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::CaseWhen;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::FunctionArguments;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::LambdaFunction;
-use datafusion::sql::sqlparser::ast::LambdaFunctionParameter;
-use datafusion::sql::sqlparser::ast::LambdaSyntax;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::OneOrManyWithParens;
-use datafusion::sql::sqlparser::ast::Value;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
-use datafusion::sql::sqlparser::dialect::Dialect;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::dialect::Precedence;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, LambdaFunction, LambdaFunctionParameter, LambdaSyntax, ObjectName, OneOrManyWithParens,
+    Value,
+};
+use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
-use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-use crate::array_join;
 use crate::clickhouse::call;
-use crate::cohort_names;
 use crate::cohort_names::By;
-use crate::dashed_names;
-use crate::functions;
-use crate::with_constants;
+use crate::{array_join, cohort_names, dashed_names, functions, with_constants};
 
 /// The function that gives the first value that is not null.
 const COALESCE: &str = "coalesce";
@@ -457,8 +437,7 @@ mod tests {
     use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
-    use super::Hogql;
-    use super::statement;
+    use super::{Hogql, statement};
 
     fn parsed(text: &str) -> Result<String, String> {
         let parser = Parser::new(&Hogql).try_with_sql(text);

@@ -6,20 +6,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::Column;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::Aggregate;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::Projection;
-use datafusion::logical_expr::SubqueryAlias;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, SubqueryAlias,
+};
 
-use crate::events::OWN_EVENTS;
-use crate::events::RESOLVE_PERSON;
+use crate::events::{OWN_EVENTS, RESOLVE_PERSON};
 use crate::person_numbers::PersonNumbers;
 
 /// The column of the table with the person of an event.

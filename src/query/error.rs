@@ -5,8 +5,7 @@ use std::time::Duration;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 
-use crate::damage;
-use crate::unknown_column;
+use crate::{damage, unknown_column};
 use weir_base::error::Kind;
 use weir_identity::IdentityError;
 use weir_metadata::error::MetadataError;

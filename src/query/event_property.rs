@@ -2,14 +2,10 @@
 
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::logical_expr::Expr;
-use datafusion::prelude::col;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::prelude::{col, ident, lit};
 
 use crate::text_number::number;
-use weir_event::schema::PROMOTED;
-use weir_event::schema::PropertyType;
-use weir_event::schema::promoted_column_name;
+use weir_event::schema::{PROMOTED, PropertyType, promoted_column_name};
 use weir_storage::exact::ExactColumns;
 
 /// The property whose column has a shorter name.

@@ -10,46 +10,21 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::StringViewArray;
-use arrow::array::StringViewBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use async_trait::async_trait;
-use datafusion::catalog::Session;
-use datafusion::catalog::TableProvider;
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::ScalarValue;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result;
-use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions::expr_fn::concat;
-use datafusion::functions::expr_fn::date_trunc;
-use datafusion::functions::expr_fn::nullif;
-use datafusion::functions::expr_fn::right;
-use datafusion::functions::expr_fn::substr;
-use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::functions_aggregate::expr_fn::max;
-use datafusion::functions_aggregate::expr_fn::min;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::TableType;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::create_udf;
-use datafusion::logical_expr::when;
+use datafusion::functions::expr_fn::{coalesce, concat, date_trunc, nullif, right, substr};
+use datafusion::functions_aggregate::expr_fn::{count, max, min};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableType, Volatility, cast,
+    create_udf, when,
+};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::col;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::prelude::{col, ident, lit};
 
 use crate::event_property::whole_text;
 use weir_storage::exact::ExactColumns;
@@ -79,10 +54,7 @@ pub enum Kind {
     Time,
 }
 
-use Kind::Number;
-use Kind::Text;
-use Kind::Time;
-use Kind::Truth;
+use Kind::{Number, Text, Time, Truth};
 
 /// The properties of sessions, as PostHog calls them: columns of `sessions`, and what filters, breakdowns and math of
 /// insights name.
@@ -199,12 +171,7 @@ fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
 
 /// The columns of the sessions, of what was gathered.
 fn columns() -> Result<Vec<Expr>> {
-    use gathered::AUTOCAPTURES;
-    use gathered::END;
-    use gathered::FIRST_URL;
-    use gathered::LAST_URL;
-    use gathered::PAGEVIEWS;
-    use gathered::START;
+    use gathered::{AUTOCAPTURES, END, FIRST_URL, LAST_URL, PAGEVIEWS, START};
     let plain = |name: &str| substr(ident(name), lit(TEXT_AT));
     let (path, host) = (part_of_url("url_path", path), part_of_url("url_host", host));
     let second = |name: &str| {

@@ -4,34 +4,23 @@
 use std::iter;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::StringViewBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
+use arrow::datatypes::{DataType, SchemaRef};
 use async_trait::async_trait;
-use datafusion::catalog::Session;
-use datafusion::catalog::TableProvider;
 use datafusion::catalog::memory::MemorySourceConfig;
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::DFSchema;
-use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::FileGroup;
-use datafusion::datasource::physical_plan::FileScanConfigBuilder;
-use datafusion::datasource::provider_as_source;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::logical_expr::TableProviderFilterPushDown;
-use datafusion::logical_expr::TableType;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::create_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlanBuilder, TableProviderFilterPushDown, TableType, Volatility,
+    create_udf,
+};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
@@ -39,24 +28,18 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::prelude::ident;
 use uuid::Uuid;
 
-use crate::deleted;
 use crate::footers::KeptFooters;
 use crate::person_numbers::PersonNumbers;
-use crate::pruning;
-use crate::row_filter;
 use crate::row_filter::is_row_filter;
-use crate::scoped;
-use crate::scoped::PROJECT;
-use crate::scoped::Scope;
-use crate::scoped::ScopedExec;
+use crate::scoped::{PROJECT, Scope, ScopedExec};
+use crate::{deleted, pruning, row_filter, scoped};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::deletions::Deletions;
 use weir_identity::overrides::Overrides;
 use weir_storage::delta::DataFile;
 use weir_storage::rows::Rows;
-use weir_storage::store::Snapshot;
-use weir_storage::store::Store;
+use weir_storage::store::{Snapshot, Store};
 
 /// The address under which DataFusion finds the files of the table.
 ///

@@ -6,8 +6,7 @@
 use datafusion::common::format::ExplainFormat;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::LogicalPlanBuilder;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::lit;
 
 use crate::admission::Caller;
@@ -98,15 +97,11 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::AsArray;
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Schema;
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::datasource::empty::EmptyTable;
-    use datafusion::prelude::SessionConfig;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::{SessionConfig, SessionContext};
 
-    use super::is_explained;
-    use super::permitted;
+    use super::{is_explained, permitted};
     use crate::admission::Caller;
     use crate::error::QueryError;
     use crate::guard::Running;

@@ -4,9 +4,8 @@ use datafusion::common::utils::datafusion_strsim::levenshtein;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 
-use crate::clickhouse;
 use crate::error::QueryError;
-use crate::functions;
+use crate::{clickhouse, functions};
 
 /// Words with which statements begin that change something, in the dialects that people know.
 const WRITES: [&str; 38] = [

@@ -2,34 +2,23 @@
 //! is what SQL may say of a row of `events`, its person included, or of another table that it is asked of, and asks no
 //! tables itself.
 
-use std::ops::ControlFlow;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use datafusion::dataframe::DataFrame;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::visit_expressions;
-use datafusion::sql::sqlparser::ast::visit_relations;
+use datafusion::sql::sqlparser::ast::{Expr, Function, visit_expressions, visit_relations};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
-use datafusion::sql::sqlparser::tokenizer::Tokenizer;
-use datafusion::sql::sqlparser::tokenizer::Whitespace;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 
 use crate::calendar::Calendar;
-use crate::clickhouse;
-use crate::complexity;
-use crate::composed::Composed;
-use crate::composed::Places;
-use crate::dashed_names;
+use crate::composed::{Composed, Places};
 use crate::dialect::Hogql;
 use crate::error::QueryError;
-use crate::filtered;
 use crate::offsets::Offsets;
 use crate::sql_text::identifier;
 use crate::view::View;
+use crate::{clickhouse, complexity, dashed_names, filtered};
 
 /// Longest text of an expression.
 const TEXT_MAX_BYTES: usize = 8192;

@@ -5,12 +5,10 @@ use datafusion::common::Column;
 use datafusion::dataframe::DataFrame;
 use datafusion::functions::expr_fn::coalesce;
 use datafusion::logical_expr::Expr;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::prelude::{ident, lit};
 
 use crate::error::QueryError;
-use crate::expression::Expression;
-use crate::expression::Taken;
+use crate::expression::{Expression, Taken};
 use crate::session_columns::with_sessions;
 use crate::view::View;
 use weir_base::clock::UnixMicros;

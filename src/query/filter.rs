@@ -9,28 +9,17 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::expr::Case;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::prelude::{ident, lit};
 use serde_json::Value;
 
-use crate::condition;
 use crate::condition::Pace;
-use crate::expression_columns;
-use crate::matches;
 use crate::matches::Subjects;
-use crate::session_columns;
-use weir_event::predicate::Condition;
-use weir_event::predicate::Equality;
-use weir_event::predicate::Predicate;
-use weir_event::predicate::Test;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Scope;
+use crate::{condition, expression_columns, matches, session_columns};
+use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
-use weir_event::schema::PROMOTED;
-use weir_event::schema::PropertyType;
-use weir_event::schema::TEXT_OF_SCALARS;
-use weir_event::schema::promoted_column_name;
+use weir_event::predicate::{Condition, Equality, Predicate, Test};
+use weir_event::schema::{PROMOTED, PropertyType, TEXT_OF_SCALARS, promoted_column_name};
 
 /// The condition that a tree of filters holds for an event, and its person and groups as of now. It is true or
 /// false, never null. Where it asks of sessions or has expressions, the events have their columns beside them: see

@@ -37,34 +37,22 @@ mod tests;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::execution::FunctionRegistry;
-use datafusion::execution::SessionState;
-use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
-pub(super) use crate::guard::running::Running;
-pub(super) use crate::guard::running::StopFunctions;
+pub(super) use crate::guard::running::{Running, StopFunctions};
 pub(super) use crate::guard::statement::check;
 
-use crate::guard::batches::BATCH_BYTES;
-use crate::guard::batches::BoundBatches;
+use crate::guard::batches::{BATCH_BYTES, BoundBatches};
 use crate::guard::function::Guarded;
-use crate::guard::functions::Class;
-use crate::guard::functions::class;
+use crate::guard::functions::{Class, class};
 use crate::guard::stored::Stored;
-use crate::rewritten::columns_of;
-use crate::rewritten::map_named;
+use crate::rewritten::{columns_of, map_named};
 
 /// Rows of a batch at least, whatever constants a plan has.
 const BATCH_ROWS_MIN: usize = 16;
@@ -178,10 +166,7 @@ impl AnalyzerRule for GuardFunctions {
 ///
 /// `IN (SELECT ...)` or `EXISTS` is a value of the answer, of a group or of an order: only conditions become joins.
 fn check_subqueries(plan: &LogicalPlan) -> Result<()> {
-    use LogicalPlan::Aggregate;
-    use LogicalPlan::Projection;
-    use LogicalPlan::Sort;
-    use LogicalPlan::Window;
+    use LogicalPlan::{Aggregate, Projection, Sort, Window};
     if !matches!(plan, Projection(_) | Aggregate(_) | Window(_) | Sort(_)) {
         return Ok(());
     }

@@ -11,24 +11,20 @@ mod kept;
 mod marks;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use uuid::Uuid;
 
 use crate::admission::Work;
 use crate::apart::Awaited;
-use crate::engine::Engine;
-use crate::engine::StopOnDrop;
+use crate::engine::{Engine, StopOnDrop};
 use crate::error::QueryError;
 use crate::histories::gathered::Gathered;
-use crate::histories::kept::Actor;
-use crate::histories::kept::Kept;
+use crate::histories::kept::{Actor, Kept};
 use crate::histories::marks::Marked;
 pub use crate::histories::marks::Marks;
 use crate::interner::Interner;

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Select, SelectItem};
 
 /// Of each SELECT that is being visited, its expressions without names as they were before.
 #[derive(Debug, Default)]

@@ -6,25 +6,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::LargeStringArray;
-use arrow::array::StringArray;
-use arrow::array::StringViewArray;
-use arrow::array::UInt32Array;
-use arrow::array::new_null_array;
-use arrow::compute::filter;
-use arrow::compute::take;
+use arrow::array::{
+    ArrayRef, AsArray, BooleanArray, LargeStringArray, StringArray, StringViewArray, UInt32Array,
+    new_null_array,
+};
+use arrow::compute::{filter, take};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 
-use crate::json_last;
 use crate::json_last::Step;
-use crate::json_written;
+use crate::{json_last, json_written};
 use weir_event::json_key::KeyFinder;
 
 /// The function that gives values as texts.
@@ -252,18 +244,14 @@ fn looked(function: &ScalarUDF, arguments: &ScalarFunctionArgs) -> Option<Looked
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringViewArray;
+    use arrow::array::{ArrayRef, RecordBatch, StringViewArray};
     use arrow::util::pretty::pretty_format_batches;
     use datafusion::config::ConfigOptions;
     use datafusion::datasource::MemTable;
     use datafusion::logical_expr::ScalarFunctionArgs;
     use datafusion::prelude::SessionContext;
 
-    use super::ACCESS;
-    use super::call;
-    use super::is_access;
+    use super::{ACCESS, call, is_access};
 
     /// Goal: a skipped text has the value that the function itself gives. Method: each function over texts of
     /// which some, most or none have the key, called both ways.

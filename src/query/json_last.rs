@@ -262,9 +262,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    use super::Step;
-    use super::along;
-    use super::everywhere;
+    use super::{Step, along, everywhere};
 
     #[test]
     fn earlier_members_along_a_path_are_cut_out() {

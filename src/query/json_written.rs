@@ -91,8 +91,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::Value;
 
-    use super::may_be_otherwise;
-    use super::otherwise;
+    use super::{may_be_otherwise, otherwise};
     use crate::json_last::Step;
 
     fn written(value: &str) -> Option<String> {

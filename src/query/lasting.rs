@@ -1,14 +1,10 @@
 //! Whether an answer stays right while the tables of its project do not change: [`is_lasting`]. What has anything in it
 //! that is not known to is said not to.
 
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::TableScan;
-use datafusion::logical_expr::Volatility;
 use datafusion::logical_expr::logical_plan::builder::UNNAMED_TABLE;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, Volatility};
 
 use crate::events::OWN_EVENTS;
 use crate::filtered;
@@ -97,13 +93,10 @@ fn is_fixed(expression: &Expr) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Schema;
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::catalog::MemorySchemaProvider;
     use datafusion::datasource::empty::EmptyTable;
-    use datafusion::prelude::SessionConfig;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::{SessionConfig, SessionContext};
 
     use super::is_lasting;
 

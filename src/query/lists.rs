@@ -8,13 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
+use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 use arrow::json::StructMode;
-use arrow::json::writer::EncoderOptions;
-use arrow::json::writer::make_encoder;
+use arrow::json::writer::{EncoderOptions, make_encoder};
 use bytes::Bytes;
 
 use crate::error::QueryError;
@@ -228,25 +224,14 @@ fn plain_type_name(data_type: &DataType) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::BooleanArray;
-    use arrow::array::Float64Array;
-    use arrow::array::Int64Array;
-    use arrow::array::ListArray;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringViewArray;
-    use arrow::array::StructArray;
-    use arrow::array::TimestampMicrosecondArray;
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Int64Type;
-    use serde_json::Value;
-    use serde_json::json;
+    use arrow::array::{
+        ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, RecordBatch, StringViewArray,
+        StructArray, TimestampMicrosecondArray,
+    };
+    use arrow::datatypes::{DataType, Field, Int64Type};
+    use serde_json::{Value, json};
 
-    use super::Content;
-    use super::Layout;
-    use super::Shown;
-    use super::write;
+    use super::{Content, Layout, Shown, write};
     use weir_identity::IdentityError;
 
     fn written(batches: &[RecordBatch], layout: &Layout) -> Value {

@@ -13,35 +13,22 @@ mod tests;
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use arrow::datatypes::Fields;
-use arrow::datatypes::TimeUnit;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, TimeUnit};
 use datafusion::catalog::TableProvider;
-use datafusion::common::Column;
-use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema};
 use datafusion::dataframe::DataFrame;
-use datafusion::datasource::ViewTable;
-use datafusion::datasource::provider_as_source;
+use datafusion::datasource::{ViewTable, provider_as_source};
 use datafusion::error::Result;
-use datafusion::logical_expr::BinaryExpr;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::logical_expr::Operator;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr::TryCast;
+use datafusion::logical_expr::expr::{Cast, TryCast};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, cast,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::local_time::clocks::Work;
-use crate::rewritten::columns_of;
-use crate::rewritten::map_named;
+use crate::rewritten::{columns_of, map_named};
 
 /// Names of UTC in types of timestamps. Its clocks are the instants themselves.
 const UTC: [&str; 3] = ["UTC", "Etc/UTC", "+00:00"];

@@ -1,49 +1,36 @@
 //! `matches_filters(properties, person_id, ...)`: a tree of filters as a function of a plan, asked row by row. Where
 //! it is about persons alone, it is asked once for each person.
 
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::TimeUnit;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use arrow::datatypes::{DataType, TimeUnit, TimestampMicrosecondType};
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::Expr;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::condition;
-use crate::condition::Call;
-use crate::condition::Pace;
+use crate::condition::{Call, Pace};
 use crate::people::InCohort;
 use crate::people::search::place_value;
-use crate::person_answers::InARow;
-use crate::person_answers::PersonAnswers;
+use crate::person_answers::{InARow, PersonAnswers};
 use crate::watched::Watched;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_event::json_key::KeyFinder;
 use weir_event::predicate::Test;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Membership;
-use weir_event::predicate::filter::Scope;
+use weir_event::predicate::filter::{Filter, Membership, Scope};
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
 use weir_event::schema::GROUP_TYPES_MAX;
 use weir_identity::IdentityError;
-use weir_identity::person::Group;
-use weir_identity::person::Person;
+use weir_identity::person::{Group, Person};
 use weir_identity::row::Key;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, View};
 use weir_storage::exact::ExactColumns;
 
 /// What filters of the type `event_metadata` ask of an event's row, and the column that has it.

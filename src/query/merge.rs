@@ -4,40 +4,26 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewBuilder;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringViewBuilder};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::{Int64Type, SchemaRef, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::UnboundedMemoryPool;
-use datafusion::physical_expr::LexOrdering;
-use datafusion::physical_expr::PhysicalSortExpr;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
 use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_plan::metrics::BaselineMetrics;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::sorts::streaming_merge::StreamingMergeBuilder;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt, stream};
 use hashbrown::HashSet;
 use uuid::Uuid;
 
 use crate::deleted;
 use crate::error::QueryError;
-use weir_event::id::EventKey;
-use weir_event::id::ProjectId;
+use weir_event::id::{EventKey, ProjectId};
 use weir_event::schema::column;
 use weir_identity::IdentityError;
 use weir_identity::deletions::Deletions;
@@ -233,15 +219,12 @@ pub fn fold_persons(batch: RecordBatch, overrides: &Overrides) -> Result<RecordB
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::Int64Array;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringViewArray;
-    use arrow::array::TimestampMicrosecondArray;
+    use arrow::array::{
+        ArrayRef, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray,
+    };
     use uuid::Uuid;
 
-    use super::RETRY_SPAN_MICROS;
-    use super::Unique;
+    use super::{RETRY_SPAN_MICROS, Unique};
 
     /// Project, uuid, name, distinct id, time.
     type Row = (i64, u128, &'static str, &'static str, i64);

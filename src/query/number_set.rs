@@ -5,29 +5,15 @@
 use std::mem::size_of;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::Int64Array;
-use arrow::array::LargeBinaryBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use arrow::datatypes::UInt32Type;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, LargeBinaryBuilder};
+use arrow::datatypes::{DataType, Field, FieldRef, UInt32Type};
 use datafusion::common::ScalarValue;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::Accumulator;
-use datafusion::logical_expr::AggregateUDF;
-use datafusion::logical_expr::AggregateUDFImpl;
-use datafusion::logical_expr::EmitTo;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::GroupsAccumulator;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::function::AccumulatorArgs;
-use datafusion::logical_expr::function::StateFieldsArgs;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, Expr, GroupsAccumulator, Signature,
+    Volatility,
+};
 use roaring::RoaringBitmap;
 
 /// How many different numbers there are: `Int64` of `UInt32`. Nulls do not count.
@@ -351,29 +337,17 @@ impl Accumulator for Sets {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::AsArray;
-    use arrow::array::Int32Array;
-    use arrow::array::RecordBatch;
-    use arrow::array::UInt32Array;
-    use arrow::datatypes::Int32Type;
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{ArrayRef, AsArray, Int32Array, RecordBatch, UInt32Array};
+    use arrow::datatypes::{Int32Type, Int64Type};
     use datafusion::datasource::MemTable;
-    use datafusion::prelude::DataFrame;
-    use datafusion::prelude::SessionConfig;
-    use datafusion::prelude::SessionContext;
-    use datafusion::prelude::ident;
-    use rand::Rng;
-    use rand::SeedableRng;
+    use datafusion::prelude::{DataFrame, SessionConfig, SessionContext, ident};
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::count_numbers;
-    use super::count_union;
-    use super::number_set;
+    use super::{count_numbers, count_union, number_set};
 
     type Counts = BTreeMap<i32, i64>;
 

@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::str::CharIndices;
 
-use datafusion::sql::sqlparser::tokenizer::Location;
-use datafusion::sql::sqlparser::tokenizer::Span;
+use datafusion::sql::sqlparser::tokenizer::{Location, Span};
 
 /// Where lines and columns are in a text, for places that come in their order.
 pub(super) struct Offsets<'s> {

@@ -5,10 +5,7 @@ use std::ops::Range;
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::Location;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
-use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 /// Which rows a query asks for, as far as numbers at its end say so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

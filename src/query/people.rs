@@ -24,8 +24,7 @@ use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
 use weir_identity::IdentityError;
 use weir_identity::person::Person;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, View};
 
 /// Persons created later than this after now are not listed: their events came from a wrong clock.
 /// The figure is PostHog's.

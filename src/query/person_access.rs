@@ -6,32 +6,20 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::OrderBy;
-use datafusion::sql::sqlparser::ast::OrderByKind;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::SelectItemQualifiedWildcardKind;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement as SqlStatement, TableFactor, VisitMut,
+    VisitorMut,
+};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 
 use crate::asked::asked;
 use crate::property_access;
 use crate::property_access::OF_PERSONS;
-use crate::sql_text::identifier;
-use crate::sql_text::literal;
+use crate::sql_text::{identifier, literal};
 
 /// What a person is called in a query, and the table of persons.
 const PERSON: &str = "person";

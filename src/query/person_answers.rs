@@ -3,21 +3,17 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryLimit;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
-use parking_lot::Mutex;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use crate::person_numbers::grown_table_bytes;
-use crate::person_numbers::table_bytes;
+use crate::person_numbers::{grown_table_bytes, table_bytes};
 
 /// Memory of an answer.
 const ENTRY_BYTES: usize = size_of::<(Uuid, bool)>();
@@ -160,14 +156,10 @@ impl Known {
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryPool;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
     use uuid::Uuid;
 
-    use super::InARow;
-    use super::PersonAnswers;
-    use super::READ_MAX;
-    use super::READ_PER_LOOKUP;
+    use super::{InARow, PersonAnswers, READ_MAX, READ_PER_LOOKUP};
 
     fn persons(count: u128) -> Vec<Uuid> {
         (0..count).map(Uuid::from_u128).collect()

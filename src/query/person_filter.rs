@@ -4,22 +4,16 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use arrow::datatypes::TimeUnit;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::cast;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::logical_expr::{Expr, cast};
+use datafusion::prelude::{col, lit};
 
-use crate::condition;
 use crate::condition::Pace;
-use crate::filter::all;
-use crate::filter::any;
-use crate::matches;
+use crate::filter::{all, any};
 use crate::matches::Subjects;
+use crate::{condition, matches};
 use weir_event::predicate::Predicate;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Scope;
+use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
 use weir_identity::row;

@@ -4,17 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::provider_as_source;
-use datafusion::datasource::source_as_provider;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::TableScan;
-use datafusion::optimizer::OptimizerConfig;
-use datafusion::optimizer::OptimizerRule;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use crate::events::OWN_EVENTS;
 use crate::json;
@@ -151,9 +145,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Schema;
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::datasource::empty::EmptyTable;
     use datafusion::prelude::SessionContext;
 

@@ -8,21 +8,11 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::StringViewArray;
-use arrow::array::UInt32Array;
-use arrow::datatypes::DataType;
-use arrow::datatypes::UInt32Type;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::create_udf;
+use arrow::array::{ArrayRef, AsArray, StringViewArray, UInt32Array};
+use arrow::datatypes::{DataType, UInt32Type};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
 use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use parking_lot::RwLock;
@@ -249,23 +239,15 @@ mod tests {
 
     use arrow::array::StringViewArray;
     use datafusion::error::DataFusionError;
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryPool;
-    use rand::Rng;
-    use rand::SeedableRng;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
     use uuid::Uuid;
 
     use super::PersonNumbers;
     use weir_base::clock::UnixMicros;
-    use weir_event::id::PersonId;
-    use weir_event::id::ProjectId;
-    use weir_identity::change::Force;
-    use weir_identity::change::Keep;
-    use weir_identity::change::Op;
-    use weir_identity::change::OpKind;
-    use weir_identity::change::Record;
-    use weir_identity::change::Update;
+    use weir_event::id::{PersonId, ProjectId};
+    use weir_identity::change::{Force, Keep, Op, OpKind, Record, Update};
     use weir_identity::limits::Limits;
     use weir_identity::store::Identities;
 

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::BooleanBuilder;
-use arrow::array::Int64Builder;
-use arrow::array::StringViewBuilder;
-use arrow::array::TimestampMicrosecondBuilder;
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Int64Builder, StringViewBuilder, TimestampMicrosecondBuilder,
+};
 use serde_json::Value;
 
 use weir_event::id::ProjectId;

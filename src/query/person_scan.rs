@@ -4,38 +4,27 @@
 
 use std::sync::Arc;
 
-use arrow::array::BooleanArray;
-use arrow::array::RecordBatch;
-use arrow::array::RecordBatchOptions;
+use arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::catalog::Session;
-use datafusion::catalog::TableProvider;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::TaskContext;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::TableType;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
-use datafusion::physical_plan::streaming::PartitionStream;
-use datafusion::physical_plan::streaming::StreamingTableExec;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use object_store::ObjectStore;
 use tokio::sync::mpsc::Sender;
 
 use crate::person_rows::PersonRows;
-use crate::person_table::FileBatch;
-use crate::person_table::Part;
-use crate::person_table::Parts;
-use crate::person_table::PersonTable;
+use crate::person_table::{FileBatch, Part, Parts, PersonTable};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person_set::PersonSet;
 use weir_identity::row::Key;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, View};
 use weir_storage::delta::DataFile;
 
 /// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
@@ -283,15 +272,10 @@ mod tests {
     use super::PersonsProvider;
     use crate::person_table::PersonTable;
     use crate::persons::persons_schema;
-    use weir_base::clock::Clock;
-    use weir_base::clock::UnixMicros;
+    use weir_base::clock::{Clock, UnixMicros};
     use weir_disk::OsDisk;
     use weir_event::id::ProjectId;
-    use weir_identity::change::Force;
-    use weir_identity::change::Op;
-    use weir_identity::change::OpKind;
-    use weir_identity::change::Record;
-    use weir_identity::change::Update;
+    use weir_identity::change::{Force, Op, OpKind, Record, Update};
     use weir_identity::limits::Limits;
     use weir_identity::row::Key;
     use weir_identity::store::Identities;

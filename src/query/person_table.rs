@@ -26,35 +26,23 @@ use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::runtime::Handle;
 
-use crate::person_table::pieces::Job;
-use crate::person_table::pieces::Need;
-use crate::person_table::pieces::Pieces;
-use crate::person_table::pieces::Renewal;
+use crate::person_table::pieces::{Job, Need, Pieces, Renewal};
 use crate::person_table::writing::Writing;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use weir_base::clock::{Clock, UnixMicros};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
-use weir_identity::person_set::PersonSet;
-use weir_identity::person_set::Place;
+use weir_identity::person_set::{PersonSet, Place};
 use weir_identity::row::Key;
 use weir_identity::store::Identities;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::DeltaTable;
-use weir_storage::delta::Edit;
-use weir_storage::delta::EditKind;
+use weir_identity::view::{Flow, View};
+use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind};
 use weir_storage::tables::Tables;
 
 pub use crate::person_table::error::PersonsError;
 pub use crate::person_table::schema::spec;
 
-pub(crate) use crate::person_table::file::FileBatch;
-pub(crate) use crate::person_table::file::FilePersons;
-pub(crate) use crate::person_table::file::FileRows;
-pub(crate) use crate::person_table::pieces::Part;
-pub(crate) use crate::person_table::pieces::Parts;
+pub(crate) use crate::person_table::file::{FileBatch, FilePersons, FileRows};
+pub(crate) use crate::person_table::pieces::{Part, Parts};
 
 /// Persons of a file.
 const PERSONS: usize = 1 << 16;

@@ -3,21 +3,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::Int64Builder;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewBuilder;
-use arrow::array::TimestampMicrosecondBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
+use arrow::array::{
+    ArrayRef, Int64Builder, RecordBatch, StringViewBuilder, TimestampMicrosecondBuilder,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::TaskContext;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::PartitionStream;
 use tokio::sync::mpsc::Sender;
@@ -27,8 +20,7 @@ use crate::person_table::PersonTable;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person::Group;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, View};
 
 /// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
 const BATCH_ROWS: usize = 2048;

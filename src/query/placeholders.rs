@@ -1,16 +1,12 @@
 //! Values in the place of placeholders, such as `{city}`, in the text of a query: [`filled`].
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
-use datafusion::sql::sqlparser::tokenizer::Tokenizer;
-use serde_json::Map;
-use serde_json::Value;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use serde_json::{Map, Value};
 
 use crate::error::QueryError;
-use crate::filtered;
 use crate::offsets::Offsets;
-use crate::sql_text;
+use crate::{filtered, sql_text};
 
 /// The values of variables, and what stands before their names.
 const VARIABLES: &str = "variables";

@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::AsArray;
+use arrow::array::{Array, AsArray};
 use arrow::datatypes::Int64Type;
 use datafusion::error::DataFusionError;
-use futures::StreamExt;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
@@ -17,8 +15,7 @@ use crate::error::QueryError;
 use crate::view::times_of;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_event::schema::column;
-use weir_event::schema::events_schema;
+use weir_event::schema::{column, events_schema};
 use weir_storage::delta::DataFile;
 use weir_storage::parquet::read_columns_if;
 use weir_storage::rows::Rows;

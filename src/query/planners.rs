@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use datafusion::error::DataFusionError;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinError;
 use tokio::time::timeout;
 

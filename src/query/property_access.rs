@@ -10,57 +10,30 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::common::Column;
-use datafusion::common::DFSchema;
-use datafusion::common::ExprSchema;
-use datafusion::common::ScalarValue;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, ExprSchema, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions::expr_fn::lower;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::GetFieldAccess;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::expr::Case;
-use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::lit;
-use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::logical_expr::planner::PlannerResult;
-use datafusion::logical_expr::planner::RawBinaryExpr;
-use datafusion::logical_expr::planner::RawFieldAccessExpr;
-use datafusion::logical_expr::try_cast;
+use datafusion::functions::expr_fn::{coalesce, lower};
+use datafusion::logical_expr::expr::{Case, ScalarFunction};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr,
+};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, GetFieldAccess, LogicalPlan, cast, lit, try_cast,
+};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::AccessExpr;
-use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::Expr as SqlExpr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::Subscript;
-use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::Visit;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::Visitor;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, Expr as SqlExpr, Ident, Query, SelectItem, SetExpr, Subscript,
+    TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+};
 
-use crate::asked::asked;
-use crate::asked::take;
+use crate::asked::{asked, take};
 use crate::rewritten::map_named;
-use crate::text_number::checked_number;
-use crate::text_number::is_text;
-use crate::text_number::number;
-use crate::text_number::wide_number;
+use crate::text_number::{checked_number, is_text, number, wide_number};
 use weir_event::number::WIDE_FROM;
-use weir_event::schema::PROMOTED;
-use weir_event::schema::PropertyType;
-use weir_event::schema::promoted_column_name;
+use weir_event::schema::{PROMOTED, PropertyType, promoted_column_name};
 use weir_storage::exact::ExactColumns;
 
 /// The column with the JSON text, in every table that has one.

@@ -6,15 +6,11 @@ use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::UnaryOperator;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, UnaryOperator, Value, VisitMut, VisitorMut,
+};
 
-use crate::asked::asked;
-use crate::asked::take;
+use crate::asked::{asked, take};
 use crate::property_access::access;
 
 /// Writes ranges and lists of properties as comparisons. Before

@@ -3,24 +3,16 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::AccessExpr;
-use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::Subscript;
-use datafusion::sql::sqlparser::ast::UnaryOperator;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, BinaryOperator, Expr, Function, Ident, Select, Subscript, UnaryOperator, Value,
+    VisitorMut,
+};
 
 use crate::asked;
 use crate::asked::take;
-use crate::clickhouse::call;
-use crate::clickhouse::step;
+use crate::clickhouse::{call, step};
 use crate::property_access::access;
 
 /// The function that gives an item of a JSON text as text.

@@ -7,28 +7,20 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::BooleanArray;
-use arrow::array::UInt64Array;
+use arrow::array::{ArrayRef, BooleanArray, UInt64Array};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::Column;
-use datafusion::common::ColumnStatistics;
-use datafusion::common::ScalarValue;
-use datafusion::common::Statistics;
 use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::conjunction;
+use datafusion::common::{Column, ColumnStatistics, ScalarValue, Statistics};
 use datafusion::physical_expr::expressions::CaseExpr;
-use datafusion::physical_expr::split_conjunction;
+use datafusion::physical_expr::{PhysicalExpr, conjunction, split_conjunction};
 use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 
 use crate::scoped::PROJECT;
 use weir_event::id::ProjectId;
 use weir_storage::delta::DataFile;
-use weir_storage::delta::stats::ColumnStats;
-use weir_storage::delta::stats::Value;
+use weir_storage::delta::stats::{ColumnStats, Value};
 
 /// The files that may have rows of the project for which all `filters` hold, expressions over `schema`.
 pub(super) fn prune(
@@ -156,22 +148,15 @@ mod tests {
     use std::sync::Arc;
 
     use datafusion::common::DFSchema;
-    use datafusion::logical_expr::Expr;
-    use datafusion::logical_expr::cast;
-    use datafusion::prelude::SessionContext;
-    use datafusion::prelude::col;
-    use datafusion::prelude::lit;
-    use datafusion::prelude::when;
+    use datafusion::logical_expr::{Expr, cast};
+    use datafusion::prelude::{SessionContext, col, lit, when};
 
-    use super::Value;
-    use super::prune;
-    use super::scalar;
+    use super::{Value, prune, scalar};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
     use weir_event::schema::events_schema;
     use weir_storage::delta::DataFile;
-    use weir_storage::delta::stats::ColumnStats;
-    use weir_storage::delta::stats::FileStats;
+    use weir_storage::delta::stats::{ColumnStats, FileStats};
     use weir_storage::exact::ExactColumns;
 
     fn file(path: &str, bounds: &[(&str, Value, Value)]) -> Arc<DataFile> {

@@ -3,23 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Float64Builder;
-use arrow::array::ListBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Float64Type;
+use arrow::array::{ArrayRef, AsArray, Float64Builder, ListBuilder};
+use arrow::datatypes::{DataType, Field, Float64Type};
 use datafusion::common::ScalarValue;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::functions_nested::expr_fn::array_element;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::Volatility;
-use datafusion::prelude::create_udf;
-use datafusion::prelude::lit;
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarUDF, Volatility};
+use datafusion::prelude::{create_udf, lit};
 
 /// The name of [`function`] in SQL.
 pub(super) const NAME: &str = "quantiles_of_list";

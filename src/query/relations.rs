@@ -1,24 +1,14 @@
 //! Which relations a SELECT has in its FROM, and which columns they have, as far as its syntax tells: [`Relations`]. What
 //! puts something else in the place of a name asks it whose the name is.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use datafusion::sql::sqlparser::ast::Cte;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::SelectItemQualifiedWildcardKind;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::TableAlias;
-use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::TableWithJoins;
+use datafusion::sql::sqlparser::ast::{
+    Cte, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    SetExpr, TableAlias, TableFactor, TableWithJoins,
+};
 
 /// The table of events, in whichever schema.
 pub(super) const EVENTS: &str = "events";
@@ -273,14 +263,11 @@ impl Tables for &[(&'static str, &'static [&'static str])] {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::sql::sqlparser::ast::Ident;
-    use datafusion::sql::sqlparser::ast::SetExpr;
-    use datafusion::sql::sqlparser::ast::Statement;
+    use datafusion::sql::sqlparser::ast::{Ident, SetExpr, Statement};
     use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
-    use super::Relations;
-    use super::Tables;
+    use super::{Relations, Tables};
 
     const TABLES: &[(&str, &[&str])] =
         &[("events", &["event", "received_at"]), ("persons", &["created_at"])];

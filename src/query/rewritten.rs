@@ -2,13 +2,11 @@
 //! matter of the rule that asks for it.
 
 use datafusion::common::DFSchema;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::tree_node::TreeNode;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// The columns that the expressions of a node are made of: those of its inputs, and for a scan those of its table.
 ///
@@ -47,17 +45,11 @@ pub(super) fn map_named(
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Schema;
-    use datafusion::common::tree_node::Transformed;
-    use datafusion::common::tree_node::TreeNode;
-    use datafusion::logical_expr::Expr;
-    use datafusion::logical_expr::LogicalPlan;
-    use datafusion::logical_expr::LogicalPlanBuilder;
-    use datafusion::logical_expr::cast;
-    use datafusion::logical_expr::rollup;
-    use datafusion::logical_expr::table_scan;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::common::tree_node::{Transformed, TreeNode};
+    use datafusion::logical_expr::{
+        Expr, LogicalPlan, LogicalPlanBuilder, cast, rollup, table_scan,
+    };
     use datafusion::prelude::col;
 
     use super::map_named;

@@ -7,16 +7,10 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::expressions::BinaryExpr;
-use datafusion::physical_expr::expressions::Column;
-use datafusion::physical_expr::expressions::InListExpr;
-use datafusion::physical_expr::expressions::IsNotNullExpr;
-use datafusion::physical_expr::expressions::IsNullExpr;
-use datafusion::physical_expr::expressions::LikeExpr;
-use datafusion::physical_expr::expressions::Literal;
-use datafusion::physical_expr::expressions::NotExpr;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
+};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::condition;
 
@@ -71,22 +65,17 @@ fn is_comparison(operator: Operator) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::Array;
-    use arrow::array::ArrayRef;
-    use arrow::array::BooleanArray;
+    use arrow::array::{Array, ArrayRef, BooleanArray};
     use arrow::datatypes::DataType;
     use datafusion::common::DFSchema;
-    use datafusion::common::tree_node::TreeNode;
-    use datafusion::common::tree_node::TreeNodeRecursion;
+    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     use datafusion::datasource::empty::EmptyTable;
     use datafusion::logical_expr::LogicalPlan;
     use datafusion::prelude::SessionContext;
 
-    use super::is_row_filter;
-    use super::pays;
+    use super::{is_row_filter, pays};
     use crate::condition;
-    use crate::condition::Call;
-    use crate::condition::Pace;
+    use crate::condition::{Call, Pace};
     use weir_event::schema::events_schema;
 
     /// Goal: nothing goes into a scan that may fail on a row, call a function, or read a wide column twice.

@@ -6,32 +6,19 @@ use std::io;
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayData;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::LargeStringArray;
-use arrow::array::RecordBatch;
-use arrow::array::RecordBatchOptions;
-use arrow::array::StringArray;
-use arrow::array::StringViewArray;
-use arrow::csv;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, LargeStringArray, RecordBatch, RecordBatchOptions,
+    StringArray, StringViewArray,
+};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
-use arrow::json;
-use arrow::util::display::ArrayFormatter;
-use arrow::util::display::FormatOptions;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use arrow::util::pretty::pretty_format_batches_with_schema;
+use arrow::{csv, json};
 use bytes::Bytes;
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use parquet::arrow::ArrowWriter;
 
 use weir_event::json::restore;
@@ -352,24 +339,14 @@ pub fn json_rows(
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::Int64Array;
-    use arrow::array::LargeStringArray;
-    use arrow::array::ListArray;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringArray;
-    use arrow::array::StringViewArray;
+    use arrow::array::{
+        ArrayRef, Int64Array, LargeStringArray, ListArray, RecordBatch, StringArray,
+        StringViewArray,
+    };
     use arrow::datatypes::Int64Type;
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryPool;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 
-    use super::Format;
-    use super::Gathered;
-    use super::PLAIN_BYTES;
-    use super::Size;
-    use super::TABLE_COPIES;
-    use super::Text;
-    use super::write;
+    use super::{Format, Gathered, PLAIN_BYTES, Size, TABLE_COPIES, Text, write};
 
     #[test]
     fn csv_has_texts_and_no_formulas() {

@@ -10,29 +10,22 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionState;
-use datafusion::execution::TaskContext;
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::execute_stream;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::admission::Permit;
-use crate::admission::Work;
-use crate::distinct_persons;
-use crate::engine::Engine;
-use crate::engine::Shared;
+use crate::admission::{Permit, Work};
+use crate::engine::{Engine, Shared};
 use crate::error::QueryError;
-use crate::guard;
-use crate::guard::Running;
-use crate::guard::StopFunctions;
+use crate::guard::{Running, StopFunctions};
 use crate::planners::broken_down;
 use crate::sparing::sparing;
-use weir_base::telemetry::metrics::OutcomeLabels;
-use weir_base::telemetry::metrics::PlaceLabels;
+use crate::{distinct_persons, guard};
+use weir_base::telemetry::metrics::{OutcomeLabels, PlaceLabels};
 
 /// Batches of an answer that may wait for a slow reader.
 const ANSWER_QUEUE: usize = 4;

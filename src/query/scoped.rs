@@ -11,46 +11,31 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::compute::kernels::cmp::eq;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{Int64Type, Schema};
 use datafusion::common::Statistics;
 use datafusion::common::config::TableParquetOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::datasource::table_schema::TableSchema;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::TaskContext;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::EquivalenceProperties;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::conjunction;
-use datafusion::physical_expr::expressions;
-use datafusion::physical_plan::ChildrenPropertiesMode;
-use datafusion::physical_plan::DisplayAs;
-use datafusion::physical_plan::DisplayFormatType;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::Partitioning;
-use datafusion::physical_plan::PlanProperties;
-use datafusion::physical_plan::ReplaceChildrenOptions;
-use datafusion::physical_plan::coalesce::LimitedBatchCoalescer;
-use datafusion::physical_plan::coalesce::PushBatchStatus;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, conjunction, expressions};
+use datafusion::physical_plan::coalesce::{LimitedBatchCoalescer, PushBatchStatus};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::projection::ProjectionExpr;
-use datafusion::physical_plan::projection::all_alias_free_columns;
-use datafusion::physical_plan::statistics::ChildStats;
-use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::projection::{
+    ProjectionExec, ProjectionExpr, all_alias_free_columns,
+};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::StreamExt;
-use futures::stream;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning,
+    PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{StreamExt, stream};
 
 use crate::deleted;
 use weir_event::id::ProjectId;

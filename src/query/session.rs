@@ -3,24 +3,17 @@
 
 use std::sync::Arc;
 
-use datafusion::execution::FunctionRegistry;
-use datafusion::execution::SessionState;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::prelude::SessionConfig;
 
 use crate::error::QueryError;
-use crate::events;
-use crate::functions;
-use crate::guard;
 use crate::guard::Pools;
 use crate::local_time::LocalTimes;
 use crate::person_keys::NarrowPersons;
-use crate::quantile;
 use crate::sources::Sources;
-use crate::spill;
+use crate::{events, functions, guard, quantile, spill};
 use weir_base::config::query::QueryConfig;
 
 /// Memory for footers and page indexes of Parquet files.

@@ -7,21 +7,14 @@
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::JoinType;
-use datafusion::logical_expr::cast;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::logical_expr::{Expr, JoinType, cast};
+use datafusion::prelude::{ident, lit};
 
-use crate::condition;
 use crate::condition::Pace;
 use crate::error::QueryError;
-use crate::event_sessions;
-use crate::event_sessions::Kind;
-use crate::event_sessions::PROPERTIES;
-use crate::event_sessions::SESSION_ID;
-use crate::event_sessions::kind;
+use crate::event_sessions::{Kind, PROPERTIES, SESSION_ID, kind};
 use crate::view::View;
+use crate::{condition, event_sessions};
 use weir_base::clock::UnixMicros;
 use weir_event::predicate::Predicate;
 use weir_event::predicate::moment::Now;

@@ -6,16 +6,13 @@
 //! 24883, in all releases up to 55.2. Such a plan fails and is made again, in one partition
 //! ([`sparing`](super::sparing)).
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use datafusion::error::DataFusionError;
-use datafusion::execution::disk_manager::DiskManagerBuilder;
-use datafusion::execution::disk_manager::DiskManagerMode;
-use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 
 /// The same environment, with the same memory and caches, where nothing spills.
 ///

@@ -17,8 +17,7 @@ mod tests {
     use datafusion::sql::sqlparser::dialect::GenericDialect;
     use datafusion::sql::sqlparser::parser::Parser;
 
-    use super::identifier;
-    use super::literal;
+    use super::{identifier, literal};
 
     fn parsed(text: &str) -> Option<Expr> {
         let mut parser = Parser::new(&GenericDialect {}).try_with_sql(text).ok()?;

@@ -3,29 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::sql::sqlparser::ast::BinaryOperator;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::GroupByExpr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::OrderBy;
-use datafusion::sql::sqlparser::ast::OrderByKind;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::Value as SqlValue;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
-use datafusion::sql::sqlparser::ast::visit_expressions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SetExpr, TableFactor, Value as SqlValue, VisitMut, VisitorMut, visit_expressions,
+};
 
-use crate::array_join;
-use crate::asked;
-use crate::complexity;
-use crate::relations::Relations;
-use crate::relations::is_same;
+use crate::relations::{Relations, is_same};
+use crate::{array_join, asked, complexity};
 
 /// Names and what they stand for.
 #[derive(Debug)]

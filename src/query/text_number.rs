@@ -3,22 +3,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Decimal128Array;
-use arrow::array::Float64Array;
+use arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 
 use weir_event::number::Number;
 

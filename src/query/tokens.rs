@@ -1,8 +1,7 @@
 //! Tokens of a statement, for what is written in another way before it is parsed: WITH of expressions and ARRAY JOIN.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The keyword that a token is. A name in quotes is none.
 pub(super) fn keyword(token: &TokenWithSpan) -> Keyword {

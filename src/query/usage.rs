@@ -2,15 +2,11 @@
 //! then. What counts is a query that was asked and could be planned, whatever it answers: a list of
 //! events of one name, values of properties of some, SQL that compares the column `event` with a name.
 
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::Operator;
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 use parking_lot::Mutex;
 
 use weir_base::clock::UnixMicros;
@@ -125,9 +121,7 @@ fn text(expression: &Expr) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Schema;
+    use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::datasource::empty::EmptyTable;
     use datafusion::prelude::SessionContext;
 

@@ -3,15 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::BooleanArray;
-use arrow::array::Float64Array;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::RecordBatchOptions;
-use arrow::array::StringArray;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
+use arrow::array::{
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, StringArray,
+};
+use arrow::datatypes::{Field, Schema};
 use arrow::error::ArrowError;
 use serde_json::Value;
 
@@ -79,14 +74,11 @@ fn unlike(name: &str, taken: &mut HashSet<String>) -> String {
 #[cfg(test)]
 mod tests {
     use arrow::array::AsArray;
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Float64Type;
-    use arrow::datatypes::Int64Type;
+    use arrow::datatypes::{DataType, Float64Type, Int64Type};
     use arrow::ipc::reader::StreamReader;
     use bytes::Bytes;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::written;
     use crate::rows::Format;

@@ -3,64 +3,38 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
-use arrow::datatypes::TimestampMicrosecondType;
-use datafusion::catalog::CatalogProvider;
-use datafusion::catalog::CatalogProviderList;
-use datafusion::catalog::MemoryCatalogProvider;
-use datafusion::catalog::MemoryCatalogProviderList;
-use datafusion::catalog::MemorySchemaProvider;
-use datafusion::catalog::SchemaProvider;
-use datafusion::catalog::TableProvider;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, TimestampMicrosecondType};
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
+    MemorySchemaProvider, SchemaProvider, TableProvider,
+};
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
-use datafusion::execution::FunctionRegistry;
-use datafusion::execution::SessionState;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::logical_expr::cast;
+use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::ExprPlanner;
-use datafusion::prelude::SessionContext;
-use datafusion::prelude::ident;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast};
+use datafusion::prelude::{SessionContext, ident};
 use datafusion::sql::parser::Statement;
 
 use crate::aliases::Aliases;
-use crate::array_join;
-use crate::arrow_precedence;
 use crate::calendar::Calendar;
-use crate::cast_names;
-use crate::clickhouse;
-use crate::complexity;
 use crate::composed::Composed;
-use crate::created_at;
-use crate::definitions;
-use crate::dialect;
 use crate::error::QueryError;
 use crate::event_sessions::SessionsTable;
-use crate::events;
 use crate::events::EventTables;
-use crate::explained;
-use crate::filtered;
-use crate::guard;
-use crate::local_time;
-use crate::person_access;
 use crate::person_numbers::PersonNumbers;
-use crate::persons;
 use crate::planners::Planning;
-use crate::property_access;
-use crate::property_access::PropertyPlanner;
-use crate::property_access::TypedColumns;
-use crate::property_numbers;
-use crate::property_ranges;
-use crate::property_values;
-use crate::session_names;
+use crate::property_access::{PropertyPlanner, TypedColumns};
 use crate::sources::Sources;
-use crate::with_constants;
+use crate::{
+    array_join, arrow_precedence, cast_names, clickhouse, complexity, created_at, definitions,
+    dialect, events, explained, filtered, guard, local_time, person_access, persons,
+    property_access, property_numbers, property_ranges, property_values, session_names,
+    with_constants,
+};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::schema::column;

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 
 use crate::guard::Running;
 use weir_event::pattern::Pattern;
@@ -42,8 +41,7 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use super::GIVEN_UP_MAX;
-    use super::Watched;
+    use super::{GIVEN_UP_MAX, Watched};
     use crate::guard::Running;
     use weir_event::pattern::Pattern;
 

@@ -3,31 +3,20 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::Cte;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::FunctionArguments;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::SelectItem;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::VisitorMut;
+use datafusion::sql::sqlparser::ast::{
+    Cte, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, SelectItem, SetExpr,
+    VisitorMut,
+};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::Token;
-use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
-use datafusion::sql::sqlparser::tokenizer::Whitespace;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use crate::asked;
 use crate::asked::take;
-use crate::relations::Relations;
-use crate::relations::Tables;
+use crate::relations::{Relations, Tables};
 use crate::substitution::Substitution;
-use crate::tokens::is_blank;
-use crate::tokens::items;
-use crate::tokens::keyword;
+use crate::tokens::{is_blank, items, keyword};
 
 /// The function whose call is the one column of a query that stands for an expression.
 const MARKER: &str = "constant_of_with";

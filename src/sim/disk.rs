@@ -23,29 +23,16 @@ mod state;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
-use parking_lot::Mutex;
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
-use crate::disk::contents::Random;
-use crate::disk::contents::SimFile;
-use crate::disk::contents::copy_at;
-use crate::disk::contents::to_u64;
-use crate::disk::contents::to_usize;
-use crate::disk::state::FileId;
-use crate::disk::state::State;
-use crate::disk::state::Target;
-use crate::disk::state::power_off;
-use weir_disk::Disk;
-use weir_disk::DiskDir;
-use weir_disk::DiskEntry;
-use weir_disk::DiskFile;
+use crate::disk::contents::{Random, SimFile, copy_at, to_u64, to_usize};
+use crate::disk::state::{FileId, State, Target, power_off};
+use weir_disk::{Disk, DiskDir, DiskEntry, DiskFile};
 
 /// Capacity of a new disk: more than a test fills.
 const CAPACITY_BYTES: u64 = 1 << 40;

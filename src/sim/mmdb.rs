@@ -11,8 +11,7 @@
 
 use std::path::PathBuf;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A database of IPv4 networks of 8 bits, from their first byte to their record.

@@ -6,42 +6,23 @@
 
 pub mod blocks;
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use bytes::BytesMut;
-use futures::FutureExt;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
+use bytes::{Bytes, BytesMut};
 use futures::stream::BoxStream;
-use object_store::Attributes;
-use object_store::CopyOptions;
-use object_store::GetOptions;
-use object_store::GetRange;
-use object_store::GetResult;
-use object_store::GetResultPayload;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::Result;
-use object_store::UploadPart;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
+use object_store::{
+    Attributes, CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult,
+    MultipartUpload, ObjectMeta, ObjectStore, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result, UploadPart,
+};
 
-use crate::cached::blocks::BLOCK_BYTES;
-use crate::cached::blocks::BlockCache;
-use crate::cached::blocks::FileKey;
-use crate::cached::blocks::pieces_of;
+use crate::cached::blocks::{BLOCK_BYTES, BlockCache, FileKey, pieces_of};
 
 /// Most blocks of one request to the bucket.
 const RUN_BLOCKS: u64 = 8;

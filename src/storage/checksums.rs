@@ -17,33 +17,21 @@
 //! Numbers are little-endian. A file without a section was written by another engine or an older version of
 //! the program, and is read without verification.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::stream;
 use futures::stream::BoxStream;
-use object_store::CopyOptions;
-use object_store::GetOptions;
-use object_store::GetRange;
-use object_store::GetResult;
-use object_store::GetResultPayload;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::Result;
+use futures::{StreamExt, stream};
 use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload,
+    ObjectMeta, ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload,
+    PutResult, Result,
+};
 use parking_lot::Mutex;
 
 /// Bytes per checksum. A read of a few bytes reads a whole block; most pages have this size.

@@ -161,11 +161,7 @@ impl Reading {
 mod tests {
     use std::sync::Arc;
 
-    use super::Limits;
-    use super::Memory;
-    use super::ReadCost;
-    use super::Reading;
-    use super::choose;
+    use super::{Limits, Memory, ReadCost, Reading, choose};
     use crate::delta::DataFile;
     use crate::delta::stats::FileStats;
     use crate::exact::ExactColumns;

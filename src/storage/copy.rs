@@ -6,15 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
-use object_store::PutPayload;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use tokio::io::AsyncWriteExt;
 
 /// Files that are copied at the same time.
@@ -215,16 +210,11 @@ mod tests {
     use std::sync::Arc;
 
     use futures::TryStreamExt;
-    use object_store::ObjectStore;
-    use object_store::ObjectStoreExt;
     use object_store::memory::InMemory;
     use object_store::path::Path;
+    use object_store::{ObjectStore, ObjectStoreExt};
 
-    use super::Copied;
-    use super::CopyError;
-    use super::HINT;
-    use super::PART_BYTES;
-    use super::copy_table;
+    use super::{Copied, CopyError, HINT, PART_BYTES, copy_table};
     use crate::faulty_store::FaultyStore;
 
     async fn put(store: &Arc<dyn ObjectStore>, path: &str, contents: Vec<u8>) {

@@ -39,13 +39,9 @@ use url::Url;
 use uuid::Uuid;
 
 use crate::delta::actions::Action;
-use crate::delta::commit::Operation;
-use crate::delta::commit::Shared;
-use crate::delta::commit::Writer;
-use crate::delta::commit::operation;
+use crate::delta::commit::{Operation, Shared, Writer, operation};
 use crate::delta::error::TableError;
-use crate::delta::log::Loaded;
-use crate::delta::log::Log;
+use crate::delta::log::{Loaded, Log};
 use crate::delta::stats::FileStats;
 use crate::exact::ExactColumns;
 use weir_base::clock::Clock;

@@ -18,39 +18,23 @@ mod files;
 mod read;
 mod upload;
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::{fmt, io};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
 use futures::stream::BoxStream;
-use object_store::CopyMode;
-use object_store::CopyOptions;
-use object_store::Error;
-use object_store::GetOptions;
-use object_store::GetResult;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::PutMode;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::Result;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
+use object_store::{
+    CopyMode, CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
 use parking_lot::Mutex;
 
-use crate::durable::files::Naming;
-use crate::durable::files::Shared;
-use crate::durable::files::failed;
+use crate::durable::files::{Naming, Shared, failed};
 use weir_disk::Disk;
 
 /// Name of this store in messages.

@@ -3,33 +3,21 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::stream;
 use futures::stream::BoxStream;
-use object_store::CopyOptions;
-use object_store::GetOptions;
-use object_store::GetResult;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
+use futures::{StreamExt, stream};
 use object_store::memory::InMemory;
 use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+};
 use parking_lot::Mutex;
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 /// Fault of the next put of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

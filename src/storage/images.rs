@@ -26,30 +26,22 @@ pub mod upload;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::Path as FilePath;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use chrono::DateTime;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use parking_lot::Mutex;
-use sha2::Digest;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 
-use crate::images::error::ImagesError;
-use crate::images::error::lost;
-use crate::images::manifest::Manifest;
-use crate::images::manifest::Unread;
+use crate::images::error::{ImagesError, lost};
+use crate::images::manifest::{Manifest, Unread};
 
 /// Directory of the contents of files.
 const FILES: &str = "files";

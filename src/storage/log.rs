@@ -8,12 +8,10 @@ use std::sync::Arc;
 use crate::object_log::list::ObjectFiles;
 use crate::object_log::reader::ObjectReader;
 use crate::object_log::writer::ObjectLog;
-use crate::wal::Sequence;
-use crate::wal::WalError;
 use crate::wal::files::WalFiles;
-use crate::wal::reader::Item;
-use crate::wal::reader::Reader;
+use crate::wal::reader::{Item, Reader};
 use crate::wal::writer::Wal;
+use crate::wal::{Sequence, WalError};
 
 /// A log, open for writing. One thread owns it. All calls block.
 pub trait LogWriter: Debug + Send {

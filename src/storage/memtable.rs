@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use arrow::error::ArrowError;
 
-use crate::rows::Rows;
-use crate::rows::Run;
+use crate::rows::{Rows, Run};
 use crate::wal::Sequence;
 
 /// Batches with fewer rows than this are joined.
@@ -126,15 +125,9 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use arrow::array::Array;
-    use arrow::array::ArrayRef;
-    use arrow::array::AsArray;
-    use arrow::array::Int64Array;
-    use arrow::array::StringViewArray;
+    use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StringViewArray};
 
-    use super::Memtable;
-    use super::Rows;
-    use super::Sequence;
+    use super::{Memtable, Rows, Sequence};
     use crate::exact::ExactColumns;
 
     #[test]

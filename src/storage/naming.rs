@@ -50,9 +50,7 @@ pub fn position(file: &DataFile) -> Sequence {
 
 #[cfg(test)]
 mod tests {
-    use super::flushed;
-    use super::merged;
-    use super::position;
+    use super::{flushed, merged, position};
     use crate::delta::DataFile;
     use crate::delta::stats::FileStats;
     use crate::exact::ExactColumns;

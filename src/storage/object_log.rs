@@ -58,9 +58,7 @@ use object_store::ObjectStore;
 use uuid::Uuid;
 
 pub use crate::object_log::rivals::Rivals;
-use crate::wal::Elsewhere;
-use crate::wal::Sequence;
-use crate::wal::WalError;
+use crate::wal::{Elsewhere, Sequence, WalError};
 
 /// Directory of the objects, below the prefix of the store.
 pub const DIRECTORY: &str = "log";

@@ -1,34 +1,21 @@
 //! A store over another that stays unchanged: [`OverlayStore`] reads both and writes to the upper one alone.
 //! Commands that read a data directory without a server replay its log into such a table.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
 use futures::stream::BoxStream;
-use object_store::CopyOptions;
-use object_store::Error;
-use object_store::GetOptions;
-use object_store::GetResult;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::Result;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
+use object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    Result,
+};
 
 /// The store.
 #[derive(Clone, Debug)]

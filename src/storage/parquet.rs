@@ -17,44 +17,29 @@ use std::io;
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutPayload;
-use object_store::PutPayloadMut;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ArrowReaderMetadata;
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
-use parquet::arrow::arrow_writer::ArrowColumnChunk;
-use parquet::arrow::arrow_writer::ArrowColumnWriter;
-use parquet::arrow::arrow_writer::ArrowRowGroupWriterFactory;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::arrow::arrow_writer::PageStoreFactory;
-use parquet::arrow::arrow_writer::compute_leaves;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload, PutPayloadMut};
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, ArrowColumnWriter, ArrowRowGroupWriterFactory, ArrowWriterOptions,
+    PageStoreFactory, compute_leaves,
+};
 #[expect(
     deprecated,
     reason = "its successor is an example to copy; this is kept until that is a crate"
 )]
-use parquet::arrow::async_reader::ParquetObjectReader;
-use parquet::arrow::async_reader::ParquetRecordBatchStream;
-use parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
-use parquet::basic::Compression;
-use parquet::basic::Encoding;
-use parquet::basic::ZstdLevel;
+use parquet::arrow::async_reader::{
+    ParquetObjectReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder,
+};
+use parquet::arrow::{ArrowWriter, ProjectionMask};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
-use parquet::file::metadata::SortingColumn;
-use parquet::file::properties::EnabledStatistics;
-use parquet::file::properties::WriterProperties;
+use parquet::file::metadata::{ParquetMetaData, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::ColumnPath;
@@ -62,11 +47,8 @@ use tokio::io::AsyncWriteExt;
 
 use crate::checksums;
 use crate::checksums::BlockSums;
-use crate::delta::DataFile;
-use crate::delta::TableSpec;
-use crate::delta::stats::ColumnStats;
-use crate::delta::stats::FileStats;
-use crate::delta::stats::Value;
+use crate::delta::stats::{ColumnStats, FileStats, Value};
+use crate::delta::{DataFile, TableSpec};
 use crate::exact::ExactColumns;
 use crate::parquet::page_crc::PageStores;
 use weir_base::clock::UnixMicros;

@@ -5,15 +5,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
-use object_store::Error;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
-use object_store::Result;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, Result};
 use uuid::Uuid;
 
 use weir_base::telemetry::metrics::Metrics;
@@ -166,13 +160,8 @@ mod tests {
     use futures::TryStreamExt;
     use object_store::ObjectStore;
 
-    use super::PROBE_AGAIN;
-    use super::PROBE_INTERVAL;
-    use super::ProbeError;
-    use super::probe;
-    use super::probe_in_use;
-    use crate::faulty_store::Broken;
-    use crate::faulty_store::FaultyStore;
+    use super::{PROBE_AGAIN, PROBE_INTERVAL, ProbeError, probe, probe_in_use};
+    use crate::faulty_store::{Broken, FaultyStore};
     use weir_base::telemetry::metrics::Metrics;
 
     #[tokio::test]

@@ -17,43 +17,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::TryStreamExt;
 use futures::stream::BoxStream;
-use object_store::BackoffConfig;
-use object_store::Certificate;
-use object_store::ClientOptions;
-use object_store::CopyOptions;
-use object_store::Error;
-use object_store::GetOptions;
-use object_store::GetResult;
-use object_store::GetResultPayload;
-use object_store::ListResult;
-use object_store::MultipartUpload;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::PutMode;
-use object_store::PutMultipartOptions;
-use object_store::PutOptions;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::Result;
-use object_store::RetryConfig;
-use object_store::aws::AmazonS3Builder;
-use object_store::aws::AmazonS3ConfigKey;
+use futures::{StreamExt, TryStreamExt};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path;
+use object_store::{
+    BackoffConfig, Certificate, ClientOptions, CopyOptions, Error, GetOptions, GetResult,
+    GetResultPayload, ListResult, MultipartUpload, ObjectMeta, ObjectStore, PutMode,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, RetryConfig,
+};
 
-use crate::remote::profile::Profile;
-use crate::remote::profile::ProfileCredentials;
+use crate::remote::profile::{Profile, ProfileCredentials};
 use crate::remote::upload::Upload;
 use weir_base::clock::Clock;
-use weir_base::config::bucket::Addressing;
-use weir_base::config::bucket::AwsVariables;
-use weir_base::config::bucket::BucketConfig;
-use weir_base::config::bucket::BucketUrl;
-use weir_base::config::bucket::Encryption;
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::OperationLabels;
+use weir_base::config::bucket::{Addressing, AwsVariables, BucketConfig, BucketUrl, Encryption};
+use weir_base::telemetry::metrics::{Metrics, OperationLabels};
 
 /// Variables of AWS's tools that the client understands. Not among them are those that would change how
 /// conditional puts and encryption work, for which there are settings.

@@ -6,18 +6,12 @@
 use std::iter::repeat_n;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::RecordBatchOptions;
-use arrow::array::new_null_array;
-use arrow::compute::concat;
-use arrow::compute::filter;
-use arrow::datatypes::DataType;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions,
+    new_null_array,
+};
+use arrow::compute::{concat, filter};
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 
 use crate::exact::ExactColumns;

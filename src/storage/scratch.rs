@@ -6,16 +6,13 @@ use std::io::Write;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use object_store::Error;
-use object_store::ObjectStore;
-use object_store::Result;
 use object_store::path::Path;
+use object_store::{Error, ObjectStore, Result};
 use tempfile::TempDir;
 
 use crate::delta::DataFile;
 use crate::durable::DurableStore;
-use weir_disk::Disk;
-use weir_disk::OsDisk;
+use weir_disk::{Disk, OsDisk};
 
 /// Name of the directory of copies in the data directory.
 pub const DIRECTORY: &str = "merge-scratch";

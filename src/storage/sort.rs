@@ -5,21 +5,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::ByteView;
-use arrow::array::StringViewArray;
-use arrow::array::new_null_array;
-use arrow::buffer::BooleanBuffer;
-use arrow::buffer::Buffer;
-use arrow::buffer::NullBuffer;
-use arrow::buffer::ScalarBuffer;
+use arrow::array::{Array, ArrayRef, AsArray, ByteView, StringViewArray, new_null_array};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::interleave;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::{DataType, Int64Type, SchemaRef, TimestampMicrosecondType};
 use arrow::error::ArrowError;
 use hashbrown::HashMap;
 
@@ -250,19 +239,11 @@ fn text_array(views: Vec<u128>, buffers: Vec<Buffer>, nulls: Option<NullBuffer>)
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::Array;
-    use arrow::array::AsArray;
-    use arrow::array::Int64Array;
-    use arrow::array::StringViewArray;
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Int64Type;
-    use arrow::datatypes::Schema;
+    use arrow::array::{Array, AsArray, Int64Array, StringViewArray};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
     use proptest::prelude::*;
 
-    use super::Gather;
-    use super::Rows;
-    use super::sorted;
+    use super::{Gather, Rows, sorted};
     use crate::exact::ExactColumns;
 
     /// Short, long or none.

@@ -4,12 +4,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
+use arrow::array::{AsArray, BooleanArray};
 use arrow::datatypes::TimestampMicrosecondType;
 use arrow::error::ArrowError;
 use object_store::ObjectStoreExt;
@@ -18,26 +16,16 @@ use parking_lot::Mutex;
 use parquet::errors::ParquetError;
 use tokio::sync::Notify;
 
-use crate::delta::DataFile;
-use crate::delta::DeltaTable;
-use crate::delta::Edit;
-use crate::delta::EditKind;
-use crate::delta::TableVersion;
 use crate::delta::error::TableError;
+use crate::delta::{DataFile, DeltaTable, Edit, EditKind, TableVersion};
 use crate::exact::ExactColumns;
 use crate::memtable::Memtable;
-use crate::naming;
-use crate::parquet::Effort;
-use crate::parquet::FileWriter;
-use crate::parquet::GROUP_MAX_ROWS;
-use crate::parquet::Layout;
+use crate::parquet::{Effort, FileWriter, GROUP_MAX_ROWS, Layout};
 use crate::rows::Rows;
-use crate::sort;
-use crate::sort::Gather;
-use crate::sort::Place;
+use crate::sort::{Gather, Place};
 use crate::wal::Sequence;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use crate::{naming, sort};
+use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::storage::StorageConfig;
 use weir_base::error::Kind;
 

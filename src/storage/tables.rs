@@ -2,8 +2,7 @@
 //! bucket.
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use object_store::ObjectStore;
@@ -14,9 +13,8 @@ use url::Url;
 use crate::cached::CachedStore;
 use crate::cached::blocks::BlockCache;
 use crate::checksums::CheckedStore;
-use crate::delta::DeltaTable;
-use crate::delta::TableSpec;
 use crate::delta::error::TableError;
+use crate::delta::{DeltaTable, TableSpec};
 use crate::durable::DurableStore;
 use crate::overlay::OverlayStore;
 use weir_base::clock::Clock;

@@ -37,10 +37,8 @@ pub mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use weir_base::error::Kind;
 use weir_disk::is_out_of_descriptors;

@@ -5,13 +5,9 @@
 
 use uuid::Uuid;
 
-use crate::synth::Choice;
-use crate::synth::DistinctId;
-use crate::synth::random::Random;
-use crate::synth::random::mix;
-use crate::synth::text;
-use crate::synth::vocabulary;
+use crate::synth::random::{Random, mix};
 use crate::synth::vocabulary::Vocabulary;
+use crate::synth::{Choice, DistinctId, text, vocabulary};
 use weir_base::clock::UnixMicros;
 
 /// State of the person in posthog-js.

@@ -1,21 +1,15 @@
 //! Tests of the properties that a stream promises. JSON is parsed with `serde_json`, which did not
 //! write it.
 
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde::de::MapAccess;
-use serde::de::Visitor;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::synth::Batch;
-use crate::synth::Choice;
-use crate::synth::Settings;
-use crate::synth::Stream;
+use crate::synth::{Batch, Choice, Settings, Stream};
 use weir_base::clock::UnixMicros;
 
 /// 2026-11-21T08:00:00.123456Z: with microseconds, which a stream must truncate to milliseconds.

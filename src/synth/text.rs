@@ -6,8 +6,7 @@
 //! Events are written as text and not built as a tree of values, because the load generator
 //! shares the machine with the server that it measures.
 
-use chrono::Datelike;
-use chrono::Timelike;
+use chrono::{Datelike, Timelike};
 use uuid::Uuid;
 
 use crate::synth::random::Random;
@@ -91,10 +90,7 @@ pub(super) fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::iso_time;
-    use super::number;
-    use super::padded;
-    use super::seconds;
+    use super::{iso_time, number, padded, seconds};
     use weir_base::clock::UnixMicros;
 
     fn text(write: impl Fn(&mut Vec<u8>)) -> String {

@@ -11,8 +11,7 @@ use std::sync::LazyLock;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use sha2::Digest;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 /// Where the files are.
 pub const PREFIX: &str = "/assets/";
@@ -79,9 +78,7 @@ pub fn find(path: &str) -> Option<&'static Asset> {
 
 #[cfg(test)]
 mod tests {
-    use super::ASSETS;
-    use super::find;
-    use super::path;
+    use super::{ASSETS, find, path};
 
     /// Sum of the compressed sizes of all style sheets and of all scripts.
     const STYLE_MAX_BYTES: usize = 8 << 10;

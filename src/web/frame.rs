@@ -1,9 +1,6 @@
 //! What is around the content of every page: [`Frame`].
 
-use maud::DOCTYPE;
-use maud::Markup;
-use maud::PreEscaped;
-use maud::html;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::assets;
 

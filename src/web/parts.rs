@@ -3,10 +3,8 @@
 use bytesize::ByteSize;
 use chrono::DateTime;
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
-use percent_encoding::NON_ALPHANUMERIC;
-use percent_encoding::utf8_percent_encode;
+use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::chart::figure::grouped;

@@ -1,14 +1,10 @@
 //! Conditions of flags, rules of cohorts and filters of dashboards, as sentences.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::is_true;
-use crate::parts::items;
-use crate::parts::text;
+use crate::parts::{clipped, is_true, items, text};
 use crate::state::filters::OPERATORS;
 
 /// Longest names in a sentence, in characters.

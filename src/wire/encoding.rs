@@ -38,10 +38,7 @@ mod text;
 mod tests;
 
 use crate::encoding::error::DecodeError;
-use crate::encoding::hints::Coding;
-use crate::encoding::hints::Content;
-use crate::encoding::hints::Hints;
-use crate::encoding::hints::PathKind;
+use crate::encoding::hints::{Coding, Content, Hints, PathKind};
 use crate::encoding::inflate::Inflater;
 use crate::encoding::text::PADDING_BYTES;
 use crate::otlp;

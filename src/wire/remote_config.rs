@@ -5,11 +5,9 @@
 //! path. posthog-js and the mobile SDKs disable what is `false` here, so that they do not send data
 //! that the server would not store.
 
-use serde::Serialize;
-use serde::Serializer;
 use serde::ser::SerializeMap;
-use serde_json::Map;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 /// The path to which browsers send events from then on; PostHog's servers return the same.
 const CAPTURE_PATH: &str = "/i/v0/e/";
@@ -154,11 +152,9 @@ impl Serialize for OfProject<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Asker;
-    use super::RemoteConfig;
+    use super::{Asker, RemoteConfig};
 
     /// Keys by hand, from the type `RemoteConfig` of posthog-js.
     #[test]

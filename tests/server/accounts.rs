@@ -1,13 +1,9 @@
 //! Projects, users, keys, organizations and members over HTTP, and their permissions. Expectations are those
 //! of the API specification and of PostHog's API.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, KEY, TOKEN, TestServer};
 
 /// Id of an organization that the server does not have.
 const OTHERS: &str = "0192f0c1-7f3a-7b9e-8a53-1f0e6a9b3c4d";

@@ -1,8 +1,7 @@
 //! Activity log of persons and definitions. The format is that of PostHog's API; that every
 //! change has an entry, whatever happens, is a guarantee of Weir.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -2,23 +2,15 @@
 //! in files or in merged files, with merges of persons before or after them, and after a restart give the same answers
 //! byte for byte.
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::TestServer;
-use crate::harness::patiently;
-use crate::support::world::DAY;
-use crate::support::world::QUERY;
-use crate::support::world::date;
-use crate::support::world::days;
-use crate::support::world::one_of;
-use crate::support::world::time;
+use crate::harness::{TestServer, patiently};
+use crate::support::world::{DAY, QUERY, date, days, one_of, time};
 
 /// 2026-03-16: the clocks of Berlin go forward two weeks later.
 const FIRST_DAY: i64 = 20_528;

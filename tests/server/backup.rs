@@ -1,14 +1,10 @@
 //! Backups as the guide describes them: made, and restored elsewhere.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::flag_management::rollout;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::standby::Common;
-use crate::standby::batch;
-use crate::standby::persons;
+use crate::harness::{TOKEN, TestServer};
+use crate::standby::{Common, batch, persons};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const COUNT: &str =

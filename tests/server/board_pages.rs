@@ -1,12 +1,9 @@
 //! Pages of dashboards and saved insights, and what links show: with the numbers of the API, and every change by a
 //! form is a change by the API.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
+use crate::harness::{Answer, KEY, TestServer};
 use crate::support::forms::post;
 
 const HOSTILE: &str = "<script>window.__hit=1</script>\"'><img src=x onerror=hit>\u{202e}";

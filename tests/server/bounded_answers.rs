@@ -2,24 +2,18 @@
 //! at once take memory within the budget, and capture is answered beside them.
 
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use flate2::read::GzDecoder;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
-use crate::limits::FREED_AT_ONCE;
-use crate::limits::peak_mib;
+use crate::harness::{Answer, TestServer};
+use crate::limits::{FREED_AT_ONCE, peak_mib};
 
 const BASE: &str = "/api/projects/@current";
 

@@ -1,14 +1,11 @@
 //! Breakdowns by addresses beside a plain computation over the sent events: addresses that differ in what ends them
 //! alone are one value in trends and in funnels, and the persons behind it are those that were counted.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

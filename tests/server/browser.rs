@@ -4,14 +4,10 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, TOKEN, TestServer, patiently};
 
 const ORIGIN: &str = "https://shop.example";
 

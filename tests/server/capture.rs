@@ -8,16 +8,11 @@ use std::thread;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::Compression;
-use flate2::write::DeflateEncoder;
-use flate2::write::GzEncoder;
-use flate2::write::ZlibEncoder;
-use serde_json::Value;
-use serde_json::json;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TOKEN, TestServer};
 
 const PATHS: [&str; 7] =
     ["/capture", "/e", "/track", "/batch", "/i/v0/e", "/i/v0/ai/batch", "/engage"];

@@ -1,11 +1,8 @@
 //! Cohorts in the management API and in flags. Formats and texts are those of PostHog's API.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TOKEN, TestServer, patiently};
 
 const COHORTS: &str = "/api/projects/1/cohorts/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";

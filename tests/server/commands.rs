@@ -3,22 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::SystemTime;
 
-use serde_json::Value;
-use serde_json::json;
-use sha2::Digest;
-use sha2::Sha256;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use sqlx::Connection;
 
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::binary;
-use crate::harness::patiently;
+use crate::harness::{KEY, TestServer, binary, patiently};
 
 /// Length, modification time and digest of every file and directory below a path.
 type Tree = BTreeMap<PathBuf, (u64, SystemTime, Vec<u8>)>;

@@ -2,29 +2,16 @@
 //! worlds of [`funnels`](crate::funnels), before and after events are in files, and the persons behind every row.
 //! `WEIR_ORACLE_QUESTIONS` and `WEIR_ORACLE_SEED` mean what they do for the comparison with SQL.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
-use crate::funnels::Asked;
-use crate::funnels::FIRST_DAY;
-use crate::funnels::IDS;
-use crate::funnels::OFFSET;
-use crate::funnels::World;
-use crate::funnels::persons;
-use crate::funnels::start_with;
+use crate::funnels::{Asked, FIRST_DAY, IDS, OFFSET, World, persons, start_with};
 use crate::harness::TestServer;
-use crate::oracle::SEED;
-use crate::oracle::fresh_seed;
-use crate::oracle::questions_asked;
-use crate::support::world::DAY;
-use crate::support::world::HOUR;
-use crate::support::world::QUERY;
+use crate::oracle::{SEED, fresh_seed, questions_asked};
+use crate::support::world::{DAY, HOUR, QUERY};
 
 const LEGACY: &str = "/api/projects/@current/insights/funnel/correlation/";
 const PERSONS: &str = "/api/projects/@current/persons/funnel/correlation/";

@@ -8,24 +8,18 @@
 //!
 //! `WEIR_KILL_ROUNDS` sets the number of rounds, `WEIR_KILL_SEED` repeats a run's moments and data.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::Client;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Client, TOKEN, TestServer};
 
 /// Rounds of an ordinary run; the full run has 20.
 const ROUNDS: u64 = 4;

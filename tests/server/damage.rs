@@ -5,17 +5,13 @@
 //! The directory is that of a killed server: some events are in files, the others only in the log.
 
 use std::fs;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TestServer};
 
 /// Segments of the log for a few requests each, and flushes only at the end.
 const SETTINGS: [(&str, &str); 4] = [
@@ -64,11 +60,7 @@ enum Outcome {
     Refused(&'static str),
 }
 
-use Outcome::All;
-use Outcome::Named;
-use Outcome::NoPersons;
-use Outcome::Refused;
-use Outcome::Rest;
+use Outcome::{All, Named, NoPersons, Refused, Rest};
 
 const RECREATE: &str = "--recreate-metadata";
 

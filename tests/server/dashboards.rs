@@ -1,8 +1,7 @@
 //! Dashboards: how tiles change, move and are copied, and how insights and dashboards know each other; who may change
 //! a restricted one. Results of tiles are in `saved_insights`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -3,11 +3,9 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TestServer;
-use crate::harness::within;
+use crate::harness::{TestServer, within};
 
 /// Longest time from a response to its visible effect. The requirement is one second; the rest is
 /// for machines that are busy with other tests.

@@ -2,24 +2,18 @@
 //! `deletion-interval`, however the server ends in between; later events stay. Expectations come
 //! from what was sent; DuckDB reads the files.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, KEY, TestServer, patiently};
 use crate::sdk::tools;
 
 const PERSONS: &str = "/api/projects/@current/persons/";

@@ -2,40 +2,24 @@
 //! and a log that begins with a checkpoint.
 
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::StringArray;
-use arrow::array::TimestampMicrosecondArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::Schema;
-use arrow::datatypes::TimeUnit;
+use arrow::array::{
+    ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
 use object_store::ObjectStore;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde_json::Value;
 use url::Url;
 use weir_base::clock::Clock;
 use weir_disk::OsDisk;
-use weir_storage::delta::CHECKPOINT_INTERVAL;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::DeltaTable;
-use weir_storage::delta::Edit;
-use weir_storage::delta::EditKind;
-use weir_storage::delta::TableSpec;
+use weir_storage::delta::{CHECKPOINT_INTERVAL, DataFile, DeltaTable, Edit, EditKind, TableSpec};
 use weir_storage::durable::DurableStore;
-use weir_storage::parquet::Effort;
-use weir_storage::parquet::FileWriter;
-use weir_storage::parquet::Layout;
+use weir_storage::parquet::{Effort, FileWriter, Layout};
 
-use crate::sdk::source;
-use crate::sdk::tools;
+use crate::sdk::{source, tools};
 
 const APP: &str = "node/1";
 

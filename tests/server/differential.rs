@@ -4,14 +4,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::sdk::source;
-use crate::sdk::tools;
+use crate::harness::{KEY, TOKEN, TestServer};
+use crate::sdk::{source, tools};
 
 /// Smallest number of comparisons with the Python SDK.
 const COMPARISONS: u64 = 200_000;

@@ -1,8 +1,7 @@
 //! What users save: actions and the events that they count, insights, annotations and dashboards, with the parameters of
 //! their lists. Successful responses of every operation are in `operations`, strangers in `isolation`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 use crate::owner::with;

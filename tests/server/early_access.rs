@@ -1,12 +1,9 @@
 //! Early access features: their effect on flags, the list for SDKs, and the rights to change them. Texts
 //! and cases are those of PostHog's API and of its tests.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TOKEN, TestServer};
 
 const FEATURES: &str = "/api/projects/1/early_access_feature/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";

@@ -1,13 +1,9 @@
 //! Forms of flags, cohorts, early access features, definitions and persons: every one makes the change of the API that it says, and
 //! what is refused is shown beside what was typed.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, KEY, TestServer, patiently};
 use crate::support::forms::post;
 
 const HOSTILE: &str =

@@ -2,23 +2,15 @@
 //! REST Framework and drf-exceptions-hog, on which PostHog's API is built. The tests iterate over the
 //! table of endpoints, so they cover new ones too. Errors of single endpoints are tested with them.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_http::call::Renderings;
-use weir_http::table::Endpoint;
-use weir_http::table::TABLE;
+use weir_http::table::{Endpoint, TABLE};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::owner::Owner;
-use crate::owner::fill_in;
-use crate::owner::text;
+use crate::harness::{Answer, KEY, TOKEN, TestServer};
+use crate::owner::{Owner, fill_in, text};
 use crate::sdk::tools;
 
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::within;
+use crate::harness::{KEY, TestServer, within};
 
 const DEFINITIONS: &str = "/api/projects/@current/event_definitions/";
 

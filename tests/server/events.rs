@@ -1,7 +1,6 @@
 //! Events and groups over HTTP: the newest, one, values; groups by type.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -1,8 +1,7 @@
 //! Insights over properties with columns, whose values SDKs also send with other types: the column alone is read where
 //! it has every value, and the JSON text too where it has not, in memory, in files, after a restart and a merge.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -1,8 +1,7 @@
 //! Expressions of SQL in insights: what a series is of its events together, what it is split by, which events match, and
 //! who goes through a funnel. Expected values follow from the sent events.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -1,12 +1,9 @@
 //! Management of feature flags over HTTP: the endpoints `feature_flags/` and `feature_flags/:id/`.
 //! Expectations are those of the API specification and of PostHog's API, whose clients use this one.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{KEY, TOKEN, TestServer};
 
 const FLAGS: &str = "/api/projects/@current/feature_flags/";
 

@@ -5,31 +5,23 @@
 //! Random filters use only what the dialects of regular expressions have in common. Other differences
 //! from PostHog's lists are listed in `src/guide/compatibility.md`.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use rand::{Rng, SeedableRng};
+use serde_json::{Map, Value, json};
+use weir_base::clock::{Clock, UnixMicros};
 use weir_event::predicate::Matching;
 use weir_event::predicate::filter::Filter;
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
 
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::sdk::source;
-use crate::sdk::tools;
+use crate::harness::{KEY, TestServer};
+use crate::sdk::{source, tools};
 
 const PERSONS: &str = "/api/projects/@current/persons/";
 const EVENTS: &str = "/api/projects/@current/events/";

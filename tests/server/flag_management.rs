@@ -1,17 +1,11 @@
 //! Management endpoints about flags besides the flags themselves, in PostHog's format.
 
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::ANSWER_TIMEOUT;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{ANSWER_TIMEOUT, TOKEN, TestServer, patiently};
 
 pub(crate) const FLAGS: &str = "/api/projects/1/feature_flags/";
 

@@ -1,7 +1,6 @@
 //! Pages of flags tell how often flags were asked for, by the events of the SDKs.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

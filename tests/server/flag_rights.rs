@@ -1,11 +1,9 @@
 //! Rights to change flags: the default of the organization, and its exceptions by roles and owners.
 //! Levels and texts are those of PostHog's API.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TestServer};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const DEFAULTS: &str = "/api/organizations/@current/resource_access/";

@@ -1,14 +1,10 @@
 //! States of flags: on, off, archived, stale, deleted in bulk. Formats and texts are those of
 //! PostHog's API.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::flag_management::FLAGS;
-use crate::flag_management::rollout;
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::flag_management::{FLAGS, rollout};
+use crate::harness::{Answer, TOKEN, TestServer};
 
 /// An archived flag is off, and an unchanged flag is not written. Texts are PostHog's.
 #[test]

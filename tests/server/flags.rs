@@ -1,17 +1,12 @@
 //! Flags in `/decide` (the API specification), and how soon a change is visible. Hard cases of evaluation are
 //! tested next to the evaluation.
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::flag_management::rollout;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{KEY, TOKEN, TestServer, patiently};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 

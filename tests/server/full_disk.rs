@@ -10,20 +10,14 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Client;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Client, TOKEN, TestServer, patiently};
 
 /// Rounds of an ordinary run; the full run has 100.
 const ROUNDS: u64 = 12;

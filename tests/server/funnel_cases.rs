@@ -1,8 +1,7 @@
 //! Funnels over histories that PostHog publishes with their answers (`posthog/hogql_queries/insights/funnels/test/`, in the
 //! repository PostHog/posthog), or whose answers are computed by hand from the rules of its engine (`funnel-udf/src/`).
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -3,27 +3,17 @@
 //! computed by hand. `WEIR_ORACLE_SEED` repeats a run, as it does for the comparison with SQL.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
-use crate::oracle::SEED;
-use crate::oracle::fresh_seed;
+use crate::oracle::{SEED, fresh_seed};
 use crate::support::world;
-use crate::support::world::DAY;
-use crate::support::world::Details;
-use crate::support::world::HOUR;
-use crate::support::world::QUERY;
-use crate::support::world::date;
-use crate::support::world::in_each_state;
-use crate::support::world::one_of;
+use crate::support::world::{DAY, Details, HOUR, QUERY, date, in_each_state, one_of};
 
 const LEGACY: &str = "/api/projects/@current/insights/funnel/";
 

@@ -8,13 +8,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_query::complexity::WORDS_MAX;
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{KEY, TOKEN, TestServer};
 use crate::sdk::tools;
 
 /// Duration of an ordinary run.

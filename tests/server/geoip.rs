@@ -3,13 +3,9 @@
 
 use std::path::PathBuf;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{KEY, TOKEN, TestServer};
 use crate::sdk::tools;
 
 fn database(name: &str) -> String {

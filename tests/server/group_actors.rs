@@ -4,18 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
-use crate::support::world::DAY;
-use crate::support::world::QUERY;
-use crate::support::world::date;
-use crate::support::world::one_of;
-use crate::support::world::time;
+use crate::support::world::{DAY, QUERY, date, one_of, time};
 
 const COMPANIES: usize = 14;
 

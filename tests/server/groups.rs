@@ -1,11 +1,9 @@
 //! Changes of groups by operators over HTTP: create a group, change its properties, name a type. Formats and
 //! texts are those of PostHog's API; that a crash loses nothing is a guarantee of Weir.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TestServer};
 
 const GROUPS: &str = "/api/projects/@current/groups/";
 const TYPES: &str = "/api/projects/@current/groups_types/";

@@ -6,12 +6,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::binary;
+use crate::harness::{KEY, TOKEN, binary};
 use crate::sdk::tools;
-use crate::support::bucket::BUCKET;
-use crate::support::bucket::Moto;
+use crate::support::bucket::{BUCKET, Moto};
 use crate::support::postgres::Postgres;
 
 /// Longest time for a page, in seconds, on a machine that is busy with other tests.

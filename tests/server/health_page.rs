@@ -2,10 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, KEY, TestServer, patiently};
 
 fn health(server: &TestServer, key: &str, project: &str) -> String {
     let bearer = format!("Bearer {key}");

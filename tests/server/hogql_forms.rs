@@ -1,11 +1,9 @@
 //! HogQL as people write it: aggregates that leave out null, arrays, operators, names and joins. Expected values are those
 //! of ClickHouse's documentation, or follow from the sent events.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TestServer};
 
 const QUERY: &str = "/api/projects/@current/query/";
 

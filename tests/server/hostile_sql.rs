@@ -4,8 +4,7 @@
 use serde_json::json;
 
 use crate::harness::TestServer;
-use crate::limits::FREED_AT_ONCE;
-use crate::limits::peak_mib;
+use crate::limits::{FREED_AT_ONCE, peak_mib};
 
 #[test]
 fn a_few_words_take_little_memory() {

@@ -1,14 +1,11 @@
 //! Attacks by HTTP/2: frames written by hand, heads that refer to the dynamic table of HPACK.
 
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TOKEN, TestServer, patiently};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

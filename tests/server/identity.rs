@@ -8,17 +8,13 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{TOKEN, TestServer};
 
 /// Sequences of events, each over distinct ids of its own.
 const SEQUENCES: usize = 40;

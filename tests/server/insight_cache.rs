@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 use weir_base::clock::Clock;
 
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TestServer, patiently};
 use crate::owner::with;
 
 const QUERY: &str = "/api/projects/1/query/";

@@ -3,15 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
+use crate::harness::{Answer, KEY, TestServer};
 
 const QUERY: &str = "/api/projects/1/query/";
 const HOSTILE: &str = "<script>window.hit=1</script>\"'><img src=x onerror=hit>\u{202e}\u{0}";

@@ -3,12 +3,9 @@
 
 use std::thread;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, TestServer, patiently};
 
 const QUERY: &str = "/api/projects/@current/query/";
 const INSIGHTS: &str = "/api/projects/@current/insights/";

@@ -4,23 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_http::public::PUBLIC;
-use weir_http::table::Endpoint;
-use weir_http::table::TABLE;
+use weir_http::table::{Endpoint, TABLE};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::send_known_fields;
-use crate::owner::Owner;
-use crate::owner::fill_in;
-use crate::owner::settle;
-use crate::owner::strip;
-use crate::owner::text;
-use crate::owner::with;
+use crate::harness::{Answer, KEY, TOKEN, TestServer, send_known_fields};
+use crate::owner::{Owner, fill_in, settle, strip, text, with};
 
 /// Parameters that endpoints need, or that search for somebody; `SECRET` is the searched name. All other
 /// endpoints get none. The last member: whether the response contains the secret of the requested project.

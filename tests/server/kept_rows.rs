@@ -1,14 +1,10 @@
 //! Kept answers to SQL and to lists of events and actors, which must never be out of date, and those that come later.
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, TestServer, patiently};
 
 const QUERY: &str = "/api/projects/1/query/";
 const IDS: usize = 6;

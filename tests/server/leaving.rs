@@ -6,14 +6,8 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::harness::TestServer;
-use crate::s3::MOVED_TO;
-use crate::s3::moving;
-use crate::s3::refused;
-use crate::s3::run;
-use crate::standby::Common;
-use crate::standby::batch;
-use crate::standby::persons;
-use crate::standby::started;
+use crate::s3::{MOVED_TO, moving, refused, run};
+use crate::standby::{Common, batch, persons, started};
 use crate::support::bucket::Fate;
 
 const COUNT: &str = "SELECT count(*) AS n FROM events";

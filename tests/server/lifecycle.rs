@@ -3,11 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TestServer, patiently};
 
 fn events(count: usize) -> Value {
     let event = |number: usize| {

@@ -1,7 +1,6 @@
 //! Limits of the operating system, and resources that clients could use up.
 
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -9,10 +8,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
-use crate::harness::within;
+use crate::harness::{TOKEN, TestServer, patiently, within};
 
 /// Segments of the log and memtables that are full after a few requests, so that files are created all
 /// the time.

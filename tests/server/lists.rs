@@ -4,11 +4,9 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TestServer};
 use crate::sdk::tools;
 
 const BASE: &str = "/api/projects/@current";

@@ -2,17 +2,13 @@
 //! so are refused requests.
 
 use std::collections::BTreeSet;
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{KEY, TestServer, patiently};
 
 /// The address of the stream, which does not end.
 const STREAM: &str = "/project/1/activity/live/rows";

@@ -1,13 +1,9 @@
 //! Local evaluation: flag definitions at three paths, with two kinds of keys and tags; and payloads of
 //! single flags.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, KEY, TOKEN, TestServer};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const COHORTS: &str = "/api/projects/1/cohorts/";

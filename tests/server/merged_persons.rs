@@ -1,12 +1,10 @@
 //! Merged persons are one person in every insight, right after the request with the merge, in files and after a restart:
 //! whatever else the request says of persons, and whatever a question reads besides the person.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
-use crate::support::world::QUERY;
-use crate::support::world::in_each_state;
+use crate::support::world::{QUERY, in_each_state};
 
 const DATES: [&str; 2] = ["2026-03-02", "2026-03-04"];
 

@@ -6,22 +6,18 @@ use clap::Parser;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use weir::synth;
-use weir_app::tables::events_layout;
-use weir_app::tables::events_spec;
+use weir_app::tables::{events_layout, events_spec};
 use weir_base::clock::UnixMicros;
 use weir_base::config::storage::StorageConfig;
 use weir_event::geoip::Places;
 use weir_event::id::ProjectId;
 use weir_ingest::prepare::Preparer;
 use weir_ingest::project_facts::ProjectFacts;
-use weir_ingest::request::Protocol;
-use weir_ingest::request::Received;
-use weir_storage::compaction::Memory;
-use weir_storage::compaction::Reading;
+use weir_ingest::request::{Protocol, Received};
+use weir_storage::compaction::{Memory, Reading};
 use weir_storage::exact::ExactColumns;
-use weir_storage::parquet::Effort;
-use weir_storage::parquet::FileWriter;
 use weir_storage::parquet::pages::PagedFile;
+use weir_storage::parquet::{Effort, FileWriter};
 use weir_storage::rows::Rows;
 
 /// 2025-11-21T08:00:00Z.

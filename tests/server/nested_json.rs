@@ -2,14 +2,10 @@
 //! special meaning. PostHog treats it as an ordinary key. The tests send it wherever values are
 //! accepted, and read the stored values after a crash and after a shutdown.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use weir_event::json::restore;
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TOKEN, TestServer};
 
 const KEY: &str = "$serde_json::private::RawValue";
 const PERSONS: &str = "/api/projects/@current/persons/";

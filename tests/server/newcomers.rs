@@ -1,12 +1,9 @@
 //! What somebody meets who tries the server for the first time: each mistake is told with what would be right.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::Connection;
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{KEY, TOKEN, TestServer};
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 const QUERY: &str = "/api/projects/1/query/";

@@ -3,21 +3,13 @@
 //! and of PostHog's API. An endpoint without a row here is a failure. Refusals of single endpoints are in
 //! `refusals`, those common to all in `errors`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
-use weir_http::table::Endpoint;
-use weir_http::table::TABLE;
+use weir_http::table::{Endpoint, TABLE};
 
-use crate::errors::error;
-use crate::errors::furnished;
-use crate::errors::send;
+use crate::errors::{error, furnished, send};
 use crate::harness::TestServer;
-use crate::owner::fill_in;
-use crate::owner::settle;
-use crate::owner::strip;
-use crate::owner::text;
-use crate::owner::with;
+use crate::owner::{fill_in, settle, strip, text, with};
 
 /// Path parts of the tested objects; flags and what belongs to them are tested elsewhere.
 const ABOUT: [&str; 13] = [

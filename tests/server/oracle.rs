@@ -4,17 +4,12 @@
 //! Each test asks about a fixed world and about a fresh one, whose seed it prints. `WEIR_ORACLE_SEED` repeats a run, and
 //! `WEIR_ORACLE_QUESTIONS` says how many questions of each kind are asked.
 
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::binary;
+use crate::harness::{KEY, TOKEN, TestServer, binary};
 use crate::sdk::tools;
 
 /// Questions of each kind about both worlds together.

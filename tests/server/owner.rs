@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, TestServer, patiently};
 
 /// A project, and its objects.
 #[derive(Debug)]

@@ -3,28 +3,16 @@
 use std::fs;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::ExitStatus;
-use std::process::Stdio;
-use std::sync::Arc;
-use std::sync::Weak;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::Client;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::address;
-use crate::harness::binary;
-use crate::harness::patiently;
+use crate::harness::{Client, KEY, TOKEN, address, binary, patiently};
 
 const SOURCE: &str = env!("CARGO_MANIFEST_DIR");
 

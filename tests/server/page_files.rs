@@ -7,13 +7,9 @@ use arrow::array::RecordBatch;
 use arrow::ipc::reader::StreamReader;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, KEY, TestServer, patiently};
 use crate::support::forms::post;
 
 const HOSTILE: &str = "<script>window.__hit=1</script>\"'><img src=x onerror=hit>";

@@ -1,15 +1,12 @@
 //! The SQL that pages show gives the numbers that they show: on the page of SQL, and in DuckDB over the files.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TestServer};
 use crate::sdk::tools;
 
 /// Questions of the pages, by kind and parameters, and whether DuckDB gets them.

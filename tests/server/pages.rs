@@ -1,14 +1,9 @@
 //! The page: every page with every right, for another project, with hostile data, and signing in.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_http::routes::pages::table::PAGES;
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{Answer, KEY, TOKEN, TestServer, patiently};
 
 /// The stream of the live view, which does not end.
 const STREAM: &str = "activity/live/rows";

@@ -1,27 +1,15 @@
 //! The pair of servers that `scripts/deploy/` describes: its settings, and its balancer in front of it.
 
-use std::net::Ipv4Addr;
-use std::net::SocketAddr;
-use std::net::TcpListener;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Client;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::beside;
-use crate::harness::patiently;
-use crate::support::bucket::Moto;
-use crate::support::bucket::settings;
+use crate::harness::{Client, KEY, TOKEN, TestServer, beside, patiently};
+use crate::support::bucket::{Moto, settings};
 use crate::support::postgres::Postgres;
 
 /// The settings of both, of which a test has its own bucket, database and addresses.

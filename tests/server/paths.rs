@@ -1,22 +1,15 @@
 //! Paths beside a plain computation over the sent events: random histories with merged persons and equal times,
 //! random queries, before and after events are in files, and the persons behind steps.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 use crate::support::world;
-use crate::support::world::Details;
-use crate::support::world::HOUR;
-use crate::support::world::QUERY;
-use crate::support::world::in_each_state;
-use crate::support::world::one_of;
+use crate::support::world::{Details, HOUR, QUERY, in_each_state, one_of};
 
 const IDS: usize = 18;
 

@@ -2,19 +2,14 @@
 //! they are sent or stored.
 
 use std::sync::mpsc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use sqlx::Connection;
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::beside;
-use crate::limits::FREED_AT_ONCE;
-use crate::limits::peak_mib;
+use crate::harness::{TOKEN, TestServer, beside};
+use crate::limits::{FREED_AT_ONCE, peak_mib};
 
 const QUERY: &str = "/api/projects/1/query/";
 

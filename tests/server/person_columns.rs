@@ -1,17 +1,13 @@
 //! Files of the persons table: lists are the same with and without them, after shutdowns and crashes, and deleted
 //! values leave them. Expectations come from what was sent; DuckDB reads the files.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TestServer, patiently};
 use crate::sdk::tools;
 
 const PERSONS: &str = "/api/projects/@current/persons/";

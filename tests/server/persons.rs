@@ -3,13 +3,9 @@
 
 use std::io::Read;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, KEY, TOKEN, TestServer};
 
 const PERSONS: &str = "/api/projects/@current/persons/";
 

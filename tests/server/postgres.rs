@@ -4,17 +4,11 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::flag_management::rollout;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::outage;
-use crate::harness::patiently;
-use crate::harness::within;
-use crate::support::postgres::Database;
-use crate::support::postgres::Postgres;
+use crate::harness::{TOKEN, TestServer, outage, patiently, within};
+use crate::support::postgres::{Database, Postgres};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 

@@ -1,11 +1,9 @@
 //! Property definitions over HTTP: list filters, edits, deletion. Expectations are those of
 //! PostHog's API; that they follow the events is tested in `definitions`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TestServer;
+use crate::harness::{KEY, TestServer};
 
 const DEFINITIONS: &str = "/api/projects/@current/property_definitions/";
 

@@ -1,8 +1,7 @@
 //! Examples that PostHog publishes with their answers, in the tests of its insights (`posthog/hogql_queries/insights/`, in the
 //! repository PostHog/posthog): histories and numbers are facts of theirs, each case names its own.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 use crate::support::world::in_each_state;

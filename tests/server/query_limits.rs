@@ -4,15 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::harness::beside;
-use crate::limits::FREED_AT_ONCE;
-use crate::limits::peak_mib;
+use crate::harness::{Answer, KEY, TestServer, beside};
+use crate::limits::{FREED_AT_ONCE, peak_mib};
 
 const QUERY: &str = "/api/projects/1/query/";
 

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TestServer};
 
 const QUERY: &str = "/api/projects/@current/query/";
 

@@ -2,17 +2,12 @@
 //! those of the API specification, of PostHog's API, and of Django REST Framework, on which that is built.
 //! Successful responses are in `operations`, errors common to all endpoints in `errors`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::errors::error;
-use crate::errors::furnished;
-use crate::errors::send;
+use crate::errors::{error, furnished, send};
 use crate::harness::TestServer;
 use crate::operations::endpoints;
-use crate::owner::fill_in;
-use crate::owner::text;
-use crate::owner::with;
+use crate::owner::{fill_in, text, with};
 
 const REQUIRED: &str = "This field is required.";
 const BLANK: &str = "This field may not be blank.";

@@ -1,27 +1,15 @@
 //! Retention beside a plain computation over the sent events: random histories with merged persons around a
 //! change of the clocks, random queries, before and after events are in files, and the persons of every row.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
-use crate::support::spring::Event;
-use crate::support::spring::FIRST_DAY;
-use crate::support::spring::FORWARD;
-use crate::support::spring::World;
-use crate::support::spring::start;
-use crate::support::world::DAY;
-use crate::support::world::HOUR;
-use crate::support::world::QUERY;
-use crate::support::world::date;
-use crate::support::world::in_each_state;
-use crate::support::world::time;
+use crate::support::spring::{Event, FIRST_DAY, FORWARD, World, start};
+use crate::support::world::{DAY, HOUR, QUERY, date, in_each_state, time};
 /// A random query.
 #[derive(Clone, Debug)]
 struct Asked {

@@ -3,24 +3,15 @@
 
 #![expect(clippy::excessive_nesting, reason = "values, rows and their cells are within each other")]
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 use crate::support::world;
-use crate::support::world::DAY;
-use crate::support::world::Details;
-use crate::support::world::QUERY;
-use crate::support::world::date;
-use crate::support::world::days;
-use crate::support::world::in_each_state;
-use crate::support::world::one_of;
+use crate::support::world::{DAY, Details, QUERY, date, days, in_each_state, one_of};
 
 /// 2026-02-20.
 const FIRST_DAY: i64 = 20_504;

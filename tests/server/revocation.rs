@@ -1,21 +1,14 @@
 //! What lasts ends with the right to it: streams, answers that come later, and questions whose askers wait end soon after
 //! a key was revoked, a user signed out or was removed, or a token was replaced. What others asked goes on.
 
-use std::io::Read;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
-use crate::harness::within;
+use crate::harness::{Answer, KEY, TOKEN, TestServer, patiently, within};
 
 const KEYS: &str = "/api/personal_api_keys/";
 const MEMBERS: &str = "/api/organizations/@current/members/";

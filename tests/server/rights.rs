@@ -1,17 +1,11 @@
 //! Rights: a caller with read access to flags changes none by any endpoint of the table, endpoints for
 //! admins or with a second scope refuse others, and a refused request changes nothing.
 
-use serde_json::Value;
-use serde_json::json;
-use weir_http::table::Endpoint;
-use weir_http::table::TABLE;
+use serde_json::{Value, json};
+use weir_http::table::{Endpoint, TABLE};
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::send_known_fields;
-use crate::owner::Owner;
-use crate::owner::fill_in;
+use crate::harness::{Answer, TOKEN, TestServer, send_known_fields};
+use crate::owner::{Owner, fill_in};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 const ORGANIZATION: &str = "/api/organizations/@current/";

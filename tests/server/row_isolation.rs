@@ -1,12 +1,9 @@
 //! Row isolation of SQL: expressions are evaluated only on rows that the query may see. No error shows a
 //! row of another project, nor a deleted one, and no plan shows the data of others.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TOKEN, TestServer};
 
 /// Fails on every row whose event is not `mine`, with an error that shows it.
 const FAILING: &str = "CASE WHEN event <> 'mine' THEN CAST(properties AS BIGINT) ELSE 0 END";

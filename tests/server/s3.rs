@@ -4,21 +4,13 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
 
 use crate::crash;
-use crate::harness::TestServer;
-use crate::harness::binary;
-use crate::harness::outage;
-use crate::harness::patiently;
-use crate::harness::within;
-use crate::support::bucket::Fate;
-use crate::support::bucket::Moto;
-use crate::support::bucket::settings;
+use crate::harness::{TestServer, binary, outage, patiently, within};
+use crate::support::bucket::{Fate, Moto, settings};
 
 /// Flushes and merges all the time.
 const BUSY: [(&str, &str); 5] = [

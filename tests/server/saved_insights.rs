@@ -1,11 +1,9 @@
 //! Results of saved insights, alone, in lists and on dashboards: the modes of `refresh`, what a dashboard changes about
 //! its insights, and why a tile has no result. The expected numbers follow from the events by hand.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TestServer, patiently};
 use crate::owner::with;
 
 const BASE: &str = "/api/projects/@current";

@@ -1,11 +1,9 @@
 //! SQL whose filters go into the scan of files: the rows are those of a plain computation. That a scan leaves
 //! files, pages or rows out is not to be seen in any answer.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{TOKEN, TestServer};
 
 const PERSONS: u64 = 4_000;
 const FILES: u64 = 4;

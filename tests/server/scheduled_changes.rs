@@ -2,12 +2,9 @@
 //! made on time, also by the server that starts after a crash. The exact times are tested next to the
 //! rules.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TOKEN, TestServer, patiently};
 
 const CHANGES: &str = "/api/projects/1/scheduled_changes/";
 const FLAGS: &str = "/api/projects/1/feature_flags/";

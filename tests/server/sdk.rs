@@ -16,22 +16,16 @@ mod pages;
 mod snippet;
 mod stored;
 
-pub(crate) use drivers::source;
-pub(crate) use drivers::tools;
+pub(crate) use drivers::{source, tools};
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::sdk::drivers::Sdk;
-use crate::sdk::drivers::of_kind;
+use crate::harness::{KEY, TOKEN, TestServer};
+use crate::sdk::drivers::{Sdk, of_kind};
 use crate::sdk::stored::str_of;
 
 /// Every server SDK, with every protocol and compression that it supports.

@@ -2,27 +2,15 @@
 //! by them. Every event also has what its session is expected to be as properties of its own, so that each question
 //! about sessions has a twin about properties of events, with the same answer.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Map, Value, json};
 
 use crate::harness::TestServer;
 use crate::support::world;
-use crate::support::world::DAY;
-use crate::support::world::Details;
-use crate::support::world::HOUR;
-use crate::support::world::QUERY;
-use crate::support::world::World;
-use crate::support::world::date;
-use crate::support::world::in_each_state;
-use crate::support::world::one_of;
-use crate::support::world::time;
+use crate::support::world::{DAY, Details, HOUR, QUERY, World, date, in_each_state, one_of, time};
 
 /// 2026-05-01.
 const FIRST_DAY: i64 = 20_574;

@@ -2,12 +2,9 @@
 
 use std::thread;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TestServer;
-use crate::harness::within;
+use crate::harness::{Answer, TestServer, within};
 
 const BASE: &str = "/api/projects/@current";
 

@@ -2,37 +2,22 @@
 //! its disk.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rustix::process::Pid;
-use rustix::process::Signal;
-use rustix::process::kill_process;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use uuid::Uuid;
 use weir_base::clock::Clock;
 
 use crate::crash;
 use crate::crash::Disk;
-use crate::harness::Client;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::outage;
-use crate::harness::patiently;
-use crate::harness::within;
-use crate::support::bucket::Fate;
-use crate::support::bucket::Gate;
-use crate::support::bucket::Moto;
-use crate::support::bucket::settings;
-use crate::support::postgres::Database;
-use crate::support::postgres::Postgres;
+use crate::harness::{Client, TOKEN, TestServer, outage, patiently, within};
+use crate::support::bucket::{Fate, Gate, Moto, settings};
+use crate::support::postgres::{Database, Postgres};
 
 /// Flushes, makes images and truncates all the time.
 const BUSY: [(&str, &str); 6] = [

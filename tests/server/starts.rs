@@ -3,16 +3,11 @@
 use std::fs::File;
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::binary;
-use crate::harness::patiently;
+use crate::harness::{TOKEN, TestServer, binary, patiently};
 
 /// `weir serve` on the command line of a user, without keys in the environment.
 fn serve(data_dir: &Path) -> Command {

@@ -5,13 +5,11 @@ use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rand::RngCore;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{RngCore, SeedableRng};
 use serde_json::json;
 
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use crate::harness::{TestServer, patiently};
 
 /// Every batch is flushed separately, nothing is merged, and the log has a segment for every one or two
 /// batches.

@@ -1,12 +1,9 @@
 //! Times in SQL, expressions and lists are those of the project's clocks. Expected values are those of ClickHouse's
 //! functions in the zone of the project, or follow from the tz database and the sent events.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TOKEN, TestServer};
 
 const QUERY: &str = "/api/projects/@current/query/";
 

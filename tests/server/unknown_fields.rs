@@ -1,11 +1,9 @@
 //! Nothing that is sent is ignored in silence: unknown fields of nodes, filters and bodies are refused with the nearest known
 //! one, what was read can be sent back whole, and answers warn of events that nobody sent.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{TOKEN, TestServer};
 
 const QUERY: &str = "/api/projects/1/query/";
 

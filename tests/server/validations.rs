@@ -1,8 +1,7 @@
 //! What PostHog's validation refuses, one rule after another, and what the server answers: the table of
 //! `src/guide/compatibility.md`. Beside each refused request stands one that keeps to the rule.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -14,14 +14,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::thread;
 
-use chrono::DateTime;
-use chrono::Utc;
-use serde_json::Value;
-use serde_json::json;
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
+use crate::harness::{Answer, TOKEN, TestServer};
 
 const ORIGIN: &str = "https://shop.example";
 

@@ -7,32 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::FORMER;
-use super::IDENTITY;
-use super::RESTORING;
-use super::Restored;
-use super::follow;
-use super::restore_identities;
+use super::{FORMER, IDENTITY, RESTORING, Restored, follow, restore_identities};
 use crate::error::OpenError;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use weir_base::clock::{Clock, UnixMicros};
 use weir_base::telemetry::metrics::Metrics;
 use weir_event::id::ProjectId;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Record;
+use weir_identity::change::{Op, OpKind, Record};
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
-use weir_storage::images::Images;
-use weir_storage::images::LocalFile;
 use weir_storage::images::restore::Prefetched;
+use weir_storage::images::{Images, LocalFile};
 
 fn limits() -> Limits {
     Limits::within(1 << 20)

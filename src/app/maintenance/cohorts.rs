@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use weir_base::tasks::Pause;
-use weir_base::tasks::Shutdown;
-use weir_base::tasks::Tasks;
+use weir_base::tasks::{Pause, Shutdown, Tasks};
 use weir_insights::cohorts;
 use weir_metadata::Metadata;
 use weir_query::engine::Engine;

@@ -9,27 +9,22 @@
 //! The pass runs on the merge thread, so no file is merged and rewritten at the same time. Concurrent flushes
 //! only add files whose sequence is beyond the requests of the pass.
 
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{AsArray, BooleanArray};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use futures::TryStreamExt;
 
-use crate::maintenance::files::Files;
-use crate::maintenance::files::FilesError;
+use crate::maintenance::files::{Files, FilesError};
 use weir_base::clock::UnixMicros;
 use weir_base::tasks::Shutdown;
 use weir_event::id::ProjectId;
 use weir_event::schema::column;
-use weir_identity::deletions::Deletions;
-use weir_identity::deletions::Origin;
+use weir_identity::deletions::{Deletions, Origin};
 use weir_query::error::QueryError;
 use weir_query::merge::Unreadable;
 use weir_storage::delta::DataFile;
 use weir_storage::delta::stats::Value;
-use weir_storage::naming;
-use weir_storage::parquet;
 use weir_storage::rows::Rows;
+use weir_storage::{naming, parquet};
 
 /// Mask of the rows of a memtable batch that are not deleted; `None` if none is deleted.
 pub(super) fn kept(deletions: &Deletions, rows: &Rows) -> Option<BooleanArray> {

@@ -18,23 +18,15 @@ use weir_query::error::QueryError;
 use weir_query::merge;
 use weir_query::merge::Unreadable;
 use weir_storage::checksums::Damaged;
-use weir_storage::compaction;
-use weir_storage::compaction::Limits;
-use weir_storage::compaction::Memory;
-use weir_storage::compaction::Reading;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::Edit;
-use weir_storage::delta::EditKind;
-use weir_storage::naming;
-use weir_storage::parquet::Effort;
-use weir_storage::parquet::FileWriter;
+use weir_storage::compaction::{Limits, Memory, Reading};
+use weir_storage::delta::{DataFile, Edit, EditKind};
 use weir_storage::parquet::pages::PagedFile;
+use weir_storage::parquet::{Effort, FileWriter};
 use weir_storage::rows::Rows;
 use weir_storage::scratch::Scratch;
-use weir_storage::store::Flushed;
-use weir_storage::store::Store;
-use weir_storage::store::StoreError;
+use weir_storage::store::{Flushed, Store, StoreError};
 use weir_storage::wal::Sequence;
+use weir_storage::{compaction, naming};
 
 /// Why files were not merged or rewritten.
 #[derive(Debug, thiserror::Error)]

@@ -5,13 +5,11 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::future::Either;
-use futures::future::select;
+use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
@@ -20,10 +18,9 @@ use weir_base::telemetry::metrics::Metrics;
 use weir_identity::IdentityError;
 use weir_identity::image::ImageFile;
 use weir_identity::store::Identities;
-use weir_storage::images::Images;
-use weir_storage::images::LocalFile;
 use weir_storage::images::error::ImagesError;
 use weir_storage::images::upload::Put;
+use weir_storage::images::{Images, LocalFile};
 
 /// Directory in which an image is made, in the data directory.
 const SCRATCH: &str = "identity-image";

@@ -4,11 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_base::tasks::Pause;
-use weir_base::tasks::Shutdown;
-use weir_base::tasks::Tasks;
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::OutcomeLabels;
+use weir_base::tasks::{Pause, Shutdown, Tasks};
+use weir_base::telemetry::metrics::{Metrics, OutcomeLabels};
 use weir_metadata::Metadata;
 use weir_metadata::error::MetadataError;
 use weir_metadata::schedules::Outcome;

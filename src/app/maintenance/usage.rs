@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use weir_base::tasks::Pause;
-use weir_base::tasks::Tasks;
+use weir_base::tasks::{Pause, Tasks};
 use weir_query::engine::Engine;
 
 /// Time between writes. A request for the counts writes them first.

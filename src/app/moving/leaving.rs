@@ -15,13 +15,10 @@ use tokio::runtime::Handle;
 
 use crate::directory::flushed;
 use crate::error::OpenError;
-use crate::images;
-use crate::lease;
-use crate::lease::Held;
-use crate::lease::Taking;
+use crate::lease::{Held, Taking};
 use crate::moving::MoveError;
-use crate::tables;
 use crate::tables::events_spec;
+use crate::{images, lease, tables};
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::BucketUrl;
@@ -31,8 +28,7 @@ use weir_storage::object_log;
 use weir_storage::object_log::Pauses;
 use weir_storage::object_log::writer::ObjectLog;
 use weir_storage::tables::Tables;
-use weir_storage::wal::Elsewhere;
-use weir_storage::wal::Sequence;
+use weir_storage::wal::{Elsewhere, Sequence};
 
 /// What to do if records are in the log alone.
 const FIRST: &str = "with the same settings, stop it in order (SIGTERM), and move then";

@@ -87,8 +87,7 @@ fn within<T: PartialOrd>(
 
 #[cfg(test)]
 mod tests {
-    use super::address;
-    use super::socket;
+    use super::{address, socket};
 
     /// Goal: whoever gives a port alone is told how to say it.
     #[test]

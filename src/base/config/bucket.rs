@@ -8,9 +8,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use url::Url;
 
-use crate::config::bounds::address;
-use crate::config::bounds::bytes;
-use crate::config::bounds::time;
+use crate::config::bounds::{address, bytes, time};
 
 /// Scheme of the URLs of buckets.
 const SCHEME: &str = "s3";
@@ -194,8 +192,7 @@ impl fmt::Debug for AwsVariables {
 
 #[cfg(test)]
 mod tests {
-    use super::AwsVariables;
-    use super::BucketUrl;
+    use super::{AwsVariables, BucketUrl};
 
     #[test]
     fn urls_name_a_bucket_and_a_prefix() {

@@ -7,11 +7,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::config::bounds::address;
-use crate::config::bounds::bytes;
-use crate::config::bounds::number;
-use crate::config::bounds::socket;
-use crate::config::bounds::time;
+use crate::config::bounds::{address, bytes, number, socket, time};
 use crate::config::networks::Networks;
 
 /// Addresses, limits of connections and bodies, time-outs.

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::config::bounds::bytes;
-use crate::config::bounds::number;
-use crate::config::bounds::time;
+use crate::config::bounds::{bytes, number, time};
 
 /// Threads, queues and windows of ingest.
 #[derive(Clone, Debug, clap::Args)]

@@ -4,8 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::config::bounds::number;
-use crate::config::bounds::time;
+use crate::config::bounds::{number, time};
 
 /// Where projects, users, keys, flags and definitions are.
 #[derive(Clone, Debug, clap::Args)]

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ipnetwork::IpNetwork;
-use ipnetwork::IpNetworkError;
+use ipnetwork::{IpNetwork, IpNetworkError};
 
 /// Networks of addresses. A cheap handle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

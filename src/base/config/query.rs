@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::config::bounds::bytes;
-use crate::config::bounds::number;
-use crate::config::bounds::time;
+use crate::config::bounds::{bytes, number, time};
 
 /// Memory, disk space, time and number of queries.
 #[derive(Clone, Debug, clap::Args)]

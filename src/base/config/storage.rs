@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::config::bounds::bytes;
-use crate::config::bounds::number;
-use crate::config::bounds::time;
+use crate::config::bounds::{bytes, number, time};
 use crate::config::bucket::BucketConfig;
 
 /// Directory, sizes and intervals.

@@ -121,8 +121,7 @@ fn is_target(target: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::MODULES;
-    use super::filter;
+    use super::{MODULES, filter};
 
     #[test]
     fn filters_have_known_levels_and_targets() {

@@ -3,11 +3,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
-use crate::tasks::TaskError;
-use crate::tasks::Tasks;
+use crate::tasks::{TaskError, Tasks};
 
 /// A few jobs at a time, each on a thread of low priority. Of the others a few wait, and the rest is refused. Clones
 /// share the limits.
@@ -63,8 +61,7 @@ mod tests {
     use tokio::runtime::Handle;
 
     use super::SlowJobs;
-    use crate::tasks::TaskError;
-    use crate::tasks::Tasks;
+    use crate::tasks::{TaskError, Tasks};
 
     #[tokio::test]
     async fn some_run_some_wait_and_others_are_refused() {

@@ -3,14 +3,11 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt};
 
-use crate::config::telemetry::LogFormat;
-use crate::config::telemetry::MODULES;
-use crate::config::telemetry::TelemetryConfig;
+use crate::config::telemetry::{LogFormat, MODULES, TelemetryConfig};
 use crate::error::Kind;
 
 /// Why the log did not start.
@@ -98,8 +95,7 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use super::filter;
-    use super::with_paths;
+    use super::{filter, with_paths};
 
     #[test]
     fn modules_are_also_their_paths() {

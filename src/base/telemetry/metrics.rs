@@ -6,14 +6,12 @@
 //! Label values are bounded: routes, statuses and reasons are `'static` names from the code, never text of a
 //! request, so that no request can grow the registry.
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text;
+use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
-use prometheus_client::registry::Unit;
+use prometheus_client::registry::{Registry, Unit};
 
 use crate::telemetry::rates::Rates;
 use crate::telemetry::refused::Refused;

@@ -40,9 +40,7 @@ pub fn kibibytes(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::group_limit;
-    use super::kibibytes;
-    use super::memory;
+    use super::{group_limit, kibibytes, memory};
 
     #[test]
     fn lines_are_read_by_name() {

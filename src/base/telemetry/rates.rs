@@ -46,8 +46,7 @@ impl Rates {
 mod tests {
     use std::time::Duration;
 
-    use super::Rates;
-    use super::SAMPLES_MAX;
+    use super::{Rates, SAMPLES_MAX};
 
     #[test]
     fn rates_are_those_of_the_last_minute_and_hour() {

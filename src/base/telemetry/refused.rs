@@ -41,8 +41,7 @@ impl Refused {
 
 #[cfg(test)]
 mod tests {
-    use super::Count;
-    use super::Refused;
+    use super::{Count, Refused};
 
     #[test]
     fn requests_are_counted_by_reason() {

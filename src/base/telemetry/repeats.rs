@@ -72,8 +72,7 @@ impl<K: Ord + Clone> Repeats<K> {
 mod tests {
     use std::time::Duration;
 
-    use super::KINDS_MAX;
-    use super::Repeats;
+    use super::{KINDS_MAX, Repeats};
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -2,14 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::Arg;
-use clap::Args;
-use clap::CommandFactory;
+use clap::{Arg, Args, CommandFactory};
 
-use super::nearest;
-use super::plain;
-use super::topic;
-use super::topics;
+use super::{nearest, plain, topic, topics};
 use crate::cli::Cli;
 use crate::cli::serve::ServeArgs;
 use crate::guide::PAGES;

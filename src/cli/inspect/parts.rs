@@ -3,8 +3,7 @@
 
 use std::io;
 use std::io::Write;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
 use bytesize::ByteSize;
@@ -15,18 +14,14 @@ use crate::cli::failure::explain;
 use crate::cli::inspect::tables::open_table;
 use crate::cli::inspect::usage::Usage;
 use crate::cli::server;
-use weir_app::copy::CopyError;
-use weir_app::copy::Source;
+use weir_app::copy::{CopyError, Source};
 use weir_app::directory::flushed;
 use weir_app::overview::Overview;
-use weir_app::tables::events_spec;
-use weir_app::tables::persons_spec;
+use weir_app::tables::{events_spec, persons_spec};
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
-use weir_disk::Disk;
-use weir_disk::OsDisk;
-use weir_storage::delta::Damage;
-use weir_storage::delta::DeltaTable;
+use weir_disk::{Disk, OsDisk};
+use weir_storage::delta::{Damage, DeltaTable};
 use weir_storage::tables::Tables;
 use weir_storage::wal::Sequence;
 

@@ -10,8 +10,7 @@ use weir_app::tables;
 use weir_app::tables::TablesAccess;
 use weir_base::clock::Clock;
 use weir_base::telemetry::metrics::Metrics;
-use weir_storage::delta::DeltaTable;
-use weir_storage::delta::TableSpec;
+use weir_storage::delta::{DeltaTable, TableSpec};
 use weir_storage::tables::Tables;
 
 /// Where the tables of a data directory are, for reading.

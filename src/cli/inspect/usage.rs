@@ -1,9 +1,8 @@
 //! Disk space by part of a data directory: [`Usage`].
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::{fs, io};
 
 /// Size of the blocks that `stat` counts.
 const BLOCK_BYTES: u64 = 512;

@@ -4,17 +4,13 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::anyhow;
-use anyhow::bail;
+use anyhow::{anyhow, bail};
 
 use crate::cli::failure::explain;
 use crate::cli::inspect::tables::tables_of;
 use crate::cli::runtime::small_runtime;
-use weir_app::copy::CopyError;
-use weir_app::copy::Source;
-use weir_app::verify::Line;
-use weir_app::verify::Use;
-use weir_app::verify::verify;
+use weir_app::copy::{CopyError, Source};
+use weir_app::verify::{Line, Use, verify};
 use weir_base::clock::Clock;
 use weir_base::config::metadata::MetadataConfig;
 

@@ -1,11 +1,9 @@
 //! Request bodies of the load generator: built before the run, or by producer threads during it. No HTTP.
 
-use std::io;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{io, thread};
 
 use bytes::Bytes;
 use flate2::write::GzEncoder;

@@ -1,30 +1,20 @@
 //! HTTP client of the load generator: connections that send bodies and measure latencies.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use http_body_util::BodyExt;
-use http_body_util::Full;
-use http_body_util::Limited;
-use hyper::Method;
-use hyper::Request;
-use hyper::Response;
-use hyper::StatusCode;
-use hyper::Uri;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header;
+use hyper::{Method, Request, Response, StatusCode, Uri, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use indicatif::ProgressBar;
 
-use crate::cli::load::bodies::Bodies;
-use crate::cli::load::bodies::Body;
-use crate::cli::load::bodies::Compression;
+use crate::cli::load::bodies::{Bodies, Body, Compression};
 use crate::cli::load::report::Tally;
 use weir_base::clock::Clock;
 

@@ -71,8 +71,7 @@ fn cpu(stat: &str) -> Option<Duration> {
 mod tests {
     use std::time::Duration;
 
-    use super::Usage;
-    use super::cpu;
+    use super::{Usage, cpu};
 
     /// The line is the example of `proc_pid_stat(5)` in layout: 52 fields, `utime` 250, `stime` 30.
     #[test]

@@ -10,13 +10,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Parser;
-use http_body_util::BodyExt;
-use http_body_util::Full;
-use hyper::Request;
-use hyper::Response;
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -24,13 +22,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use crate::cli::load::LoadArgs;
-use crate::cli::load::measure;
-use crate::cli::load::write_ndjson;
-use crate::synth::Settings;
-use crate::synth::Stream;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use crate::cli::load::{LoadArgs, measure, write_ndjson};
+use crate::synth::{Settings, Stream};
+use weir_base::clock::{Clock, UnixMicros};
 
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);
 /// Duration of a request on the server, on the test clock.

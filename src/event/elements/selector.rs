@@ -319,8 +319,7 @@ fn refused(detail: String) -> SelectorError {
 
 #[cfg(test)]
 mod tests {
-    use super::CHARS_MAX;
-    use super::Selector;
+    use super::{CHARS_MAX, Selector};
     use crate::elements::elements;
 
     const CHAIN: &str = concat!(

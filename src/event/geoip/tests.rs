@@ -1,18 +1,12 @@
 //! Tests on databases that are built here, byte by byte, by the published format (MaxMind DB File
 //! Format Specification 2.0); `tests/server/geoip.rs` uses MaxMind's own databases.
 
-use std::net::IpAddr;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::GeoIp;
-use super::GeoIpError;
-use super::NAMES;
-use weir_sim::mmdb::database;
-use weir_sim::mmdb::example;
-use weir_sim::mmdb::file;
+use super::{GeoIp, GeoIpError, NAMES};
+use weir_sim::mmdb::{database, example, file};
 
 fn found(places: &GeoIp, address: &str) -> Option<Value> {
     let place = places.place(address.parse().unwrap())?;

@@ -3,13 +3,10 @@
 //! Parses `{"key", "operator", "value", "type", "group_type_index"}`. Evaluates nothing: only the caller
 //! knows cohorts and other flags.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::predicate::Predicate;
-use crate::predicate::PredicateError;
-use crate::predicate::Reading;
 use crate::predicate::operator::Operator;
+use crate::predicate::{Predicate, PredicateError, Reading};
 
 /// A filter of a flag, a cohort or an insight.
 #[derive(Clone, Debug)]

@@ -5,15 +5,11 @@
 
 use std::time::Duration;
 
-use chrono::Days;
-use chrono::Months;
-use chrono::NaiveDateTime;
-use chrono::TimeDelta;
+use chrono::{Days, Months, NaiveDateTime, TimeDelta};
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use crate::time::Written;
-use crate::time::at_wall;
+use crate::time::{Written, at_wall};
 use weir_base::clock::UnixMicros;
 
 /// Limit of the count of a span; larger ones are not valid. The figure is PostHog's; it keeps years in range.

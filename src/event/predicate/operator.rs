@@ -4,20 +4,11 @@ use semver::VersionReq;
 use serde_json::Value;
 
 use crate::pattern::Pattern;
-use crate::predicate::Condition;
-use crate::predicate::Equality;
-use crate::predicate::Invalid;
-use crate::predicate::Matching;
-use crate::predicate::Numbers;
-use crate::predicate::PredicateError;
-use crate::predicate::Reading;
-use crate::predicate::Relation;
-use crate::predicate::Test;
-use crate::predicate::is_boolean;
-use crate::predicate::is_true;
 use crate::predicate::moment::Moment;
-use crate::predicate::text_of;
-use crate::predicate::version;
+use crate::predicate::{
+    Condition, Equality, Invalid, Matching, Numbers, PredicateError, Reading, Relation, Test,
+    is_boolean, is_true, text_of, version,
+};
 
 /// The operators of the filter language, under their wire names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,8 @@
 //! The patterns in filters as they are sent and stored, before any is read: [`check`].
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::pattern::PatternError;
-use crate::pattern::Size;
-use crate::pattern::check_together;
+use crate::pattern::{PatternError, Size, check_together};
 use crate::predicate::text_of;
 
 /// States of all patterns in a JSON value together, wherever in it filters are. One that is refused has none: it
@@ -66,11 +63,9 @@ fn patterns(members: &Map<String, Value>) -> impl Iterator<Item = &Value> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::check;
-    use super::states_in;
+    use super::{check, states_in};
     use crate::pattern::PatternError;
 
     #[test]

@@ -2,18 +2,10 @@
 //! otherwise follow from the documented rule of the operator.
 
 use chrono_tz::Tz;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Invalid;
-use super::Matching;
-use super::Predicate;
-use super::PredicateError;
-use super::Test;
-use super::filter::Expected;
-use super::filter::Filter;
-use super::filter::Membership;
-use super::filter::Scope;
+use super::filter::{Expected, Filter, Membership, Scope};
+use super::{Invalid, Matching, Predicate, PredicateError, Test};
 use crate::pattern::PatternError;
 use crate::predicate::moment::Now;
 use weir_base::clock::UnixMicros;

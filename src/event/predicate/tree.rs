@@ -6,24 +6,15 @@
 
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use crate::pattern::Pattern;
-use crate::pattern::PatternError;
-use crate::predicate::Condition;
-use crate::predicate::Equality;
-use crate::predicate::Invalid;
-use crate::predicate::Matching;
-use crate::predicate::Predicate;
-use crate::predicate::PredicateError;
-use crate::predicate::Test;
-use crate::predicate::filter::Filter;
-use crate::predicate::filter::Scope;
+use crate::pattern::{Pattern, PatternError};
+use crate::predicate::filter::{Filter, Scope};
 use crate::predicate::operator::Operator;
-use crate::predicate::patterns;
+use crate::predicate::{
+    Condition, Equality, Invalid, Matching, Predicate, PredicateError, Test, patterns,
+};
 
 /// Limit of nested groups.
 const DEPTH_MAX: usize = 20;
@@ -265,16 +256,12 @@ fn among_properties(json: &mut Map<String, Value>) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::Tree;
-    use super::TreeError;
+    use super::{Tree, TreeError};
     use crate::pattern::PatternError;
     use crate::predicate::Matching;
-    use crate::predicate::filter::Filter;
-    use crate::predicate::filter::Scope;
+    use crate::predicate::filter::{Filter, Scope};
     use crate::predicate::moment::Now;
     use weir_base::clock::UnixMicros;
 

@@ -5,11 +5,7 @@
 //! those of the crate `semver`, which PostHog uses too: a pre-release is in a range only if an end of
 //! the range is a pre-release of the same version, so that `^1.2.3` does not admit `1.9.0-beta`.
 
-use semver::BuildMetadata;
-use semver::Comparator;
-use semver::Op;
-use semver::Version;
-use semver::VersionReq;
+use semver::{BuildMetadata, Comparator, Op, Version, VersionReq};
 
 /// Parses a version. Its build metadata is checked and then dropped: it has no place in the order
 /// (semver.org section 10).

@@ -4,13 +4,10 @@
 //! A table of forms, read by a small interpreter without backtracking: each form is tried once over a short text,
 //! so that a text costs what its length times the number of forms is. Only texts that nothing else reads get here.
 
-use chrono::NaiveDate;
-use chrono::NaiveDateTime;
-use chrono::NaiveTime;
+use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
 use chrono_tz::Tz;
 
-use super::SECOND;
-use super::at_wall;
+use super::{SECOND, at_wall};
 use weir_base::clock::UnixMicros;
 
 #[cfg(test)]
@@ -53,22 +50,10 @@ enum Part {
     Zone,
 }
 
-use Part::AnyYear;
-use Part::At;
-use Part::ChineseClock;
-use Part::Clock;
-use Part::Compact;
-use Part::Day;
-use Part::Gap;
-use Part::Mark;
-use Part::Month;
-use Part::MonthName;
-use Part::ShortYear;
-use Part::T;
-use Part::TwoDay;
-use Part::TwoMonth;
-use Part::Year;
-use Part::Zone;
+use Part::{
+    AnyYear, At, ChineseClock, Clock, Compact, Day, Gap, Mark, Month, MonthName, ShortYear, T,
+    TwoDay, TwoMonth, Year, Zone,
+};
 
 /// The forms. Sources: the families of the crate `dateparser`, and ISO 8601 with the annotation of RFC 9557, as the
 /// crate `jiff` reads it. What needs the present day, as `4:00pm` and `May 27 02:45:27` do, is not among them.

@@ -1,9 +1,7 @@
 //! Expectations: the stated instants in RFC 3339, read by chrono, which is the oracle throughout.
 
 use super::*;
-use chrono::Datelike;
-use chrono::TimeZone;
-use chrono::Utc;
+use chrono::{Datelike, TimeZone, Utc};
 use proptest::prelude::*;
 
 fn utc(text: &str) -> UnixMicros {

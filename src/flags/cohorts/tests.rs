@@ -3,19 +3,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::Cohort;
-use super::CohortSet;
-use super::DEPTH_MAX;
-use super::Memberships;
-use super::Rule;
-use super::RuleError;
-use crate::evaluate::Cohorts;
-use crate::evaluate::UnknownCohort;
+use super::{Cohort, CohortSet, DEPTH_MAX, Memberships, Rule, RuleError};
+use crate::evaluate::{Cohorts, UnknownCohort};
 use crate::subject::Subject;
 use weir_base::clock::UnixMicros;
 use weir_event::predicate::Matching;

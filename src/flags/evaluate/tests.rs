@@ -4,26 +4,15 @@
 
 use std::collections::HashMap;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::Cohorts;
-use super::Dependencies;
-use super::Dependency;
-use super::Failure;
-use super::Reason;
-use super::Surroundings;
-use super::UnknownCohort;
-use super::Verdict;
-use super::evaluate;
-use crate::cohorts::CohortSet;
-use crate::cohorts::Memberships;
-use crate::definition::Definition;
-use crate::definition::Stored;
-use crate::subject::GroupTypes;
-use crate::subject::HashKeys;
-use crate::subject::Subject;
+use super::{
+    Cohorts, Dependencies, Dependency, Failure, Reason, Surroundings, UnknownCohort, Verdict,
+    evaluate,
+};
+use crate::cohorts::{CohortSet, Memberships};
+use crate::definition::{Definition, Stored};
+use crate::subject::{GroupTypes, HashKeys, Subject};
 use weir_base::clock::UnixMicros;
 use weir_event::predicate::moment::Now;
 

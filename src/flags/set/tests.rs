@@ -3,23 +3,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::Answers;
-use super::Entry;
-use super::FlagSet;
-use super::Selection;
-use crate::cohorts::CohortSet;
-use crate::cohorts::Memberships;
-use crate::definition::Runtime;
-use crate::definition::Stored;
-use crate::subject::GroupTypes;
-use crate::subject::Subject;
-use crate::verdict::Failure;
-use crate::verdict::Reason;
-use crate::verdict::Verdict;
+use super::{Answers, Entry, FlagSet, Selection};
+use crate::cohorts::{CohortSet, Memberships};
+use crate::definition::{Runtime, Stored};
+use crate::subject::{GroupTypes, Subject};
+use crate::verdict::{Failure, Reason, Verdict};
 use weir_base::clock::UnixMicros;
 use weir_event::predicate::Matching;
 use weir_event::predicate::moment::Now;

@@ -1,8 +1,7 @@
 //! The fields that the description has for the bodies of each endpoint: [`Bodies`]. So what is accepted is what is
 //! described.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -76,8 +75,7 @@ fn names(document: &Value, schema: &Value, depth: usize) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::Bodies;
 

@@ -3,12 +3,8 @@
 
 use std::borrow::Cow;
 
-use schemars::JsonSchema;
-use schemars::Schema;
-use schemars::SchemaGenerator;
-use schemars::json_schema;
-use serde_json::Map;
-use serde_json::Value;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::{Map, Value};
 
 /// An object with any fields.
 pub type AnyObject = Map<String, Value>;

@@ -4,22 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use schemars::Schema;
-use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
 
 use crate::call::Renderings;
-use crate::openapi::Body;
-use crate::openapi::Kind;
-use crate::openapi::Operation;
-use crate::openapi::Paging;
-use crate::openapi::Parameter;
-use crate::openapi::Success;
-use crate::table::Endpoint;
-use crate::table::TABLE;
+use crate::openapi::{Body, Kind, Operation, Paging, Parameter, Success};
+use crate::table::{Endpoint, TABLE};
 use weir_event::json;
 
 /// Paths, responses, parameters and schemas that are still written by hand.

@@ -6,8 +6,7 @@ use hyper::StatusCode;
 use hyper::header::RETRY_AFTER;
 use serde::Serialize;
 
-use crate::response::RETRY_AFTER_SECONDS;
-use crate::response::Response;
+use crate::response::{RETRY_AFTER_SECONDS, Response};
 use weir_wire::capture_v1::Refusal;
 
 #[derive(Serialize)]
@@ -59,8 +58,7 @@ impl From<Refusal> for Response {
 
 #[cfg(test)]
 mod tests {
-    use crate::response::Body;
-    use crate::response::Response;
+    use crate::response::{Body, Response};
     use weir_event::key_kind::KeyKind;
     use weir_wire::capture_v1::Refusal;
 

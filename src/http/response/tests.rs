@@ -4,10 +4,7 @@ use std::io;
 
 use hyper::Method;
 
-use super::Attr;
-use super::Body;
-use super::Problem;
-use super::Response;
+use super::{Attr, Body, Problem, Response};
 use crate::budget::Busy;
 use crate::request::BodyError;
 use weir_base::error::Kind;

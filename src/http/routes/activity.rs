@@ -3,33 +3,23 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::auth;
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::Call;
-use crate::call::Rendering;
-use crate::csv;
-use crate::members::Member;
-use crate::members::Members;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
+use crate::call::{Call, Rendering};
+use crate::members::{Member, Members};
+use crate::openapi::{Operation, Parameter};
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::store::problem;
-use crate::rows::Added;
-use crate::rows::Rows;
+use crate::rows::{Added, Rows};
+use crate::{auth, csv};
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_metadata::accounts::UserId;
-use weir_metadata::activity::Asked;
-use weir_metadata::activity::EntryText;
-use weir_metadata::activity::Scope;
-use weir_metadata::activity::Start;
+use weir_metadata::activity::{Asked, EntryText, Scope, Start};
 use weir_metadata::snapshot::Snapshot;
 
 /// Default number of entries of a page; PostHog's number.

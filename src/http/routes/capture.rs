@@ -2,23 +2,18 @@
 //! detached from the connection. The receipt becomes `{"status": 1}`.
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use weir_app::App;
 use weir_event::key_kind::KeyKind;
-use weir_ingest::drops::Drop;
-use weir_ingest::drops::Drops;
+use weir_ingest::drops::{Drop, Drops};
 use weir_ingest::error::IngestError;
 use weir_ingest::prepare::error::PrepareError;
-use weir_ingest::request::CaptureRequest;
-use weir_ingest::request::Protocol;
+use weir_ingest::request::{CaptureRequest, Protocol};
 use weir_wire::encoding::error::DecodeError;
-use weir_wire::encoding::hints::Hints;
-use weir_wire::encoding::hints::PathKind;
+use weir_wire::encoding::hints::{Hints, PathKind};
 
 /// Family of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

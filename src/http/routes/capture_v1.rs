@@ -6,8 +6,7 @@ use std::error::Error;
 use hyper::StatusCode;
 use hyper::header::HeaderName;
 
-use crate::request::BodyError;
-use crate::request::Request;
+use crate::request::{BodyError, Request};
 use crate::response::Response;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
@@ -15,18 +14,13 @@ use weir_base::error::Kind;
 use weir_event::key_kind::KeyKind;
 use weir_ingest::drops::Drop;
 use weir_ingest::error::IngestError;
-use weir_ingest::prepare::error::BatchError;
-use weir_ingest::prepare::error::PrepareError;
+use weir_ingest::prepare::error::{BatchError, PrepareError};
 use weir_ingest::prepared::EventOutcome;
-use weir_ingest::request::CaptureRequest;
-use weir_ingest::request::Protocol;
+use weir_ingest::request::{CaptureRequest, Protocol};
 use weir_wire::capture_v1;
-use weir_wire::capture_v1::Head;
-use weir_wire::capture_v1::Refusal;
-use weir_wire::capture_v1::Verdict;
+use weir_wire::capture_v1::{Head, Refusal, Verdict};
 use weir_wire::encoding::error::DecodeError;
-use weir_wire::encoding::hints::Hints;
-use weir_wire::encoding::hints::PathKind;
+use weir_wire::encoding::hints::{Hints, PathKind};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static(capture_v1::REQUEST_ID);
 

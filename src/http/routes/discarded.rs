@@ -5,16 +5,13 @@
 use hyper::StatusCode;
 
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::capture::is_beacon;
-use crate::routes::capture::problem;
+use crate::response::{Problem, Response};
+use crate::routes::capture::{is_beacon, problem};
 use weir_app::App;
 use weir_base::telemetry::metrics::KindLabels;
 use weir_event::key_kind::KeyKind;
 use weir_wire::capture_v1::bearer;
-use weir_wire::encoding::hints::Hints;
-use weir_wire::encoding::hints::PathKind;
+use weir_wire::encoding::hints::{Hints, PathKind};
 
 /// Kind of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

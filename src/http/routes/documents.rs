@@ -19,32 +19,24 @@ pub mod unlock;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hyper::Method;
-use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use hyper::{Method, StatusCode};
+use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::auth::Principal;
 use crate::budget::Memory;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::activity;
+use crate::fields::{Fields, refused};
+use crate::response::{Problem, Response};
 use crate::routes::documents::boards::Edit;
 use crate::routes::documents::results::Asked;
 use crate::routes::documents::rights::Viewer;
-use crate::routes::store;
 use crate::routes::store::problem;
+use crate::routes::{activity, store};
 use weir_app::App;
 use weir_base::error::Kind as ErrorKind;
 use weir_event::id::ProjectId;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::DocumentText;
-use weir_metadata::documents::Kind;
+use weir_metadata::documents::{Document, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
 /// Insights in the list of those that the caller looked at last (PostHog's figure).

@@ -1,8 +1,7 @@
 //! Management of early access features: list, create, retrieve, change, delete. `metadata` decides what
 //! a stage does to the flag of a feature; SDKs receive a [`Summary`].
 
-use hyper::Method;
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,22 +10,15 @@ use uuid::Uuid;
 use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, by_hand};
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::feature_flags;
-use crate::routes::store;
+use crate::response::{Problem, Response};
 use crate::routes::user_body::UserBody;
+use crate::routes::{feature_flags, store};
 use crate::rows::Rows;
 use weir_app::App;
-use weir_metadata::early_access::EarlyAccessFeature;
-use weir_metadata::early_access::FeatureEditor;
-use weir_metadata::early_access::FeaturePatch;
-use weir_metadata::early_access::Stage;
+use weir_metadata::early_access::{EarlyAccessFeature, FeatureEditor, FeaturePatch, Stage};
 use weir_metadata::flags::FlagId;
 use weir_metadata::snapshot::Snapshot;
 

@@ -17,37 +17,27 @@ pub mod test_evaluation;
 
 use std::sync::Arc;
 
-use hyper::Method;
-use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use serde_json::Value;
-use serde_json::json;
+use hyper::{Method, StatusCode};
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::activity;
-use crate::routes::feature_flags::body::FlagBody;
-use crate::routes::feature_flags::body::Required;
+use crate::response::{Problem, Response};
+use crate::routes::feature_flags::body::{FlagBody, Required};
 use crate::routes::feature_flags::filter::Wanted;
 use crate::routes::feature_flags::status::Calls;
-use crate::routes::store;
 use crate::routes::store::problem;
+use crate::routes::{activity, store};
 use crate::rows::Rows;
 use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_metadata::activity::Scope;
 use weir_metadata::error::MetadataError;
-use weir_metadata::flags::FlagId;
-use weir_metadata::flags::FlagPatch;
-use weir_metadata::flags::StoredFlag;
+use weir_metadata::flags::{FlagId, FlagPatch, StoredFlag};
 
 /// Allowed methods of one flag.
 const ALLOW: HeaderValue = HeaderValue::from_static("GET, PUT, PATCH, HEAD, OPTIONS");

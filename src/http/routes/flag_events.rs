@@ -5,8 +5,7 @@
 //! Therefore streams may use only a part of the connections, and those of one client address a part
 //! of that ([`Subscribers`]).
 
-use std::net::IpAddr;
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,17 +14,14 @@ use futures::stream;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use hyper::StatusCode;
-use hyper::header::CACHE_CONTROL;
-use hyper::header::HeaderValue;
+use hyper::header::{CACHE_CONTROL, HeaderValue};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::lasting;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::response::StreamError;
+use crate::response::{Problem, Response, StreamError};
 use weir_app::App;
 use weir_base::clock::Clock;
 use weir_base::error::Kind;

@@ -8,40 +8,28 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use hyper::header::CONTENT_ENCODING;
-use hyper::header::CONTENT_TYPE;
-use hyper::header::HeaderName;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
-use weir_evaluation::EvaluationContext;
-use weir_evaluation::EvaluationRequest;
+use weir_evaluation::{EvaluationContext, EvaluationRequest};
 use weir_event::id::ProjectId;
 use weir_event::key_kind::KeyKind;
 use weir_flags::definition::Runtime;
 use weir_flags::evaluate::Cohorts;
-use weir_flags::set::Answer;
-use weir_flags::set::Answers;
-use weir_flags::set::FlagSet;
-use weir_flags::set::Selection;
+use weir_flags::set::{Answer, Answers, FlagSet, Selection};
 use weir_flags::subject::Subject;
 use weir_metadata::snapshot::Snapshot;
 use weir_wire::encoding::decode;
-use weir_wire::encoding::hints::Hints;
-use weir_wire::encoding::hints::PathKind;
-use weir_wire::flags::Endpoint;
-use weir_wire::flags::Query;
-use weir_wire::flags::request::Request;
-use weir_wire::flags::request::RequestError;
-use weir_wire::flags::response;
+use weir_wire::encoding::hints::{Hints, PathKind};
+use weir_wire::flags::request::{Request, RequestError};
 use weir_wire::flags::response::FlagRecord;
-use weir_wire::flags::runtime;
+use weir_wire::flags::{Endpoint, Query, response, runtime};
 
 /// Largest body of a request, as sent and decoded (PostHog's limit).
 const BODY_MAX_BYTES: u64 = 2 << 20;

@@ -3,8 +3,7 @@
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use weir_base::error::Kind;
 use weir_base::telemetry::metrics::Metrics;
 use weir_ingest::error::IngestError;
@@ -34,9 +33,7 @@ pub fn metrics(metrics: &Metrics) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::liveness;
-    use super::metrics;
-    use super::readiness;
+    use super::{liveness, metrics, readiness};
     use weir_base::telemetry::metrics::Metrics;
     use weir_ingest::error::IngestError;
 

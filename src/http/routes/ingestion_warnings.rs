@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::openapi::{Operation, by_hand};
+use crate::response::{Problem, Response};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_metadata::warnings::DayOfWarnings;
@@ -74,14 +71,12 @@ fn body(kind: &str, summary: &Summary) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::summaries;
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
-    use weir_metadata::warnings::DayOfWarnings;
-    use weir_metadata::warnings::WarningSample;
+    use weir_metadata::warnings::{DayOfWarnings, WarningSample};
 
     /// 2026-11-21T08:00:00Z.
     const NOW: i64 = 1_795_248_000_000_000;

@@ -5,8 +5,7 @@ use hyper::StatusCode;
 use serde_json::json;
 
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::query;
 use weir_app::App;
 use weir_app::flush::FlushError;

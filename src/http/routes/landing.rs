@@ -1,9 +1,8 @@
 //! `/`: JSON for clients that accept it, and for all others the one word by which proxies of the SDKs recognize
 //! a capture server. Browsers are led to the page. Contains no secrets: it is public.
 
-use hyper::StatusCode;
-use hyper::header;
 use hyper::header::HeaderValue;
+use hyper::{StatusCode, header};
 use serde::Serialize;
 
 use crate::request::Request;
@@ -73,8 +72,7 @@ fn answer(form: Form, unready: Option<&str>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::Form;
-    use super::form;
+    use super::{Form, form};
 
     #[test]
     fn the_form_is_what_is_asked_for_first() {

@@ -3,13 +3,11 @@
 
 use hyper::StatusCode;
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::early_access_features::Summary;
 use weir_app::App;
 use weir_event::id::ProjectId;

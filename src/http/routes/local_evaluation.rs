@@ -4,40 +4,30 @@
 mod inline;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use parking_lot::Mutex;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use crate::auth;
-use crate::conditional;
 use crate::conditional::Tag;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::local_evaluation::inline::Room;
+use crate::{auth, conditional};
 use weir_app::App;
 use weir_event::id::ProjectId;
-use weir_event::key_kind::KeyKind;
-use weir_event::key_kind::SECRET_PREFIX;
+use weir_event::key_kind::{KeyKind, SECRET_PREFIX};
 use weir_event::predicate::Matching;
 use weir_flags::cohorts::Rule;
 use weir_metadata::cohorts::StoredCohort;
-use weir_metadata::flag_rules::cohort_ids;
-use weir_metadata::flag_rules::dependencies;
-use weir_metadata::flags::FlagId;
-use weir_metadata::flags::StoredFlag;
+use weir_metadata::flag_rules::{cohort_ids, dependencies};
+use weir_metadata::flags::{FlagId, StoredFlag};
 use weir_metadata::secrets::KeyHash;
-use weir_metadata::snapshot::Revision;
-use weir_metadata::snapshot::Snapshot;
+use weir_metadata::snapshot::{Revision, Snapshot};
 
 /// Clients cache the body and revalidate it on each use.
 const CACHE: &str = "private, must-revalidate";

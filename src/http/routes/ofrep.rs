@@ -8,28 +8,21 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::auth;
-use crate::conditional;
 use crate::conditional::Tag;
 use crate::page::base_url;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
+use crate::{auth, conditional};
 use weir_app::App;
 use weir_evaluation::EvaluationRequest;
 use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_event::key_kind::KeyKind;
 use weir_flags::definition::Definition;
-use weir_flags::set::Answer;
-use weir_flags::set::FlagSet;
-use weir_flags::set::Selection;
-use weir_flags::verdict::Reason;
-use weir_flags::verdict::Verdict;
+use weir_flags::set::{Answer, FlagSet, Selection};
+use weir_flags::verdict::{Reason, Verdict};
 use weir_metadata::snapshot::Snapshot;
 
 /// Largest body, as for the other endpoints of flag evaluation.

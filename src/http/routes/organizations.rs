@@ -5,33 +5,22 @@ use std::sync::Arc;
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth;
-use crate::auth::Asker;
-use crate::auth::CURRENT;
-use crate::body::Field;
-use crate::body::body;
+use crate::auth::{Asker, CURRENT};
+use crate::body::{Field, body};
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
+use crate::fields::{Fields, refused};
+use crate::openapi::{INVALID, Operation};
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::store;
 use crate::routes::user_body::UserBody;
 use weir_app::App;
-use weir_metadata::accounts::Grant;
-use weir_metadata::accounts::PersonalKey;
-use weir_metadata::accounts::User;
-use weir_metadata::accounts::UserId;
-use weir_metadata::members::Level;
-use weir_metadata::members::NewMember;
-use weir_metadata::members::Organization;
+use weir_metadata::accounts::{Grant, PersonalKey, User, UserId};
+use weir_metadata::members::{Level, NewMember, Organization};
 
 /// An organization as sent to clients; the names are PostHog's.
 #[derive(Debug, JsonSchema, Serialize)]

@@ -8,18 +8,14 @@ use hyper::header::HeaderValue;
 
 use crate::auth;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::capture::problem;
 use weir_app::App;
 use weir_event::key_kind::KeyKind;
 use weir_ingest::error::IngestError;
 use weir_ingest::prepare::error::PrepareError;
-use weir_ingest::request::CaptureRequest;
-use weir_ingest::request::Protocol;
-use weir_wire::encoding::hints::Coding;
-use weir_wire::encoding::hints::Content;
-use weir_wire::encoding::hints::Hints;
+use weir_ingest::request::{CaptureRequest, Protocol};
+use weir_wire::encoding::hints::{Coding, Content, Hints};
 use weir_wire::otlp;
 use weir_wire::otlp::Form;
 

@@ -8,23 +8,17 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::auth;
-use crate::auth::Asker;
-use crate::auth::CURRENT;
+use crate::auth::{Asker, CURRENT};
 use crate::body::body;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, by_hand};
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::store;
 use weir_app::App;
 use weir_event::id::ProjectId;
-use weir_metadata::accounts::Grant;
-use weir_metadata::accounts::KeyId;
-use weir_metadata::accounts::PersonalKey;
+use weir_metadata::accounts::{Grant, KeyId, PersonalKey};
 
 /// Objects of scopes: those of the endpoints, under PostHog's names, and further ones of PostHog that
 /// scripts request, which have no endpoints.

@@ -6,28 +6,21 @@ use chrono_tz::Tz;
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::auth;
-use crate::auth::Asker;
-use crate::auth::Principal;
+use crate::auth::{Asker, Principal};
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, by_hand};
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::organizations;
-use crate::routes::store;
+use crate::response::{Problem, Response};
+use crate::routes::{organizations, store};
 use weir_app::App;
 use weir_event::json::FromJson;
 use weir_insights::filters::Filters;
 use weir_insights::known::check_filters;
-use weir_metadata::accounts::Project;
-use weir_metadata::accounts::ProjectPatch;
+use weir_metadata::accounts::{Project, ProjectPatch};
 use weir_metadata::members::Level;
 
 /// A project as sent to clients; the names are PostHog's.

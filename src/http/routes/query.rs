@@ -10,22 +10,17 @@ mod unknown;
 
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::query::refresh::Refresh;
-use crate::routes::query::refresh::client_query_id;
+use crate::response::{Problem, Response};
+use crate::routes::query::refresh::{Refresh, client_query_id};
 use weir_app::App;
-use weir_insights::known;
 use weir_insights::node::NodeError;
-use weir_insights::saved;
+use weir_insights::{known, saved};
 use weir_metadata::accounts::Project;
 use weir_query::error::QueryError;
 use weir_query::rows::Format;

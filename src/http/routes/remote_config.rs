@@ -7,15 +7,12 @@ use hyper::StatusCode;
 use crate::conditional;
 use crate::conditional::Tag;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::static_files;
-use crate::routes::static_files::SCRIPT;
-use crate::routes::static_files::Script;
+use crate::routes::static_files::{SCRIPT, Script};
 use weir_app::App;
 use weir_base::error::Kind;
-use weir_wire::remote_config::Asker;
-use weir_wire::remote_config::RemoteConfig;
+use weir_wire::remote_config::{Asker, RemoteConfig};
 
 /// Short, so that the first flag of a project is visible soon; the tag makes revalidation cheap.
 const CACHE: &str = "public, max-age=60";

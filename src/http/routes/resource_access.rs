@@ -4,21 +4,16 @@
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Asker;
-use crate::body::Field;
-use crate::body::body;
+use crate::body::{Field, body};
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::openapi::Operation;
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::organizations::own;
-use crate::routes::organizations::own_as_granter;
+use crate::response::{Problem, Response};
+use crate::routes::organizations::{own, own_as_granter};
 use crate::routes::store;
 use crate::routes::store::problem;
 use crate::routes::user_body::UserBody;

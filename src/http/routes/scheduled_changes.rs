@@ -4,38 +4,27 @@
 
 use std::sync::Arc;
 
-use hyper::Method;
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, Parameter, by_hand};
 use crate::page::Page;
-use crate::response::Attr;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Attr, Problem, Response};
 use crate::routes::store;
 use crate::routes::store::problem;
 use crate::routes::user_body::UserBody;
-use crate::rows::Added;
-use crate::rows::Rows;
+use crate::rows::{Added, Rows};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_metadata::flags::FlagId;
-use weir_metadata::schedules::CRON_MAX_CHARS;
-use weir_metadata::schedules::Interval;
-use weir_metadata::schedules::NewSchedule;
-use weir_metadata::schedules::ScheduleId;
-use weir_metadata::schedules::SchedulePatch;
-use weir_metadata::schedules::ScheduledChange;
-use weir_metadata::schedules::Timing;
+use weir_metadata::schedules::{
+    CRON_MAX_CHARS, Interval, NewSchedule, ScheduleId, SchedulePatch, ScheduledChange, Timing,
+};
 use weir_metadata::snapshot::Snapshot;
 
 /// PostHog's name of the model that can be changed.

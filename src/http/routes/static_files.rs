@@ -20,8 +20,7 @@ use tokio_util::io::ReaderStream;
 use crate::conditional;
 use crate::conditional::Tag;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use weir_app::App;
 use weir_base::error::Kind;
 

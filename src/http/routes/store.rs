@@ -2,8 +2,7 @@
 
 use std::future::Future;
 
-use crate::response::Attr;
-use crate::response::Problem;
+use crate::response::{Attr, Problem};
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_metadata::error::MetadataError;

@@ -9,14 +9,12 @@ use crate::body::body;
 use crate::call::Call;
 use crate::fields::Fields;
 use crate::openapi::Operation;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::organizations::OrganizationBody;
 use crate::routes::store;
 use weir_app::App;
 use weir_event::id::ProjectId;
-use weir_metadata::accounts::PersonalKey;
-use weir_metadata::accounts::User;
+use weir_metadata::accounts::{PersonalKey, User};
 use weir_metadata::members::UserPatch;
 use weir_metadata::snapshot::Snapshot;
 

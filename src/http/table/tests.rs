@@ -2,12 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::Found;
-use super::Managed;
-use super::Rendering;
-use super::Run;
-use super::TABLE;
-use super::find;
+use super::{Found, Managed, Rendering, Run, TABLE, find};
 
 /// A path that matches the pattern of a row.
 fn example(pattern: &str) -> String {

@@ -5,17 +5,13 @@
 //! a new public one goes into `by_hand.json`, next to related ones. Then `WEIR_WRITE_DESCRIPTION=1 scripts/dev.sh unit
 //! described` writes the file anew.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::call::Renderings;
-use crate::openapi::by_hand;
-use crate::openapi::document;
 use crate::openapi::document::written;
+use crate::openapi::{by_hand, document};
 use crate::public::PUBLIC;
 use crate::routes::description::OPENAPI;
 use crate::table::TABLE;

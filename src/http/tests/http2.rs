@@ -1,9 +1,7 @@
 //! Tests of HTTP/2 with prior knowledge.
 
-use http_body_util::BodyExt;
-use http_body_util::Full;
-use hyper_util::rt::TokioExecutor;
-use hyper_util::rt::TokioIo;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use super::*;
 

@@ -1,16 +1,11 @@
 //! Auto-set properties for the tests of this module, and of the rest of `identity`.
 
-use std::hash::BuildHasherDefault;
-use std::hash::DefaultHasher;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use arrow::buffer::Buffer;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::AutoSet;
-use super::AutoSetProperty;
-use super::SETTLED_MAX;
-use super::Settled;
+use super::{AutoSet, AutoSetProperty, SETTLED_MAX, Settled};
 use crate::decide::is_noise;
 use weir_event::auto_set::Names;
 

@@ -4,8 +4,7 @@ use parking_lot::Mutex;
 
 use crate::IdentityError;
 use crate::codec::Point;
-use crate::person_set::PersonSet;
-use crate::person_set::Place;
+use crate::person_set::{PersonSet, Place};
 use crate::view::View;
 use weir_event::id::ProjectId;
 

@@ -1,10 +1,8 @@
 //! Rules of groups, as in PostHog: indexes of types, and properties.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::decide::PropertyChanges;
-use crate::decide::is_too_large;
+use crate::decide::{PropertyChanges, is_too_large};
 
 /// Most group types per project; the columns `$group_0` to `$group_4`.
 pub const GROUP_TYPES_MAX: usize = 5;

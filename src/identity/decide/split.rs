@@ -4,15 +4,12 @@
 //! one of its ids. So the person keeps its uuid only if it keeps that id. Otherwise the uuid goes
 //! with the id, and the person gets the uuid of an id that it keeps.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use uuid::Uuid;
 
 use crate::change::Keep;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use weir_event::id::{PersonId, ProjectId};
 
 /// Distinct ids of a person by position, the order in which persons got them.
 pub type Ids = BTreeMap<i64, Box<str>>;
@@ -71,13 +68,9 @@ pub fn parts(
 
 #[cfg(test)]
 mod tests {
-    use super::Ids;
-    use super::Impossible;
-    use super::Parts;
-    use super::parts;
+    use super::{Ids, Impossible, Parts, parts};
     use crate::change::Keep;
-    use weir_event::id::PersonId;
-    use weir_event::id::ProjectId;
+    use weir_event::id::{PersonId, ProjectId};
 
     #[test]
     fn the_uuid_stays_with_the_id_it_was_made_from() {

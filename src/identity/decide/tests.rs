@@ -1,35 +1,19 @@
 //! All rules of creation, update and merge as tables. Expectations are written by hand from
 //! descriptions of PostHog's behaviour.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::Change;
-use super::Decision;
-use super::NOISE;
-use super::PROPERTIES_MAX_BYTES;
-use super::State;
-use super::decide;
-use super::group::GROUP_TYPES_MAX;
-use super::group::TypeSlot;
-use super::group::merge_group;
-use super::group::type_slot;
-use super::json_bytes;
-use super::object_bytes_max;
+use super::group::{GROUP_TYPES_MAX, TypeSlot, merge_group, type_slot};
+use super::{
+    Change, Decision, NOISE, PROPERTIES_MAX_BYTES, State, decide, json_bytes, object_bytes_max,
+};
 use crate::auto_set;
-use crate::change::Force;
-use crate::change::Occasion;
-use crate::change::Op;
-use crate::change::OpKind;
-use crate::change::Update;
-use crate::change::WarningKind;
+use crate::change::{Force, Occasion, Op, OpKind, Update, WarningKind};
 use crate::person::Person;
 use weir_base::clock::UnixMicros;
 use weir_event::auto_set::Names;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use weir_event::id::{PersonId, ProjectId};
 
 const PROJECT: ProjectId = ProjectId(1);
 const EVENT: Uuid = Uuid::from_u128(0xe);

@@ -1,14 +1,7 @@
 //! Effects of operators' operations, as passed to `note` before they are committed.
 
 use super::*;
-use crate::change::Difference;
-use crate::change::Done;
-use crate::change::Effect;
-use crate::change::Extent;
-use crate::change::GroupChange;
-use crate::change::Keep;
-use crate::change::PersonDone;
-use crate::change::WarningKind;
+use crate::change::{Difference, Done, Effect, Extent, GroupChange, Keep, PersonDone, WarningKind};
 use crate::deletions::Deletion;
 
 fn set(distinct_id: &str, set: Value) -> Op {

@@ -3,41 +3,19 @@
 use std::fs;
 use std::path::Path;
 
-use proptest::prelude::Just;
-use proptest::prelude::Strategy;
-use proptest::prelude::any;
+use proptest::prelude::{Just, Strategy, any};
 use proptest::prop_oneof;
-use proptest::test_runner::Config;
-use proptest::test_runner::TestRunner;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::AMPLE;
-use super::GROUP_KEYS;
-use super::IDS;
-use super::NO_CACHE;
-use super::PARTS;
-use super::PROJECTS;
-use super::TYPES;
-use super::assert_same;
-use super::merge;
-use super::op;
-use super::open;
-use super::record;
+use super::{
+    AMPLE, GROUP_KEYS, IDS, NO_CACHE, PARTS, PROJECTS, TYPES, assert_same, merge, op, open, record,
+};
 use crate::auto_set;
-use crate::change::Force;
-use crate::change::GroupChange;
-use crate::change::Keep;
-use crate::change::Occasion;
-use crate::change::Op;
-use crate::change::OpKind;
-use crate::change::Record;
-use crate::change::Update;
+use crate::change::{Force, GroupChange, Keep, Occasion, Op, OpKind, Record, Update};
 use crate::store::Identities;
-use crate::tests::model::Model;
-use crate::tests::model::uuid_of;
+use crate::tests::model::{Model, uuid_of};
 use weir_base::clock::UnixMicros;
 use weir_event::auto_set::Names;
 

@@ -2,25 +2,17 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::json;
 
-use super::AMPLE;
-use super::op;
-use super::open;
-use super::record;
 use super::sequences::sequence;
-use crate::change::Occasion;
-use crate::change::OpKind;
-use crate::change::Record;
-use crate::change::Update;
+use super::{AMPLE, op, open, record};
+use crate::change::{Occasion, OpKind, Record, Update};
 use crate::store::Identities;
 use crate::tables::Tables;
 use weir_event::id::ProjectId;

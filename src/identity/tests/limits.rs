@@ -1,10 +1,7 @@
 //! Limits on the work of one record and on memory.
 
 use super::*;
-use crate::change::Extent;
-use crate::change::Keep;
-use crate::change::OPERATION_MAX_IDS;
-use crate::change::WarningKind;
+use crate::change::{Extent, Keep, OPERATION_MAX_IDS, WarningKind};
 
 fn ids(identities: &Identities, id: &str) -> usize {
     let view = identities.view();

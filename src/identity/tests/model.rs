@@ -3,24 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::auto_set::AutoSet;
-use crate::change::Extent;
-use crate::change::Force;
-use crate::change::GroupChange;
-use crate::change::Keep;
-use crate::change::Occasion;
-use crate::change::Op;
-use crate::change::OpKind;
-use crate::change::Record;
-use crate::change::Update;
-use crate::change::Warning;
-use crate::change::WarningKind;
-use crate::person::Group;
-use crate::person::Person;
+use crate::change::{
+    Extent, Force, GroupChange, Keep, Occasion, Op, OpKind, Record, Update, Warning, WarningKind,
+};
+use crate::person::{Group, Person};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

@@ -1,19 +1,11 @@
 //! Reopens of the state at an earlier record, as after a full disk: readers never see an
 //! inconsistent state.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::PROJECTS;
-use super::merge;
-use super::op;
-use super::open;
-use super::record;
+use super::{PROJECTS, merge, op, open, record};
 use crate::IdentityError;
-use crate::change::Extent;
-use crate::change::OpKind;
-use crate::change::Record;
+use crate::change::{Extent, OpKind, Record};
 use crate::store::Identities;
 use crate::tests::model::uuid_of;
 

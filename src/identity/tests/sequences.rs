@@ -3,31 +3,17 @@
 //! part. All sequences share the databases, with one project each, because opening a database takes
 //! longer than the test of a sequence.
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use rand::{Rng, SeedableRng};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::AMPLE;
-use super::PARTS;
-use super::model::Model;
-use super::model::uuid_of;
+use super::model::{Model, uuid_of};
+use super::{AMPLE, PARTS};
 use crate::auto_set;
-use crate::change::Extent;
-use crate::change::Force;
-use crate::change::Keep;
-use crate::change::Occasion;
-use crate::change::Op;
-use crate::change::OpKind;
-use crate::change::Record;
-use crate::change::Update;
-use crate::change::Warning;
-use crate::deletions::Deletion;
-use crate::deletions::Origin;
+use crate::change::{Extent, Force, Keep, Occasion, Op, OpKind, Record, Update, Warning};
+use crate::deletions::{Deletion, Origin};
 use crate::person::Person;
 use crate::store::Identities;
 use weir_base::clock::UnixMicros;

@@ -4,13 +4,9 @@
 //! The estimates are upper ones. A row that changes again counts again, because its previous value
 //! may still be in use.
 
-use crate::cache::object_bytes;
-use crate::cache::row_bytes;
-use crate::change::Difference;
-use crate::change::Done;
-use crate::change::PersonDone;
-use crate::person::Group;
-use crate::person::Person;
+use crate::cache::{object_bytes, row_bytes};
+use crate::change::{Difference, Done, PersonDone};
+use crate::person::{Group, Person};
 
 /// An item of a batch: 64 bytes, its key on the heap, and both once more in a write buffer.
 const ITEM_BYTES: u64 = 256;

@@ -3,18 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::IdentityError;
 use crate::auto_set::Settled;
-use crate::change::OPERATION_MAX_IDS;
-use crate::change::Op;
-use crate::change::OpKind;
-use crate::change::WarningKind;
-use crate::decide;
-use crate::decide::Change;
-use crate::decide::Merger;
+use crate::change::{OPERATION_MAX_IDS, Op, OpKind, WarningKind};
 use crate::decide::split::Ids;
-use crate::write_set::WriteSet;
-use crate::write_set::memory_estimate;
+use crate::decide::{Change, Merger};
+use crate::write_set::{WriteSet, memory_estimate};
+use crate::{IdentityError, decide};
 use weir_event::id::ProjectId;
 
 /// Most distinct ids of a person that is merged away. Each id moves while other records wait. More

@@ -5,29 +5,17 @@ use std::sync::Arc;
 use serde_json::Map;
 use uuid::Uuid;
 
-use crate::IdentityError;
 use crate::auto_set::Settled;
 use crate::cache::IdState;
-use crate::change::Difference;
-use crate::change::Done;
-use crate::change::Effect;
-use crate::change::Extent;
-use crate::change::GroupChange;
-use crate::change::Op;
-use crate::change::PersonDone;
-use crate::change::Update;
-use crate::change::WarningKind;
-use crate::decide;
-use crate::decide::Change;
-use crate::decide::group;
-use crate::deletions::Mark;
-use crate::deletions::Place;
-use crate::person::Group;
-use crate::person::Person;
-use crate::write_set::WriteSet;
-use crate::write_set::memory_estimate;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use crate::change::{
+    Difference, Done, Effect, Extent, GroupChange, Op, PersonDone, Update, WarningKind,
+};
+use crate::decide::{Change, group};
+use crate::deletions::{Mark, Place};
+use crate::person::{Group, Person};
+use crate::write_set::{WriteSet, memory_estimate};
+use crate::{IdentityError, decide};
+use weir_event::id::{PersonId, ProjectId};
 
 impl WriteSet<'_> {
     /// Changes properties of a person.

@@ -5,17 +5,12 @@ use uuid::Uuid;
 
 use crate::IdentityError;
 use crate::cache::IdState;
-use crate::change::Keep;
-use crate::change::Op;
-use crate::change::PersonDone;
-use crate::change::WarningKind;
+use crate::change::{Keep, Op, PersonDone, WarningKind};
 use crate::decide::split;
 use crate::person::Person;
-use crate::write_set::WriteSet;
-use crate::write_set::memory_estimate;
 use crate::write_set::operator::to_person;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use crate::write_set::{WriteSet, memory_estimate};
+use weir_event::id::{PersonId, ProjectId};
 
 impl WriteSet<'_> {
     /// Creates a person for every distinct id that the split person does not keep.

@@ -9,17 +9,14 @@ use std::sync::Arc;
 use fjall::OwnedWriteBatch;
 use serde_json::Value;
 
-use crate::IdentityError;
 use crate::cache::IdState;
 use crate::change::Warning;
-use crate::codec;
 use crate::codec::Counters;
-use crate::deletions::Deletion;
-use crate::deletions::Mark;
+use crate::deletions::{Deletion, Mark};
 use crate::loaded::GroupTypes;
 use crate::tables::Tables;
-use crate::write_set::PersonRow;
-use crate::write_set::WriteSet;
+use crate::write_set::{PersonRow, WriteSet};
+use crate::{IdentityError, codec};
 
 impl WriteSet<'_> {
     /// Puts every changed row into the batch.

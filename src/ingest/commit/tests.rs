@@ -6,8 +6,7 @@
 
 mod replayed;
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,16 +18,11 @@ use futures::TryStreamExt;
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use url::Url;
 use uuid::Uuid;
 
-use super::Commit;
-use super::LogFailed;
-use super::LogThread;
-use super::REFUSALS_PAUSE;
-use super::Stock;
+use super::{Commit, LogFailed, LogThread, REFUSALS_PAUSE, Stock};
 use crate::budget::Budget;
 use crate::dedup::Window;
 use crate::disk_room::DiskRoom;
@@ -38,45 +32,29 @@ use crate::prepare::Preparer;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
 use crate::projector::Projection;
-use crate::publish::LogExtent;
-use crate::publish::Missing;
-use crate::publish::Mode;
-use crate::publish::Publisher;
+use crate::publish::{LogExtent, Missing, Mode, Publisher};
 use crate::recent::recent_keys;
-use crate::request::Protocol;
-use crate::request::Received;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use crate::request::{Protocol, Received};
+use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::storage::StorageConfig;
 use weir_base::telemetry::metrics::Metrics;
 use weir_base::telemetry::repeats::Repeats;
 use weir_disk::Disk;
 use weir_event::geoip::Places;
-use weir_event::id::EventKey;
-use weir_event::id::ProjectId;
-use weir_event::schema::PARTITION_COLUMN;
-use weir_event::schema::SORT_COLUMNS;
-use weir_event::schema::STATISTICS_COLUMNS;
-use weir_event::schema::UNIQUE_COLUMNS;
-use weir_event::schema::WIDE_COLUMNS;
-use weir_event::schema::column;
-use weir_event::schema::events_schema;
-use weir_event::time::Month;
-use weir_event::time::partition_of;
-use weir_sim::disk::SimDisk;
-use weir_sim::disk::Survival;
-use weir_storage::delta::DeltaTable;
-use weir_storage::delta::TableSpec;
+use weir_event::id::{EventKey, ProjectId};
+use weir_event::schema::{
+    PARTITION_COLUMN, SORT_COLUMNS, STATISTICS_COLUMNS, UNIQUE_COLUMNS, WIDE_COLUMNS, column,
+    events_schema,
+};
+use weir_event::time::{Month, partition_of};
+use weir_sim::disk::{SimDisk, Survival};
+use weir_storage::delta::{DeltaTable, TableSpec};
 use weir_storage::durable::DurableStore;
-use weir_storage::parquet::Layout;
-use weir_storage::parquet::read_columns;
-use weir_storage::store::Partitioning;
-use weir_storage::store::Store;
-use weir_storage::wal::Elsewhere;
-use weir_storage::wal::Sequence;
-use weir_storage::wal::WalSettings;
+use weir_storage::parquet::{Layout, read_columns};
+use weir_storage::store::{Partitioning, Store};
 use weir_storage::wal::reader::Item;
 use weir_storage::wal::writer::Wal;
+use weir_storage::wal::{Elsewhere, Sequence, WalSettings};
 use weir_wire::encoding::hints::Hints;
 
 /// 2026-11-21T08:00:00Z.

@@ -8,13 +8,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use hashbrown::HashMap;
-use hashbrown::HashSet;
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashSet, HashTable};
 
-use crate::definitions::NAME_MAX_BYTES;
-use crate::definitions::storable;
 use crate::definitions::value_type::detect;
+use crate::definitions::{NAME_MAX_BYTES, storable};
 use crate::tape::Value;
 use weir_base::clock::UnixMicros;
 use weir_metadata::flag_rules::KEY_MAX_CHARS;

@@ -3,31 +3,20 @@
 
 use std::time::Duration;
 
-use hashbrown::HashMap;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use serde_json::Value;
 
-use crate::definitions::NAME_MAX_BYTES;
-use crate::definitions::collect::Observed;
-use crate::definitions::collect::Slots;
-use crate::definitions::collect::bit;
-use crate::definitions::collect::slots;
-use crate::definitions::storable;
+use crate::definitions::collect::{Observed, Slots, bit, slots};
 use crate::definitions::value_type::detect;
+use crate::definitions::{NAME_MAX_BYTES, storable};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::schema::GROUP_TYPES_MAX;
 use weir_identity::auto_set::AutoSet;
-use weir_identity::change::GroupChange;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_metadata::definitions::DefinitionSeen;
-use weir_metadata::definitions::Sightings;
+use weir_identity::change::{GroupChange, Op, OpKind};
+use weir_metadata::definitions::{DefinitionSeen, Sightings};
 use weir_metadata::flag_calls::FlagCalled;
-use weir_metadata::properties::PairSeen;
-use weir_metadata::properties::PropertyKind;
-use weir_metadata::properties::PropertySeen;
-use weir_metadata::properties::ValueType;
+use weir_metadata::properties::{PairSeen, PropertyKind, PropertySeen, ValueType};
 
 /// Limit of cached names, keys and pairs, over all projects: tens of MB at most.
 const ENTRIES_MAX: usize = 200_000;

@@ -1,34 +1,25 @@
 //! Expectations from the rules of PostHog's service for property definitions; a model of them,
 //! event by event, for what comes out of batches.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use serde_json::Value as Json;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use super::known::Known;
-use super::known::Said;
-use super::value_type::Shape;
-use super::value_type::detect;
+use super::known::{Known, Said};
+use super::value_type::{Shape, detect};
 use crate::normalize::keys::KeyTable;
 use crate::prepare::Preparer;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::Protocol;
-use crate::request::Received;
+use crate::request::{Protocol, Received};
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Places;
 use weir_event::id::ProjectId;
 use weir_metadata::definitions::Sightings;
-use weir_metadata::properties::PropertyKind;
-use weir_metadata::properties::ValueType;
-use weir_metadata::properties::ValueType::Boolean;
-use weir_metadata::properties::ValueType::DateTime;
-use weir_metadata::properties::ValueType::Numeric;
-use weir_metadata::properties::ValueType::String as Text;
+use weir_metadata::properties::ValueType::{Boolean, DateTime, Numeric, String as Text};
+use weir_metadata::properties::{PropertyKind, ValueType};
 
 /// 2026-11-21T08:00:00Z.
 const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);

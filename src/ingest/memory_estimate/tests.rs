@@ -3,16 +3,14 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::budget::Budget;
 use crate::prepare::Preparer;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::Protocol;
-use crate::request::Received;
+use crate::request::{Protocol, Received};
 use crate::tape::Scratch;
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Places;

@@ -10,15 +10,12 @@ use std::ops::Range;
 
 use arrow::buffer::Buffer;
 
-use crate::capture::Fields;
-use crate::capture::Raw;
+use crate::capture::{Fields, Raw};
 use crate::normalize::keys::KeyTable;
 use crate::prepare::error::PrepareError;
-use crate::tape::Cursor;
-use crate::tape::Value;
+use crate::tape::{Cursor, Value};
 use weir_event::auto_set::AUTO_SET;
-use weir_identity::auto_set::AutoSet;
-use weir_identity::auto_set::AutoSetProperty;
+use weir_identity::auto_set::{AutoSet, AutoSetProperty};
 
 /// Positions in [`AUTO_SET`] that have rules of their own.
 const OS: usize = 0;
@@ -160,9 +157,7 @@ fn bits(raw: &Raw<'_>, index: impl Fn(&str) -> Option<usize>) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::OS;
-    use super::OS_NAME;
-    use super::OS_VERSION;
+    use super::{OS, OS_NAME, OS_VERSION};
     use weir_event::auto_set::AUTO_SET;
 
     #[test]

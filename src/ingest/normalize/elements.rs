@@ -6,8 +6,7 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Limit of an element's text, in characters.
 const TEXT_MAX_CHARS: usize = 400;
@@ -108,8 +107,7 @@ fn collate(left: &str, right: &str) -> Ordering {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::chain;
 

@@ -2,22 +2,15 @@
 
 use uuid::Uuid;
 
-use crate::capture::Fields;
-use crate::capture::take;
-use crate::normalize::batch::Accepted;
-use crate::normalize::batch::Batch;
-use crate::normalize::batch::GroupKeys;
-use crate::normalize::names::DistinctId;
-use crate::normalize::names::GroupKey;
+use crate::capture::{Fields, take};
+use crate::normalize::batch::{Accepted, Batch, GroupKeys};
+use crate::normalize::names::{DistinctId, GroupKey};
 use crate::normalize::properties::object;
 use crate::prepare::error::PrepareError;
-use crate::tape::Cursor;
-use crate::tape::Value;
+use crate::tape::{Cursor, Value};
 use crate::warnings::Kind;
-use weir_event::schema::GROUP_TYPES_MAX;
-use weir_event::schema::column;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
+use weir_event::schema::{GROUP_TYPES_MAX, column};
+use weir_identity::change::{Op, OpKind};
 use weir_identity::decide::group::is_group_name;
 
 impl<'a> Batch<'a, '_> {

@@ -2,18 +2,13 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::HashMap;
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 
 use crate::capture::Meaning;
-use crate::definitions::collect::SLOTS;
-use crate::definitions::collect::Track;
+use crate::definitions::collect::{SLOTS, Track};
 use weir_event::auto_set::AUTO_SET;
 use weir_event::geoip;
-use weir_event::schema::PROMOTED;
-use weir_event::schema::PropertyType;
-use weir_event::schema::TEXT_OF_SCALARS;
-use weir_event::schema::column;
+use weir_event::schema::{PROMOTED, PropertyType, TEXT_OF_SCALARS, column};
 use weir_identity::decide::is_noise;
 
 /// Hasher of the tables here: fast, and seeded per table against crafted collisions.
@@ -205,11 +200,7 @@ impl<'a> Memo<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::KeyTable;
-    use super::MEMO_MAX_KEYS;
-    use super::Memo;
-    use super::SLOTS;
-    use super::Track;
+    use super::{KeyTable, MEMO_MAX_KEYS, Memo, SLOTS, Track};
     use weir_event::schema::PROMOTED;
 
     #[test]

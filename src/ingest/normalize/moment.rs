@@ -7,9 +7,7 @@ use crate::tape::Value;
 use crate::warnings::Kind;
 use weir_base::clock::UnixMicros;
 use weir_event::time;
-use weir_event::time::Claim;
-use weir_event::time::Claimed;
-use weir_event::time::TimeWarning;
+use weir_event::time::{Claim, Claimed, TimeWarning};
 
 impl<'a> Batch<'a, '_> {
     /// The timestamp to store, and a warning for the sender.

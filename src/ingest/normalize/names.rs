@@ -6,8 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 
 use crate::capture::Raw;
-use crate::tape::Cursor;
-use crate::tape::Value;
+use crate::tape::{Cursor, Value};
 use weir_event::json;
 
 /// Limit of an event name and of a distinct id, in characters; longer ones are cut (PostHog's limit).

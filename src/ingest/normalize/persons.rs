@@ -1,25 +1,15 @@
 //! Effects of an event on its person: which op it becomes.
 
-use crate::capture::Fields;
-use crate::capture::Raw;
-use crate::normalize::batch::Accepted;
-use crate::normalize::batch::Batch;
-use crate::normalize::batch::FLAG_CALLED;
-use crate::normalize::batch::Person;
+use crate::capture::{Fields, Raw};
+use crate::normalize::batch::{Accepted, Batch, FLAG_CALLED, Person};
 use crate::normalize::names::DistinctId;
-use crate::normalize::properties::names;
-use crate::normalize::properties::object;
+use crate::normalize::properties::{names, object};
 use crate::prepare::error::PrepareError;
-use crate::tape::Cursor;
-use crate::tape::Value;
+use crate::tape::{Cursor, Value};
 use crate::warnings::Kind;
 use weir_event::columns::View;
 use weir_event::id::PersonId;
-use weir_identity::change::Force;
-use weir_identity::change::Occasion;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Update;
+use weir_identity::change::{Force, Occasion, Op, OpKind, Update};
 
 impl<'a> Batch<'a, '_> {
     pub(super) fn person(&mut self, distinct_id: &DistinctId<'a>) -> Result<View, PrepareError> {

@@ -13,21 +13,15 @@ use arrow::buffer::Buffer;
 use serde_json::Value as Json;
 
 use crate::capture::Fields;
-use crate::normalize::addresses::Address;
-use crate::normalize::addresses::Located;
-use crate::normalize::batch::Accepted;
-use crate::normalize::batch::Batch;
-use crate::normalize::batch::FLAG_CALLED;
+use crate::normalize::addresses::{Address, Located};
+use crate::normalize::batch::{Accepted, Batch, FLAG_CALLED};
 use crate::normalize::names::DistinctId;
 use crate::prepare::error::PrepareError;
 use crate::tape::Cursor;
 use weir_event::auto_set::AUTO_SET;
-use weir_event::geoip::NAMES;
-use weir_event::geoip::Place;
-use weir_event::schema::PropertyType;
-use weir_event::schema::column;
-use weir_identity::auto_set::AutoSet;
-use weir_identity::auto_set::AutoSetProperty;
+use weir_event::geoip::{NAMES, Place};
+use weir_event::schema::{PropertyType, column};
+use weir_identity::auto_set::{AutoSet, AutoSetProperty};
 use weir_identity::decide::is_noise;
 
 /// The address of the server's own events; short enough to be stored inline in a view.

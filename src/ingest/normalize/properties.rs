@@ -7,20 +7,13 @@
 
 use std::ops::Range;
 
-use serde_json::Map;
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use crate::capture::Fields;
-use crate::capture::Meaning;
-use crate::capture::Raw;
+use crate::capture::{Fields, Meaning, Raw};
 use crate::normalize::addresses::Address;
-use crate::normalize::batch::Accepted;
-use crate::normalize::batch::Batch;
-use crate::normalize::batch::GroupKeys;
-use crate::normalize::batch::Member;
+use crate::normalize::batch::{Accepted, Batch, GroupKeys, Member};
 use crate::prepare::error::PrepareError;
-use crate::tape::Cursor;
-use crate::tape::Value;
+use crate::tape::{Cursor, Value};
 use weir_event::json;
 use weir_event::schema::column;
 

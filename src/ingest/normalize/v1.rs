@@ -5,30 +5,21 @@
 
 use uuid::Uuid;
 
-use crate::capture::Decided;
-use crate::capture::Fields;
-use crate::capture::Meaning;
-use crate::capture::Raw;
-use crate::capture_v1::Event;
-use crate::capture_v1::Options;
+use crate::capture::{Decided, Fields, Meaning, Raw};
+use crate::capture_v1::{Event, Options};
 use crate::drops::Drop;
-use crate::normalize::batch::Batch;
-use crate::normalize::batch::Member;
+use crate::normalize::batch::{Batch, Member};
 use crate::normalize::moment;
 use crate::normalize::names::cut;
 use crate::prepare::error::PrepareError;
 use crate::prepared::EventOutcome;
-use crate::tape::Cursor;
-use crate::tape::Value;
-use crate::warnings::Kind;
-use crate::warnings::Sample;
+use crate::tape::{Cursor, Value};
+use crate::warnings::{Kind, Sample};
 use weir_base::clock::UnixMicros;
 use weir_event::columns::View;
-use weir_event::schema::PropertyType;
-use weir_event::schema::column;
+use weir_event::schema::{PropertyType, column};
 use weir_event::time;
-use weir_event::time::Claim;
-use weir_event::time::Claimed;
+use weir_event::time::{Claim, Claimed};
 use weir_wire::capture_v1::Sdk;
 
 /// Longest event name and distinct id, in bytes; events with longer ones are dropped.

@@ -1,28 +1,20 @@
 //! Expectations from the capture contract of PostHog (shapes, tokens, normalisation) and from the
 //! public API's list of dropped events; person uuids from Python's `uuid.uuid5`.
 
-use arrow::array::Array;
-use arrow::array::AsArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Float64Type;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
-use serde_json::Value as Json;
-use serde_json::json;
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{DataType, Float64Type, Int64Type, TimestampMicrosecondType};
+use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
-use super::Drop;
-use super::Preparer;
+use super::{Drop, Preparer};
 use crate::prepare::error::PrepareError;
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
-use crate::request::Protocol;
-use crate::request::Received;
+use crate::request::{Protocol, Received};
 use weir_base::clock::UnixMicros;
 use weir_event::geoip::Places;
 use weir_event::id::ProjectId;
-use weir_event::schema::column;
-use weir_event::schema::events_schema;
+use weir_event::schema::{column, events_schema};
 use weir_identity::change::OpKind;
 
 mod auto_set;

@@ -12,11 +12,9 @@ use crate::projector::Projector;
 use weir_base::tasks::Pause;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
-use weir_identity::change::Effect;
-use weir_identity::change::Record;
-use weir_storage::wal::Sequence;
-use weir_storage::wal::WalError;
+use weir_identity::change::{Effect, Record};
 use weir_storage::wal::reader::Item;
+use weir_storage::wal::{Sequence, WalError};
 
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);

@@ -5,10 +5,7 @@ use std::convert::Infallible;
 use proptest::prelude::*;
 use serde_json::Value as Json;
 
-use super::Census;
-use super::Cursor;
-use super::Scratch;
-use super::Value;
+use super::{Census, Cursor, Scratch, Value};
 
 /// Rebuilds a value from the ranges the cursor reports: every leaf is parsed by `serde_json` from
 /// the original bytes, so a range that is off by one is a wrong value or not JSON.

@@ -1,26 +1,17 @@
 //! Compares how many of those who come through the funnel do something with how many of the others do:
 //! [`Answer`].
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::Context;
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::correlation::Correlation;
-use crate::correlation::Of;
-use crate::correlation::counts::Counts;
-use crate::correlation::counts::Pair;
-use crate::correlation::counts::Thing;
+use crate::correlation::counts::{Counts, Pair, Thing};
 use crate::correlation::values::parts;
+use crate::correlation::{Correlation, Of};
 use crate::entity::note_named;
 use crate::funnels::passage::Passages;
+use crate::{Context, InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::NO_TEXT;
-use weir_query::histories::Row;
-use weir_query::histories::Rows;
+use weir_query::histories::{Fold, NO_TEXT, Row, Rows};
 use weir_query::interner::Interner;
 use weir_query::slice::Slice;
 
@@ -278,10 +269,7 @@ fn first(mut rows: Vec<Correlated>) -> Vec<Correlated> {
 mod tests {
     use serde_json::json;
 
-    use super::Correlated;
-    use super::Pair;
-    use super::Subject;
-    use super::first;
+    use super::{Correlated, Pair, Subject, first};
     use crate::correlation::Correlation;
 
     const fn pair(successes: u64, failures: u64) -> Pair {

@@ -1,9 +1,7 @@
 //! How many actors do or have each thing: [`Counts`], of as many things as there is room for. The others are left
 //! to another scan: things are halved by their hash, one half is counted, and the other one has its own scan later.
 
-use std::hash::BuildHasher;
-use std::hash::Hash;
-use std::hash::Hasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -174,13 +172,9 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryConsumer;
-    use datafusion::execution::memory_pool::MemoryPool;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
 
-    use super::Counts;
-    use super::Pair;
-    use super::SCANS_MAX;
+    use super::{Counts, Pair, SCANS_MAX};
     use weir_query::error::QueryError;
     use weir_query::slice::Slice;
 

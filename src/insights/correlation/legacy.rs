@@ -1,15 +1,11 @@
 //! The filters of older clients as a `FunnelCorrelationQuery`, what they ask of the persons behind it, and how they
 //! name something that correlates.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::correlation::answer::Subject;
 use crate::funnels::legacy::funnels_query;
-use crate::legacy::Filter;
-use crate::legacy::list;
-use crate::legacy::parsed;
-use crate::legacy::text;
+use crate::legacy::{Filter, list, parsed, text};
 use crate::node::NodeError;
 use crate::selection::Unit;
 
@@ -109,13 +105,9 @@ pub fn named(error: NodeError) -> NodeError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::correlation_actors;
-    use super::correlation_query;
-    use super::named;
-    use super::people_filter;
+    use super::{correlation_actors, correlation_query, named, people_filter};
     use crate::correlation::Correlation;
     use crate::correlation::answer::Subject;
     use crate::legacy::Filter;

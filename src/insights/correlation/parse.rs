@@ -2,12 +2,10 @@
 
 use serde_json::Value;
 
-use crate::correlation::Correlation;
-use crate::correlation::Of;
 use crate::correlation::values::Wanted;
+use crate::correlation::{Correlation, Of};
 use crate::funnels::Funnels;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 
 /// Most names of a list.
 const NAMES_MAX: usize = 1000;
@@ -101,11 +99,9 @@ fn texts(node: &Node<'_>, name: &str, most: usize) -> Result<Vec<String>, NodeEr
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::EVENTS_MAX;
-    use super::NAMES_MAX;
+    use super::{EVENTS_MAX, NAMES_MAX};
     use crate::correlation::Correlation;
 
     #[test]

@@ -4,27 +4,18 @@
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::when;
-use datafusion::prelude::col;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::logical_expr::{Expr, cast, when};
+use datafusion::prelude::{col, ident, lit};
 
-use crate::Context;
-use crate::InsightError;
 use crate::columns::time;
-use crate::correlation::Correlation;
-use crate::correlation::Of;
 use crate::correlation::values::Wanted;
+use crate::correlation::{Correlation, Of};
 use crate::entity::names_of;
 use crate::selection::Unit;
+use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
 use weir_query::error::QueryError;
-use weir_query::histories::ACTOR;
-use weir_query::histories::AT;
-use weir_query::histories::MASK;
-use weir_query::histories::TEXT;
+use weir_query::histories::{ACTOR, AT, MASK, TEXT};
 
 impl Correlation {
     /// The rows of the funnel, and the first and the last time of its events.

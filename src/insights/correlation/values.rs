@@ -5,27 +5,15 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::ListBuilder;
-use arrow::array::StringViewBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::create_udf;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListBuilder, StringViewBuilder};
+use arrow::datatypes::{DataType, Field};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, create_udf};
 use datafusion::prelude::ident;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use weir_event::json;
-use weir_query::condition::Pace;
-use weir_query::condition::condition;
+use weir_query::condition::{Pace, condition};
 
 /// Longest key, and longest value. Properties that are longer have no row: such values are texts of their own.
 const TEXT_MAX_BYTES: usize = 1024;
@@ -232,13 +220,9 @@ fn each_row(columns: &[ArrayRef], mut show: impl FnMut(Properties)) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Exact;
-    use super::TEXT_MAX_BYTES;
-    use super::Wanted;
-    use super::parts;
+    use super::{Exact, TEXT_MAX_BYTES, Wanted, parts};
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()

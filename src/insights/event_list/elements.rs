@@ -1,8 +1,6 @@
 //! The elements of an event as PostHog's clients get them, from the chain that the event has: [`body`].
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use weir_event::elements::elements;
 

@@ -14,27 +14,19 @@
 //! those that are there now it is known how many are new, but not which, so that all of the window are told if it is
 //! small. Such a reader leaves out what it has.
 
-use std::collections::BTreeSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::SortExpr;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
+use datafusion::prelude::{col, lit};
 use uuid::Uuid;
 
 use crate::columns::time;
-use crate::events::EventRow;
-use crate::events::EventsQuestion;
-use crate::events::Source;
-use crate::events::collect;
-use crate::events::condition;
 use crate::events::newest::since;
+use crate::events::{EventRow, EventsQuestion, Source, collect, condition};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::engine::Engine;
@@ -299,11 +291,7 @@ impl Seen {
 mod tests {
     use uuid::Uuid;
 
-    use super::Arrived;
-    use super::Fresh;
-    use super::KEYS_MAX;
-    use super::Key;
-    use super::Seen;
+    use super::{Arrived, Fresh, KEYS_MAX, Key, Seen};
     use weir_base::clock::UnixMicros;
 
     const SECOND: i64 = 1_000_000;

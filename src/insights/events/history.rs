@@ -1,16 +1,12 @@
 //! Events in the order of time, as they come: those of one person, and those that say what groups are like.
 
 use datafusion::logical_expr::Expr;
-use datafusion::prelude::col;
-use datafusion::prelude::lit;
+use datafusion::prelude::{col, lit};
 use uuid::Uuid;
 
 use crate::columns::time;
 use crate::events;
-use crate::events::COLUMNS;
-use crate::events::EventRow;
-use crate::events::Source;
-use crate::events::event_rows;
+use crate::events::{COLUMNS, EventRow, Source, event_rows};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::engine::Engine;

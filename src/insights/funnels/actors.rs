@@ -5,26 +5,17 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use crate::Actor;
-use crate::Context;
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::bins::name_of;
-use crate::breakdown::Breakdown;
-use crate::breakdown::OfValue;
-use crate::breakdown::value_sent;
-use crate::funnels::Funnels;
-use crate::funnels::Shown;
+use crate::breakdown::{Breakdown, OfValue, value_sent};
 use crate::funnels::answer::OTHER;
-use crate::funnels::split::Found;
-use crate::funnels::split::Splitter;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::funnels::split::{Found, Splitter};
+use crate::funnels::{Funnels, Shown};
+use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
+use crate::{Actor, Context, InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 use weir_query::people::Part;
 

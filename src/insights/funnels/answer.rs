@@ -2,28 +2,19 @@
 
 use std::collections::HashMap;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::Context;
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::breakdown::Breakdown;
-use crate::breakdown::SEPARATOR;
-use crate::entity::Entity;
-use crate::entity::note_named;
-use crate::funnels::Funnels;
-use crate::funnels::Shown;
-use crate::funnels::split::Found;
-use crate::funnels::split::Splitter;
-use crate::funnels::times::Room;
-use crate::funnels::times::Times;
+use crate::breakdown::{Breakdown, SEPARATOR};
+use crate::entity::{Entity, note_named};
+use crate::funnels::split::{Found, Splitter};
+use crate::funnels::times::{Room, Times};
 use crate::funnels::walk::Order;
+use crate::funnels::{Funnels, Shown};
+use crate::{Context, InsightError, ProjectSettings};
 use weir_metadata::cohorts::CohortId;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 
 /// The value of a breakdown that stands for all beyond the limit (PostHog's).

@@ -2,16 +2,13 @@
 
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::min;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::JoinType;
-use datafusion::prelude::col;
-use datafusion::prelude::ident;
+use datafusion::logical_expr::{Expr, JoinType};
+use datafusion::prelude::{col, ident};
 
-use crate::Context;
-use crate::InsightError;
 use crate::columns::time;
 use crate::funnels::Funnels;
 use crate::series::First;
+use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
 use weir_query::expression_columns::with_columns;
 

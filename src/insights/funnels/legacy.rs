@@ -1,18 +1,10 @@
 //! The filters of older clients as a `FunnelsQuery`, and what they ask of the persons behind a step.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::legacy::Filter;
-use crate::legacy::breakdown_filter;
-use crate::legacy::check_insight;
-use crate::legacy::entities;
-use crate::legacy::entity;
-use crate::legacy::parsed;
-use crate::legacy::query;
-use crate::legacy::refused;
-use crate::legacy::text;
-use crate::legacy::truth;
+use crate::legacy::{
+    Filter, breakdown_filter, check_insight, entities, entity, parsed, query, refused, text, truth,
+};
 use crate::node::NodeError;
 use weir_event::json;
 
@@ -95,12 +87,9 @@ fn exclusions(filter: &Filter) -> Result<Vec<Value>, NodeError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::funnel_actors;
-    use super::funnels_query;
+    use super::{funnel_actors, funnels_query};
     use crate::funnels::Funnels;
 
     fn filter(value: Value) -> Map<String, Value> {

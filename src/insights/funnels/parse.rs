@@ -4,18 +4,12 @@ use serde_json::Value;
 
 use crate::breakdown::Breakdown;
 use crate::entity::Entity;
-use crate::funnels::Funnels;
-use crate::funnels::Shown;
 use crate::funnels::split::Attribution;
-use crate::funnels::walk::Counted;
-use crate::funnels::walk::Course;
-use crate::funnels::walk::Exclusion;
-use crate::funnels::walk::Order;
+use crate::funnels::walk::{Counted, Course, Exclusion, Order};
+use crate::funnels::{Funnels, Shown};
 use crate::interval::Interval;
-use crate::node::Node;
-use crate::node::NodeError;
-use crate::selection::Selection;
-use crate::selection::Unit;
+use crate::node::{Node, NodeError};
+use crate::selection::{Selection, Unit};
 use crate::series::First;
 use weir_query::expression::Expression;
 
@@ -299,8 +293,7 @@ fn contains(first: &Entity, second: &Entity) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::funnels::Funnels;
 

@@ -3,20 +3,14 @@
 
 use datafusion::dataframe::DataFrame;
 
-use crate::Context;
-use crate::InsightError;
 use crate::breakdown::Breakdown;
 use crate::funnels::Funnels;
 use crate::funnels::actors::Stop;
-use crate::funnels::walk::Course;
-use crate::funnels::walk::Moment;
-use crate::funnels::walk::Outcome;
-use crate::funnels::walk::Way;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::funnels::walk::{Course, Moment, Outcome, Way};
+use crate::node::{Node, NodeError};
+use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
-use weir_query::histories::NO_TEXT;
-use weir_query::histories::Row;
+use weir_query::histories::{NO_TEXT, Row};
 
 /// The way of an actor through a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,8 +175,7 @@ impl Funnels {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use crate::funnels::Funnels;
     use crate::funnels::actors::Stop;

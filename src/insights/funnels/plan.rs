@@ -2,43 +2,26 @@
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
-use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions::expr_fn::nullif;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::bitwise_or;
-use datafusion::logical_expr::cast;
-use datafusion::logical_expr::when;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::functions::expr_fn::{coalesce, nullif};
+use datafusion::logical_expr::{Expr, bitwise_or, cast, when};
+use datafusion::prelude::{ident, lit};
 
-use crate::Context;
-use crate::InsightError;
 use crate::bins::Bins;
-use crate::breakdown::Breakdown;
-use crate::breakdown::SEPARATOR;
-use crate::breakdown::in_cohort;
-use crate::breakdown::joined;
+use crate::breakdown::{Breakdown, SEPARATOR, in_cohort, joined};
 use crate::entity::Entity;
 use crate::filters::Filters;
-use crate::funnels::Funnels;
-use crate::funnels::Shown;
-use crate::funnels::split::Attribution;
-use crate::funnels::split::Splitter;
+use crate::funnels::split::{Attribution, Splitter};
 use crate::funnels::walk::Order;
+use crate::funnels::{Funnels, Shown};
 use crate::interval::Buckets;
 use crate::property::Property;
+use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::expression::Expression;
-use weir_query::expression::Taken;
+use weir_query::expression::{Expression, Taken};
 use weir_query::expression_columns::with_columns;
-use weir_query::histories::ACTOR;
-use weir_query::histories::AT;
-use weir_query::histories::Fold;
-use weir_query::histories::MASK;
-use weir_query::histories::Rows;
-use weir_query::histories::TEXT;
+use weir_query::histories::{ACTOR, AT, Fold, MASK, Rows, TEXT};
 use weir_query::view::View;
 
 /// The column of those who go through a funnel of no persons or groups.

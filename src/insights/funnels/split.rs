@@ -1,15 +1,10 @@
 //! How far an actor comes for each value of the breakdown and each interval: [`Splitter::each`].
 
-use crate::funnels::walk::Course;
-use crate::funnels::walk::Moment;
-use crate::funnels::walk::Order;
-use crate::funnels::walk::Outcome;
-use crate::funnels::walk::Way;
+use crate::funnels::walk::{Course, Moment, Order, Outcome, Way};
 use crate::interval::Buckets;
 use weir_base::clock::UnixMicros;
 use weir_query::error::QueryError;
-use weir_query::histories::NO_TEXT;
-use weir_query::histories::Row;
+use weir_query::histories::{NO_TEXT, Row};
 use weir_query::interner::Interner;
 
 /// Most values of the breakdown that the events of one step of one actor have. Each takes a walk of its own.

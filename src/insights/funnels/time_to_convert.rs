@@ -1,17 +1,13 @@
 //! How long actors take from one step of a funnel to another, in bins of equal width.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::Context;
-use crate::InsightError;
 use crate::funnels::Funnels;
 use crate::funnels::split::Splitter;
-use crate::funnels::times::Room;
-use crate::funnels::times::Times;
+use crate::funnels::times::{Room, Times};
+use crate::{Context, InsightError};
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 
 /// Most bins unless a request says how many (PostHog's figure).
@@ -83,10 +79,8 @@ fn bins_of(times: &Times, bins: usize) -> Vec<(f64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::bins_for;
-    use super::bins_of;
-    use crate::funnels::times::Room;
-    use crate::funnels::times::Times;
+    use super::{bins_for, bins_of};
+    use crate::funnels::times::{Room, Times};
 
     #[test]
     fn bins_are_of_equal_width() {

@@ -85,8 +85,7 @@ fn number(micros: i128) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Room;
-    use super::Times;
+    use super::{Room, Times};
     use weir_query::error::QueryError;
 
     #[test]

@@ -1,26 +1,18 @@
 //! The part of actors that converts, by the interval in which they do the first step of an attempt.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::Context;
-use crate::InsightError;
 use crate::breakdown::Breakdown;
 use crate::funnels::Funnels;
-use crate::funnels::answer::OTHER;
-use crate::funnels::answer::check_values;
-use crate::funnels::answer::cohort_of;
-use crate::funnels::answer::ranked;
-use crate::funnels::answer::value_of;
+use crate::funnels::answer::{OTHER, check_values, cohort_of, ranked, value_of};
 use crate::funnels::split::Splitter;
 use crate::interval::Buckets;
 use crate::node::NodeError;
+use crate::{Context, InsightError};
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.

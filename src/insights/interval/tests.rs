@@ -1,16 +1,11 @@
 //! Buckets beside dates that are known, and beside searches.
 
 use chrono_tz::Tz;
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
-use super::BUCKETS_MAX;
-use super::Buckets;
-use super::Interval;
-use super::TooManyBuckets;
-use crate::date_range::DateRange;
-use crate::date_range::Parameters;
+use super::{BUCKETS_MAX, Buckets, Interval, TooManyBuckets};
+use crate::date_range::{DateRange, Parameters};
 use weir_base::clock::UnixMicros;
 use weir_event::time::parse_rfc3339;
 

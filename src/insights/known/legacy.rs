@@ -1,15 +1,9 @@
 //! The fields of the filters of older clients: [`check`].
 
 use crate::known::check_object;
-use crate::known::fields::Content;
-use crate::known::fields::Content::Filters;
-use crate::known::fields::Content::List;
-use crate::known::fields::Content::Value;
-use crate::known::fields::Fields;
-use crate::known::parts::ENTITY;
-use crate::known::parts::NOTHING;
-use crate::known::parts::SERIES;
-use crate::known::parts::SHOWN;
+use crate::known::fields::Content::{Filters, List, Value};
+use crate::known::fields::{Content, Fields};
+use crate::known::parts::{ENTITY, NOTHING, SERIES, SHOWN};
 use crate::legacy::Filter;
 use crate::node::NodeError;
 use weir_event::json;

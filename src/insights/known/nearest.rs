@@ -54,8 +54,7 @@ fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::hint;
-    use super::nearest;
+    use super::{hint, nearest};
 
     #[test]
     fn the_nearest_name_is_said_or_all_are() {

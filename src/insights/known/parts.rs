@@ -1,11 +1,7 @@
 //! What nodes of several kinds have: modifiers, filters, dates, entities, breakdowns. What PostHog's clients send without a
 //! meaning here stands in `ignored`, with the reason.
 
-use crate::known::fields::Content::Filters;
-use crate::known::fields::Content::Fixed;
-use crate::known::fields::Content::List;
-use crate::known::fields::Content::Object;
-use crate::known::fields::Content::Value;
+use crate::known::fields::Content::{Filters, Fixed, List, Object, Value};
 use crate::known::fields::Fields;
 
 /// Reasons why fields are taken that change nothing.

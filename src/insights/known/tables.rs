@@ -1,27 +1,13 @@
 //! The fields of each kind of node. What PostHog's clients send without a meaning here stands in `ignored`, with the reason.
 
-use crate::known::fields::Content::Entities;
-use crate::known::fields::Content::Entity;
-use crate::known::fields::Content::Filters;
-use crate::known::fields::Content::List;
-use crate::known::fields::Content::Map;
-use crate::known::fields::Content::Node;
-use crate::known::fields::Content::NodeOf;
-use crate::known::fields::Content::Object;
-use crate::known::fields::Content::Value;
+use crate::known::fields::Content::{
+    Entities, Entity, Filters, List, Map, Node, NodeOf, Object, Value,
+};
 use crate::known::fields::Fields;
-use crate::known::parts::BREAKDOWN;
-use crate::known::parts::COMPARE;
-use crate::known::parts::DATES;
-use crate::known::parts::ENTITY;
-use crate::known::parts::EXCLUSION;
-use crate::known::parts::INSIGHT;
-use crate::known::parts::LOGGED;
-use crate::known::parts::NODE;
-use crate::known::parts::NOTHING;
-use crate::known::parts::SERIES;
-use crate::known::parts::SHOWN;
-use crate::known::parts::SPEED;
+use crate::known::parts::{
+    BREAKDOWN, COMPARE, DATES, ENTITY, EXCLUSION, INSIGHT, LOGGED, NODE, NOTHING, SERIES, SHOWN,
+    SPEED,
+};
 
 const TRENDS: Fields = Fields {
     base: Some(&INSIGHT),

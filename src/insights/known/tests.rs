@@ -1,14 +1,8 @@
 //! Nodes, filters, steps and bodies with fields that nobody reads, at every depth.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use super::check;
-use super::check_filters;
-use super::check_frame;
-use super::check_steps;
-use super::legacy;
+use super::{check, check_filters, check_frame, check_steps, legacy};
 
 /// What is refused: the field and what is said of it.
 fn refused(node: &Value) -> Option<(String, String)> {

@@ -1,19 +1,14 @@
 //! The persons or groups with a status.
 
-use crate::Actor;
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::lifecycle::Lifecycle;
-use crate::lifecycle::plan::rows;
-use crate::lifecycle::plan::statuses;
+use crate::lifecycle::plan::{rows, statuses};
 use crate::lifecycle::status::Status;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
+use crate::{Actor, InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 use weir_query::people::Part;
 

@@ -1,18 +1,14 @@
 //! Counts the actors of each status, and shapes the answer: a series for each status.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::lifecycle::Lifecycle;
-use crate::lifecycle::plan::rows;
-use crate::lifecycle::plan::statuses;
+use crate::lifecycle::plan::{rows, statuses};
 use crate::lifecycle::status::Status;
+use crate::{InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 
 impl Lifecycle {

@@ -1,13 +1,8 @@
 //! The filters of older clients as a `LifecycleQuery`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::legacy::Filter;
-use crate::legacy::check_unsplit;
-use crate::legacy::parsed;
-use crate::legacy::query;
-use crate::legacy::series;
+use crate::legacy::{Filter, check_unsplit, parsed, query, series};
 use crate::node::NodeError;
 
 /// The `LifecycleQuery` of such filters.
@@ -26,9 +21,7 @@ pub fn lifecycle_query(filter: &Filter) -> Result<Value, NodeError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
     use super::lifecycle_query;
     use crate::lifecycle::Lifecycle;

@@ -2,32 +2,21 @@
 
 use arrow::datatypes::DataType;
 use datafusion::dataframe::DataFrame;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::cast;
-use datafusion::prelude::col;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
+use datafusion::logical_expr::{Expr, cast};
+use datafusion::prelude::{col, ident, lit};
 
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::entity::note_named;
-use crate::interval::Buckets;
-use crate::interval::TooManyBuckets;
+use crate::interval::{Buckets, TooManyBuckets};
 use crate::lifecycle::Lifecycle;
-use crate::lifecycle::status::Status;
-use crate::lifecycle::status::each;
+use crate::lifecycle::status::{Status, each};
 use crate::node::NodeError;
 use crate::selection::Unit;
+use crate::{InsightError, ProjectSettings};
 use weir_event::schema::promoted_column_name;
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
 use weir_query::expression_columns::with_columns;
-use weir_query::histories::ACTOR;
-use weir_query::histories::AT;
-use weir_query::histories::MASK;
-use weir_query::histories::Marks;
-use weir_query::histories::Row;
-use weir_query::histories::Rows;
+use weir_query::histories::{ACTOR, AT, MASK, Marks, Row, Rows};
 use weir_query::view::View;
 
 /// The bits of rows: of an event, and of the creation of the actor, who may have no event.

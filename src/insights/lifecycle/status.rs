@@ -65,12 +65,10 @@ pub(super) fn each(
 mod tests {
     use std::collections::BTreeSet;
 
-    use rand::Rng;
-    use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Status;
-    use super::each;
+    use super::{Status, each};
 
     fn told(active: &[usize], is_created_in_first: bool) -> Vec<(usize, Status)> {
         let mut told = Vec::new();
@@ -82,10 +80,7 @@ mod tests {
 
     #[test]
     fn statuses_follow_from_the_interval_before() {
-        use Status::Dormant;
-        use Status::New;
-        use Status::Resurrecting;
-        use Status::Returning;
+        use Status::{Dormant, New, Resurrecting, Returning};
         let after = [(4, Returning), (5, Dormant), (7, Resurrecting), (8, Dormant)];
         let all = |first| [vec![(3, first)], after.to_vec()].concat();
         assert_eq!(told(&[3, 4, 7], true), all(New));

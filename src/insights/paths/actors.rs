@@ -1,18 +1,14 @@
 //! The persons or groups behind a step of paths: who went from a node to another one, or ended at one.
 
-use crate::Actor;
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::paths::Key;
-use crate::paths::Paths;
 use crate::paths::answer::Walks;
 use crate::paths::items::Items;
 use crate::paths::walk::Step;
+use crate::paths::{Key, Paths};
 use crate::ranked::Ranked;
+use crate::{Actor, InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 use weir_query::people::Part;
 
@@ -110,8 +106,7 @@ impl Fold for Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::Asked;
-    use super::Step;
+    use super::{Asked, Step};
 
     #[test]
     fn keys_name_steps_of_a_path() {

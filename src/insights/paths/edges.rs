@@ -2,15 +2,13 @@
 //! another scan: edges are halved by their hash, one half is counted, and the other one has its own scan later.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 use foldhash::quality::FixedState;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::paths::items::Items;
 use weir_query::error::QueryError;
@@ -217,21 +215,11 @@ pub(super) fn reachable(mut edges: Vec<Counted>) -> Vec<Counted> {
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryConsumer;
-    use datafusion::execution::memory_pool::MemoryPool;
-    use rand::Rng;
-    use rand::SeedableRng;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Counted;
-    use super::Edge;
-    use super::Edges;
-    use super::Shown;
-    use super::Slice;
-    use super::first;
-    use super::key;
-    use super::reachable;
+    use super::{Counted, Edge, Edges, Shown, Slice, first, key, reachable};
     use crate::paths::items::Items;
     use weir_query::error::QueryError;
 

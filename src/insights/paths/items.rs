@@ -1,27 +1,18 @@
 //! What the steps of paths are called: [`Rules`] make an item of a text, [`Items`] numbers them.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::MemoryReservation;
 use foldhash::quality::FixedState;
-use regex::Captures;
-use regex::Regex;
-use regex::RegexBuilder;
-use regex::RegexSet;
-use regex::RegexSetBuilder;
+use regex::{Captures, Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde_json::Value;
 
-use crate::node::Node;
-use crate::node::NodeError;
-use weir_event::pattern::PatternError;
-use weir_event::pattern::Size;
-use weir_event::pattern::UNKNOWN_STATES;
-use weir_event::pattern::check_together;
+use crate::node::{Node, NodeError};
+use weir_event::pattern::{PatternError, Size, UNKNOWN_STATES, check_together};
 use weir_query::error::QueryError;
 use weir_query::histories::Row;
 use weir_query::interner::Interner;
@@ -306,11 +297,9 @@ impl Items {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::ITEM_MAX_BYTES;
-    use super::Rules;
+    use super::{ITEM_MAX_BYTES, Rules};
     use crate::node::Node;
 
     fn rules(filter: &Value) -> Result<Rules, String> {

@@ -1,18 +1,10 @@
 //! The filters of older clients for paths, such as `?path_type=$pageview&start_point=/`, as the node of newer
 //! ones: [`paths_query`].
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::funnels::legacy::funnels_query;
-use crate::legacy::Filter;
-use crate::legacy::check_insight;
-use crate::legacy::list;
-use crate::legacy::parsed;
-use crate::legacy::query;
-use crate::legacy::refused;
-use crate::legacy::text;
-use crate::legacy::truth;
+use crate::legacy::{Filter, check_insight, list, parsed, query, refused, text, truth};
 use crate::node::NodeError;
 
 /// The `PathsQuery` of such filters.
@@ -75,8 +67,7 @@ fn around(filter: &Filter) -> Result<Value, NodeError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::paths_query;
     use crate::legacy::Filter;

@@ -79,13 +79,10 @@ impl Cut {
 
 #[cfg(test)]
 mod tests {
-    use rand::Rng;
-    use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Cut;
-    use super::SESSION_GAP_MICROS;
-    use super::Step;
+    use super::{Cut, SESSION_GAP_MICROS, Step};
 
     const MINUTE: i64 = 60_000_000;
     const ELLIPSIS: u32 = 99;

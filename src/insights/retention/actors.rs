@@ -1,32 +1,22 @@
 //! The persons or groups of a row of a retention, and in which of its cells each was active.
 
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use serde_json::Value;
 
-use crate::Actor;
-use crate::Context;
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::breakdown::Breakdown;
-use crate::breakdown::OTHER;
-use crate::breakdown::OfValue;
-use crate::breakdown::value_sent;
+use crate::breakdown::{Breakdown, OTHER, OfValue, value_sent};
 use crate::entity::note_named;
 use crate::interval::Buckets;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::retention::Retention;
-use crate::retention::answer::shown_value;
-use crate::retention::answer::value_of;
+use crate::retention::answer::{shown_value, value_of};
 use crate::retention::plan::Folded;
 use crate::retention::split::Splitter;
+use crate::{Actor, Context, InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 use weir_query::people::Part;
 

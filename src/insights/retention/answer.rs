@@ -4,29 +4,21 @@
 use std::borrow::Cow;
 
 use chrono::SecondsFormat;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::Context;
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::breakdown::Breakdown;
-use crate::breakdown::OTHER;
-use crate::breakdown::SEPARATOR;
+use crate::breakdown::{Breakdown, OTHER, SEPARATOR};
 use crate::entity::note_named;
 use crate::interval::Buckets;
-use crate::retention::Measure;
-use crate::retention::Retention;
 use crate::retention::plan::Folded;
 use crate::retention::split::Splitter;
 use crate::retention::sums::Sums;
-use crate::retention::tables::Table;
-use crate::retention::tables::Tables;
+use crate::retention::tables::{Table, Tables};
+use crate::retention::{Measure, Retention};
 use crate::selection::zone;
+use crate::{Context, InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 
 /// Between the values of several properties in an answer (PostHog's).

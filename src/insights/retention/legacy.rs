@@ -1,15 +1,8 @@
 //! The filters of older clients as a `RetentionQuery`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::legacy::Filter;
-use crate::legacy::breakdown_filter;
-use crate::legacy::check_insight;
-use crate::legacy::parsed;
-use crate::legacy::query;
-use crate::legacy::text;
-use crate::legacy::truth;
+use crate::legacy::{Filter, breakdown_filter, check_insight, parsed, query, text, truth};
 use crate::node::NodeError;
 
 /// Rows unless the filters say otherwise (PostHog's figure for older clients).
@@ -48,8 +41,7 @@ pub fn retention_query(filter: &Filter) -> Result<Value, NodeError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::retention_query;
     use crate::legacy::Filter;

@@ -120,22 +120,12 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
-    use rand::Rng;
-    use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Activity;
-    use super::BEFORE;
-    use super::Kind;
-    use super::Mark;
-    use super::NAMED;
-    use super::RETURNING;
-    use super::Rule;
-    use super::Spans;
-    use super::TARGET;
+    use super::{Activity, BEFORE, Kind, Mark, NAMED, RETURNING, Rule, Spans, TARGET};
 
     const BOTH: u32 = TARGET | RETURNING;
 

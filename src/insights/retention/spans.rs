@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 
 /// Most cells of a row.
 pub(super) const INTERVALS_MAX: usize = 400;
@@ -82,8 +81,7 @@ fn whole(number: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::Spans;
     use crate::node::Node;

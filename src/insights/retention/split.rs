@@ -1,10 +1,7 @@
 //! What an actor did by each value of the breakdown: [`Splitter`].
 
 use crate::retention::Kind;
-use crate::retention::rows::Activity;
-use crate::retention::rows::NAMED;
-use crate::retention::rows::Rule;
-use crate::retention::rows::TARGET;
+use crate::retention::rows::{Activity, NAMED, Rule, TARGET};
 use crate::retention::sums::value_of;
 use weir_query::error::QueryError;
 use weir_query::histories::Row;

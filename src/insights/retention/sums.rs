@@ -2,15 +2,11 @@
 //! with the number of their event then: [`with_number`] writes it, [`number_of`] and [`value_of`] take it off.
 
 use arrow::datatypes::DataType;
-use datafusion::functions::expr_fn::coalesce;
-use datafusion::functions::expr_fn::concat;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::cast;
+use datafusion::functions::expr_fn::{coalesce, concat};
+use datafusion::logical_expr::{Expr, cast};
 use datafusion::prelude::lit;
 
-use crate::retention::rows::RETURNING;
-use crate::retention::rows::Rule;
-use crate::retention::rows::TARGET;
+use crate::retention::rows::{RETURNING, Rule, TARGET};
 
 /// Between a number and the value of the breakdown.
 const SEPARATOR: char = '\u{1e}';
@@ -102,21 +98,14 @@ impl Sums {
 mod tests {
     use std::collections::BTreeMap;
 
-    use rand::Rng;
-    use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Noted;
-    use super::Sums;
-    use super::number_of;
-    use super::value_of;
+    use super::{Noted, Sums, number_of, value_of};
     use crate::date_range::Parameters;
-    use crate::interval::Buckets;
-    use crate::interval::Interval;
+    use crate::interval::{Buckets, Interval};
     use crate::retention::Kind;
-    use crate::retention::rows::RETURNING;
-    use crate::retention::rows::Rule;
-    use crate::retention::rows::TARGET;
+    use crate::retention::rows::{RETURNING, Rule, TARGET};
     use crate::retention::spans::Spans;
     use weir_base::clock::UnixMicros;
 

@@ -1,7 +1,6 @@
 //! In how many intervals an actor was active: [`Rule::active`], a pure function of its events.
 
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 
 /// How a number is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +89,10 @@ impl Rule {
 mod tests {
     use std::collections::BTreeMap;
 
-    use rand::Rng;
-    use rand::SeedableRng;
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Criteria;
-    use super::Operator;
-    use super::Rule;
+    use super::{Criteria, Operator, Rule};
 
     #[test]
     fn intervals_are_counted_from_the_end() {

@@ -1,19 +1,14 @@
 //! The persons or groups who were active in some number of intervals.
 
-use crate::Actor;
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::node::Node;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::selection::Unit;
 use crate::stickiness::Stickiness;
-use crate::stickiness::active::Operator;
-use crate::stickiness::active::Rule;
+use crate::stickiness::active::{Operator, Rule};
+use crate::{Actor, InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 use weir_query::people::Part;
 

@@ -1,23 +1,17 @@
 //! Counts the actors with each number of intervals, and shapes the answer: a series for each period and each
 //! series of the request.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::compare::Compare;
-use crate::compare::PERIODS;
+use crate::compare::{Compare, PERIODS};
 use crate::entity::note_named;
 use crate::node::NodeError;
-use crate::stickiness::Counted;
-use crate::stickiness::Stickiness;
 use crate::stickiness::active::Rule;
+use crate::stickiness::{Counted, Stickiness};
+use crate::{InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
-use weir_query::histories::Fold;
-use weir_query::histories::Row;
+use weir_query::histories::{Fold, Row};
 use weir_query::interner::Interner;
 
 /// Most numbers of one answer.

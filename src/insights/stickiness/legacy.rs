@@ -1,15 +1,8 @@
 //! The filters of older clients as a `StickinessQuery`.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::legacy::Filter;
-use crate::legacy::check_unsplit;
-use crate::legacy::parsed;
-use crate::legacy::query;
-use crate::legacy::series;
-use crate::legacy::text;
-use crate::legacy::truth;
+use crate::legacy::{Filter, check_unsplit, parsed, query, series, text, truth};
 use crate::node::NodeError;
 
 /// The `StickinessQuery` of such filters.
@@ -35,9 +28,7 @@ pub fn stickiness_query(filter: &Filter) -> Result<Value, NodeError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
     use super::stickiness_query;
     use crate::stickiness::Stickiness;

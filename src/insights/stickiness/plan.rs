@@ -5,22 +5,15 @@ use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::cast;
 use datafusion::prelude::lit;
 
-use crate::InsightError;
-use crate::ProjectSettings;
 use crate::date_range::DateRange;
 use crate::interval::Buckets;
 use crate::selection::buckets;
-use crate::stickiness::Counted;
-use crate::stickiness::Stickiness;
-use crate::stickiness::active::Criteria;
-use crate::stickiness::active::Rule;
+use crate::stickiness::active::{Criteria, Rule};
+use crate::stickiness::{Counted, Stickiness};
+use crate::{InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::expression_columns::with_columns;
-use weir_query::histories::ACTOR;
-use weir_query::histories::AT;
-use weir_query::histories::MASK;
-use weir_query::histories::Marks;
-use weir_query::histories::Rows;
+use weir_query::histories::{ACTOR, AT, MASK, Marks, Rows};
 use weir_query::view::View;
 
 impl Stickiness {

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::value::RawValue;
-use serde_json::value::to_raw_value;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
 
 use weir_base::clock::UnixMicros;
 
@@ -82,12 +80,9 @@ impl<'q> Walk<'q> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::POINTS_BYTES_MAX;
-    use super::POINTS_MAX;
-    use super::Walk;
+    use super::{POINTS_BYTES_MAX, POINTS_MAX, Walk};
     use weir_base::clock::UnixMicros;
 
     fn points(keys: &[&str], states: &[Value]) -> Vec<(i64, Value, usize)> {

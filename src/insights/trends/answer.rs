@@ -1,49 +1,28 @@
 //! Runs the plans of a trend and shapes its answer: a series for each period, series and value of the breakdown.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::datatypes::Float64Type;
-use arrow::datatypes::Int32Type;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Float64Type, Int32Type};
 use datafusion::dataframe::DataFrame;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::when;
-use datafusion::prelude::ident;
-use datafusion::prelude::lit;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use datafusion::prelude::{ident, lit};
+use serde_json::{Map, Value, json};
 
-use crate::InsightError;
-use crate::ProjectSettings;
-use crate::breakdown::Breakdown;
-use crate::breakdown::OTHER;
-use crate::breakdown::SEPARATOR;
-use crate::breakdown::in_cohort;
+use crate::breakdown::{Breakdown, OTHER, SEPARATOR, in_cohort};
 use crate::columns::texts;
-use crate::compare::Compare;
-use crate::compare::PERIODS;
+use crate::compare::{Compare, PERIODS};
 use crate::date_range::DateRange;
-use crate::entity::Entity;
-use crate::entity::note_named;
+use crate::entity::{Entity, note_named};
 use crate::formula::Formula;
-use crate::interval::Buckets;
-use crate::interval::Interval;
+use crate::interval::{Buckets, Interval};
 use crate::node::NodeError;
 use crate::selection::buckets;
-use crate::series::Math;
-use crate::series::SERIES_MAX;
-use crate::series::Series;
-use crate::trends::Display;
-use crate::trends::Trends;
-use crate::trends::plan::BREAKDOWN;
-use crate::trends::plan::BUCKET;
-use crate::trends::plan::NULL;
-use crate::trends::plan::SeriesPlan;
-use crate::trends::plan::Shape;
-use crate::trends::plan::VALUE;
+use crate::series::{Math, SERIES_MAX, Series};
+use crate::trends::plan::{BREAKDOWN, BUCKET, NULL, SeriesPlan, Shape, VALUE};
+use crate::trends::{Display, Trends};
+use crate::{InsightError, ProjectSettings};
 use weir_query::engine::Engine;
 use weir_query::error::QueryError;
 use weir_query::view::View;
@@ -495,17 +474,9 @@ fn calculated(lines: &[Line], formula: &Formula, width: usize) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Line;
-    use super::NULL;
-    use super::OTHER;
-    use super::calculated;
-    use super::label_of;
-    use super::number_of;
-    use super::smoothed;
-    use super::value_of;
+    use super::{Line, NULL, OTHER, calculated, label_of, number_of, smoothed, value_of};
     use crate::formula::Formula;
 
     #[test]

@@ -4,24 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::Metadata;
-use crate::accounts::CreatedKey;
-use crate::accounts::Grant;
-use crate::accounts::KeyId;
-use crate::accounts::LABEL_MAX_CHARS;
-use crate::accounts::PROJECT_NAME_MAX_CHARS;
-use crate::accounts::PersonalKey;
-use crate::accounts::Project;
-use crate::accounts::ProjectPatch;
-use crate::accounts::User;
-use crate::accounts::UserId;
-use crate::accounts::check_text;
-use crate::accounts::rows;
+use crate::accounts::{
+    CreatedKey, Grant, KeyId, LABEL_MAX_CHARS, PROJECT_NAME_MAX_CHARS, PersonalKey, Project,
+    ProjectPatch, User, UserId, check_text, rows,
+};
 use crate::error::MetadataError;
-use crate::secrets;
-use crate::secrets::KeyHash;
-use crate::secrets::Seed;
-use crate::sessions;
+use crate::secrets::{KeyHash, Seed};
+use crate::{Metadata, secrets, sessions};
 use weir_event::id::ProjectId;
 
 impl Metadata {

@@ -3,18 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::accounts::KeyId;
-use crate::accounts::PersonalKey;
-use crate::accounts::Project;
-use crate::accounts::User;
-use crate::accounts::UserId;
+use crate::accounts::{KeyId, PersonalKey, Project, User, UserId};
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::members::Level;
-use crate::members::Organization;
+use crate::members::{Level, Organization};
 use crate::secrets::KeyHash;
-use crate::sql;
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

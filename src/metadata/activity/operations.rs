@@ -1,30 +1,20 @@
 //! Writes and reads the activity log.
 
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::Metadata;
-use crate::Write;
 use crate::accounts::UserId;
-use crate::activity::Asked;
-use crate::activity::Change;
-use crate::activity::Elsewhere;
-use crate::activity::Entry;
-use crate::activity::EntryPage;
-use crate::activity::EntryText;
-use crate::activity::Forgotten;
-use crate::activity::NAMESPACE;
-use crate::activity::Row;
-use crate::activity::Start;
-use crate::activity::insert;
-use crate::activity::next_position;
+use crate::activity::{
+    Asked, Change, Elsewhere, Entry, EntryPage, EntryText, Forgotten, NAMESPACE, Row, Start,
+    insert, next_position,
+};
 use crate::erasure::Left;
 use crate::error::MetadataError;
 use crate::sql::Builder;
+use crate::{Metadata, Write};
 use weir_event::id::ProjectId;
 
 impl Write {

@@ -3,39 +3,23 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::Metadata;
-use crate::Write;
-use crate::accounts::UserId;
-use crate::accounts::check_length;
-use crate::accounts::check_text;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::activity::diff;
-use crate::cohorts::CohortId;
-use crate::cohorts::CohortPatch;
-use crate::cohorts::DESCRIPTION_MAX_CHARS;
-use crate::cohorts::MEMBERS_MAX;
-use crate::cohorts::NAME_MAX_CHARS;
-use crate::cohorts::NewCohort;
-use crate::cohorts::StoredCohort;
-use crate::cohorts::rows;
+use crate::accounts::{UserId, check_length, check_text};
+use crate::activity::{Scope, Verb, diff};
+use crate::cohorts::{
+    CohortId, CohortPatch, DESCRIPTION_MAX_CHARS, MEMBERS_MAX, NAME_MAX_CHARS, NewCohort,
+    StoredCohort, rows,
+};
 use crate::error::MetadataError;
-use crate::flag_rules;
 use crate::snapshot::Snapshot;
 use crate::violation::Violation;
+use crate::{Metadata, Write, flag_rules};
 use weir_event::id::ProjectId;
-use weir_event::pattern::PatternError;
-use weir_event::pattern::check_of_project;
-use weir_event::predicate::Matching;
-use weir_event::predicate::patterns;
-use weir_flags::cohorts::CohortSet;
-use weir_flags::cohorts::Rule;
-use weir_flags::cohorts::RuleError;
+use weir_event::pattern::{PatternError, check_of_project};
+use weir_event::predicate::{Matching, patterns};
+use weir_flags::cohorts::{CohortSet, Rule, RuleError};
 
 impl Metadata {
     /// Creates a cohort.

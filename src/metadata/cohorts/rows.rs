@@ -6,12 +6,10 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::accounts::UserId;
-use crate::cohorts::CohortId;
-use crate::cohorts::StoredCohort;
+use crate::cohorts::{CohortId, StoredCohort};
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::sql;
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

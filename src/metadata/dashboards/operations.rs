@@ -4,19 +4,13 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::Metadata;
 use crate::accounts::UserId;
-use crate::dashboards::ENRICHED;
-use crate::dashboards::add;
-use crate::dashboards::set;
-use crate::documents::Kind;
-use crate::documents::rows;
+use crate::dashboards::{ENRICHED, add, set};
+use crate::documents::{Kind, rows};
 use crate::error::MetadataError;
-use crate::flags;
-use crate::flags::FlagId;
-use crate::flags::FlagPatch;
-use crate::flags::StoredFlag;
+use crate::flags::{FlagId, FlagPatch, StoredFlag};
 use crate::violation::Violation;
+use crate::{Metadata, flags};
 use weir_event::id::ProjectId;
 
 impl Metadata {

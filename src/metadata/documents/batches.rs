@@ -2,9 +2,7 @@
 //! snapshot of the database, while the caller looks at one.
 
 use crate::Metadata;
-use crate::documents::DocumentText;
-use crate::documents::Kind;
-use crate::documents::rows;
+use crate::documents::{DocumentText, Kind, rows};
 use crate::error::MetadataError;
 use weir_event::id::ProjectId;
 

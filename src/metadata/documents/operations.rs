@@ -1,28 +1,17 @@
 //! Operations on documents.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::Metadata;
-use crate::Write;
 use crate::accounts::UserId;
-use crate::activity::Verb;
-use crate::activity::diff;
-use crate::documents::Document;
-use crate::documents::DocumentText;
-use crate::documents::FIELDS_MAX_BYTES;
-use crate::documents::Kind;
-use crate::documents::TAGS_MAX;
-use crate::documents::VIEWS_MAX;
-use crate::documents::rows;
+use crate::activity::{Verb, diff};
+use crate::documents::{Document, DocumentText, FIELDS_MAX_BYTES, Kind, TAGS_MAX, VIEWS_MAX, rows};
 use crate::error::MetadataError;
-use crate::sql;
 use crate::tags::normal_tags;
 use crate::violation::Violation;
+use crate::{Metadata, Write, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

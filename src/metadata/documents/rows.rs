@@ -4,13 +4,10 @@ use serde_json::Map;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::disk;
-use crate::documents::Document;
-use crate::documents::DocumentText;
-use crate::documents::Kind;
+use crate::documents::{Document, DocumentText, Kind};
 use crate::error::MetadataError;
-use crate::sql;
 use crate::sql::Builder;
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

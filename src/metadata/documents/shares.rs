@@ -1,21 +1,15 @@
 //! Links to documents, for whoever has their token: [`Share`]. A document has at most one, which can be turned off, and
 //! whose token can be replaced. It may ask for one of its [`passwords`].
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::Metadata;
 use crate::accounts::UserId;
-use crate::activity::Verb;
-use crate::activity::diff;
+use crate::activity::{Verb, diff};
 use crate::connection::Conn;
-use crate::disk;
-use crate::documents::Kind;
-use crate::documents::rows;
+use crate::documents::{Kind, rows};
 use crate::error::MetadataError;
-use crate::secrets::KeyHash;
-use crate::secrets::Seed;
-use crate::sql;
+use crate::secrets::{KeyHash, Seed};
+use crate::{Metadata, disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

@@ -2,37 +2,20 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::Metadata;
-use crate::Write;
 use crate::accounts::check_text;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::activity::diff;
-use crate::early_access::EarlyAccessFeature;
-use crate::early_access::Enrollment;
-use crate::early_access::FeatureEditor;
-use crate::early_access::FeaturePatch;
-use crate::early_access::NAME_MAX_CHARS;
-use crate::early_access::NO_EDITOR;
-use crate::early_access::NO_FLAG_SCOPE;
-use crate::early_access::Stage;
-use crate::early_access::check_url;
-use crate::early_access::enrollment;
-use crate::early_access::payload_of;
-use crate::early_access::rows;
-use crate::early_access::slug;
+use crate::activity::{Scope, Verb, diff};
+use crate::early_access::{
+    EarlyAccessFeature, Enrollment, FeatureEditor, FeaturePatch, NAME_MAX_CHARS, NO_EDITOR,
+    NO_FLAG_SCOPE, Stage, check_url, enrollment, payload_of, rows, slug,
+};
 use crate::error::MetadataError;
-use crate::flags;
-use crate::flags::FlagId;
-use crate::flags::FlagPatch;
-use crate::flags::NewFlag;
-use crate::flags::StoredFlag;
+use crate::flags::{FlagId, FlagPatch, NewFlag, StoredFlag};
 use crate::secrets::Seed;
 use crate::violation::Violation;
+use crate::{Metadata, Write, flags};
 use weir_event::id::ProjectId;
 
 impl Metadata {

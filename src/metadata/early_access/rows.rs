@@ -4,12 +4,10 @@ use uuid::Uuid;
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::disk;
-use crate::early_access::EarlyAccessFeature;
-use crate::early_access::Stage;
+use crate::early_access::{EarlyAccessFeature, Stage};
 use crate::error::MetadataError;
 use crate::flags::FlagId;
-use crate::sql;
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

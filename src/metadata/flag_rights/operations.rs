@@ -3,28 +3,17 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::Metadata;
-use crate::Write;
-use crate::accounts::User;
-use crate::accounts::UserId;
-use crate::activity;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::activity::diff;
-use crate::disk;
+use crate::accounts::{User, UserId};
+use crate::activity::{Change, Scope, Verb, diff};
 use crate::error::MetadataError;
-use crate::flag_rights::FEATURE_FLAGS;
-use crate::flag_rights::FlagRights;
-use crate::flag_rights::NO_EDITOR;
-use crate::flag_rights::NO_EDITOR_OF_ALL;
-use crate::flag_rights::ResourceAccess;
-use crate::flag_rights::set_level;
+use crate::flag_rights::{
+    FEATURE_FLAGS, FlagRights, NO_EDITOR, NO_EDITOR_OF_ALL, ResourceAccess, set_level,
+};
 use crate::flags::StoredFlag;
 use crate::roles::check_level;
 use crate::snapshot::Snapshot;
-use crate::sql;
 use crate::violation::Violation;
+use crate::{Metadata, Write, activity, disk, sql};
 
 impl Snapshot {
     /// Whether a user may change a flag.

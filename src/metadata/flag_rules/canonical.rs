@@ -2,9 +2,7 @@
 //! know, holdouts and early access by their current names. Names of cohorts are removed; each
 //! answer adds the current ones.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::flag_rules::cohorts::filters_mut;
 use weir_flags::definition::has_enrollment;

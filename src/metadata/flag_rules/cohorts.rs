@@ -4,15 +4,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::cohorts::StoredCohort;
 use crate::flags::StoredFlag;
 use crate::violation::Violation;
 use weir_event::predicate::Matching;
-use weir_flags::cohorts::Rule;
-use weir_flags::cohorts::RuleError;
+use weir_flags::cohorts::{Rule, RuleError};
 
 /// The error code of a flag whose cohorts need events.
 const BEHAVIORAL: &str = "behavioral_cohort_found";
@@ -160,11 +158,9 @@ pub fn cohort_id(value: &Value) -> Option<i64> {
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::check;
-    use super::check_users;
+    use super::{check, check_users};
     use crate::cohorts::StoredCohort;
     use crate::flags::StoredFlag;
 

@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::cohorts::StoredCohort;
-use crate::flags::FlagId;
-use crate::flags::StoredFlag;
+use crate::flags::{FlagId, StoredFlag};
 use crate::violation::Violation;
 
 /// Names of flags that an error lists; of further ones it gives the number.

@@ -1,14 +1,11 @@
 //! Property filters in release conditions: which kinds may be combined, and which values an
 //! operator accepts. Pure.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::flag_rules::Aggregation;
-use crate::flag_rules::Condition;
+use crate::flag_rules::{Aggregation, Condition};
 use crate::violation::Violation;
-use weir_event::pattern::Pattern;
-use weir_event::pattern::PatternError;
+use weir_event::pattern::{Pattern, PatternError};
 use weir_event::predicate::moment::Moment;
 
 /// Most values that one filter may list; PostHog's `MAX_PROPERTY_VALUES`.

@@ -5,8 +5,7 @@ mod dependencies;
 
 use std::sync::Arc;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::cohorts::StoredCohort;

@@ -2,19 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::Metadata;
-use crate::Write;
 use crate::accounts::UserId;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::activity::diff;
+use crate::activity::{Change, Scope, Verb, diff};
 use crate::error::MetadataError;
 use crate::flag_settings::FlagSettings;
-use crate::secrets;
-use crate::secrets::KeyHash;
-use crate::secrets::Seed;
-use crate::sql;
+use crate::secrets::{KeyHash, Seed};
+use crate::{Metadata, Write, secrets, sql};
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
 

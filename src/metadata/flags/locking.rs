@@ -1,14 +1,12 @@
 //! Optimistic locking of flags: a change by a client that sends the version it saw does not
 //! overwrite later changes of others. Also the rules that relate two fields of a flag.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::MetadataError;
 use crate::flag_rules;
-use crate::flags::FlagPatch;
-use crate::flags::StoredFlag;
 use crate::flags::plain::PlainFields;
+use crate::flags::{FlagPatch, StoredFlag};
 use crate::snapshot::Snapshot;
 use crate::tags::normal_tags;
 use crate::violation::Violation;
@@ -136,16 +134,12 @@ pub(super) fn archived_and_active(requested: Option<bool>) -> Violation {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::settle;
     use crate::error::MetadataError;
-    use crate::flags::FlagPatch;
-    use crate::flags::Seen;
-    use crate::flags::StoredFlag;
-    use crate::flags::plain::PlainFields;
-    use crate::flags::plain::PlainPatch;
+    use crate::flags::plain::{PlainFields, PlainPatch};
+    use crate::flags::{FlagPatch, Seen, StoredFlag};
     use crate::snapshot::Snapshot;
     use weir_base::clock::UnixMicros;
 

@@ -6,8 +6,7 @@
 //! activity log and responses walk it; only the parsing of requests (`http::routes::feature_flags`) names
 //! each field again, because its rules and errors differ by field.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::tags::normal_tags;
 use weir_event::json::FromJson;

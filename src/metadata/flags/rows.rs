@@ -2,11 +2,9 @@
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
-use crate::flags::FlagId;
-use crate::flags::StoredFlag;
-use crate::sql;
+use crate::flags::{FlagId, StoredFlag};
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

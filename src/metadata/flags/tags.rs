@@ -5,10 +5,8 @@ use std::sync::Arc;
 use crate::Metadata;
 use crate::accounts::UserId;
 use crate::error::MetadataError;
-use crate::flags::FlagId;
-use crate::flags::FlagPatch;
-use crate::flags::StoredFlag;
 use crate::flags::plain::PlainPatch;
+use crate::flags::{FlagId, FlagPatch, StoredFlag};
 use crate::tags::normal_tags;
 use weir_event::id::ProjectId;
 

@@ -4,13 +4,9 @@ use std::collections::HashMap;
 
 use tokio::sync::oneshot;
 
-use crate::Metadata;
-use crate::Write;
 use crate::error::MetadataError;
-use crate::hash_keys::IDS_MAX;
-use crate::hash_keys::NewHashKey;
-use crate::hash_keys::Waiting;
-use crate::sql;
+use crate::hash_keys::{IDS_MAX, NewHashKey, Waiting};
+use crate::{Metadata, Write, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

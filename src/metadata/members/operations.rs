@@ -4,29 +4,16 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::Metadata;
-use crate::Write;
-use crate::accounts::CreatedKey;
-use crate::accounts::Grant;
-use crate::accounts::KeyId;
-use crate::accounts::PersonalKey;
-use crate::accounts::User;
-use crate::accounts::UserId;
-use crate::accounts::check_text;
-use crate::accounts::rows;
+use crate::accounts::{CreatedKey, Grant, KeyId, PersonalKey, User, UserId, check_text, rows};
 use crate::error::MetadataError;
 use crate::flag_rights::FlagRights;
-use crate::members::EMAIL_MAX_CHARS;
-use crate::members::FIRST_KEY_LABEL;
-use crate::members::FIRST_NAME_MAX_CHARS;
-use crate::members::Level;
-use crate::members::NewMember;
-use crate::members::ORGANIZATION_NAME_MAX_CHARS;
-use crate::members::Organization;
-use crate::members::UserPatch;
+use crate::members::{
+    EMAIL_MAX_CHARS, FIRST_KEY_LABEL, FIRST_NAME_MAX_CHARS, Level, NewMember,
+    ORGANIZATION_NAME_MAX_CHARS, Organization, UserPatch,
+};
 use crate::secrets::Seed;
-use crate::sessions;
 use crate::violation::Violation;
+use crate::{Metadata, Write, sessions};
 
 impl Metadata {
     /// Renames an organization.

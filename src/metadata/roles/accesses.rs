@@ -2,18 +2,13 @@
 
 use serde_json::json;
 
-use crate::Metadata;
-use crate::Write;
 use crate::accounts::UserId;
-use crate::activity::Change;
-use crate::activity::Scope;
-use crate::activity::Verb;
+use crate::activity::{Change, Scope, Verb};
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
 use crate::flags::FlagId;
 use crate::roles::Role;
-use crate::sql;
+use crate::{Metadata, Write, disk, sql};
 use weir_event::id::ProjectId;
 
 /// The right of a role to change a flag.

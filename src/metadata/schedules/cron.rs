@@ -5,8 +5,7 @@
 //! week have English names, and Sunday is 0 and 7. If both kinds of days are restricted, either one
 //! is enough, as in every cron.
 
-use chrono::Datelike;
-use chrono::NaiveDate;
+use chrono::{Datelike, NaiveDate};
 use chrono_tz::Tz;
 
 use weir_base::clock::UnixMicros;

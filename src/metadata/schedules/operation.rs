@@ -1,12 +1,10 @@
 //! The operation of a scheduled change: its payload, and the change of a flag that it makes. Pure.
 //! A payload may be as long as the filters of a flag.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::flag_rules::FILTERS_MAX_BYTES;
-use crate::flags::FlagPatch;
-use crate::flags::StoredFlag;
+use crate::flags::{FlagPatch, StoredFlag};
 use crate::violation::Violation;
 
 /// The parsed payload of a change.

@@ -2,16 +2,11 @@
 
 use crate::accounts::UserId;
 use crate::connection::Conn;
-use crate::disk;
 use crate::error::MetadataError;
 use crate::flags::FlagId;
-use crate::schedules::Interval;
-use crate::schedules::ScheduleId;
-use crate::schedules::ScheduledChange;
-use crate::schedules::Timing;
-use crate::sql;
-use crate::sql::Builder;
-use crate::sql::Query;
+use crate::schedules::{Interval, ScheduleId, ScheduledChange, Timing};
+use crate::sql::{Builder, Query};
+use crate::{disk, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

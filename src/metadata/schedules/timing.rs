@@ -1,7 +1,6 @@
 //! The times of a scheduled change: once or recurring. Pure.
 
-use chrono::Datelike;
-use chrono::Months;
+use chrono::{Datelike, Months};
 use chrono_tz::Tz;
 
 use crate::schedules::cron::Cron;
@@ -174,8 +173,7 @@ fn wrong(attr: &'static str, detail: &str) -> Violation {
 
 #[cfg(test)]
 mod tests {
-    use super::Interval;
-    use super::Timing;
+    use super::{Interval, Timing};
     use weir_base::clock::UnixMicros;
 
     fn micros(text: &str) -> UnixMicros {

@@ -1,19 +1,12 @@
 //! Operations on sign-ins: a link is made and used, a session begins, is found, and ends.
 
-use crate::Metadata;
-use crate::Write;
-use crate::accounts::KeyId;
-use crate::accounts::UserId;
+use crate::accounts::{KeyId, UserId};
 use crate::error::MetadataError;
-use crate::secrets::KeyHash;
-use crate::secrets::Seed;
-use crate::sessions::CLIENT_MAX_CHARS;
-use crate::sessions::LINK_LIFE;
-use crate::sessions::LINKS_MAX;
-use crate::sessions::SESSION_LIFE;
-use crate::sessions::SESSIONS_MAX;
-use crate::sessions::Session;
-use crate::sql;
+use crate::secrets::{KeyHash, Seed};
+use crate::sessions::{
+    CLIENT_MAX_CHARS, LINK_LIFE, LINKS_MAX, SESSION_LIFE, SESSIONS_MAX, Session,
+};
+use crate::{Metadata, Write, sql};
 use weir_base::clock::UnixMicros;
 
 /// A row of `sessions`: id, user, key, client, times of begin and of last use.

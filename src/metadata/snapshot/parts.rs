@@ -4,21 +4,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::accounts;
 use crate::changes::Part;
-use crate::cohorts;
 use crate::connection::Conn;
-use crate::documents;
 use crate::documents::Kind;
-use crate::early_access;
 use crate::error::MetadataError;
 use crate::flag_rights::FlagRights;
-use crate::flag_settings;
-use crate::flags;
-use crate::members;
-use crate::snapshot::Snapshot;
-use crate::snapshot::by_project;
-use crate::sql;
+use crate::snapshot::{Snapshot, by_project};
+use crate::{accounts, cohorts, documents, early_access, flag_settings, flags, members, sql};
 use weir_event::id::ProjectId;
 
 /// Parts that are read one by one. Each takes some statements; the whole takes as many at once.

@@ -1,14 +1,8 @@
 //! The activity log: a change outside of the store is logged once.
 
 use super::*;
-use crate::activity::Asked;
-use crate::activity::Change;
-use crate::activity::Elsewhere;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::definitions::DefinitionPatch;
-use crate::definitions::DefinitionSeen;
-use crate::definitions::Sightings;
+use crate::activity::{Asked, Change, Elsewhere, Scope, Verb};
+use crate::definitions::{DefinitionPatch, DefinitionSeen, Sightings};
 
 fn elsewhere(id: u128, item: &str) -> Elsewhere {
     Elsewhere {

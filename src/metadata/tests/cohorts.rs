@@ -5,14 +5,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::*;
-use crate::activity::Asked;
-use crate::activity::Change;
-use crate::activity::Elsewhere;
-use crate::activity::Forgotten;
-use crate::activity::Scope;
-use crate::activity::Verb;
-use crate::cohorts::CohortPatch;
-use crate::cohorts::NewCohort;
+use crate::activity::{Asked, Change, Elsewhere, Forgotten, Scope, Verb};
+use crate::cohorts::{CohortPatch, NewCohort};
 use crate::hash_keys::NewHashKey;
 use weir_event::predicate::Matching;
 

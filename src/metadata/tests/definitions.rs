@@ -5,19 +5,13 @@ use uuid::Uuid;
 
 use super::*;
 use crate::annotations::NotesPatch;
-use crate::definition_quota::Limit;
-use crate::definition_quota::OverQuota;
-use crate::definitions::DefinitionPatch;
-use crate::definitions::DefinitionSeen;
-use crate::definitions::EVENT_DEFINITIONS_MAX;
-use crate::definitions::EventDefinition;
-use crate::definitions::Sightings;
-use crate::properties::EVENT_PROPERTIES_MAX;
-use crate::properties::PROPERTY_DEFINITIONS_MAX;
-use crate::properties::PairSeen;
-use crate::properties::PropertyKind;
-use crate::properties::PropertySeen;
-use crate::properties::ValueType;
+use crate::definition_quota::{Limit, OverQuota};
+use crate::definitions::{
+    DefinitionPatch, DefinitionSeen, EVENT_DEFINITIONS_MAX, EventDefinition, Sightings,
+};
+use crate::properties::{
+    EVENT_PROPERTIES_MAX, PROPERTY_DEFINITIONS_MAX, PairSeen, PropertyKind, PropertySeen, ValueType,
+};
 use crate::sql;
 
 fn seen(name: &str, at: i64) -> DefinitionSeen {
@@ -229,9 +223,7 @@ async fn definitions_are_made_before_their_events() {
 
 #[tokio::test]
 async fn property_definitions_come_from_what_was_seen() {
-    use PropertyKind::Event;
-    use PropertyKind::Group;
-    use PropertyKind::Person;
+    use PropertyKind::{Event, Group, Person};
     let bench = Bench::started().await;
     let metadata = &bench.metadata;
     let pair = |event: &str, property: &str| PairSeen {

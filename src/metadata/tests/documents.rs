@@ -1,19 +1,12 @@
 //! Documents: what is written is read back, in the snapshot and on disk, of its own project only.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::*;
-use crate::activity::Asked;
-use crate::activity::Scope;
-use crate::documents::Document;
-use crate::documents::FIELDS_MAX_BYTES;
-use crate::documents::Kind as Of;
-use crate::documents::TAGS_MAX;
+use crate::activity::{Asked, Scope};
 use crate::documents::shares::ShareChange;
-use crate::documents::shares::passwords::PASS_LIFE;
-use crate::documents::shares::passwords::PASSWORDS_MAX;
-use crate::documents::shares::passwords::is_passed;
+use crate::documents::shares::passwords::{PASS_LIFE, PASSWORDS_MAX, is_passed};
+use crate::documents::{Document, FIELDS_MAX_BYTES, Kind as Of, TAGS_MAX};
 use crate::passwords::PasswordHash;
 use crate::secrets::Seed;
 use crate::sql;

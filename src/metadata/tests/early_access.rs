@@ -4,10 +4,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::*;
-use crate::early_access::EarlyAccessFeature;
-use crate::early_access::FeatureEditor;
-use crate::early_access::FeaturePatch;
-use crate::early_access::Stage;
+use crate::early_access::{EarlyAccessFeature, FeatureEditor, FeaturePatch, Stage};
 
 const EDITOR: FeatureEditor = FeatureEditor { user: USER, may_write_flags: true };
 

@@ -1,9 +1,7 @@
 //! Usage of event definitions: queries that named an event, of the last thirty days.
 
 use super::*;
-use crate::definitions::DefinitionPatch;
-use crate::definitions::DefinitionSeen;
-use crate::definitions::Sightings;
+use crate::definitions::{DefinitionPatch, DefinitionSeen, Sightings};
 use crate::event_usage::EventUsage;
 use crate::sql;
 

@@ -4,8 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::documents::Kind::Dashboard;
-use crate::flags::plain::PlainFields;
-use crate::flags::plain::PlainPatch;
+use crate::flags::plain::{PlainFields, PlainPatch};
 use crate::sql;
 
 fn set_deleted(deleted: bool) -> FlagPatch {

@@ -3,9 +3,7 @@
 use tokio::time::Instant;
 
 use super::*;
-use crate::tests::place::Database;
-use crate::tests::place::Server;
-use crate::tests::place::patiently;
+use crate::tests::place::{Database, Server, patiently};
 use weir_base::config::metadata::MetadataConfig;
 
 /// Goal: while PostgreSQL is away, snapshots stay, everything else fails at once and as unavailable, and when it is

@@ -3,19 +3,15 @@
 //! for tests; without it, a test that needs one starts it.
 
 use std::future::Future;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::AssertSqlSafe;
-use sqlx::Connection;
-use sqlx::Executor;
-use sqlx::PgConnection;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
 use crate::Metadata;
 use crate::error::MetadataError;

@@ -2,18 +2,12 @@
 
 use super::*;
 use crate::accounts::Grant;
-use crate::activity::Asked;
-use crate::activity::Scope;
+use crate::activity::{Asked, Scope};
 use crate::annotations::NotesPatch;
 use crate::definitions::DefinitionPatch;
-use crate::flag_rights::CAN_EDIT;
-use crate::flag_rights::CAN_VIEW;
-use crate::members::Level;
-use crate::members::NewMember;
-use crate::schedules::NewSchedule;
-use crate::schedules::Outcome;
-use crate::schedules::SchedulePatch;
-use crate::schedules::Timing;
+use crate::flag_rights::{CAN_EDIT, CAN_VIEW};
+use crate::members::{Level, NewMember};
+use crate::schedules::{NewSchedule, Outcome, SchedulePatch, Timing};
 use weir_event::predicate::Matching;
 
 const FLAGS: &str = "feature flags";

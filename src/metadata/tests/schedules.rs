@@ -3,14 +3,8 @@
 use serde_json::Value;
 
 use super::*;
-use crate::activity::Asked;
-use crate::activity::Scope;
-use crate::schedules::Interval;
-use crate::schedules::NewSchedule;
-use crate::schedules::Outcome;
-use crate::schedules::SchedulePatch;
-use crate::schedules::ScheduledChange;
-use crate::schedules::Timing;
+use crate::activity::{Asked, Scope};
+use crate::schedules::{Interval, NewSchedule, Outcome, SchedulePatch, ScheduledChange, Timing};
 
 const HOUR: Duration = Duration::from_hours(1);
 

@@ -5,11 +5,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::activity::Asked;
-use crate::cohorts::CohortPatch;
-use crate::cohorts::NewCohort;
-use crate::tests::place::Database;
-use crate::tests::place::Server;
-use crate::tests::place::patiently;
+use crate::cohorts::{CohortPatch, NewCohort};
+use crate::tests::place::{Database, Server, patiently};
 use weir_event::predicate::Matching;
 
 async fn on_postgres() -> Bench {

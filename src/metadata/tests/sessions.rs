@@ -1,12 +1,9 @@
 //! Sign-ins: links work once and for a quarter of an hour, sessions until they are not used for a month.
 
 use super::*;
-use crate::accounts::Grant;
-use crate::accounts::PersonalKey;
-use crate::members::Level;
-use crate::members::NewMember;
-use crate::sessions::LINK_LIFE;
-use crate::sessions::SESSION_LIFE;
+use crate::accounts::{Grant, PersonalKey};
+use crate::members::{Level, NewMember};
+use crate::sessions::{LINK_LIFE, SESSION_LIFE};
 use crate::standing::Standing;
 
 /// Adds the same member each time; returns it with its key.

@@ -1,15 +1,10 @@
 //! Every statement in the source, prepared by both databases.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use sqlx::AssertSqlSafe;
-use sqlx::Connection;
-use sqlx::Executor;
-use sqlx::PgConnection;
-use sqlx::SqlSafeStr;
 use sqlx::postgres::PgTypeInfo;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqlSafeStr};
 
 use super::*;
 use crate::tests::place::Database;

@@ -1,8 +1,7 @@
 //! A store moves from its file to PostgreSQL.
 
 use super::*;
-use crate::definitions::DefinitionSeen;
-use crate::definitions::Sightings;
+use crate::definitions::{DefinitionSeen, Sightings};
 use crate::hash_keys::NewHashKey;
 use crate::tests::place::Database;
 

@@ -3,9 +3,7 @@
 use serde_json::Map;
 
 use super::*;
-use crate::warnings::DayOfWarnings;
-use crate::warnings::SAMPLES_MAX;
-use crate::warnings::WarningSample;
+use crate::warnings::{DayOfWarnings, SAMPLES_MAX, WarningSample};
 
 const DAY: i64 = 86_400_000_000;
 

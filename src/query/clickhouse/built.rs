@@ -3,22 +3,12 @@
 
 use std::mem;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::sql::sqlparser::ast::AccessExpr;
-use datafusion::sql::sqlparser::ast::CaseWhen;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::FunctionArgumentList;
-use datafusion::sql::sqlparser::ast::FunctionArguments;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::Subscript;
-use datafusion::sql::sqlparser::ast::UnaryOperator;
-use datafusion::sql::sqlparser::ast::Value;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, CaseWhen, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Subscript, UnaryOperator, Value,
+};
 
 use crate::sql_text::literal;
 

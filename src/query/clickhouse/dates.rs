@@ -1,9 +1,7 @@
 //! Templates of ClickHouse's functions of dates: numbers and texts of them, and times that have gone by.
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Value;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{Expr, Value};
 
 use crate::clickhouse::text;
 

@@ -2,13 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Value;
-use datafusion::sql::sqlparser::ast::VisitMut;
-use datafusion::sql::sqlparser::ast::VisitorMut;
-use datafusion::sql::sqlparser::ast::visit_expressions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{Expr, Value, VisitMut, VisitorMut, visit_expressions};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 

@@ -2,15 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Value;
+use datafusion::sql::sqlparser::ast::{Expr, Value};
 
 use crate::calendar::Calendar;
-use crate::clickhouse::Parts;
-use crate::clickhouse::rewrite;
-use crate::clickhouse::tables;
-use crate::clickhouse::times::UNITS;
-use crate::clickhouse::times::date_diff;
+use crate::clickhouse::times::{UNITS, date_diff};
+use crate::clickhouse::{Parts, rewrite, tables};
 use crate::dialect;
 
 fn rewritten(sql: &str) -> Result<String, String> {

@@ -1,13 +1,7 @@
 //! Templates of ClickHouse's functions of times and intervals, and what times of SQL's own are in a zone: [`as_instant`].
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::sql::sqlparser::ast::CastKind;
-use datafusion::sql::sqlparser::ast::DataType;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Interval;
-use datafusion::sql::sqlparser::ast::TimezoneInfo;
-use datafusion::sql::sqlparser::ast::Value;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, Interval, TimezoneInfo, Value};
 
 use crate::asked::take;
 

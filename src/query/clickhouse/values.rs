@@ -1,9 +1,7 @@
 //! Templates of ClickHouse's functions of texts, numbers and lists, and those that have another name here.
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::sql::sqlparser::ast::WindowFrameBound;
-use datafusion::sql::sqlparser::ast::WindowType;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{WindowFrameBound, WindowType};
 
 /// See [`super::TEMPLATES`].
 pub(super) const TEMPLATES: &[(&str, usize, &str)] = &[

@@ -1,27 +1,19 @@
 //! How columns come to be: all persons are read by several threads, from files as far as there are any, which
 //! goes on to its end whoever is still waiting for it.
 
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use crate::columns::Columns;
-use crate::columns::PUSHED_FOR;
-use crate::columns::REFUSED_FOR;
-use crate::columns::pieces::Piece;
-use crate::columns::pieces::Pieces;
-use crate::columns::table::Refusal;
-use crate::columns::table::Rows;
-use crate::columns::table::Table;
+use crate::columns::pieces::{Piece, Pieces};
+use crate::columns::table::{Refusal, Rows, Table};
+use crate::columns::{Columns, PUSHED_FOR, REFUSED_FOR};
 use crate::error::QueryError;
-use crate::parts::given_up;
-use crate::parts::in_pieces;
+use crate::parts::{given_up, in_pieces};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::store::Identities;

@@ -2,17 +2,14 @@
 //! person which one. A person is known by its place here, from 0.
 
 use std::hash::BuildHasher;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 use serde_json::Value;
 
-use weir_identity::IdentityError;
 use weir_identity::bitmap::Bitmap;
-use weir_identity::row;
+use weir_identity::{IdentityError, row};
 
 /// Why a column cannot be: its values are too many, or too long together, for what points to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,8 +336,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::atomic::AtomicBool;
 
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::Column;
 

@@ -6,16 +6,12 @@ use std::sync::Arc;
 
 use object_store::ObjectStore;
 
-use crate::columns::table::Refusal;
-use crate::columns::table::Rows;
-use crate::person_table::Part;
-use crate::person_table::Parts;
-use crate::person_table::PersonTable;
+use crate::columns::table::{Refusal, Rows};
+use crate::person_table::{Part, Parts, PersonTable};
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person_set::PersonSet;
-use weir_identity::row::Key;
-use weir_identity::row::Row;
+use weir_identity::row::{Key, Row};
 use weir_identity::view::View;
 use weir_storage::delta::DataFile;
 

@@ -1,11 +1,9 @@
 //! Which properties were in memory at the end, for the next start, which reads their columns in advance.
 
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use weir_event::id::ProjectId;
 

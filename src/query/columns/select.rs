@@ -3,8 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
@@ -13,16 +12,11 @@ use crate::columns::table::Rows;
 use crate::people::Part;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_event::predicate::Condition;
-use weir_event::predicate::Predicate;
-use weir_event::predicate::Relation;
-use weir_event::predicate::Test;
 use weir_event::predicate::moment::Now;
-use weir_identity::IdentityError;
+use weir_event::predicate::{Condition, Predicate, Relation, Test};
 use weir_identity::bitmap::Bitmap;
-use weir_identity::row;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, View};
+use weir_identity::{IdentityError, row};
 
 /// Values that a question may be asked of, over all its filters; filters beyond are asked of persons.
 const VALUES_MAX: usize = 1 << 27;

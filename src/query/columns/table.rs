@@ -2,21 +2,16 @@
 //! later one.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::columns::column::Column;
-use crate::columns::column::TooLarge;
-use crate::columns::column::push;
+use crate::columns::column::{Column, TooLarge, push};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::bitmap::Bitmap;
 use weir_identity::change_feed::ChangeFeed;
-use weir_identity::row::Key;
-use weir_identity::row::Row;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::row::{Key, Row};
+use weir_identity::view::{Flow, View};
 
 /// Columns of one project.
 const COLUMNS_MAX: usize = 64;

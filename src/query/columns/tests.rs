@@ -1,28 +1,20 @@
 //! What becomes of columns when nobody waits for them, when there is no room, and when the store fails.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::json;
-use tokio::runtime::Builder;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
-use crate::columns::Asker;
-use crate::columns::Columns;
+use crate::columns::{Asker, Columns};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Record;
-use weir_identity::change::Update;
+use weir_identity::change::{Op, OpKind, Record, Update};
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
 

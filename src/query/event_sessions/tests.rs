@@ -2,25 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
-use arrow::array::TimestampMicrosecondArray;
-use arrow::array::new_null_array;
-use arrow::util::display::ArrayFormatter;
-use arrow::util::display::FormatOptions;
-use datafusion::catalog::MemTable;
-use datafusion::catalog::TableProvider;
+use arrow::array::{
+    ArrayRef, RecordBatch, StringViewArray, TimestampMicrosecondArray, new_null_array,
+};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::catalog::{MemTable, TableProvider};
 use datafusion::prelude::SessionContext;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::PROPERTIES;
-use super::SessionsTable;
-use super::host;
-use super::in_order;
-use super::path;
+use super::{PROPERTIES, SessionsTable, host, in_order, path};
 use weir_event::schema::events_schema;
 use weir_storage::exact::ExactColumns;
 

@@ -1,47 +1,23 @@
 //! Functions of lists, as ClickHouse has them of arrays.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::ArrowPrimitiveType;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::Float64Array;
-use arrow::array::Int64Array;
-use arrow::array::ListArray;
-use arrow::array::StringViewBuilder;
-use arrow::array::UInt32Array;
-use arrow::buffer::NullBuffer;
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::SortOptions;
-use arrow::compute::take;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Float64Type;
-use arrow::datatypes::Int64Type;
-use arrow::row::Row;
-use arrow::row::RowConverter;
-use arrow::row::Rows;
-use arrow::row::SortField;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Float64Array, Int64Array,
+    ListArray, StringViewBuilder, UInt32Array,
+};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{SortOptions, take};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::row::{Row, RowConverter, Rows, SortField};
+use datafusion::error::{DataFusionError, Result};
 
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::argument;
-use crate::functions::own::element;
-use crate::functions::own::internal;
-use crate::functions::own::list_of;
-use crate::functions::own::lists;
-use crate::functions::own::same;
-use crate::functions::own::text;
-use crate::functions::own::texts;
-use crate::functions::own::truth;
-use crate::functions::own::whole;
+use crate::functions::own::{
+    Own, Takes, argument, element, internal, list_of, lists, same, text, texts, truth, whole,
+};
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[

@@ -2,30 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BinaryViewArray;
-use arrow::array::BinaryViewBuilder;
-use arrow::array::StringViewBuilder;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryViewArray, BinaryViewBuilder, StringViewBuilder,
+};
 use arrow::datatypes::DataType;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use sha2::Digest;
-use sha2::Sha224;
-use sha2::Sha256;
-use sha2::Sha384;
-use sha2::Sha512;
+use datafusion::error::{DataFusionError, Result};
+use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::argument;
-use crate::functions::own::internal;
-use crate::functions::own::of_text;
-use crate::functions::own::text;
-use crate::functions::own::texts;
+use crate::functions::own::{Own, Takes, argument, internal, of_text, text, texts};
 
 const BYTES: &[Takes] = &[Takes::Bytes];
 const TEXT: &[Takes] = &[Takes::Text];

@@ -4,38 +4,15 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::ListArray;
-use arrow::array::StructArray;
-use arrow::array::UInt32Array;
-use arrow::buffer::NullBuffer;
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::SortOptions;
-use arrow::compute::take;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Fields;
-use arrow::datatypes::Int64Type;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, StructArray, UInt32Array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{SortOptions, take};
+use arrow::datatypes::{DataType, Field, Fields, Int64Type};
 use arrow::row::Row;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 
-use crate::functions::arrays::compared;
-use crate::functions::arrays::picked;
-use crate::functions::arrays::ranges;
-use crate::functions::arrays::whole_of;
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::argument;
-use crate::functions::own::element;
-use crate::functions::own::internal;
-use crate::functions::own::list_of;
-use crate::functions::own::lists;
-use crate::functions::own::same;
-use crate::functions::own::truth;
+use crate::functions::arrays::{compared, picked, ranges, whole_of};
+use crate::functions::own::{Own, Takes, argument, element, internal, list_of, lists, same, truth};
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[

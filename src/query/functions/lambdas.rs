@@ -4,39 +4,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::ListArray;
-use arrow::array::UInt32Array;
-use arrow::array::new_empty_array;
-use arrow::buffer::NullBuffer;
-use arrow::buffer::OffsetBuffer;
-use arrow::compute::concat;
-use arrow::compute::take;
-use arrow::compute::take_arrays;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::HigherOrderFunctionArgs;
-use datafusion::logical_expr::HigherOrderReturnFieldArgs;
-use datafusion::logical_expr::HigherOrderSignature;
-use datafusion::logical_expr::HigherOrderUDF;
-use datafusion::logical_expr::HigherOrderUDFImpl;
-use datafusion::logical_expr::LambdaArgument;
-use datafusion::logical_expr::LambdaParametersProgress;
-use datafusion::logical_expr::ValueOrLambda;
-use datafusion::logical_expr::Volatility;
+use arrow::array::{Array, ArrayRef, AsArray, ListArray, UInt32Array, new_empty_array};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::compute::{concat, take, take_arrays};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, HigherOrderFunctionArgs, HigherOrderReturnFieldArgs, HigherOrderSignature,
+    HigherOrderUDF, HigherOrderUDFImpl, LambdaArgument, LambdaParametersProgress, ValueOrLambda,
+    Volatility,
+};
 
-use crate::functions::arrays::order;
-use crate::functions::arrays::picked;
-use crate::functions::arrays::ranges;
-use crate::functions::own::element;
-use crate::functions::own::internal;
-use crate::functions::own::list_of;
+use crate::functions::arrays::{order, picked, ranges};
+use crate::functions::own::{element, internal, list_of};
 use crate::guard::Running;
 
 /// Names of functions that may have a lambda as their first argument, as ClickHouse has them.

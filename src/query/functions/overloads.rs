@@ -1,25 +1,17 @@
 //! Functions with one name for texts and for lists, each of which is a function of DataFusion: which one is known when the
 //! types of the arguments are.
 
-use std::hash::Hash;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::functions;
-use datafusion::functions_nested;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::ReturnFieldArgs;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+use datafusion::{functions, functions_nested};
 
 /// All of them.
 pub(super) fn overloads() -> Vec<ScalarUDF> {

@@ -3,26 +3,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Int64Builder;
-use arrow::array::ListBuilder;
-use arrow::array::StringViewBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use regex::Regex;
-use regex::RegexBuilder;
+use arrow::array::{Array, ArrayRef, AsArray, Int64Builder, ListBuilder, StringViewBuilder};
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::error::{DataFusionError, Result};
+use regex::{Regex, RegexBuilder};
 
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::list_of;
-use crate::functions::own::of_text;
-use crate::functions::own::text;
-use crate::functions::own::texts;
-use crate::functions::own::whole;
+use crate::functions::own::{Own, Takes, list_of, of_text, text, texts, whole};
 use crate::guard::Running;
 
 const TWO: &[Takes] = &[Takes::Text, Takes::Text];

@@ -3,27 +3,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::StructArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Fields;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, StructArray};
+use arrow::datatypes::{DataType, Field, Fields, Int64Type, TimestampMicrosecondType};
+use datafusion::error::{DataFusionError, Result};
 
-use crate::functions::arrays::ranges;
-use crate::functions::arrays::whole_of;
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::argument;
-use crate::functions::own::internal;
-use crate::functions::own::lists;
-use crate::functions::own::whole;
+use crate::functions::arrays::{ranges, whole_of};
+use crate::functions::own::{Own, Takes, argument, internal, lists, whole};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 

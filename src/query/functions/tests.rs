@@ -8,29 +8,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::util::display::ArrayFormatter;
-use arrow::util::display::FormatOptions;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::Result;
-use datafusion::execution::SessionState;
-use datafusion::execution::SessionStateBuilder;
-use datafusion::prelude::SessionConfig;
-use datafusion::prelude::SessionContext;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::calendar::Calendar;
-use crate::clickhouse;
-use crate::dialect;
-use crate::functions;
-use crate::functions::tests::lists::AGGREGATES;
-use crate::functions::tests::lists::ARRAYS;
-use crate::functions::tests::lists::JSON;
-use crate::functions::tests::values::CONDITIONS;
-use crate::functions::tests::values::NUMBERS;
-use crate::functions::tests::values::TEXTS;
-use crate::functions::tests::values::TIMES;
-use crate::functions::tests::values::URLS;
-use crate::property_values;
-use crate::quantile;
-use crate::with_constants;
+use crate::functions::tests::lists::{AGGREGATES, ARRAYS, JSON};
+use crate::functions::tests::values::{CONDITIONS, NUMBERS, TEXTS, TIMES, URLS};
+use crate::{clickhouse, dialect, functions, property_values, quantile, with_constants};
 
 /// How it is called, what it is, and examples with their values.
 pub(super) type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);

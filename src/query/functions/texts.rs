@@ -3,29 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::Int64Array;
-use arrow::array::ListArray;
-use arrow::array::ListBuilder;
-use arrow::array::StringViewBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Int64Array, ListArray, ListBuilder, StringViewBuilder,
+};
+use arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::Result;
 
-use crate::functions::arrays::ranges;
-use crate::functions::arrays::whole_of;
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::internal;
-use crate::functions::own::list_of;
-use crate::functions::own::lists;
-use crate::functions::own::text;
-use crate::functions::own::texts;
-use crate::functions::own::truth;
-use crate::functions::own::whole;
+use crate::functions::arrays::{ranges, whole_of};
+use crate::functions::own::{Own, Takes, internal, list_of, lists, text, texts, truth, whole};
 
 const SEARCH: &[Takes] = &[Takes::Text, Takes::Texts];
 

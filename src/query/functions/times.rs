@@ -2,28 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::PrimitiveArray;
-use arrow::array::StringViewBuilder;
 use arrow::array::timezone::Tz;
-use arrow::datatypes::DataType;
-use arrow::datatypes::TimestampMicrosecondType;
-use chrono::DateTime;
-use chrono::Datelike;
-use chrono::Timelike;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, PrimitiveArray, StringViewBuilder};
+use arrow::datatypes::{DataType, TimestampMicrosecondType};
+use chrono::{DateTime, Datelike, Timelike};
+use datafusion::error::{DataFusionError, Result};
 
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::argument;
-use crate::functions::own::internal;
-use crate::functions::own::text;
-use crate::functions::own::texts;
-use crate::functions::own::whole;
+use crate::functions::own::{Own, Takes, argument, internal, text, texts, whole};
 
 /// All of them.
 pub(super) const ALL: &[Own] = &[

@@ -4,24 +4,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::Int64Array;
-use arrow::array::ListBuilder;
-use arrow::array::StringViewBuilder;
+use arrow::array::{Array, ArrayRef, Int64Array, ListBuilder, StringViewBuilder};
 use arrow::datatypes::DataType;
 use datafusion::error::Result;
-use percent_encoding::AsciiSet;
-use percent_encoding::NON_ALPHANUMERIC;
-use percent_encoding::percent_decode_str;
-use percent_encoding::utf8_percent_encode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-use crate::functions::own::Own;
-use crate::functions::own::Takes;
-use crate::functions::own::list_of;
-use crate::functions::own::of_text;
-use crate::functions::own::text;
-use crate::functions::own::texts;
+use crate::functions::own::{Own, Takes, list_of, of_text, text, texts};
 
 const ONE: &[Takes] = &[Takes::Text];
 const TWO: &[Takes] = &[Takes::Text, Takes::Text];

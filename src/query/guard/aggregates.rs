@@ -1,12 +1,9 @@
 //! Calls of aggregate and window functions that take more than the operators that make them account for, or that
 //! DataFusion answers wrongly: [`check`].
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::WindowFunctionDefinition;
-use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr::NullTreatment;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::expr::{Cast, NullTreatment};
+use datafusion::logical_expr::{Expr, WindowFunctionDefinition};
 
 /// Centroids of an approximate percentile: they are allocated before the first value comes.
 const CENTROIDS_MAX: i128 = 10_000;

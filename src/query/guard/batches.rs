@@ -5,49 +5,33 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::logical_expr::WindowFrameBound;
-use datafusion::logical_expr::WindowFrameUnits;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ChildrenPropertiesMode;
-use datafusion::physical_plan::DisplayAs;
-use datafusion::physical_plan::DisplayFormatType;
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::PlanProperties;
-use datafusion::physical_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::coop::make_cooperative;
-use datafusion::physical_plan::joins::CrossJoinExec;
-use datafusion::physical_plan::joins::HashJoinExec;
-use datafusion::physical_plan::joins::NestedLoopJoinExec;
-use datafusion::physical_plan::joins::SortMergeJoinExec;
+use datafusion::physical_plan::coop::{CooperativeExec, make_cooperative};
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
+};
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::UnnestExec;
-use datafusion::physical_plan::windows::BoundedWindowAggExec;
-use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::windows::WindowExpr;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowExpr};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::guard::compact::compact;
 use crate::guard::sizes;
@@ -449,20 +433,13 @@ fn unnestable(batch: &RecordBatch, lists: &[(usize, usize)]) -> Result<Vec<Recor
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::ListArray;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringArray;
-    use arrow::array::StringViewArray;
-    use arrow::array::UInt64Array;
+    use arrow::array::{
+        ArrayRef, ListArray, RecordBatch, StringArray, StringViewArray, UInt64Array,
+    };
     use arrow::compute::take;
     use arrow::datatypes::Int64Type;
 
-    use super::BATCH_BYTES;
-    use super::Views;
-    use super::check_widest;
-    use super::pieces;
-    use super::unnestable;
+    use super::{BATCH_BYTES, Views, check_widest, pieces, unnestable};
 
     fn batch(column: ArrayRef) -> RecordBatch {
         RecordBatch::try_from_iter([("column", column)]).unwrap()

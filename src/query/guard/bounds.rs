@@ -1,29 +1,19 @@
 //! Upper bounds of what a call of a function takes, from its arguments: [`Bounds`]. They are cheap to
 //! find beside the call, and hold before anything is allocated.
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
+use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::IntervalDayTimeType;
-use arrow::datatypes::IntervalMonthDayNanoType;
-use arrow::datatypes::IntervalUnit;
-use arrow::datatypes::IntervalYearMonthType;
-use arrow::datatypes::TimeUnit;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use arrow::datatypes::{
+    DataType, Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalUnit,
+    IntervalYearMonthType, TimeUnit,
+};
+use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::ColumnarValue;
 
-use crate::guard::functions::Cost;
-use crate::guard::functions::Output;
-use crate::guard::functions::Rule;
+use crate::guard::functions::{Cost, Output, Rule};
 use crate::guard::sizes;
 use crate::guard::sizes::Views;
-use weir_event::pattern::PatternError;
-use weir_event::pattern::Size;
-use weir_event::pattern::UNKNOWN_STATES;
+use weir_event::pattern::{PatternError, Size, UNKNOWN_STATES};
 
 /// Bytes for a row beside its values: offsets, views, validity.
 const ROW_BYTES: usize = 24;

@@ -4,11 +4,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::array::UInt32Array;
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
@@ -54,12 +50,9 @@ fn copied(column: &ArrayRef, rows: &UInt32Array) -> Result<ArrayRef, ArrowError>
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::BinaryViewArray;
-    use arrow::array::Int64Array;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringArray;
-    use arrow::array::StringViewArray;
+    use arrow::array::{
+        ArrayRef, BinaryViewArray, Int64Array, RecordBatch, StringArray, StringViewArray,
+    };
     use datafusion::common::utils::memory::get_record_batch_memory_size;
 
     use super::compact;

@@ -2,12 +2,9 @@
 //! those of `coalesce`, which becomes a CASE. Where these stand in each other, each writes out once more what is in it, and a
 //! line of SQL would take more memory than there is.
 
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// Parts of the expressions of one operator of a plan. Each takes some microseconds of planning.
 const PARTS_MAX: usize = 1 << 15;
@@ -69,15 +66,11 @@ fn size(expression: &Expr) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::functions::expr_fn::coalesce;
-    use datafusion::functions::expr_fn::lower;
+    use datafusion::functions::expr_fn::{coalesce, lower};
     use datafusion::logical_expr::Expr;
-    use datafusion::prelude::col;
-    use datafusion::prelude::lit;
-    use datafusion::prelude::when;
+    use datafusion::prelude::{col, lit, when};
 
-    use super::PARTS_MAX;
-    use super::size;
+    use super::{PARTS_MAX, size};
 
     fn nested(times: usize, one: impl Fn(Expr) -> Expr) -> usize {
         size(&(0..times).fold(col("a"), |inner, _| one(inner)))

@@ -3,51 +3,32 @@
 //! what the output takes reserved until nobody uses the output any more. A call that takes much is made
 //! in pieces, some rows at a time, and between them the query can be stopped.
 
-use std::hash::Hash;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::new_empty_array;
+use arrow::array::{Array, ArrayRef, new_empty_array};
 use arrow::compute::concat;
-use arrow::datatypes::DataType;
-use arrow::datatypes::FieldRef;
-use datafusion::common::ExprSchema;
-use datafusion::common::ScalarValue;
+use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Documentation;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExpressionPlacement;
-use datafusion::logical_expr::ReturnFieldArgs;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
+use datafusion::common::{ExprSchema, ScalarValue};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::preimage::PreimageResult;
-use datafusion::logical_expr::simplify::ExprSimplifyResult;
-use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::sort_properties::ExprProperties;
-use datafusion::logical_expr::sort_properties::SortProperties;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ExpressionPlacement, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature,
+};
 
 use crate::aside::aside;
-use crate::date_trunc;
-use crate::guard;
 use crate::guard::bounds::Bounds;
-use crate::guard::functions::Cost;
-use crate::guard::functions::Output;
-use crate::guard::functions::Rule;
+use crate::guard::functions::{Cost, Output, Rule};
 use crate::guard::held::hold;
 use crate::guard::running::Running;
-use crate::json;
+use crate::{date_trunc, guard, json};
 
 /// Outputs below this are not accounted for: there are at most some hundreds of them at a time.
 const FREE_BYTES: usize = 64 << 10;

@@ -497,16 +497,9 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use datafusion::execution::FunctionRegistry;
-    use datafusion::execution::SessionState;
-    use datafusion::execution::SessionStateBuilder;
+    use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 
-    use super::AGGREGATE;
-    use super::HIGHER_ORDER;
-    use super::HIGHER_ORDER_ABSENT;
-    use super::SCALAR;
-    use super::TABLE;
-    use super::WINDOW;
+    use super::{AGGREGATE, HIGHER_ORDER, HIGHER_ORDER_ABSENT, SCALAR, TABLE, WINDOW};
     use crate::quantile;
 
     fn everything() -> SessionState {

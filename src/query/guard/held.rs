@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayData;
-use arrow::array::ArrayRef;
-use arrow::array::make_array;
+use arrow::array::{ArrayData, ArrayRef, make_array};
 use arrow::buffer::Buffer;
 use arrow::error::ArrowError;
 use bytes::Bytes;
@@ -56,15 +54,9 @@ fn held(data: ArrayData, reservation: &Arc<MemoryReservation>) -> Result<ArrayDa
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::Array;
-    use arrow::array::ArrayRef;
-    use arrow::array::ListArray;
-    use arrow::array::StringArray;
-    use arrow::array::StringViewArray;
+    use arrow::array::{Array, ArrayRef, ListArray, StringArray, StringViewArray};
     use arrow::datatypes::Int64Type;
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryConsumer;
-    use datafusion::execution::memory_pool::MemoryPool;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
 
     use super::hold;
 

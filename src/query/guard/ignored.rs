@@ -4,26 +4,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::execution::SessionState;
-use datafusion::sql::sqlparser::ast::Cte;
-use datafusion::sql::sqlparser::ast::DataType;
-use datafusion::sql::sqlparser::ast::DuplicateTreatment;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::Function;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArguments;
-use datafusion::sql::sqlparser::ast::GroupByExpr;
-use datafusion::sql::sqlparser::ast::GroupByWithModifier;
-use datafusion::sql::sqlparser::ast::LimitClause;
-use datafusion::sql::sqlparser::ast::PipeOperator;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::SetExpr;
-use datafusion::sql::sqlparser::ast::TableAlias;
-use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::TableWithJoins;
-use datafusion::sql::sqlparser::ast::Visit;
-use datafusion::sql::sqlparser::ast::Visitor;
-use datafusion::sql::sqlparser::ast::WindowType;
+use datafusion::sql::sqlparser::ast::{
+    Cte, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArguments, GroupByExpr,
+    GroupByWithModifier, LimitClause, PipeOperator, Query, Select, SetExpr, TableAlias,
+    TableFactor, TableWithJoins, Visit, Visitor, WindowType,
+};
 
 /// Words of ClickHouse that the parser takes for the alias of a table, where they are no name in quotes.
 const WORDS_AS_ALIASES: [&str; 13] = [

@@ -8,11 +8,8 @@ use std::collections::HashSet;
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::Transformed;
-use datafusion::logical_expr::BinaryExpr;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::Operator;
-use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{Cast, InList};
+use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::prelude::lit;
 
 /// The values that an expression has to be one of, or none of.
@@ -142,8 +139,7 @@ fn value(expression: &Expr) -> Option<(DataType, String)> {
 #[cfg(test)]
 mod tests {
     use datafusion::logical_expr::Expr;
-    use datafusion::prelude::col;
-    use datafusion::prelude::lit;
+    use datafusion::prelude::{col, lit};
 
     use super::exact;
 

@@ -4,48 +4,27 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::array::RecordBatchOptions;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use arrow::datatypes::Schema;
-use datafusion::common::DFSchema;
-use datafusion::common::ScalarValue;
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use datafusion::common::tree_node::Transformed;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::{DataFusionError, Result};
 use datafusion::functions::regex::regexp_like;
-use datafusion::logical_expr::BinaryExpr;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
-use datafusion::logical_expr::Operator;
-use datafusion::logical_expr::ReturnFieldArgs;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
-use datafusion::logical_expr::expr::Cast;
-use datafusion::logical_expr::expr::Like;
-use datafusion::logical_expr::expr::TryCast;
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions;
+use datafusion::logical_expr::expr::{Cast, Like, TryCast};
+use datafusion::logical_expr::{
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, expressions};
 use datafusion::prelude::lit;
 
 use crate::guard::function::Guarded;
-use crate::guard::functions::Class;
-use crate::guard::functions::Cost;
-use crate::guard::functions::Output;
-use crate::guard::functions::Rule;
+use crate::guard::functions::{Class, Cost, Output, Rule};
 use crate::guard::running::Running;
-use crate::guard::sizes::null_bytes;
-use crate::guard::sizes::width;
+use crate::guard::sizes::{null_bytes, width};
 use crate::guard::stored::Stored;
-use weir_event::pattern::PatternError;
-use weir_event::pattern::Size;
+use weir_event::pattern::{PatternError, Size};
 
 /// Bytes of a value of a type of a fixed width, at most: a batch of nulls of it takes as much as one of
 /// values.

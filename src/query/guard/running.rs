@@ -3,16 +3,11 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use datafusion::common::config::ConfigEntry;
-use datafusion::common::config::ConfigExtension;
-use datafusion::common::config::ConfigOptions;
-use datafusion::common::config::ExtensionOptions;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::error::{DataFusionError, Result};
 
 use weir_base::clock::Clock;
 

@@ -1,21 +1,12 @@
 //! Bytes of the values of an array, row by row. An array of views holds a long value once however many
 //! rows show it, so what it takes in memory says little about what a copy of its rows takes.
 
-use arrow::array::Array;
-use arrow::array::AsArray;
-use arrow::array::OffsetSizeTrait;
-use arrow::buffer::OffsetBuffer;
-use arrow::buffer::ScalarBuffer;
-use arrow::datatypes::ArrowDictionaryKeyType;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int8Type;
-use arrow::datatypes::Int16Type;
-use arrow::datatypes::Int32Type;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::UInt8Type;
-use arrow::datatypes::UInt16Type;
-use arrow::datatypes::UInt32Type;
-use arrow::datatypes::UInt64Type;
+use arrow::array::{Array, AsArray, OffsetSizeTrait};
+use arrow::buffer::{OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{
+    ArrowDictionaryKeyType, DataType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
+};
 
 /// Bytes of a view: length, prefix, and where the value is.
 const VIEW_BYTES: usize = 16;
@@ -244,26 +235,15 @@ fn average(array: &dyn Array) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::DictionaryArray;
-    use arrow::array::Int64Array;
-    use arrow::array::ListArray;
-    use arrow::array::StringArray;
-    use arrow::array::StringViewArray;
-    use arrow::array::StructArray;
-    use arrow::array::UInt64Array;
+    use arrow::array::{
+        ArrayRef, DictionaryArray, Int64Array, ListArray, StringArray, StringViewArray,
+        StructArray, UInt64Array,
+    };
     use arrow::buffer::OffsetBuffer;
     use arrow::compute::take;
-    use arrow::datatypes::DataType;
-    use arrow::datatypes::Field;
-    use arrow::datatypes::Int32Type;
-    use arrow::datatypes::Int64Type;
+    use arrow::datatypes::{DataType, Field, Int32Type, Int64Type};
 
-    use super::Views;
-    use super::elements;
-    use super::rows;
-    use super::total;
-    use super::width;
+    use super::{Views, elements, rows, total, width};
 
     #[test]
     fn rows_are_measured_by_their_values() {

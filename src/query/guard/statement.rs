@@ -6,23 +6,13 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::DataType;
-use datafusion::sql::sqlparser::ast::Expr;
-use datafusion::sql::sqlparser::ast::FunctionArg;
-use datafusion::sql::sqlparser::ast::FunctionArgExpr;
-use datafusion::sql::sqlparser::ast::GroupByExpr;
-use datafusion::sql::sqlparser::ast::Ident;
-use datafusion::sql::sqlparser::ast::ObjectName;
-use datafusion::sql::sqlparser::ast::Query;
-use datafusion::sql::sqlparser::ast::Select;
-use datafusion::sql::sqlparser::ast::TableFactor;
-use datafusion::sql::sqlparser::ast::UnaryOperator;
-use datafusion::sql::sqlparser::ast::Visit;
-use datafusion::sql::sqlparser::ast::Visitor;
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, ObjectName, Query, Select,
+    TableFactor, UnaryOperator, Visit, Visitor,
+};
 
 use crate::guard::ignored;
 use crate::relations::is_same;

@@ -3,15 +3,11 @@
 
 use std::collections::HashSet;
 
-use datafusion::common::Column;
-use datafusion::common::DFSchema;
-use datafusion::common::tree_node::TreeNode;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
 use datafusion::error::Result;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::logical_expr::expr::Alias;
-use datafusion::logical_expr::expr::Cast;
+use datafusion::logical_expr::expr::{Alias, Cast};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 
 use crate::guard::operators;
 

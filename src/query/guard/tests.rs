@@ -3,25 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::ArrayRef;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::SessionConfig;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 
-use super::BATCH_BYTES;
-use super::Pools;
-use super::Running;
-use super::batch_rows;
-use super::with_limits;
-use super::without_absent;
+use super::{BATCH_BYTES, Pools, Running, batch_rows, with_limits, without_absent};
 
 const POOL_BYTES: usize = 64 << 20;
 

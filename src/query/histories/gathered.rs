@@ -4,30 +4,15 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::thread;
 
-use arrow::array::Array;
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
-use arrow::array::UInt32Array;
+use arrow::array::{Array, AsArray, RecordBatch, StringViewArray, UInt32Array};
 use arrow::compute::cast;
-use arrow::datatypes::DataType;
-use arrow::datatypes::UInt32Type;
+use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use crate::error::QueryError;
-use crate::histories::ACTOR;
-use crate::histories::NO_TEXT;
-use crate::histories::Row;
-use crate::histories::Rows;
-use crate::histories::TEXT;
-use crate::histories::kept::Actor;
-use crate::histories::kept::Kept;
-use crate::histories::kept::Take;
-use crate::histories::kept::no_column;
-use crate::histories::kept::times_and_masks;
+use crate::histories::kept::{Actor, Kept, Take, no_column, times_and_masks};
+use crate::histories::{ACTOR, NO_TEXT, Row, Rows, TEXT};
 use crate::interner::Interner;
 use crate::slice::Slice;
 
@@ -260,22 +245,12 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::Int64Array;
-    use arrow::array::RecordBatch;
-    use arrow::array::StringArray;
-    use arrow::array::UInt32Array;
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryPool;
-    use rand::Rng;
-    use rand::SeedableRng;
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Actor;
-    use super::Gathered;
-    use super::HALF_MIN;
-    use super::Row;
-    use super::sort_by;
+    use super::{Actor, Gathered, HALF_MIN, Row, sort_by};
     use crate::error::QueryError;
     use crate::histories::Rows;
     use crate::histories::kept::passes;

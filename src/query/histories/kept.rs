@@ -1,15 +1,10 @@
 //! What keeps the rows of a plan while passes go over it: [`Kept`].
 
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::UInt32Array;
+use arrow::array::{AsArray, Int64Array, RecordBatch, UInt32Array};
 use datafusion::error::DataFusionError;
 
 use crate::error::QueryError;
-use crate::histories::AT;
-use crate::histories::MASK;
-use crate::histories::Row;
+use crate::histories::{AT, MASK, Row};
 use crate::interner::Interner;
 
 /// Takes an actor, its rows in their order, and the texts that they name.

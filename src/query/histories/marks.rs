@@ -3,22 +3,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::array::RecordBatch;
+use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt32Type;
-use datafusion::execution::memory_pool::MemoryConsumer;
-use datafusion::execution::memory_pool::MemoryPool;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use crate::error::QueryError;
-use crate::histories::ACTOR;
-use crate::histories::NO_TEXT;
-use crate::histories::Row;
-use crate::histories::kept::Actor;
-use crate::histories::kept::Kept;
-use crate::histories::kept::Take;
-use crate::histories::kept::no_column;
-use crate::histories::kept::times_and_masks;
+use crate::histories::kept::{Actor, Kept, Take, no_column, times_and_masks};
+use crate::histories::{ACTOR, NO_TEXT, Row};
 use crate::interner::Interner;
 
 /// Times of a word.
@@ -188,23 +179,15 @@ impl Kept for Marked {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::sync::Arc;
 
-    use arrow::array::ArrayRef;
-    use arrow::array::Int64Array;
-    use arrow::array::RecordBatch;
-    use arrow::array::UInt32Array;
-    use datafusion::execution::memory_pool::GreedyMemoryPool;
-    use datafusion::execution::memory_pool::MemoryPool;
-    use rand::Rng;
-    use rand::SeedableRng;
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, UInt32Array};
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
     use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
 
-    use super::Actor;
-    use super::Marked;
-    use super::Marks;
+    use super::{Actor, Marked, Marks};
     use crate::error::QueryError;
     use crate::histories::kept::passes;
 

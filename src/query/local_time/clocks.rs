@@ -3,47 +3,26 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::PrimitiveArray;
 use arrow::array::timezone::Tz;
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};
 use arrow::compute::cast;
 use arrow::compute::kernels::cast_utils::string_to_datetime;
-use arrow::datatypes::ArrowTimestampType;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use arrow::datatypes::IntervalMonthDayNano;
-use arrow::datatypes::IntervalMonthDayNanoType;
-use arrow::datatypes::IntervalUnit;
-use arrow::datatypes::TimeUnit;
-use arrow::datatypes::TimestampMicrosecondType;
-use arrow::datatypes::TimestampMillisecondType;
-use arrow::datatypes::TimestampNanosecondType;
-use arrow::datatypes::TimestampSecondType;
+use arrow::datatypes::{
+    ArrowTimestampType, DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    IntervalUnit, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType,
+};
 use arrow::temporal_conversions::as_datetime;
-use chrono::Days;
-use chrono::FixedOffset;
-use chrono::MappedLocalTime;
-use chrono::Months;
-use chrono::NaiveDate;
-use chrono::NaiveDateTime;
-use chrono::NaiveTime;
-use chrono::Offset;
-use chrono::TimeDelta;
-use chrono::TimeZone;
+use chrono::{
+    Days, FixedOffset, MappedLocalTime, Months, NaiveDate, NaiveDateTime, NaiveTime, Offset,
+    TimeDelta, TimeZone,
+};
 use datafusion::common::ScalarValue;
-use datafusion::error::DataFusionError;
-use datafusion::error::Result;
-use datafusion::logical_expr::ColumnarValue;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ReturnFieldArgs;
-use datafusion::logical_expr::ScalarFunctionArgs;
-use datafusion::logical_expr::ScalarUDF;
-use datafusion::logical_expr::ScalarUDFImpl;
-use datafusion::logical_expr::Signature;
-use datafusion::logical_expr::Volatility;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
 
 /// Seconds by which a time that clocks skip is later.
 const SKIPPED_SECONDS: i32 = 3600;

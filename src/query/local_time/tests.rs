@@ -2,19 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::RecordBatch;
-use arrow::array::TimestampMicrosecondArray;
+use arrow::array::{ArrayRef, RecordBatch, TimestampMicrosecondArray};
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::prelude::SessionConfig;
-use datafusion::prelude::SessionContext;
-use serde_json::Value;
-use serde_json::json;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use serde_json::{Value, json};
 
-use super::LocalTimes;
-use super::answer;
-use super::table;
+use super::{LocalTimes, answer, table};
 use crate::rows::json_rows;
 use weir_event::time::parse_rfc3339;
 

@@ -2,30 +2,20 @@
 
 use std::sync::Arc;
 
-use arrow::array::ArrayRef;
-use arrow::array::StringViewArray;
-use datafusion::execution::memory_pool::GreedyMemoryPool;
-use datafusion::execution::memory_pool::MemoryPool;
-use serde_json::Value;
-use serde_json::json;
+use arrow::array::{ArrayRef, StringViewArray};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Matches;
-use super::Subjects;
-use super::is_of_persons;
-use crate::condition::Call;
-use crate::condition::Pace;
+use super::{Matches, Subjects, is_of_persons};
+use crate::condition::{Call, Pace};
 use crate::guard::Running;
 use weir_base::clock::UnixMicros;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
+use weir_event::id::{PersonId, ProjectId};
 use weir_event::predicate::Matching;
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Record;
-use weir_identity::change::Update;
+use weir_identity::change::{Op, OpKind, Record, Update};
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
 use weir_identity::view::View;

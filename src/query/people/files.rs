@@ -3,29 +3,16 @@
 
 use std::cmp::Reverse;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::admission::Permit;
-use crate::columns::Columns;
-use crate::columns::Piece;
-use crate::columns::Pieces;
-use crate::columns::Refusal;
-use crate::columns::Selection;
-use crate::columns::along;
-use crate::engine::Engine;
-use crate::engine::StopOnDrop;
+use crate::columns::{Columns, Piece, Pieces, Refusal, Selection, along};
+use crate::engine::{Engine, StopOnDrop};
 use crate::error::QueryError;
-use crate::parts::given_up;
-use crate::parts::in_pieces;
-use crate::people::FUTURE;
-use crate::people::Found;
-use crate::people::Part;
-use crate::people::PersonsQuestion;
-use crate::people::full_scan::COLUMNS_MAX;
-use crate::people::full_scan::First;
-use crate::people::full_scan::asked;
+use crate::parts::{given_up, in_pieces};
+use crate::people::full_scan::{COLUMNS_MAX, First, asked};
 use crate::people::search::Search;
+use crate::people::{FUTURE, Found, Part, PersonsQuestion};
 use weir_event::id::ProjectId;
 use weir_event::predicate::moment::Now;
 use weir_identity::IdentityError;

@@ -4,28 +4,21 @@
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::people::FUTURE;
-use crate::people::Part;
-use crate::people::PersonsQuestion;
+use crate::people::{FUTURE, Part, PersonsQuestion};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Scope;
+use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::moment::Now;
 use weir_event::predicate::tree::Tree;
-use weir_identity::IdentityError;
 use weir_identity::person::Person;
-use weir_identity::row;
-use weir_identity::row::Key;
-use weir_identity::row::Row;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::row::{Key, Row};
+use weir_identity::view::{Flow, View};
+use weir_identity::{IdentityError, row};
 
 /// The property that has emails.
 pub(super) const EMAIL: &str = "email";

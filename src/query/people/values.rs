@@ -1,19 +1,16 @@
 //! The values that a property has, and how many persons have each.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
 use crate::engine::Engine;
 use crate::error::QueryError;
 use weir_event::id::ProjectId;
-use weir_identity::IdentityError;
-use weir_identity::row;
 use weir_identity::row::Key;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, View};
+use weir_identity::{IdentityError, row};
 
 impl Engine {
     /// Shows the values that a property has among the newest persons, at most `persons_max`, with a

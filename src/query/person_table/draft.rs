@@ -4,25 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayBuilder;
-use arrow::array::ArrayRef;
-use arrow::array::StringDictionaryBuilder;
-use arrow::datatypes::Field;
-use arrow::datatypes::Int32Type;
-use arrow::datatypes::Schema;
+use arrow::array::{Array, ArrayBuilder, ArrayRef, StringDictionaryBuilder};
+use arrow::datatypes::{Field, Int32Type, Schema};
 use arrow::error::ArrowError;
 use tokio::runtime::Handle;
 
 use crate::person_rows::PersonRows;
 use weir_event::id::ProjectId;
 use weir_identity::row::Row;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::DeltaTable;
-use weir_storage::delta::TableSpec;
-use weir_storage::parquet::Effort;
-use weir_storage::parquet::FileWriter;
-use weir_storage::parquet::Layout;
+use weir_storage::delta::{DataFile, DeltaTable, TableSpec};
+use weir_storage::parquet::{Effort, FileWriter, Layout};
 use weir_storage::store::StoreError;
 
 /// Properties with a column of their own. If persons of a file have more of them, those that come later are in the

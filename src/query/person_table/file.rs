@@ -3,25 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewBuilder;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Int32Type;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::TimestampMicrosecondType;
-use futures::StreamExt;
-use futures::TryStreamExt;
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewBuilder};
+use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
 use parquet::arrow::ProjectionMask;
 use parquet::errors::ParquetError;
 
-use crate::person_table::draft::PROPERTIES_MAX;
-use crate::person_table::draft::PROPERTY;
+use crate::person_table::draft::{PROPERTIES_MAX, PROPERTY};
 use weir_event::id::ProjectId;
 use weir_identity::person_set::Place;
 use weir_identity::row;

@@ -15,20 +15,15 @@ use std::time::Duration;
 use object_store::ObjectStore;
 use parking_lot::Mutex;
 
-use crate::person_table::span::ALL;
-use crate::person_table::span::Span;
-use crate::person_table::span::Trust;
-use crate::person_table::span::spans;
+use crate::person_table::span::{ALL, Span, Trust, spans};
 use crate::ranges::ranges;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::change_feed::ChangeFeed;
-use weir_identity::person_set::PersonSet;
-use weir_identity::person_set::Place;
+use weir_identity::person_set::{PersonSet, Place};
 use weir_identity::store::Identities;
-use weir_identity::view::Moment;
-use weir_identity::view::View;
+use weir_identity::view::{Moment, View};
 use weir_storage::delta::DataFile;
 
 /// If more than one person in this many has changed, a file is worth to be written anew.

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use weir_storage::delta::TableSpec;
 use weir_storage::parquet::Layout;

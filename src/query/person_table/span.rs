@@ -134,11 +134,7 @@ pub(super) fn spans(files: &[Arc<DataFile>], before: Vec<Span>, as_of: u64) -> V
 mod tests {
     use std::sync::Arc;
 
-    use super::ALL;
-    use super::FileName;
-    use super::Span;
-    use super::Trust;
-    use super::spans;
+    use super::{ALL, FileName, Span, Trust, spans};
     use weir_event::id::ProjectId;
     use weir_storage::delta::DataFile;
     use weir_storage::delta::stats::FileStats;

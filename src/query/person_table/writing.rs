@@ -8,14 +8,10 @@ use tokio::runtime::Handle;
 use crate::person_table::draft::Draft;
 use crate::person_table::error::PersonsError;
 use crate::person_table::schema::layout;
-use crate::person_table::span::FileName;
-use crate::person_table::span::Span;
-use crate::person_table::span::Trust;
+use crate::person_table::span::{FileName, Span, Trust};
 use weir_event::id::ProjectId;
 use weir_identity::person_set::Place;
-use weir_identity::view::Flow;
-use weir_identity::view::Moment;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, Moment, View};
 use weir_storage::delta::DeltaTable;
 use weir_storage::store::StoreError;
 

@@ -3,16 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use crate::disk::CAPACITY_BYTES;
-use crate::disk::Survival;
-use crate::disk::contents::Random;
-use crate::disk::contents::SimFile;
-use crate::disk::contents::to_u64;
+use crate::disk::contents::{Random, SimFile, to_u64};
+use crate::disk::{CAPACITY_BYTES, Survival};
 use weir_disk::DiskEntry;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use crate::disk::SimDisk;
-use crate::disk::Survival;
-use weir_disk::Disk;
-use weir_disk::DiskFile;
+use crate::disk::{SimDisk, Survival};
+use weir_disk::{Disk, DiskFile};
 
 fn contents(disk: &SimDisk, path: &str) -> Option<Vec<u8>> {
     let file = disk.open(Path::new(path)).ok()?;

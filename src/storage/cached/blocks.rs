@@ -14,26 +14,21 @@
 //! Numbers are little-endian. A block that was torn by a power cut, or damaged since, fails its checksums, is
 //! removed and read again.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
-use std::fs;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
+use std::{fs, io};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use sha2::Digest;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use weir_base::telemetry::metrics::Metrics;
 use weir_disk::Disk;

@@ -1,17 +1,14 @@
 //! Tests of the cache: the same bytes as the bucket has, whatever is cached, damaged, evicted or restarted.
 
 use object_store::ObjectStoreExt;
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use super::blocks::Limits;
 use super::*;
-use crate::faulty_store::Broken;
-use crate::faulty_store::FaultyStore;
+use crate::faulty_store::{Broken, FaultyStore};
 use weir_base::telemetry::metrics::Metrics;
-use weir_disk::Disk;
-use weir_disk::OsDisk;
+use weir_disk::{Disk, OsDisk};
 use weir_sim::disk::SimDisk;
 
 const BLOCK: usize = 1 << 20;

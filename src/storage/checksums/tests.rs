@@ -2,43 +2,24 @@
 
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::array::BooleanArray;
-use arrow::array::Float64Array;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
-use arrow::array::TimestampMicrosecondArray;
+use arrow::array::{
+    AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringViewArray,
+    TimestampMicrosecondArray,
+};
 use arrow::compute::concat_batches;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
-use arrow::datatypes::TimestampMicrosecondType;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
 use bytes::Bytes;
 use futures::TryStreamExt;
-use object_store::GetOptions;
-use object_store::GetRange;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use rand::Rng;
-use rand::SeedableRng;
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt};
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
-use super::BLOCK_BYTES;
-use super::BlockSums;
-use super::CheckedStore;
-use super::Damaged;
-use crate::delta::DataFile;
-use crate::delta::TableSpec;
-use crate::parquet::Effort;
-use crate::parquet::FileWriter;
-use crate::parquet::Layout;
+use super::{BLOCK_BYTES, BlockSums, CheckedStore, Damaged};
+use crate::delta::{DataFile, TableSpec};
 use crate::parquet::pages::PagedFile;
-use crate::parquet::read_columns_if;
+use crate::parquet::{Effort, FileWriter, Layout, read_columns_if};
 
 /// Number of flipped bits per file; `WEIR_FLIPS` overrides it.
 const FLIPS: usize = 300;

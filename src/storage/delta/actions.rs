@@ -7,9 +7,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::Serialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 /// One change of a table.
 #[derive(Clone, Debug, Serialize)]
@@ -265,14 +264,9 @@ pub(super) fn decode(text: &[u8]) -> Result<Actions, ReadError> {
 
 /// Paths are relative references of RFC 2396 in the log.
 mod percent_encoded {
-    use percent_encoding::AsciiSet;
-    use percent_encoding::CONTROLS;
-    use percent_encoding::percent_decode_str;
-    use percent_encoding::utf8_percent_encode;
-    use serde::Deserialize;
-    use serde::Deserializer;
-    use serde::Serializer;
+    use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
     use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
 
     /// Characters that are not allowed in the path of a URI, and `%`, which starts an escape. Every engine
     /// reads the others, such as `/`, `=` and `:`, unchanged.

@@ -5,23 +5,16 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Fields;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::json::LineDelimitedWriter;
-use arrow::json::ReaderBuilder;
+use arrow::json::{LineDelimitedWriter, ReaderBuilder};
 use bytes::Bytes;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::{ArrowWriter, ProjectionMask};
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::checksums;
 use crate::delta::actions::Action;
@@ -189,12 +182,7 @@ fn schema() -> SchemaRef {
 mod tests {
     use super::*;
     use crate::delta::actions;
-    use crate::delta::actions::Add;
-    use crate::delta::actions::Format;
-    use crate::delta::actions::Metadata;
-    use crate::delta::actions::Protocol;
-    use crate::delta::actions::Remove;
-    use crate::delta::actions::Transaction;
+    use crate::delta::actions::{Add, Format, Metadata, Protocol, Remove, Transaction};
 
     fn texts(pairs: &[(&str, Option<&str>)]) -> std::collections::BTreeMap<String, Option<String>> {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), v.map(str::to_owned))).collect()

@@ -4,29 +4,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use parking_lot::RwLock;
 use url::Url;
 use uuid::Uuid;
 
-use crate::delta::CHECKPOINT_INTERVAL;
-use crate::delta::Damage;
-use crate::delta::DataFile;
-use crate::delta::EditKind;
-use crate::delta::TableSpec;
-use crate::delta::TableVersion;
 use crate::delta::actions::Action;
 use crate::delta::error::TableError;
-use crate::delta::log::Log;
-use crate::delta::log::Put;
-use crate::delta::report;
+use crate::delta::log::{Log, Put};
 use crate::delta::state::State;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use crate::delta::{
+    CHECKPOINT_INTERVAL, Damage, DataFile, EditKind, TableSpec, TableVersion, report,
+};
+use weir_base::clock::{Clock, UnixMicros};
 
 /// Time without reading the log after which the next commits may have been cleaned up: the handle then
 /// reads the newest checkpoint first.

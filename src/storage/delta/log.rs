@@ -9,41 +9,24 @@
 //! this program leave no such file: a commit gets its name only after its bytes are synced
 //! (`storage::durable`), so even the last one is complete or absent after a power cut.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
-use object_store::ObjectMeta;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode};
 use uuid::Uuid;
 
-use crate::delta::CHECKPOINT_INTERVAL;
-use crate::delta::Damage;
-use crate::delta::LOG_COMMITS_MIN;
-use crate::delta::LOG_RETENTION;
-use crate::delta::TOMBSTONE_RETENTION;
-use crate::delta::TableSpec;
-use crate::delta::actions;
-use crate::delta::actions::Action;
-use crate::delta::actions::CommitInfo;
-use crate::delta::actions::Format;
-use crate::delta::actions::Metadata;
-use crate::delta::actions::Provenance;
-use crate::delta::checkpoint;
+use crate::delta::actions::{Action, CommitInfo, Format, Metadata, Provenance};
 use crate::delta::checkpoint::Hint;
-use crate::delta::commit::Operation;
-use crate::delta::commit::Origin;
+use crate::delta::commit::{Operation, Origin};
 use crate::delta::error::TableError;
-use crate::delta::schema;
-use crate::delta::state::PROTOCOL;
-use crate::delta::state::State;
+use crate::delta::state::{PROTOCOL, State};
+use crate::delta::{
+    CHECKPOINT_INTERVAL, Damage, LOG_COMMITS_MIN, LOG_RETENTION, TOMBSTONE_RETENTION, TableSpec,
+    actions, checkpoint, schema,
+};
 use weir_base::clock::UnixMicros;
 
 /// Directory of the log in the table.

@@ -3,18 +3,11 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType as ArrowType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
-use arrow::datatypes::TimeUnit;
+use arrow::datatypes::{DataType as ArrowType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::delta::TableSpec;
 use crate::delta::error::TableError;
-use crate::delta::types::DataType;
-use crate::delta::types::Primitive;
-use crate::delta::types::StructField;
-use crate::delta::types::StructType;
+use crate::delta::types::{DataType, Primitive, StructField, StructType};
 
 /// Characters that Delta forbids in column names without column mapping.
 const FORBIDDEN_IN_NAMES: &str = " ,;{}()\n\t=";

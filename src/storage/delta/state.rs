@@ -1,32 +1,19 @@
 //! In-memory state of a Delta table: replays commits, and checks edits for conflicts. Pure: no I/O, no clock.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use hashbrown::HashSet;
 
-use crate::delta::DAMAGE_APP;
-use crate::delta::DataFile;
-use crate::delta::Edit;
-use crate::delta::EditKind;
-use crate::delta::TOMBSTONE_RETENTION;
-use crate::delta::TableSpec;
-use crate::delta::TableVersion;
-use crate::delta::actions;
-use crate::delta::actions::Action;
-use crate::delta::actions::Add;
-use crate::delta::actions::Metadata;
-use crate::delta::actions::Protocol;
-use crate::delta::actions::ReadError;
-use crate::delta::actions::Remove;
-use crate::delta::actions::Transaction;
+use crate::delta::actions::{Action, Add, Metadata, Protocol, ReadError, Remove, Transaction};
 use crate::delta::commit::Origin;
 use crate::delta::error::TableError;
-use crate::delta::schema;
-use crate::delta::stats;
 use crate::delta::types::StructType;
+use crate::delta::{
+    DAMAGE_APP, DataFile, Edit, EditKind, TOMBSTONE_RETENTION, TableSpec, TableVersion, actions,
+    schema, stats,
+};
 use crate::exact::ExactColumns;
 use weir_base::clock::UnixMicros;
 

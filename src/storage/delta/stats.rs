@@ -4,15 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use chrono::DateTime;
-use chrono::SecondsFormat;
-use serde_json::Map;
-use serde_json::Value as Json;
-use serde_json::json;
+use chrono::{DateTime, SecondsFormat};
+use serde_json::{Map, Value as Json, json};
 
-use crate::delta::types::DataType;
-use crate::delta::types::Primitive;
-use crate::delta::types::StructType;
+use crate::delta::types::{DataType, Primitive, StructType};
 use weir_base::clock::UnixMicros;
 
 /// Maximum length of a text bound, in characters. Parquet's own limit is 64 bytes; uuids and event names fit

@@ -8,17 +8,10 @@ mod others;
 
 use std::collections::BTreeSet;
 
-use arrow::array::ArrayRef;
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
-use arrow::array::TimestampMicrosecondArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::Schema;
-use arrow::datatypes::TimeUnit;
+use arrow::array::{
+    ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
 use futures::TryStreamExt;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
@@ -26,8 +19,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::task::JoinSet;
 
-use super::stats::ColumnStats;
-use super::stats::Value;
+use super::stats::{ColumnStats, Value};
 use super::*;
 use crate::durable::DurableStore;
 use weir_base::clock::UnixMicros;

@@ -5,12 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType as ArrowType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Fields;
-use arrow::datatypes::TimeUnit;
-use serde::Deserialize;
-use serde::Serialize;
+use arrow::datatypes::{DataType as ArrowType, Field, Fields, TimeUnit};
+use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 /// Columns, in order. Names are unique without regard to case, which most engines ignore.

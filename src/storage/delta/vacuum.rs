@@ -2,20 +2,15 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
-use object_store::ObjectMeta;
-use object_store::ObjectStoreExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStoreExt};
 
-use crate::delta::Damage;
-use crate::delta::DeltaTable;
-use crate::delta::TOMBSTONE_RETENTION;
 use crate::delta::commit::Writer;
 use crate::delta::error::TableError;
 use crate::delta::log::Log;
 use crate::delta::state::State;
+use crate::delta::{Damage, DeltaTable, TOMBSTONE_RETENTION};
 use weir_base::clock::UnixMicros;
 
 /// Suffix of the files that a vacuum may delete.

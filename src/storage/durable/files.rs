@@ -2,29 +2,19 @@
 //! block.
 
 use std::io;
-use std::path::Path as FilePath;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use chrono::DateTime;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use hashbrown::HashSet;
-use object_store::Error;
-use object_store::ListResult;
-use object_store::ObjectMeta;
-use object_store::PutResult;
-use object_store::Result;
 use object_store::path::Path;
+use object_store::{Error, ListResult, ObjectMeta, PutResult, Result};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::durable::STORE;
-use weir_disk::Disk;
-use weir_disk::DiskDir;
-use weir_disk::DiskEntry;
-use weir_disk::DiskFile;
+use weir_disk::{Disk, DiskDir, DiskEntry, DiskFile};
 
 /// Prefix of the names of files that are being written.
 const TEMPORARY_PREFIX: &str = ".tmp-";

@@ -6,22 +6,15 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::StreamExt;
-use futures::stream;
-use object_store::Attributes;
-use object_store::Error;
-use object_store::GetOptions;
-use object_store::GetResult;
-use object_store::GetResultPayload;
-use object_store::ObjectMeta;
-use object_store::Result;
+use futures::{StreamExt, stream};
 use object_store::path::Path;
+use object_store::{
+    Attributes, Error, GetOptions, GetResult, GetResultPayload, ObjectMeta, Result,
+};
 
 use crate::durable::STORE;
-use crate::durable::files::failed;
-use crate::durable::files::object_meta;
-use weir_disk::Disk;
-use weir_disk::DiskFile;
+use crate::durable::files::{failed, object_meta};
+use weir_disk::{Disk, DiskFile};
 
 /// Maximum bytes of one chunk of a get. Columns of row groups and files of the table's log are smaller, so
 /// a usual get is one chunk.

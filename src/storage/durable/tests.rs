@@ -4,17 +4,11 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use object_store::MultipartUpload;
-use object_store::ObjectStoreExt;
-use object_store::WriteMultipart;
+use object_store::{MultipartUpload, ObjectStoreExt, WriteMultipart};
 
 use super::*;
-use weir_disk::DiskDir;
-use weir_disk::DiskEntry;
-use weir_disk::DiskFile;
-use weir_disk::OsDisk;
-use weir_sim::disk::SimDisk;
-use weir_sim::disk::Survival;
+use weir_disk::{DiskDir, DiskEntry, DiskFile, OsDisk};
+use weir_sim::disk::{SimDisk, Survival};
 
 const SURVIVALS: [Survival; 6] = [
     Survival::Lose,

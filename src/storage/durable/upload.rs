@@ -2,26 +2,17 @@
 //! completion.
 
 use std::io;
-use std::path::Path as FilePath;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use futures::FutureExt;
-use object_store::MultipartUpload;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::Result;
-use object_store::UploadPart;
 use object_store::path::Path;
+use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 
 use crate::durable::DurableStore;
-use crate::durable::files::Naming;
-use crate::durable::files::Shared;
-use crate::durable::files::Temporary;
-use crate::durable::files::failed;
+use crate::durable::files::{Naming, Shared, Temporary, failed};
 
 /// An unfinished upload. Invisible until [`MultipartUpload::complete`]; removed if dropped before.
 #[derive(Debug)]

@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The format that this version reads and writes.
 const FORMAT: u32 = 1;
@@ -113,8 +112,7 @@ fn is_digit(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Manifest;
-    use super::ManifestFile;
+    use super::{Manifest, ManifestFile};
 
     #[test]
     fn manifests_are_read_and_nothing_else() {

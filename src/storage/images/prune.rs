@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStore;
 use object_store::path::Path;
 

@@ -1,27 +1,18 @@
 //! Brings images from the store to the disk: [`Images::restore`], and ahead of time [`Images::prefetch`].
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::io::ErrorKind;
-use std::path::Path as FilePath;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::ObjectStoreExt;
-use sha2::Digest;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use tokio::io::AsyncWriteExt;
 
-use crate::images::ImageName;
-use crate::images::Images;
-use crate::images::error::ImagesError;
-use crate::images::error::lost;
-use crate::images::hex;
-use crate::images::manifest::Manifest;
-use crate::images::manifest::ManifestFile;
+use crate::images::error::{ImagesError, lost};
+use crate::images::manifest::{Manifest, ManifestFile};
+use crate::images::{ImageName, Images, hex};
 use weir_base::clock::UnixMicros;
 
 /// Files that are brought at the same time, each in steps of what the store sends at once.

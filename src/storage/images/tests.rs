@@ -1,31 +1,24 @@
 //! Images over stores that work, that fail at random, and that lose or damage what they have.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use futures::TryStreamExt;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use rand::Rng;
-use rand::SeedableRng;
+use object_store::{ObjectStore, ObjectStoreExt};
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
 
 use crate::faulty_store::FaultyStore;
-use crate::images::FILES;
-use crate::images::ImageName;
-use crate::images::Images;
-use crate::images::LocalFile;
 use crate::images::error::ImagesError;
 use crate::images::prune::Pruned;
 use crate::images::upload::Put;
+use crate::images::{FILES, ImageName, Images, LocalFile};
 
 /// More than two parts of an upload.
 const LARGE_BYTES: usize = (17 << 20) + 5;

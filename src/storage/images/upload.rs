@@ -1,37 +1,21 @@
 //! Puts an image: [`Images::put`].
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path as FilePath;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use futures::StreamExt;
-use futures::TryStreamExt;
-use futures::stream;
-use object_store::Error;
-use object_store::ObjectStore;
-use object_store::PutMode;
-use object_store::PutPayload;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::buffered::BufWriter;
-use sha2::Digest;
-use sha2::Sha256;
-use tokio::io::AsyncReadExt;
-use tokio::io::AsyncWriteExt;
+use object_store::{Error, ObjectStore, PutMode, PutPayload};
+use sha2::{Digest, Sha256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
-use crate::images::Identity;
-use crate::images::ImageName;
-use crate::images::Images;
-use crate::images::LocalFile;
-use crate::images::STEP_BYTES;
-use crate::images::digest;
 use crate::images::error::ImagesError;
-use crate::images::hex;
-use crate::images::manifest::Manifest;
-use crate::images::manifest::ManifestFile;
+use crate::images::manifest::{Manifest, ManifestFile};
+use crate::images::{Identity, ImageName, Images, LocalFile, STEP_BYTES, digest, hex};
 
 /// Files that are read or sent at the same time.
 const CONCURRENT_FILES: usize = 4;

@@ -1,22 +1,14 @@
 //! Opening of a log in an object store: [`claim`] takes it over for writing, [`look`] only looks at it.
 
-use bytes::Bytes;
-use bytes::BytesMut;
-use object_store::Error;
-use object_store::ObjectStore;
+use bytes::{Bytes, BytesMut};
+use object_store::{Error, ObjectStore};
 
 use crate::object_log::ObjectLogSettings;
-use crate::object_log::format::Header;
-use crate::object_log::format::Purpose;
-use crate::object_log::list::Listed;
-use crate::object_log::list::list;
-use crate::object_log::put::Put;
-use crate::object_log::put::header_of;
-use crate::object_log::put::put_until_known;
+use crate::object_log::format::{Header, Purpose};
+use crate::object_log::list::{Listed, list};
+use crate::object_log::put::{Put, header_of, put_until_known};
 use crate::object_log::writer::push_frame;
-use crate::wal::Elsewhere;
-use crate::wal::Sequence;
-use crate::wal::WalError;
+use crate::wal::{Elsewhere, Sequence, WalError};
 
 /// A log as it was opened.
 #[derive(Debug)]

@@ -22,9 +22,7 @@ use uuid::Uuid;
 
 use crate::object_log::DIRECTORY;
 use crate::wal::Sequence;
-use crate::wal::frame::FRAME_HEADER_BYTES;
-use crate::wal::frame::FrameHeader;
-use crate::wal::frame::Salt;
+use crate::wal::frame::{FRAME_HEADER_BYTES, FrameHeader, Salt};
 
 /// Size of the header.
 pub(super) const HEADER_BYTES: usize = 48;
@@ -157,11 +155,7 @@ mod tests {
     use object_store::path::Path;
     use uuid::Uuid;
 
-    use super::Header;
-    use super::Purpose;
-    use super::Unreadable;
-    use super::first_of;
-    use super::path_of;
+    use super::{Header, Purpose, Unreadable, first_of, path_of};
     use crate::wal::Sequence;
 
     fn header(purpose: Purpose) -> Header {

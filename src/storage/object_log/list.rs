@@ -3,24 +3,17 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
-use futures::TryStreamExt;
-use object_store::Error;
-use object_store::ObjectStore;
+use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
+use object_store::{Error, ObjectStore};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::object_log::DIRECTORY;
-use crate::object_log::Pauses;
-use crate::object_log::format::Header;
-use crate::object_log::format::Purpose;
-use crate::object_log::format::first_of;
-use crate::object_log::format::path_of;
+use crate::object_log::format::{Header, Purpose, first_of, path_of};
 use crate::object_log::put::header_of;
 use crate::object_log::reader::ObjectReader;
-use crate::wal::Sequence;
-use crate::wal::WalError;
+use crate::object_log::{DIRECTORY, Pauses};
+use crate::wal::{Sequence, WalError};
 
 /// Most objects that one truncation removes at once.
 const REMOVED_AT_ONCE_MAX: usize = 1000;

@@ -4,20 +4,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use object_store::Error;
-use object_store::GetOptions;
-use object_store::GetRange;
-use object_store::ObjectStore;
-use object_store::PutMode;
+use object_store::{Error, GetOptions, GetRange, ObjectStore, PutMode};
 
-use crate::object_log::Doubt;
-use crate::object_log::Pauses;
-use crate::object_log::format::HEADER_BYTES;
-use crate::object_log::format::Header;
-use crate::object_log::format::Unreadable;
-use crate::object_log::format::path_of;
-use crate::wal::Sequence;
-use crate::wal::WalError;
+use crate::object_log::format::{HEADER_BYTES, Header, Unreadable, path_of};
+use crate::object_log::{Doubt, Pauses};
+use crate::wal::{Sequence, WalError};
 
 /// Longest time for one attempt of a put. Another one may overtake it, and does no harm.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);

@@ -5,24 +5,15 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use object_store::Error;
-use object_store::ObjectStoreExt;
+use object_store::{Error, ObjectStoreExt};
 use tokio::task::JoinHandle;
 
 use crate::object_log::format;
-use crate::object_log::format::HEADER_BYTES;
-use crate::object_log::format::Header;
-use crate::object_log::format::Unreadable;
-use crate::object_log::format::path_of;
-use crate::object_log::format::split_frame;
-use crate::object_log::list::ObjectFiles;
-use crate::object_log::list::Place;
+use crate::object_log::format::{HEADER_BYTES, Header, Unreadable, path_of, split_frame};
+use crate::object_log::list::{ObjectFiles, Place};
 use crate::object_log::put::read_until_known;
-use crate::wal::Corruption;
-use crate::wal::Damage;
-use crate::wal::Sequence;
-use crate::wal::WalError;
 use crate::wal::reader::Item;
+use crate::wal::{Corruption, Damage, Sequence, WalError};
 
 /// Objects that are read ahead: a request takes some tens of milliseconds, whatever its size.
 const AHEAD_MAX: usize = 16;

@@ -8,22 +8,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt};
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::object_log::ObjectLogSettings;
-use crate::object_log::Pauses;
 use crate::object_log::format::path_of;
 use crate::object_log::list::ObjectFiles;
 use crate::object_log::writer::ObjectLog;
-use crate::wal::Damage;
-use crate::wal::Elsewhere;
-use crate::wal::Sequence;
-use crate::wal::WalError;
+use crate::object_log::{ObjectLogSettings, Pauses};
 use crate::wal::reader::Item;
+use crate::wal::{Damage, Elsewhere, Sequence, WalError};
 
 /// Payload of claims.
 const CLAIM: &[u8] = b"claim";

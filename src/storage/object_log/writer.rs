@@ -2,31 +2,18 @@
 
 use std::sync::Arc;
 
-use bytes::BufMut;
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use object_store::ObjectStore;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
-use crate::object_log::Doubt;
-use crate::object_log::ObjectLogSettings;
-use crate::object_log::Pauses;
-use crate::object_log::Rivals;
-use crate::object_log::claim::claim;
-use crate::object_log::claim::look;
-use crate::object_log::format::HEADER_BYTES;
-use crate::object_log::format::Header;
-use crate::object_log::format::Purpose;
-use crate::object_log::list::Listed;
-use crate::object_log::list::ObjectFiles;
-use crate::object_log::put::Put;
-use crate::object_log::put::put_until_known;
-use crate::wal::Elsewhere;
-use crate::wal::Sequence;
-use crate::wal::WalError;
-use crate::wal::frame;
-use crate::wal::frame::FrameHeader;
-use crate::wal::frame::Salt;
+use crate::object_log::claim::{claim, look};
+use crate::object_log::format::{HEADER_BYTES, Header, Purpose};
+use crate::object_log::list::{Listed, ObjectFiles};
+use crate::object_log::put::{Put, put_until_known};
+use crate::object_log::{Doubt, ObjectLogSettings, Pauses, Rivals};
+use crate::wal::frame::{FrameHeader, Salt};
+use crate::wal::{Elsewhere, Sequence, WalError, frame};
 
 /// The log, open for writing.
 #[derive(Debug)]

@@ -9,19 +9,15 @@ use std::io;
 use std::io::Read;
 use std::sync::Arc;
 
-use bytes::Buf;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use libdeflater::Crc;
 use parking_lot::Mutex;
-use parquet::arrow::arrow_writer::ArrowColumnChunk;
-use parquet::arrow::arrow_writer::PageKey;
-use parquet::arrow::arrow_writer::PageStore;
-use parquet::arrow::arrow_writer::PageStoreArgs;
-use parquet::arrow::arrow_writer::PageStoreFactory;
+use parquet::arrow::arrow_writer::{
+    ArrowColumnChunk, PageKey, PageStore, PageStoreArgs, PageStoreFactory,
+};
 use parquet::column::writer::ColumnCloseResult;
 use parquet::errors::ParquetError;
-use parquet::file::reader::ChunkReader;
-use parquet::file::reader::Length;
+use parquet::file::reader::{ChunkReader, Length};
 
 /// `PageType::DICTIONARY_PAGE` in Thrift's zigzag encoding.
 const DICTIONARY_PAGE: u64 = 2 << 1;
@@ -245,9 +241,7 @@ impl Read for Pieces {
 
 #[cfg(test)]
 mod tests {
-    use super::crc;
-    use super::with_crc;
-    use super::zigzag;
+    use super::{crc, with_crc, zigzag};
 
     /// CRC-32 of the check input of the standard (ITU-T V.42), and zigzag examples of Thrift's specification.
     #[test]

@@ -7,34 +7,23 @@ use std::io;
 use std::io::Read;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::array::new_null_array;
-use arrow::compute::CastOptions;
-use arrow::compute::cast_with_options;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::FieldRef;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{RecordBatch, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use bytes::Buf;
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use futures::executor::block_on;
 use object_store::ObjectStore;
 use object_store::path::Path;
 use parquet::arrow::ProjectionMask;
-use parquet::arrow::arrow_reader::ArrowReaderMetadata;
-use parquet::arrow::arrow_reader::ArrowReaderOptions;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::Encoding;
-use parquet::basic::Type;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::{Encoding, Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::metadata::PageIndexPolicy;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, PageIndexPolicy, ParquetMetaData};
 use parquet::file::page_index::offset_index::OffsetIndexMetaData;
-use parquet::file::reader::ChunkReader;
-use parquet::file::reader::Length;
+use parquet::file::reader::{ChunkReader, Length};
 use tokio::task::unconstrained;
 
 use crate::compaction::ReadCost;

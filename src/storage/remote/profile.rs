@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use object_store::CredentialProvider;
-use object_store::Error;
 use object_store::aws::AwsCredential;
+use object_store::{CredentialProvider, Error};
 use parking_lot::Mutex;
 
 use weir_base::clock::Clock;
@@ -155,10 +154,8 @@ mod tests {
 
     use object_store::CredentialProvider;
 
-    use super::Profile;
-    use super::ProfileCredentials;
-    use weir_base::clock::Clock;
-    use weir_base::clock::UnixMicros;
+    use super::{Profile, ProfileCredentials};
+    use weir_base::clock::{Clock, UnixMicros};
     use weir_base::config::bucket::AwsVariables;
 
     const CONFIG: &str = "[default]\nregion = eu-west-1\n# comment\n[profile ana]\nRegion=us-west-2\n\

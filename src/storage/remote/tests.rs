@@ -5,9 +5,7 @@ use object_store::ObjectStoreExt;
 use object_store::aws::AmazonS3ConfigKey;
 
 use super::*;
-use crate::faulty_store::Broken;
-use crate::faulty_store::Fault;
-use crate::faulty_store::FaultyStore;
+use crate::faulty_store::{Broken, Fault, FaultyStore};
 use weir_base::clock::UnixMicros;
 
 #[derive(Parser)]

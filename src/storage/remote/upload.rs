@@ -4,13 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use futures::FutureExt;
-use futures::TryFutureExt;
-use object_store::MultipartUpload;
-use object_store::PutPayload;
-use object_store::PutResult;
-use object_store::Result;
-use object_store::UploadPart;
+use futures::{FutureExt, TryFutureExt};
+use object_store::{MultipartUpload, PutPayload, PutResult, Result, UploadPart};
 
 use crate::remote::Measure;
 

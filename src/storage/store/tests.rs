@@ -2,26 +2,18 @@
 
 mod chaos;
 
-use arrow::array::ArrayRef;
-use arrow::array::Int64Array;
-use arrow::array::TimestampMicrosecondArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::Schema;
-use arrow::datatypes::TimeUnit;
+use arrow::array::{ArrayRef, Int64Array, TimestampMicrosecondArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
 use clap::Parser;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use url::Url;
 
 use super::*;
 use crate::delta::TableSpec;
 use crate::durable::DurableStore;
-use crate::faulty_store::Fault;
-use crate::faulty_store::FaultyStore;
+use crate::faulty_store::{Fault, FaultyStore};
 use weir_disk::Disk;
 use weir_sim::disk::SimDisk;
 

@@ -1,16 +1,12 @@
 //! Tests of places of tables: names, and that a copy changes nothing in the bucket.
 
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Schema;
+use arrow::datatypes::{DataType, Field, Schema};
 use futures::TryStreamExt;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
 use object_store::memory::InMemory;
+use object_store::{ObjectStoreExt, PutMode};
 
 use super::*;
-use crate::delta::Edit;
-use crate::delta::EditKind;
+use crate::delta::{Edit, EditKind};
 use weir_base::clock::UnixMicros;
 use weir_disk::OsDisk;
 

@@ -2,22 +2,15 @@
 //! and does not read their contents.
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::wal::Sequence;
-use crate::wal::WalError;
 use crate::wal::reader::Reader;
-use crate::wal::segment;
-use crate::wal::spare;
-use weir_disk::Disk;
-use weir_disk::DiskFile;
+use crate::wal::{Sequence, WalError, segment, spare};
+use weir_disk::{Disk, DiskFile};
 
 /// Subdirectory for copies of damaged segments.
 const QUARANTINE: &str = "quarantine";

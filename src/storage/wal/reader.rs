@@ -5,18 +5,10 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use crate::wal::Corruption;
-use crate::wal::Damage;
-use crate::wal::Sequence;
-use crate::wal::WalError;
-use crate::wal::files;
-use crate::wal::files::Place;
-use crate::wal::files::WalFiles;
-use crate::wal::frame;
-use crate::wal::frame::FRAMES_START;
-use crate::wal::frame::Prefix;
-use crate::wal::segment;
+use crate::wal::files::{Place, WalFiles};
+use crate::wal::frame::{FRAMES_START, Prefix};
 use crate::wal::segment::Cursor;
+use crate::wal::{Corruption, Damage, Sequence, WalError, files, frame, segment};
 
 /// One result of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,23 +12,14 @@
 //! After a removal the previous segment is the newest one.
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::wal::Corruption;
-use crate::wal::Damage;
-use crate::wal::Elsewhere;
-use crate::wal::Recovered;
-use crate::wal::Sequence;
-use crate::wal::WalError;
-use crate::wal::files;
 use crate::wal::files::Segment;
-use crate::wal::frame;
-use crate::wal::frame::FRAMES_START;
-use crate::wal::frame::FrameHeader;
-use crate::wal::frame::Prefix;
-use crate::wal::segment;
+use crate::wal::frame::{FRAMES_START, FrameHeader, Prefix};
 use crate::wal::segment::Cursor;
+use crate::wal::{
+    Corruption, Damage, Elsewhere, Recovered, Sequence, WalError, files, frame, segment,
+};
 use weir_disk::Disk;
 
 /// Bytes per write when the last batch is rewritten.

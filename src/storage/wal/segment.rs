@@ -3,20 +3,13 @@
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::wal::Sequence;
-use crate::wal::frame::FRAME_HEADER_BYTES;
-use crate::wal::frame::FrameHeader;
-use crate::wal::frame::PREFIX_BYTES;
-use crate::wal::frame::Prefix;
-use crate::wal::frame::Salt;
-use crate::wal::frame::SegmentHeader;
-use crate::wal::spare;
-use weir_disk::Disk;
-use weir_disk::DiskFile;
-use weir_disk::is_out_of_descriptors;
+use crate::wal::frame::{
+    FRAME_HEADER_BYTES, FrameHeader, PREFIX_BYTES, Prefix, Salt, SegmentHeader,
+};
+use crate::wal::{Sequence, spare};
+use weir_disk::{Disk, DiskFile, is_out_of_descriptors};
 
 /// Digits of the largest `u64`, so that file names sort in the order of sequences.
 const NAME_DIGITS: usize = 20;

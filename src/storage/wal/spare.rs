@@ -6,12 +6,10 @@
 //! [`super::segment::create`].
 
 use std::io;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::wal::segment;
-use weir_disk::Disk;
-use weir_disk::DiskFile;
+use weir_disk::{Disk, DiskFile};
 
 /// File name of the spare. It is no name of a segment, so recovery ignores it.
 const SPARE: &str = "spare";

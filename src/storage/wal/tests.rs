@@ -5,30 +5,20 @@
 mod crash;
 mod damage;
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::wal::Corruption;
-use crate::wal::Damage;
-use crate::wal::Elsewhere;
-use crate::wal::Recovered;
-use crate::wal::Sequence;
-use crate::wal::WalError;
-use crate::wal::WalSettings;
 use crate::wal::files::WalFiles;
 use crate::wal::frame::FRAMES_START;
 use crate::wal::reader::Item;
-use crate::wal::segment;
 use crate::wal::writer::Wal;
+use crate::wal::{
+    Corruption, Damage, Elsewhere, Recovered, Sequence, WalError, WalSettings, segment,
+};
 use weir_base::error::Kind;
-use weir_disk::Disk;
-use weir_disk::DiskEntry;
-use weir_disk::OsDisk;
-use weir_sim::disk::SimDisk;
-use weir_sim::disk::Survival;
+use weir_disk::{Disk, DiskEntry, OsDisk};
+use weir_sim::disk::{SimDisk, Survival};
 
 const DIR: &str = "/data/wal";
 

@@ -4,13 +4,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::wal::Corruption;
-use crate::wal::Damage;
-use crate::wal::Sequence;
-use crate::wal::WalError;
 use crate::wal::frame::FRAMES_START;
-use crate::wal::recovery;
 use crate::wal::recovery::Looked;
+use crate::wal::{Corruption, Damage, Sequence, WalError, recovery};
 use weir_disk::Disk;
 
 /// Result of a verification.

@@ -4,23 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::wal::Elsewhere;
-use crate::wal::Recovered;
-use crate::wal::Sequence;
-use crate::wal::WalError;
-use crate::wal::WalSettings;
-use crate::wal::files::Segment;
-use crate::wal::files::WalFiles;
-use crate::wal::frame;
-use crate::wal::frame::FRAMES_START;
-use crate::wal::frame::FrameHeader;
-use crate::wal::frame::Salt;
-use crate::wal::frame::SegmentHeader;
-use crate::wal::recovery;
-use crate::wal::segment;
+use crate::wal::files::{Segment, WalFiles};
+use crate::wal::frame::{FRAMES_START, FrameHeader, Salt, SegmentHeader};
 use crate::wal::segment::CreateError;
-use weir_disk::Disk;
-use weir_disk::DiskFile;
+use crate::wal::{Elsewhere, Recovered, Sequence, WalError, WalSettings, frame, recovery, segment};
+use weir_disk::{Disk, DiskFile};
 
 /// Parts of at most this size are copied into the write buffer, so that a small record costs a copy and not a
 /// system call. A copy of 16 KiB takes about as long as a system call.

@@ -1,18 +1,11 @@
 //! Bars: side by side or stacked above and below zero ([`bars`]), and lying, one below another ([`lying`]).
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::figure;
-use crate::chart::plot::TOP_PX;
-use crate::chart::plot::columns;
-use crate::chart::plot::plot;
-use crate::chart::scale::Scale;
-use crate::chart::scale::digits;
-use crate::chart::scale::percent;
-use crate::chart::series::Frame;
-use crate::chart::series::Series;
-use crate::chart::series::Unit;
+use crate::chart::plot::{TOP_PX, columns, plot};
+use crate::chart::scale::{Scale, digits, percent};
+use crate::chart::series::{Frame, Series, Unit};
 
 /// The part of a place that its bars take.
 const FILLED: f64 = 0.72;

@@ -1,7 +1,6 @@
 //! Numbers as texts: [`text`], [`short`] and [`duration`]; and one large number with what it was before: [`large`].
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::series::Unit;
 
@@ -159,11 +158,7 @@ pub fn large(figure: &Figure) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::change;
-    use super::duration;
-    use super::short;
-    use super::span;
-    use super::text;
+    use super::{change, duration, short, span, text};
     use crate::chart::series::Unit;
 
     #[test]

@@ -1,12 +1,10 @@
 //! A funnel: steps one below another, how many came to each and how many left before the next one: [`funnel`].
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::figure;
 use crate::chart::scale::percent;
-use crate::chart::series::Series;
-use crate::chart::series::Unit;
+use crate::chart::series::{Series, Unit};
 
 /// A step.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,7 +1,6 @@
 //! Retention as a table whose cells are the darker the more came back: [`heat`].
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::figure;
 use crate::chart::series::Unit;

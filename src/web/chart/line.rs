@@ -2,18 +2,11 @@
 
 use std::ops::Range;
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
-use crate::chart::plot::PLACES_MAX;
-use crate::chart::plot::TOP_PX;
-use crate::chart::plot::columns;
-use crate::chart::plot::middle;
-use crate::chart::plot::plot;
-use crate::chart::scale::Scale;
-use crate::chart::scale::digits;
-use crate::chart::series::Frame;
-use crate::chart::series::Series;
+use crate::chart::plot::{PLACES_MAX, TOP_PX, columns, middle, plot};
+use crate::chart::scale::{Scale, digits};
+use crate::chart::series::{Frame, Series};
 
 /// Marks of all series together, beyond which only lines are drawn.
 const MARKS_MAX: usize = 2000;

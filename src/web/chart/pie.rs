@@ -1,13 +1,11 @@
 //! Parts of a whole as a ring ([`pie`]), beside their names, numbers and shares.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::bars::Lying;
 use crate::chart::figure;
 use crate::chart::scale::digits;
-use crate::chart::series::Series;
-use crate::chart::series::Unit;
+use crate::chart::series::{Series, Unit};
 
 /// Parts that have a colour of their own; the others are one together.
 const PARTS_MAX: usize = 9;

@@ -1,14 +1,10 @@
 //! What charts with two axes have in common: the lines and texts of the axes, a column for each place, the legend.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::figure;
-use crate::chart::scale::Scale;
-use crate::chart::scale::digits;
-use crate::chart::scale::percent;
-use crate::chart::series::Frame;
-use crate::chart::series::Series;
+use crate::chart::scale::{Scale, digits, percent};
+use crate::chart::series::{Frame, Series};
 use crate::parts::clipped;
 
 /// Above the plot, for half a line of text.

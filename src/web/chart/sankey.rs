@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::figure;
 use crate::chart::scale::digits;

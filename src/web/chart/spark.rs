@@ -1,10 +1,8 @@
 //! A small line in a row of text: [`spark`].
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
-use crate::chart::scale::Scale;
-use crate::chart::scale::digits;
+use crate::chart::scale::{Scale, digits};
 
 /// Its height in pixels.
 const HEIGHT_PX: u16 = 24;

@@ -1,12 +1,9 @@
 //! The numbers of a chart as a table: [`table`] is general, [`of_series`] makes it of what charts show.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::chart::figure;
-use crate::chart::series::Frame;
-use crate::chart::series::Series;
-use crate::chart::series::Unit;
+use crate::chart::series::{Frame, Series, Unit};
 
 /// Most rows of a table; downloads have all.
 pub const ROWS_MAX: usize = 400;

@@ -3,23 +3,15 @@
 use maud::Markup;
 use proptest::prelude::*;
 
-use crate::chart::bars::Lying;
-use crate::chart::bars::bars;
-use crate::chart::bars::lying;
-use crate::chart::funnel;
-use crate::chart::heat;
+use crate::chart::bars::{Lying, bars, lying};
 use crate::chart::line::lines;
 use crate::chart::pie::pie;
 use crate::chart::plot::TOP_PX;
-use crate::chart::sankey;
 use crate::chart::scale::Scale;
-use crate::chart::series::Frame;
-use crate::chart::series::Point;
-use crate::chart::series::Series;
-use crate::chart::series::Unit;
+use crate::chart::series::{Frame, Point, Series, Unit};
 use crate::chart::spark::spark;
-use crate::chart::table;
 use crate::chart::ticks::ticks;
+use crate::chart::{funnel, heat, sankey, table};
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{202e}";
 

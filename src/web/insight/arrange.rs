@@ -1,17 +1,13 @@
 //! Forms that change what was saved: a dashboard with its tiles, an insight, whether there is a link to it, and its passwords.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::insight::dashboard::Tile;
-use crate::insight::form::dates;
-use crate::insight::form::fields::Suggestions;
-use crate::insight::form::fields::filter_rows;
-use crate::insight::form::property_names;
+use crate::insight::form::fields::{Suggestions, filter_rows};
+use crate::insight::form::{dates, property_names};
 use crate::insight::links;
-use crate::insight::saved::NAME_MAX_CHARS;
-use crate::insight::saved::Saved;
+use crate::insight::saved::{NAME_MAX_CHARS, Saved};
 use crate::parts;
 use crate::parts::items;
 use crate::state::filters::Filter;

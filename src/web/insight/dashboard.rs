@@ -1,17 +1,12 @@
 //! Dashboards: their list, and one with its tiles. Tiles come in the order in which their answers are ready, and
 //! take the places that the page has for them.
 
-use maud::Markup;
-use maud::PreEscaped;
-use maud::html;
-use serde_json::Map;
-use serde_json::Value;
+use maud::{Markup, PreEscaped, html};
+use serde_json::{Map, Value};
 
 use crate::insight::form::dates;
 use crate::insight::links;
-use crate::insight::saved::NAME_MAX_CHARS;
-use crate::insight::saved::Saved;
-use crate::insight::saved::rows;
+use crate::insight::saved::{NAME_MAX_CHARS, Saved, rows};
 use crate::parts;
 use crate::parts::clipped;
 use crate::sentences::rules_of;

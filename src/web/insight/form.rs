@@ -4,22 +4,13 @@
 pub mod fields;
 mod options;
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
-use crate::insight::form::fields::Suggestions;
-use crate::insight::form::fields::count;
-use crate::insight::form::fields::filter_rows;
-use crate::insight::form::fields::select;
+use crate::insight::form::fields::{Suggestions, count, filter_rows, select};
 use crate::insight::links;
-use crate::state::insight::INTERVALS;
-use crate::state::insight::Kind;
-use crate::state::insight::Question;
-use crate::state::range::PRESETS;
-use crate::state::range::Range;
-use crate::state::series::LETTERS;
-use crate::state::series::MATHS;
-use crate::state::series::Series;
+use crate::state::insight::{INTERVALS, Kind, Question};
+use crate::state::range::{PRESETS, Range};
+use crate::state::series::{LETTERS, MATHS, Series};
 
 /// The fields of a question.
 pub fn form(project: i64, question: &Question, known: &Suggestions) -> Markup {

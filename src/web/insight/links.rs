@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::state::insight::Kind;
-use crate::state::insight::Question;
+use crate::state::insight::{Kind, Question};
 use crate::state::parameters::Printer;
 use crate::state::point::Point;
 

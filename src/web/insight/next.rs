@@ -1,14 +1,10 @@
 //! What the persons behind a step of a funnel did next: [`events`].
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
-use crate::chart::bars::Lying;
-use crate::chart::bars::lying;
+use crate::chart::bars::{Lying, lying};
 use crate::chart::series::Unit;
-use crate::parts::clipped;
-use crate::parts::page;
-use crate::parts::query;
+use crate::parts::{clipped, page, query};
 
 /// Longest names of events, in characters.
 const NAME_MAX_CHARS: usize = 80;

@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 
-use crate::chart::sankey::Link;
-use crate::chart::sankey::sankey;
+use crate::chart::sankey::{Link, sankey};
 use crate::chart::series::Unit;
-use crate::chart::table::Cell;
-use crate::chart::table::Table;
+use crate::chart::table::{Cell, Table};
 use crate::insight::answer::Shown;
 use crate::insight::links;
 use crate::insight::links::Links;

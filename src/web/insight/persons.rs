@@ -1,15 +1,11 @@
 //! Who is behind a mark of a chart: [`list`].
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use maud::{Markup, html};
+use serde_json::{Value, json};
 
 use crate::chart::series::Unit;
-use crate::chart::table::Cell;
-use crate::chart::table::Table;
-use crate::chart::table::table;
+use crate::chart::table::{Cell, Table, table};
 use crate::insight::links;
 use crate::parts;
 use crate::parts::Elsewhere;

@@ -1,26 +1,18 @@
 //! The answer of the API as a chart and a table: [`shown`].
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::chart::table;
 use crate::insight::answer::Shown;
-use crate::insight::funnel;
 use crate::insight::links::Links;
-use crate::insight::paths;
-use crate::insight::retention;
-use crate::insight::trends;
+use crate::insight::{funnel, paths, retention, trends};
 use crate::parts;
-use crate::parts::Elsewhere;
-use crate::parts::code;
-use crate::parts::page;
-use crate::parts::query;
-use crate::state::curl;
+use crate::parts::{Elsewhere, code, page, query};
 use crate::state::insight::Kind;
 use crate::state::node::node;
-use crate::state::sql;
 use crate::state::sql::Span;
+use crate::state::{curl, sql};
 
 /// When and how an answer came.
 #[derive(Clone, Debug, Default)]

@@ -3,16 +3,11 @@
 use maud::html;
 use serde_json::Value;
 
-use crate::chart::heat::Row;
-use crate::chart::heat::heat;
-use crate::chart::heat::mean;
+use crate::chart::heat::{Row, heat, mean};
 use crate::chart::line::lines;
 use crate::chart::series;
-use crate::chart::series::Frame;
-use crate::chart::series::Series;
-use crate::chart::series::Unit;
-use crate::chart::table::Cell;
-use crate::chart::table::Table;
+use crate::chart::series::{Frame, Series, Unit};
+use crate::chart::table::{Cell, Table};
 use crate::insight::answer::Shown;
 use crate::insight::links::Links;
 use crate::state::insight::Options;

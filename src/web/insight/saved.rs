@@ -1,14 +1,11 @@
 //! What was saved: the list of insights, and the form that saves one.
 
-use maud::Markup;
-use maud::html;
-use serde_json::Map;
-use serde_json::Value;
+use maud::{Markup, html};
+use serde_json::{Map, Value};
 
 use crate::insight::links;
 use crate::parts::clipped;
-use crate::state::insight::Kind;
-use crate::state::insight::Question;
+use crate::state::insight::{Kind, Question};
 use crate::state::saved_sql::SavedSql;
 use weir_wire::query_node::unwrapped;
 

@@ -2,24 +2,18 @@
 //! the form for its password.
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
-use serde_json::Map;
-use serde_json::Value;
+use maud::{Markup, html};
+use serde_json::{Map, Value};
 
 use crate::chart::table;
-use crate::frame::Theme;
-use crate::frame::opening;
-use crate::insight::dashboard;
-use crate::insight::dashboard::Place;
-use crate::insight::dashboard::Tile;
+use crate::frame::{Theme, opening};
+use crate::insight::dashboard::{Place, Tile};
 use crate::insight::links::Links;
-use crate::insight::result;
 use crate::insight::saved::Saved;
+use crate::insight::{dashboard, result};
 use crate::pages::sql;
 use crate::parts;
-use crate::parts::items;
-use crate::parts::text;
+use crate::parts::{items, text};
 use crate::state::stored;
 
 /// The query of a saved insight, from its JSON; null without one.

@@ -1,19 +1,16 @@
 //! Forms say what was asked, and answers become charts with links to who is behind them.
 
 use maud::Markup;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::frame::Theme;
 use crate::insight::form::fields::Suggestions;
 use crate::insight::form::form;
 use crate::insight::links::Links;
-use crate::insight::persons::Persons;
-use crate::insight::persons::list;
+use crate::insight::persons::{Persons, list};
 use crate::insight::result::shown;
 use crate::insight::shared::document;
-use crate::state::insight::Kind;
-use crate::state::insight::Question;
+use crate::state::insight::{Kind, Question};
 use crate::state::point::Point;
 
 const HOSTILE: &str = "\"><script>alert(1)</script>";

@@ -1,36 +1,19 @@
 //! Series of numbers: those of trends, lifecycles and stickiness, and of trends of funnels.
 
-use chrono::Days;
-use chrono::Months;
-use chrono::NaiveDate;
-use chrono::NaiveDateTime;
-use chrono::TimeDelta;
-use maud::Markup;
-use maud::html;
+use chrono::{Days, Months, NaiveDate, NaiveDateTime, TimeDelta};
+use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::chart::bars::Lying;
-use crate::chart::bars::bars;
-use crate::chart::bars::lying;
-use crate::chart::figure;
-use crate::chart::figure::Figure;
-use crate::chart::figure::large;
+use crate::chart::bars::{Lying, bars, lying};
+use crate::chart::figure::{Figure, large};
 use crate::chart::line::lines;
 use crate::chart::pie::pie;
-use crate::chart::series::Frame;
-use crate::chart::series::Point;
-use crate::chart::series::Series;
-use crate::chart::series::Unit;
-use crate::chart::table;
-use crate::chart::table::Cell;
-use crate::chart::table::Table;
-use crate::insight::answer::Shown;
-use crate::insight::answer::texts;
-use crate::insight::answer::value_name;
-use crate::insight::answer::values;
+use crate::chart::series::{Frame, Point, Series, Unit};
+use crate::chart::table::{Cell, Table};
+use crate::chart::{figure, table};
+use crate::insight::answer::{Shown, texts, value_name, values};
 use crate::insight::links::Links;
-use crate::state::insight::Options;
-use crate::state::insight::STATUSES;
+use crate::state::insight::{Options, STATUSES};
 use crate::state::point;
 
 /// Series of an answer that a chart has; the table has more.

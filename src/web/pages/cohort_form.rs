@@ -1,21 +1,15 @@
 //! Forms of cohorts and early access features.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::insight::form::fields::select;
 use crate::pages::flag_form;
 use crate::pages::flag_form::Known;
 use crate::parts;
-use crate::parts::integer;
-use crate::parts::text;
+use crate::parts::{integer, text};
 use crate::sentences::conditions_of;
-use crate::state::cohort::DAYS;
-use crate::state::cohort::DEEDS_MAX;
-use crate::state::cohort::Deed;
-use crate::state::cohort::Draft;
-use crate::state::cohort::TIMES;
+use crate::state::cohort::{DAYS, DEEDS_MAX, Deed, Draft, TIMES};
 use crate::state::flag::PARTS_MAX;
 
 /// Longest names and descriptions, in characters.

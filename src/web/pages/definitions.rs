@@ -1,20 +1,14 @@
 //! Definitions: the names of events and properties that were seen.
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::chart::figure;
 use crate::chart::series::Unit;
 use crate::chart::spark::spark;
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::is_true;
-use crate::parts::items;
-use crate::parts::page;
-use crate::parts::query;
-use crate::parts::text;
+use crate::parts::{clipped, is_true, items, page, query, text};
 
 /// Longest name in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

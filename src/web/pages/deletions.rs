@@ -1,15 +1,11 @@
 //! Deletions: requests with what became of them, and the proof that nothing is left.
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::parts;
-use crate::parts::literal;
-use crate::parts::page;
-use crate::parts::query;
-use crate::parts::text;
+use crate::parts::{literal, page, query, text};
 
 /// What was found of a person.
 #[derive(Clone, Debug, Default)]

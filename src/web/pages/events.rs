@@ -2,24 +2,14 @@
 
 use chrono::DateTime;
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use maud::{Markup, html};
+use serde_json::{Value, json};
 
 use crate::chart::figure::duration;
 use crate::parts;
-use crate::parts::Elsewhere;
-use crate::parts::clipped;
-use crate::parts::items;
-use crate::parts::literal;
-use crate::parts::page;
-use crate::parts::query;
-use crate::parts::text;
+use crate::parts::{Elsewhere, clipped, items, literal, page, query, text};
 use crate::state::curl;
-use crate::state::sql::exactly;
-use crate::state::sql::path_in_file;
-use crate::state::sql::path_in_server;
+use crate::state::sql::{exactly, path_in_file, path_in_server};
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

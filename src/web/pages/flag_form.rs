@@ -1,26 +1,17 @@
 //! The form of a flag: [`form`] shows what is typed, with what is wrong about it. There is an empty row for one more
 //! filter of each condition and one more variant; buttons add conditions and rows, so nothing needs a script.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::insight::form::fields::select;
 use crate::pages::flags::trace;
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::integer;
-use crate::parts::text;
+use crate::parts::{clipped, integer, text};
 use crate::sentences::condition_of;
-use crate::state::flag::Condition;
-use crate::state::flag::Draft;
-use crate::state::flag::FILTERS_MAX;
-use crate::state::flag::Filter;
-use crate::state::flag::OWNERS;
-use crate::state::flag::PARTS_MAX;
-use crate::state::flag::Variant;
-use crate::state::flag::operators;
-use crate::state::flag::takes_several;
+use crate::state::flag::{
+    Condition, Draft, FILTERS_MAX, Filter, OWNERS, PARTS_MAX, Variant, operators, takes_several,
+};
 
 /// Longest keys, names and values, in characters.
 const KEY_MAX_CHARS: usize = 400;

@@ -3,20 +3,12 @@
 use std::collections::HashMap;
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::integer;
-use crate::parts::is_true;
-use crate::parts::items;
-use crate::parts::page;
-use crate::parts::text;
-use crate::sentences::conditions_of;
-use crate::sentences::percent;
-use crate::sentences::sentence;
+use crate::parts::{clipped, integer, is_true, items, page, text};
+use crate::sentences::{conditions_of, percent, sentence};
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::chart::figure;
 use crate::parts;
-use crate::parts::integer;
-use crate::parts::items;
-use crate::parts::text;
+use crate::parts::{integer, items, text};
 use weir_base::clock::UnixMicros;
 
 /// Width of a meter, in its own units.

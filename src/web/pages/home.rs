@@ -1,11 +1,9 @@
 //! Home: each project at a glance.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::page;
+use crate::parts::{clipped, page};
 
 /// Width and height of the small chart, in its own units.
 const WIDTH: usize = 140;

@@ -1,17 +1,12 @@
 //! Settings: who belongs to the organization, and what roles let them do.
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::insight::form::fields::select;
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::integer;
-use crate::parts::items;
-use crate::parts::page;
-use crate::parts::text;
+use crate::parts::{clipped, integer, items, page, text};
 
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -196,11 +191,9 @@ fn word(access: &str) -> &'static str {
 #[cfg(test)]
 mod tests {
     use chrono_tz::Tz;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::members;
-    use super::roles;
+    use super::{members, roles};
 
     fn people() -> Vec<Value> {
         let person = |at: u8, level: u8| {

@@ -1,8 +1,7 @@
 //! How to send events, with the address of this server and the token of the project filled in.
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::pages::events;

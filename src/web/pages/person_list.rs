@@ -1,24 +1,14 @@
 //! The list of persons: its form, its table, and how to ask for the same elsewhere.
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use maud::{Markup, html};
+use serde_json::{Value, json};
 
-use crate::pages::persons::link_id;
-use crate::pages::persons::name;
+use crate::pages::persons::{link_id, name};
 use crate::parts;
-use crate::parts::Elsewhere;
-use crate::parts::clipped;
-use crate::parts::items;
-use crate::parts::literal;
-use crate::parts::page;
-use crate::parts::text;
+use crate::parts::{Elsewhere, clipped, items, literal, page, text};
 use crate::state::curl;
-use crate::state::sql::exactly;
-use crate::state::sql::path_in_file;
-use crate::state::sql::path_in_server;
+use crate::state::sql::{exactly, path_in_file, path_in_server};
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

@@ -4,20 +4,12 @@ use std::time::Duration;
 
 use chrono::DateTime;
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use maud::{Markup, html};
+use serde_json::{Value, json};
 
 use crate::pages::events;
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::integer;
-use crate::parts::is_true;
-use crate::parts::items;
-use crate::parts::literal;
-use crate::parts::page;
-use crate::parts::text;
+use crate::parts::{clipped, integer, is_true, items, literal, page, text};
 
 /// Longest names and ids in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -435,8 +427,7 @@ pub fn cohorts(project: i64, zone: Tz, cohorts: &[Value]) -> Markup {
 #[cfg(test)]
 mod tests {
     use chrono_tz::Tz;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::timeline;
 

@@ -1,18 +1,11 @@
 //! Settings: the project, its files, keys, sessions.
 
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::parts;
-use crate::parts::clipped;
-use crate::parts::integer;
-use crate::parts::is_true;
-use crate::parts::items;
-use crate::parts::literal;
-use crate::parts::page;
-use crate::parts::text;
+use crate::parts::{clipped, integer, is_true, items, literal, page, text};
 
 /// Longest names in a row, in characters.
 const NAME_MAX_CHARS: usize = 120;

@@ -1,7 +1,6 @@
 //! Signing in.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 /// The form: a button for a link, or a field for a key. A link signs in by a form, because programs that look at
 /// links, such as those of chats, would use it up.

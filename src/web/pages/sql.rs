@@ -1,23 +1,16 @@
 //! The SQL page: a box, what can be asked, and a grid of results.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
-use crate::assets;
 use crate::insight::links;
 use crate::insight::saved::Saved;
 use crate::pages::sql_chart;
-use crate::parts;
-use crate::parts::Elsewhere;
-use crate::parts::items;
-use crate::parts::page;
-use crate::parts::query;
+use crate::parts::{Elsewhere, items, page, query};
 use crate::state::curl;
-use crate::state::saved_sql::CHARTS;
-use crate::state::saved_sql::Chart;
-use crate::state::saved_sql::SavedSql;
+use crate::state::saved_sql::{CHARTS, Chart, SavedSql};
 use crate::state::sql::OF_SQL;
+use crate::{assets, parts};
 
 /// Most rows of a grid; files have all of them.
 const ROWS_MAX: usize = 1000;

@@ -1,18 +1,13 @@
 //! The rows of a query as a chart: columns of numbers are series, another column names the places, and further ones
 //! split the series.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::chart::bars::bars;
 use crate::chart::line::lines;
-use crate::chart::series::Frame;
-use crate::chart::series::Point;
-use crate::chart::series::Series;
-use crate::parts::clipped;
-use crate::parts::items;
-use crate::parts::plain;
+use crate::chart::series::{Frame, Point, Series};
+use crate::parts::{clipped, items, plain};
 use crate::state::saved_sql::Chart;
 
 /// Most rows, places and series of a chart.
@@ -131,11 +126,9 @@ fn label(place: &str, is_time: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::chart;
-    use super::drawn;
+    use super::{chart, drawn};
     use crate::state::saved_sql::CHARTS;
 
     /// The name and the points of a series.

@@ -1,13 +1,10 @@
 //! Forms of flags and cohorts send what is stored, if nobody changes anything.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::insight::tests::sent;
-use crate::pages::cohort_form;
-use crate::pages::flag_form;
 use crate::pages::flag_form::Known;
-use crate::pages::flags;
+use crate::pages::{cohort_form, flag_form, flags};
 use crate::state::cohort;
 use crate::state::flag::Draft;
 use crate::state::parameters::Parameters;

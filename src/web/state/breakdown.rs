@@ -1,8 +1,6 @@
 //! What series are split by: [`Breakdown`], in an address as `by1.key`, `by1.of` and so on.
 
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Printer, Wrong};
 
 /// Most properties that are combined.
 pub const KEYS_MAX: usize = 3;

@@ -3,15 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::parts::plain;
-use crate::state::flag::Filter;
-use crate::state::flag::PARTS_MAX;
-use crate::state::flag::usual;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Wrong;
+use crate::state::flag::{Filter, PARTS_MAX, usual};
+use crate::state::parameters::{Parameters, Wrong};
 use weir_event::json as reader;
 
 /// How often is compared with a number; the first is meant without a word.
@@ -272,12 +268,9 @@ fn uuid_like(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Draft;
-    use super::Group;
-    use super::members;
+    use super::{Draft, Group, members};
     use crate::state::parameters::Parameters;
 
     #[test]

@@ -1,8 +1,7 @@
 //! Commands for a shell that ask the API the same as a page: [`get`], [`post`], and [`command`] for an insight. The key
 //! is taken from the environment, so that it stands in no history.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Sends the query of an insight.
 pub fn command(server: &str, project: i64, query: &Value) -> String {

@@ -3,9 +3,7 @@
 
 use crate::state::filters;
 use crate::state::filters::Filter;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Printer, Wrong};
 use crate::state::series::Event;
 
 /// Most exclusions of a funnel.

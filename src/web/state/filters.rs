@@ -1,8 +1,6 @@
 //! Conditions on events: [`Filter`], in an address as `f1.key`, `f1.op`, `f1.value` and `f1.of`.
 
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Printer, Wrong};
 
 /// Most filters of an insight, or of one of its series.
 pub const FILTERS_MAX: usize = 20;

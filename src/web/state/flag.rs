@@ -1,15 +1,11 @@
 //! A feature flag as the fields of a form: [`Draft`], made of what is stored or of what was typed. What a form has no
 //! field for stays: a condition with such parts is a text of JSON.
 
-use serde_json::Map;
-use serde_json::Number;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Number, Value, json};
 
 use crate::parts::plain;
 use crate::state::filters;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Wrong};
 use weir_event::json as reader;
 
 /// Most conditions, and most variants, of a form.
@@ -452,13 +448,9 @@ pub fn usual(value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Condition;
-    use super::Draft;
-    use super::PARTS_MAX;
-    use super::usual;
+    use super::{Condition, Draft, PARTS_MAX, usual};
     use crate::state::parameters::Parameters;
 
     #[test]

@@ -4,13 +4,9 @@ use crate::state::breakdown::Breakdown;
 use crate::state::exclusion::Exclusion;
 use crate::state::filters;
 use crate::state::filters::Filter;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Printer, Wrong};
 use crate::state::range::Range;
-use crate::state::series::Event;
-use crate::state::series::LETTERS;
-use crate::state::series::Series;
+use crate::state::series::{Event, LETTERS, Series};
 
 /// Lengths of intervals.
 pub const INTERVALS: [&str; 5] = ["minute", "hour", "day", "week", "month"];

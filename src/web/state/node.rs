@@ -1,17 +1,12 @@
 //! The query of the API that asks the same: [`node`].
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::state::breakdown::Breakdown;
 use crate::state::exclusion::Exclusion;
 use crate::state::filters::Filter;
-use crate::state::insight::DISPLAYS;
-use crate::state::insight::Options;
-use crate::state::insight::Question;
-use crate::state::series::Event;
-use crate::state::series::Series;
+use crate::state::insight::{DISPLAYS, Options, Question};
+use crate::state::series::{Event, Series};
 
 /// What an address has where it says nothing of the dates.
 const FROM: &str = "-7d";

@@ -1,16 +1,10 @@
 //! A mark of a chart, for the persons behind it: [`Point`], in an address as `point.day`, `point.series` and so on.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::state::insight::Kind;
-use crate::state::insight::Options;
-use crate::state::insight::Question;
+use crate::state::insight::{Kind, Options, Question};
 use crate::state::node::node;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Printer, Wrong};
 
 /// What all parameters of a mark begin with.
 pub const PREFIX: &str = "point.";

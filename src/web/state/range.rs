@@ -1,8 +1,6 @@
 //! Of what time the events are: [`Range`].
 
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Printer, Wrong};
 
 /// Most characters of a date.
 const DATE_MAX_CHARS: usize = 40;

@@ -1,11 +1,8 @@
 //! SQL as a saved insight: [`SavedSql`], made of the JSON that a client saved, or of what the page of SQL shows.
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use weir_wire::query_node::SQL;
-use weir_wire::query_node::VISUALIZATION;
-use weir_wire::query_node::unwrapped;
+use weir_wire::query_node::{SQL, VISUALIZATION, unwrapped};
 
 /// Fields of a query that an address cannot say.
 const UNSAID: [&str; 3] = ["filters", "variables", "values"];
@@ -93,8 +90,7 @@ impl SavedSql {
 mod tests {
     use serde_json::json;
 
-    use super::CHARTS;
-    use super::SavedSql;
+    use super::{CHARTS, SavedSql};
 
     #[test]
     fn what_is_saved_is_read_again() {

@@ -2,9 +2,7 @@
 
 use crate::state::filters;
 use crate::state::filters::Filter;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::parameters::Wrong;
+use crate::state::parameters::{Parameters, Printer, Wrong};
 
 /// Letters of series, which formulas use too.
 pub const LETTERS: [&str; 26] = [

@@ -3,11 +3,8 @@
 
 use crate::parts::literal;
 use crate::state::filters::Filter;
-use crate::state::insight::Options;
-use crate::state::insight::Question;
-use crate::state::series::Event;
-use crate::state::series::LETTERS;
-use crate::state::series::Series;
+use crate::state::insight::{Options, Question};
+use crate::state::series::{Event, LETTERS, Series};
 
 /// The time that counts, as it was when the question was asked.
 #[derive(Clone, Debug, Default)]
@@ -322,16 +319,8 @@ pub fn path_in_file(key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::OF_FILTERS;
-    use super::OF_OPTIONS;
-    use super::OF_PERSONS;
-    use super::OF_RETURNS;
-    use super::OF_STEPS;
-    use super::Span;
-    use super::of;
-    use super::of_files;
-    use crate::state::insight::Kind;
-    use crate::state::insight::Question;
+    use super::{OF_FILTERS, OF_OPTIONS, OF_PERSONS, OF_RETURNS, OF_STEPS, Span, of, of_files};
+    use crate::state::insight::{Kind, Question};
 
     fn span() -> Span {
         Span {

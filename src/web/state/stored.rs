@@ -1,18 +1,13 @@
 //! The question of a saved insight: [`question`] makes it of the JSON that a client saved, if an address can say all
 //! of it; [`sketch`] says what it can.
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::state::filters::Filter;
-use crate::state::insight::DISPLAYS;
-use crate::state::insight::Kind;
-use crate::state::insight::Question;
+use crate::state::insight::{DISPLAYS, Kind, Question};
 use crate::state::node::node;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
-use crate::state::series::Event;
-use crate::state::series::LETTERS;
+use crate::state::parameters::{Parameters, Printer};
+use crate::state::series::{Event, LETTERS};
 use weir_wire::query_node::unwrapped;
 
 /// Most parameters of a query that an address cannot say and a sketch leaves out.

@@ -4,38 +4,21 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::state::breakdown;
 use crate::state::breakdown::Breakdown;
 use crate::state::exclusion::Exclusion;
-use crate::state::filters::Filter;
-use crate::state::filters::OPERATORS;
-use crate::state::filters::OWNERS;
-use crate::state::insight::ATTRIBUTIONS;
-use crate::state::insight::CRITERIA;
-use crate::state::insight::FUNNELS_SHOWN;
-use crate::state::insight::INTERVALS;
-use crate::state::insight::Kind;
-use crate::state::insight::ORDERS;
-use crate::state::insight::Options;
-use crate::state::insight::PATH_EVENTS;
-use crate::state::insight::Question;
-use crate::state::insight::RETENTION_SHOWN;
-use crate::state::insight::RETENTION_TYPES;
-use crate::state::insight::STATUSES;
-use crate::state::insight::TRENDS_SHOWN;
-use crate::state::insight::WINDOW_UNITS;
+use crate::state::filters::{Filter, OPERATORS, OWNERS};
+use crate::state::insight::{
+    ATTRIBUTIONS, CRITERIA, FUNNELS_SHOWN, INTERVALS, Kind, ORDERS, Options, PATH_EVENTS, Question,
+    RETENTION_SHOWN, RETENTION_TYPES, STATUSES, TRENDS_SHOWN, WINDOW_UNITS,
+};
 use crate::state::node::node;
-use crate::state::parameters::Parameters;
-use crate::state::parameters::Printer;
+use crate::state::parameters::{Parameters, Printer};
 use crate::state::point::Point;
 use crate::state::range::Range;
-use crate::state::series::Event;
-use crate::state::series::MATHS;
-use crate::state::series::Series;
-use crate::state::stored;
+use crate::state::series::{Event, MATHS, Series};
+use crate::state::{breakdown, stored};
 
 /// Texts that addresses must not change.
 fn text() -> impl Strategy<Value = String> {

@@ -3,12 +3,7 @@
 use serde_json::json;
 use uuid::Uuid;
 
-use super::Head;
-use super::Refusal;
-use super::Sdk;
-use super::Verdict;
-use super::bearer;
-use super::results;
+use super::{Head, Refusal, Sdk, Verdict, bearer, results};
 use weir_event::key_kind::KeyKind;
 
 /// Headers as posthog-python sends them, with changes: a value, or `None` to leave one out.

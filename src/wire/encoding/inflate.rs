@@ -2,15 +2,12 @@
 
 use std::io::Read;
 
-use flate2::Decompress;
-use flate2::FlushDecompress;
-use flate2::Status;
+use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::encoding::error::DecodeError;
 use crate::encoding::hints::Coding;
-use crate::encoding::lz64;
-use crate::encoding::text;
 use crate::encoding::text::PADDING_BYTES;
+use crate::encoding::{lz64, text};
 
 /// Smallest initial output buffer.
 const OUTPUT_MIN_BYTES: usize = 16 * 1024;

@@ -3,8 +3,7 @@
 use std::io::Write;
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use flate2::Compression;
 use proptest::prelude::*;

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use base64::Engine;
-use base64::engine::general_purpose::GeneralPurpose;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD};
 
 use crate::encoding::error::DecodeError;
 use crate::encoding::hints::Coding;

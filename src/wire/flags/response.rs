@@ -9,16 +9,12 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
-use serde::Serializer;
 use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::flags::Endpoint;
-use crate::flags::Query;
-use crate::flags::Shape;
-use crate::remote_config::Asker;
-use crate::remote_config::RemoteConfig;
+use crate::flags::{Endpoint, Query, Shape};
+use crate::remote_config::{Asker, RemoteConfig};
 
 /// Initial capacity for the response without its flags.
 const REST_BYTES: usize = 1024;

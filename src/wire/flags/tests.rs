@@ -2,16 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Endpoint;
-use super::Query;
-use super::Shape;
-use super::request::Request;
-use super::request::RequestError;
-use super::response::FlagRecord;
-use super::response::Response;
+use super::request::{Request, RequestError};
+use super::response::{FlagRecord, Response};
+use super::{Endpoint, Query, Shape};
 use weir_base::error::Kind;
 
 #[test]

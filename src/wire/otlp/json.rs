@@ -5,22 +5,13 @@ use std::fmt;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::de::IgnoredAny;
-use serde::de::MapAccess;
-use serde::de::SeqAccess;
-use serde::de::Visitor;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::otlp::mapping::is_of_ai;
-use crate::otlp::spans::ATTRIBUTES_MAX;
-use crate::otlp::spans::Attributes;
-use crate::otlp::spans::DEPTH_MAX;
-use crate::otlp::spans::Resource;
-use crate::otlp::spans::Scope;
-use crate::otlp::spans::Span;
-use crate::otlp::spans::Value;
-use crate::otlp::spans::hex;
+use crate::otlp::spans::{
+    ATTRIBUTES_MAX, Attributes, DEPTH_MAX, Resource, Scope, Span, Value, hex,
+};
 use crate::repair::repair;
 
 /// Parses a request; `None` if it is malformed.

@@ -6,17 +6,11 @@
 
 use std::borrow::Cow;
 
-use chrono::DateTime;
-use chrono::SecondsFormat;
-use serde_json::Map;
-use serde_json::json;
+use chrono::{DateTime, SecondsFormat};
+use serde_json::{Map, json};
 use uuid::Uuid;
 
-use crate::otlp::spans::Attributes;
-use crate::otlp::spans::Resource;
-use crate::otlp::spans::Scope;
-use crate::otlp::spans::Span;
-use crate::otlp::spans::Value;
+use crate::otlp::spans::{Attributes, Resource, Scope, Span, Value};
 
 /// Prefixes of attributes that mark a span as about AI.
 const PREFIXES: [&str; 6] =

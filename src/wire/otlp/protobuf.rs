@@ -2,14 +2,7 @@
 //! of `opentelemetry/proto` 1.x; unknown fields are skipped.
 
 use crate::otlp::mapping::is_of_ai;
-use crate::otlp::spans::Attributes;
-use crate::otlp::spans::DEPTH_MAX;
-use crate::otlp::spans::Resource;
-use crate::otlp::spans::Room;
-use crate::otlp::spans::Scope;
-use crate::otlp::spans::Span;
-use crate::otlp::spans::Value;
-use crate::otlp::spans::hex;
+use crate::otlp::spans::{Attributes, DEPTH_MAX, Resource, Room, Scope, Span, Value, hex};
 
 /// `STATUS_CODE_ERROR`.
 const ERROR: u64 = 2;

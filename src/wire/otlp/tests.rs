@@ -2,16 +2,11 @@
 //! of PostHog's tests of the same endpoint.
 
 use proptest::prelude::*;
-use serde_json::Value as Json;
-use serde_json::json;
+use serde_json::{Value as Json, json};
 
-use super::BATCH_MAX_BYTES;
-use super::EVENT_MIN_BYTES;
-use super::Form;
 use super::protobuf::read;
-use super::spans::ATTRIBUTES_MAX;
-use super::spans::Room;
-use super::to_batch;
+use super::spans::{ATTRIBUTES_MAX, Room};
+use super::{BATCH_MAX_BYTES, EVENT_MIN_BYTES, Form, to_batch};
 use crate::encoding::error::DecodeError;
 
 fn varint(mut value: usize) -> Vec<u8> {

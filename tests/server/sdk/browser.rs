@@ -3,24 +3,15 @@
 //! The driver prints each event just before the SDK sends it. The stored event must equal it,
 //! except for the server's documented changes.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::sdk::create_flags;
-use crate::sdk::drivers;
-use crate::sdk::drivers::Said;
-use crate::sdk::drivers::Sdk;
-use crate::sdk::drivers::of_kind;
-use crate::sdk::stored;
+use crate::harness::{KEY, TOKEN, TestServer};
+use crate::sdk::drivers::{Said, Sdk, of_kind};
 use crate::sdk::stored::str_of;
-use crate::sdk::tools;
+use crate::sdk::{create_flags, drivers, stored, tools};
 
 /// Pages that contain the SDK, as bundlers include it.
 const WITH_SDK: [(&str, Sdk); 2] =

@@ -1,10 +1,8 @@
 //! The driver programs under `tests/sdk`: how they are started, and their output.
 
 use std::collections::VecDeque;
-use std::path::Path;
-use std::path::PathBuf;
-use std::process::Command;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread;
 
 use parking_lot::Mutex;

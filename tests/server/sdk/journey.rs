@@ -2,15 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
-use crate::harness::binary;
-use crate::harness::patiently;
-use crate::sdk::drivers;
+use crate::harness::{binary, patiently};
 use crate::sdk::drivers::of_kind;
-use crate::sdk::tools;
+use crate::sdk::{drivers, tools};
 
 /// Until when steps have to be taken, in milliseconds since the link was opened.
 const STEPS: [(&str, u64); 7] = [

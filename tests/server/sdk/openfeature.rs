@@ -2,17 +2,12 @@
 //! unknown flags.
 
 use std::io::Write;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::sdk::drivers;
-use crate::sdk::source;
-use crate::sdk::tools;
+use crate::harness::{TOKEN, TestServer};
+use crate::sdk::{drivers, source, tools};
 
 fn create(server: &TestServer, key: &str, more: &[(&str, Value)]) {
     let mut flag = json!({"key": key, "active": true});

@@ -3,16 +3,11 @@
 
 use std::process::Command;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::sdk::drivers;
-use crate::sdk::source;
+use crate::harness::{Answer, TOKEN, TestServer};
 use crate::sdk::stored::str_of;
-use crate::sdk::tools;
+use crate::sdk::{drivers, source, tools};
 
 const PATH: &str = "/i/v0/ai/otel";
 

@@ -5,11 +5,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::sdk::drivers;
+use crate::harness::{KEY, TestServer};
 use crate::sdk::drivers::of_kind;
-use crate::sdk::tools;
+use crate::sdk::{drivers, tools};
 
 const HOSTILE: &str = "<script>window.__hit=1</script>\"><img src=x onerror=window.__hit=1>\u{202e} \
                        aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";

@@ -3,14 +3,11 @@
 
 use std::process::Command;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::harness::KEY;
-use crate::harness::TestServer;
-use crate::sdk::drivers;
+use crate::harness::{KEY, TestServer};
 use crate::sdk::drivers::of_kind;
-use crate::sdk::tools;
+use crate::sdk::{drivers, tools};
 
 /// Within which a page has loaded, in milliseconds. The slow server answers after 8 seconds, the others not at all.
 const LOADED_MILLIS: u64 = 5_000;

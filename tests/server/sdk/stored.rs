@@ -1,19 +1,13 @@
 //! Compares the output of the drivers with every read path of the server: SQL over HTTP, persons,
 //! groups, event definitions. Allowed differences are in `differences`.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::DateTime;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
-use crate::sdk::differences::check_given;
-use crate::sdk::differences::check_new;
-use crate::sdk::differences::check_rules;
-use crate::sdk::differences::is_of_persons;
-use crate::sdk::differences::lifted;
+use crate::sdk::differences::{check_given, check_new, check_rules, is_of_persons, lifted};
 use crate::sdk::drivers::of_kind;
 
 /// Largest difference between the timestamp of a call and the stored one: the time from the SDK's

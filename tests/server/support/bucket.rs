@@ -1,28 +1,18 @@
 //! A bucket for servers under test: moto, and in front of it a gate that lets requests fail as networks and
 //! stores do.
 
-use std::io;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::io::Read;
-use std::io::Write;
-use std::net::SocketAddr;
-use std::net::TcpListener;
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
-use std::thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{io, thread};
 
 use parking_lot::Mutex;
 
-use crate::harness::beside;
-use crate::harness::within;
+use crate::harness::{beside, within};
 use crate::sdk::tools;
 
 /// Name of the bucket.

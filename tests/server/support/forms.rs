@@ -1,8 +1,6 @@
 //! Forms of pages, as a browser sends them.
 
-use crate::harness::Answer;
-use crate::harness::KEY;
-use crate::harness::TestServer;
+use crate::harness::{Answer, KEY, TestServer};
 
 /// Sends a form of a page of the first project.
 pub(crate) fn post(server: &TestServer, path: &str, fields: &[(&str, &str)]) -> Answer {

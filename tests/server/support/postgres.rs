@@ -1,8 +1,7 @@
 //! PostgreSQL servers and databases for tests. `WEIR_TEST_POSTGRES` is the URL of a server for tests; without
 //! it, a test that needs one starts it. `WEIR_TEST_METADATA=postgres` gives every test server a database on it.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;

@@ -4,17 +4,11 @@
 use chrono::Datelike;
 use rand::Rng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 use crate::support::world;
-use crate::support::world::DAY;
-use crate::support::world::Details;
-use crate::support::world::HOUR;
-use crate::support::world::date;
-use crate::support::world::days;
-use crate::support::world::one_of;
+use crate::support::world::{DAY, Details, HOUR, date, days, one_of};
 
 /// 2026-02-20 at midnight UTC.
 pub(crate) const FIRST_DAY: i64 = 20_504;

@@ -1,13 +1,11 @@
 //! Random histories: events of persons, some of whom are merged, and a server that has them. The tests of insights
 //! ask about such a [`World`], and compute the answers from what was sent.
 
-use std::ops::Deref;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use rand::Rng;
 use rand::rngs::StdRng;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::TestServer;
 

@@ -1,21 +1,14 @@
 //! Wire tests beyond a single request: restarts, overload, counters, encoders of other libraries.
 
 use std::io::Write;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Case;
-use super::Told;
-use super::check_answer;
 use super::v1::headers_of;
-use crate::harness::Answer;
-use crate::harness::TOKEN;
-use crate::harness::TestServer;
-use crate::harness::patiently;
+use super::{Case, Told, check_answer};
+use crate::harness::{Answer, TOKEN, TestServer, patiently};
 use crate::sdk::tools;
 
 const V1: &str = "/i/v1/analytics/events";

@@ -2,15 +2,10 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::Case;
-use super::Table;
-use super::Told;
-use super::event;
-use super::v0;
 use super::v0::gzip;
+use super::{Case, Table, Told, event, v0};
 use crate::harness::TOKEN;
 
 const V1: [&str; 2] = ["/i/v1/analytics/events", "/i/v1/ai/events"];

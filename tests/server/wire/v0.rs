@@ -7,16 +7,11 @@ use base64::prelude::BASE64_STANDARD;
 use chrono::TimeDelta;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Case;
-use super::Table;
-use super::Told;
-use super::event;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
+use super::{Case, Table, Told, event};
+use crate::harness::{KEY, TOKEN};
 
 /// Every path of capture v0.
 pub(super) const PATHS: [&str; 7] =

@@ -4,18 +4,12 @@ use std::io::Write;
 
 use chrono::TimeDelta;
 use flate2::Compression;
-use flate2::write::DeflateEncoder;
-use flate2::write::GzEncoder;
-use flate2::write::ZlibEncoder;
-use serde_json::Value;
-use serde_json::json;
+use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Case;
-use super::Table;
-use super::Told;
-use crate::harness::KEY;
-use crate::harness::TOKEN;
+use super::{Case, Table, Told};
+use crate::harness::{KEY, TOKEN};
 
 const PATH: &str = "/i/v1/analytics/events";
 

@@ -11,18 +11,13 @@ use object_store::path::Path as ObjectPath;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-use crate::maintenance::images::IdentityImages;
-use crate::maintenance::images::LOG_GROWTH_MAX_BYTES;
-use crate::maintenance::images::Maker;
-use crate::maintenance::images::RETRY_PAUSE;
-use crate::maintenance::images::SCRATCH;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use crate::maintenance::images::{
+    IdentityImages, LOG_GROWTH_MAX_BYTES, Maker, RETRY_PAUSE, SCRATCH,
+};
+use weir_base::clock::{Clock, UnixMicros};
 use weir_base::telemetry::metrics::Metrics;
 use weir_event::id::ProjectId;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Record;
+use weir_identity::change::{Op, OpKind, Record};
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
 use weir_storage::images::Images;

@@ -1,14 +1,9 @@
 //! Metrics as Prometheus reads them, and the alert rules that name them.
 
-use super::KindLabels;
-use super::Metrics;
-use super::OperationLabels;
-use super::OutcomeLabels;
-use super::PlaceLabels;
-use super::ReasonLabels;
-use super::RequestLabels;
-use super::RouteLabels;
-use super::TableLabels;
+use super::{
+    KindLabels, Metrics, OperationLabels, OutcomeLabels, PlaceLabels, ReasonLabels, RequestLabels,
+    RouteLabels, TableLabels,
+};
 
 /// The expected lines follow the `OpenMetrics` 1.0 specification.
 #[test]

@@ -3,10 +3,8 @@
 
 use proptest::prelude::*;
 
-use super::FORMS;
-use super::parse;
-use crate::time::parse_rfc3339;
-use crate::time::parse_timestamp;
+use super::{FORMS, parse};
+use crate::time::{parse_rfc3339, parse_timestamp};
 
 /// Goal: dates that other systems export keep their times. Each case as it is sent, and its instant.
 #[test]

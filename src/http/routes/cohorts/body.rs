@@ -2,18 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::response::Problem;
 use crate::routes::user_body::UserBody;
 use weir_identity::person::Person;
-use weir_metadata::cohorts::CohortPatch;
-use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::cohorts::{CohortPatch, StoredCohort};
 use weir_metadata::snapshot::Snapshot;
 
 /// Most persons that one field of a body names.

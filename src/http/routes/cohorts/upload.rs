@@ -10,18 +10,14 @@
 //! Names of columns count in any case. Who is unknown is left out, as in other lists of persons.
 
 use std::collections::HashSet;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use csv::ReaderBuilder;
-use csv::StringRecord;
-use serde_json::Map;
-use serde_json::Value;
+use csv::{ReaderBuilder, StringRecord};
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::multipart;
 use crate::request::Request;
 use crate::response::Problem;
@@ -31,8 +27,7 @@ use weir_base::error::Kind;
 use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_identity::IdentityError;
-use weir_identity::view::Flow;
-use weir_identity::view::View;
+use weir_identity::view::{Flow, View};
 use weir_metadata::cohorts::MEMBERS_MAX;
 
 /// Most bytes of all fields of a form besides its file.
@@ -256,9 +251,7 @@ fn column_of(names: &StringRecord) -> Option<(IdKind, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::IdKind;
-    use super::Sought;
-    use super::Unusable;
+    use super::{IdKind, Sought, Unusable};
 
     /// Expectations: PostHog's rules, as the table of this file has them.
     #[test]

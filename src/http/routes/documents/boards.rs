@@ -5,16 +5,13 @@
 //! without a place of its own it is shown after the others. So an insight is on a dashboard at most once, and the id
 //! of its tile follows from its own; texts are counted by their dashboard.
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::routes::documents::form;
 use crate::routes::documents::form::TILES_MAX;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::Kind;
+use weir_metadata::documents::{Document, Kind};
 use weir_metadata::error::MetadataError;
 use weir_metadata::violation::Violation;
 
@@ -378,21 +375,12 @@ fn refused(code: &'static str, detail: String) -> MetadataError {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::copy_tile;
-    use super::move_tile;
-    use super::order_tiles;
-    use super::put_tiles;
-    use super::set_on;
-    use super::take_off;
-    use super::tiles;
+    use super::{copy_tile, move_tile, order_tiles, put_tiles, set_on, take_off, tiles};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
-    use weir_metadata::documents::Document;
-    use weir_metadata::documents::Kind;
+    use weir_metadata::documents::{Document, Kind};
 
     fn document(kind: Kind, id: i64) -> Document {
         Document {

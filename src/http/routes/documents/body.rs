@@ -2,25 +2,18 @@
 
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::beside::beside;
-use crate::members::Member;
-use crate::members::Members;
+use crate::members::{Member, Members};
 use crate::response::Problem;
-use crate::routes::documents::boards;
-use crate::routes::documents::form;
-use crate::routes::documents::rights;
 use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::{boards, form, rights};
 use crate::routes::store::problem;
 use crate::routes::user_body::UserBody;
 use weir_app::App;
 use weir_metadata::accounts::UserId;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::DocumentText;
-use weir_metadata::documents::Kind;
+use weir_metadata::documents::{Document, DocumentText, Kind};
 use weir_metadata::snapshot::Snapshot;
 
 /// Rights to an insight or a dashboard, as PostHog numbers them.

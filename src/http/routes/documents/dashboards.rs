@@ -5,40 +5,27 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::auth::Principal;
 use crate::budget::Memory;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::members::Member;
-use crate::members::Members;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::documents::boards;
+use crate::fields::{Fields, refused};
+use crate::members::{Member, Members};
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::response::{Problem, Response};
 use crate::routes::documents::boards::Edit;
-use crate::routes::documents::form;
 use crate::routes::documents::results::Asked;
-use crate::routes::documents::rights;
 use crate::routes::documents::rights::Viewer;
-use crate::routes::documents::tiles;
+use crate::routes::documents::{boards, form, rights, tiles};
 use crate::routes::store;
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_metadata::Metadata;
 use weir_metadata::accounts::UserId;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::DocumentText;
-use weir_metadata::documents::Kind;
+use weir_metadata::documents::{Document, DocumentText, Kind};
 use weir_metadata::error::MetadataError;
 
 /// What a copy has of its source, unless something else is sent.

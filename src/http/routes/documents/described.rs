@@ -1,12 +1,7 @@
 //! What the description of the API says of documents: one set of operations for each kind.
 
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
-use crate::routes::documents::sharing::NewPassword;
-use crate::routes::documents::sharing::SharePasswordWrite;
-use crate::routes::documents::sharing::SharingBody;
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::routes::documents::sharing::{NewPassword, SharePasswordWrite, SharingBody};
 
 pub(crate) const ACTION_LIST: Operation = Operation::page::<by_hand::Action>(
     "Actions that are not deleted, newest first",

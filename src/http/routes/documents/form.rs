@@ -2,12 +2,9 @@
 
 use std::collections::HashSet;
 
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::response::Problem;
 use weir_insights::action::Action;
 use weir_insights::known;
@@ -368,11 +365,9 @@ fn checked_tile(number: usize, tile: &Value) -> Result<Value, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::defaults;
-    use super::read;
+    use super::{defaults, read};
     use crate::fields::Fields;
     use weir_metadata::documents::Kind;
 

@@ -5,25 +5,19 @@ use std::sync::Arc;
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::budget::Memory;
-use crate::budget::Reservation;
+use crate::budget::{Memory, Reservation};
 use crate::call::Call;
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::documents::body;
-use crate::routes::documents::form;
-use crate::routes::documents::question::Place;
-use crate::routes::documents::question::Question;
-use crate::routes::documents::results::Asked;
-use crate::routes::documents::results::Reader;
+use crate::response::{Problem, Response};
+use crate::routes::documents::question::{Place, Question};
+use crate::routes::documents::results::{Asked, Reader};
 use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::{body, form};
 use crate::routes::store::problem;
 use crate::rows::PAGE_MAX_BYTES;
 use weir_app::App;
 use weir_event::id::ProjectId;
-use weir_metadata::documents::DocumentText;
-use weir_metadata::documents::Kind;
+use weir_metadata::documents::{DocumentText, Kind};
 
 /// Most documents of a page.
 const LIMIT_MAX: usize = 500;

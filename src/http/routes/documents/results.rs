@@ -7,40 +7,29 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::auth;
 use crate::beside::beside;
-use crate::budget::Busy;
-use crate::budget::Reservation;
+use crate::budget::{Busy, Reservation};
 use crate::fields::refused;
-use crate::members::Member;
-use crate::members::Members;
+use crate::members::{Member, Members};
 use crate::request::Request;
 use crate::response::Problem;
 use crate::routes::documents::rights::Viewer;
-use crate::routes::query::insight;
-use crate::routes::query::question;
 use crate::routes::query::refresh::Refresh;
-use crate::routes::query::status;
+use crate::routes::query::{insight, question, status};
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind as ErrorKind;
 use weir_event::json;
-use weir_insights::ProjectSettings;
-use weir_insights::cache::Answer;
-use weir_insights::cache::Key;
+use weir_insights::cache::{Answer, Key};
 use weir_insights::insight::KINDS;
-use weir_insights::known;
 use weir_insights::node::NodeError;
-use weir_insights::saved;
-use weir_metadata::accounts::KeyId;
-use weir_metadata::accounts::PersonalKey;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::DocumentText;
+use weir_insights::{ProjectSettings, known, saved};
+use weir_metadata::accounts::{KeyId, PersonalKey};
+use weir_metadata::documents::{Document, DocumentText};
 use weir_wire::query_node;
 
 /// Most insights that one request computes; for further ones it tells kept answers alone.

@@ -15,27 +15,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::auth;
 use crate::auth::Principal;
 use crate::response::Problem;
-use crate::routes::documents::boards;
 use crate::routes::documents::boards::Edit;
-use crate::routes::documents::form;
-use crate::routes::documents::form::ANYBODY_EDITS;
-use crate::routes::documents::form::CREATOR_EDITS;
+use crate::routes::documents::form::{ANYBODY_EDITS, CREATOR_EDITS};
+use crate::routes::documents::{boards, form};
 use crate::routes::query::insight;
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_insights::insight::KINDS;
-use weir_metadata::accounts::KeyId;
-use weir_metadata::accounts::PersonalKey;
-use weir_metadata::accounts::Project;
-use weir_metadata::accounts::User;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::Kind;
+use weir_metadata::accounts::{KeyId, PersonalKey, Project, User};
+use weir_metadata::documents::{Document, Kind};
 use weir_metadata::members::Level;
 
 /// The right to decide what links show.

@@ -12,44 +12,31 @@
 use std::time::Duration;
 
 use hyper::Method;
-use hyper::header::CACHE_CONTROL;
-use hyper::header::HeaderName;
-use hyper::header::HeaderValue;
-use quick_cache::DefaultHashBuilder;
-use quick_cache::OptionsBuilder;
-use quick_cache::Weighter;
+use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use quick_cache::sync::DefaultLifecycle;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::beside::beside;
-use crate::budget::Counted;
-use crate::budget::Memory;
-use crate::cors::OWN_ORIGIN;
-use crate::cors::RESOURCE_POLICY;
+use crate::budget::{Counted, Memory};
+use crate::cors::{OWN_ORIGIN, RESOURCE_POLICY};
 use crate::gzip::compressed_whole;
-use crate::members::Member;
-use crate::members::Members;
+use crate::members::{Member, Members};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::documents::results::Asked;
 use crate::routes::documents::rights::Viewer;
-use crate::routes::documents::tiles;
 use crate::routes::documents::tiles::Whole;
-use crate::routes::documents::unlock;
-use crate::routes::documents::unlock::Guesses;
-use crate::routes::documents::unlock::Place;
+use crate::routes::documents::unlock::{Guesses, Place};
+use crate::routes::documents::{tiles, unlock};
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_base::clock::Clock;
 use weir_base::error::Kind as ErrorKind;
 use weir_event::json;
-use weir_metadata::documents::DocumentText;
-use weir_metadata::documents::Kind;
 use weir_metadata::documents::shares::Share;
+use weir_metadata::documents::{DocumentText, Kind};
 use weir_web::frame::Theme;
 
 /// How long what a link shows is shown again.

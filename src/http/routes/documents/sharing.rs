@@ -4,32 +4,24 @@
 use hyper::StatusCode;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::auth;
 use crate::auth::Principal;
-use crate::body::Exact;
-use crate::body::body;
+use crate::body::{Exact, body};
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::documents::form;
-use crate::routes::documents::rights;
+use crate::response::{Problem, Response};
+use crate::routes::documents::{form, rights};
 use crate::routes::store;
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_metadata::documents::Kind;
-use weir_metadata::documents::shares::Share;
-use weir_metadata::documents::shares::ShareChange;
-use weir_metadata::documents::shares::passwords::NOTE_MAX_CHARS;
-use weir_metadata::documents::shares::passwords::PASSWORD_MAX_CHARS;
-use weir_metadata::documents::shares::passwords::PASSWORD_MIN_CHARS;
-use weir_metadata::documents::shares::passwords::SharePassword;
-use weir_metadata::documents::shares::passwords::check_required;
+use weir_metadata::documents::shares::passwords::{
+    NOTE_MAX_CHARS, PASSWORD_MAX_CHARS, PASSWORD_MIN_CHARS, SharePassword, check_required,
+};
+use weir_metadata::documents::shares::{Share, ShareChange};
 use weir_metadata::passwords::PasswordHash;
 use weir_metadata::violation::Violation;
 

@@ -1,31 +1,21 @@
 //! Dashboards with their tiles: [`whole`]. A tile shows a text, or an insight; insights that say that they are on a
 //! dashboard are tiles of it, too, without a place of their own.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::beside::beside;
-use crate::budget::Memory;
-use crate::budget::Reservation;
-use crate::members::Member;
-use crate::members::Members;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::documents::boards;
-use crate::routes::documents::body;
-use crate::routes::documents::results::Asked;
-use crate::routes::documents::results::Frame;
-use crate::routes::documents::results::Reader;
+use crate::budget::{Memory, Reservation};
+use crate::members::{Member, Members};
+use crate::response::{Problem, Response};
+use crate::routes::documents::results::{Asked, Frame, Reader};
 use crate::routes::documents::rights::Viewer;
+use crate::routes::documents::{boards, body};
 use crate::routes::store::problem;
 use weir_app::App;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::DocumentText;
-use weir_metadata::documents::Kind;
+use weir_metadata::documents::{Document, DocumentText, Kind};
 
 /// Most insights without a place of their own among the tiles of an answer; further ones are left out.
 const UNPLACED_MAX: usize = 500;

@@ -19,26 +19,20 @@ use hyper::StatusCode;
 use serde_json::json;
 
 use crate::auth;
-use crate::cookies::Cookie;
-use crate::cookies::cookie;
-use crate::fields::Fields;
-use crate::fields::is_json;
+use crate::cookies::{Cookie, cookie};
+use crate::fields::{Fields, is_json};
 use crate::page::is_encrypted;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::flag_events::network;
 use crate::routes::store::problem;
-use crate::throttle::Attempts;
-use crate::throttle::Lately;
+use crate::throttle::{Attempts, Lately};
 use weir_app::App;
 use weir_base::clock::Clock;
 use weir_base::error::Kind;
 use weir_metadata::documents::Kind as Of;
-use weir_metadata::documents::shares::Share;
-use weir_metadata::documents::shares::passwords;
-use weir_metadata::documents::shares::passwords::PASS_LIFE;
-use weir_metadata::documents::shares::passwords::PASSWORD_MAX_CHARS;
+use weir_metadata::documents::shares::passwords::{PASS_LIFE, PASSWORD_MAX_CHARS};
+use weir_metadata::documents::shares::{Share, passwords};
 
 /// The cookie with a pass.
 const COOKIE: &str = "weir_share";
@@ -239,12 +233,8 @@ mod tests {
     use std::net::IpAddr;
     use std::time::Duration;
 
-    use super::Guesses;
-    use super::Of;
-    use super::PASS_LIFE;
-    use super::Which;
-    use weir_base::clock::Clock;
-    use weir_base::clock::UnixMicros;
+    use super::{Guesses, Of, PASS_LIFE, Which};
+    use weir_base::clock::{Clock, UnixMicros};
 
     const LINK: Which = (Of::Insight, 1);
     const OTHER: Which = (Of::Dashboard, 1);

@@ -1,21 +1,16 @@
 //! Bulk changes of event definitions: their tags, and whether they are verified.
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, by_hand};
+use crate::response::{Problem, Response};
 use crate::routes::feature_flags::bulk;
-use crate::routes::query;
-use crate::routes::store;
+use crate::routes::{query, store};
 use weir_app::App;
 use weir_metadata::definition_bulk::BulkChange;
 use weir_metadata::definitions::EventDefinition;

@@ -1,8 +1,7 @@
 //! Filters and order of a list of event definitions: [`Choice`], parsed from the query of a request.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -10,8 +9,7 @@ use uuid::Uuid;
 use crate::fields::refused;
 use crate::request::Request;
 use crate::response::Problem;
-use crate::routes::definition_parameters::boolean;
-use crate::routes::definition_parameters::names;
+use crate::routes::definition_parameters::{boolean, names};
 use weir_base::clock::UnixMicros;
 use weir_metadata::annotations::Notes;
 use weir_metadata::definitions::EventDefinition;
@@ -186,15 +184,11 @@ fn ordering(text: &str) -> Option<(Key, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-    use std::collections::HashSet;
+    use std::collections::{HashMap, HashSet};
 
     use uuid::Uuid;
 
-    use super::Choice;
-    use super::Key;
-    use super::Names;
-    use super::ordering;
+    use super::{Choice, Key, Names, ordering};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
     use weir_metadata::annotations::Notes;

@@ -3,10 +3,8 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
-use serde::Serializer;
-use serde_json::Map;
-use serde_json::Value;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
 
 use crate::auth;
 use crate::auth::Principal;
@@ -18,15 +16,10 @@ use crate::routes::feature_flags::status::Calls;
 use crate::routes::user_body::UserBody;
 use weir_base::clock::UnixMicros;
 use weir_metadata::cohorts::CohortId;
-use weir_metadata::flag_rules::cohort_id;
-use weir_metadata::flag_rules::cohort_ids;
 use weir_metadata::flag_rules::cohorts::filters_mut;
-use weir_metadata::flags::FlagPatch;
-use weir_metadata::flags::NewFlag;
-use weir_metadata::flags::Seen;
-use weir_metadata::flags::StoredFlag;
-use weir_metadata::flags::plain::PlainFields;
-use weir_metadata::flags::plain::PlainPatch;
+use weir_metadata::flag_rules::{cohort_id, cohort_ids};
+use weir_metadata::flags::plain::{PlainFields, PlainPatch};
+use weir_metadata::flags::{FlagPatch, NewFlag, Seen, StoredFlag};
 use weir_metadata::snapshot::Snapshot;
 
 /// The plain fields that the API specification puts at a place of their own in the order of a [`FlagBody`].
@@ -261,20 +254,14 @@ mod tests {
 
     use rand::SeedableRng;
     use rand::rngs::StdRng;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::FlagBody;
-    use super::PLACED;
-    use super::Required;
-    use super::flag_patch;
-    use super::new_flag;
+    use super::{FlagBody, PLACED, Required, flag_patch, new_flag};
     use crate::auth::Principal;
     use crate::fields::Fields;
     use crate::response::Problem;
     use crate::routes::feature_flags::status::Calls;
-    use weir_base::clock::Clock;
-    use weir_base::clock::UnixMicros;
+    use weir_base::clock::{Clock, UnixMicros};
     use weir_metadata::Metadata;
     use weir_metadata::bootstrap::FirstStart;
     use weir_metadata::flags::NewFlag;

@@ -1,36 +1,24 @@
 //! Bulk operations on flags: their keys, the ids of a list, deletion, tags.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::check_length;
-use crate::fields::refused;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::REFUSED;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::fields::{Fields, check_length, refused};
+use crate::openapi::{INVALID, Operation, Parameter, REFUSED, by_hand};
+use crate::response::{Problem, Response};
 use crate::routes::feature_flags::filter;
 use crate::routes::feature_flags::filter::Wanted;
 use crate::routes::feature_flags::status::Rollout;
 use crate::routes::store;
 use weir_app::App;
 use weir_base::error::Kind;
-use weir_metadata::flags::FlagId;
-use weir_metadata::flags::FlagPatch;
-use weir_metadata::flags::StoredFlag;
 use weir_metadata::flags::tags::TagChange;
+use weir_metadata::flags::{FlagId, FlagPatch, StoredFlag};
 
 /// Most flags whose keys one request asks for.
 const NAMED_MAX: usize = 10_000;

@@ -7,49 +7,36 @@
 //! dependency maps to the flag of the same key in the target, which has to exist: the copy must not
 //! create flags that nobody requested.
 
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth;
-use crate::auth::Asker;
-use crate::auth::Principal;
+use crate::auth::{Asker, Principal};
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::openapi::Operation;
-use crate::openapi::REFUSED;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::cohorts;
+use crate::openapi::{Operation, REFUSED, by_hand};
+use crate::response::{Problem, Response};
 use crate::routes::feature_flags::across::is_own;
 use crate::routes::feature_flags::body::FlagBody;
 use crate::routes::feature_flags::status::Calls;
 use crate::routes::organizations::own;
-use crate::routes::store;
 use crate::routes::store::problem;
+use crate::routes::{cohorts, store};
 use weir_app::App;
 use weir_event::id::ProjectId;
 use weir_event::predicate::Matching;
 use weir_flags::cohorts::Rule;
-use weir_metadata::cohorts::CohortId;
-use weir_metadata::cohorts::NewCohort;
-use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::cohorts::{CohortId, NewCohort, StoredCohort};
 use weir_metadata::error::MetadataError;
 use weir_metadata::flag_rights::NO_EDITOR;
 use weir_metadata::flag_rules;
 use weir_metadata::flag_rules::dependencies;
-use weir_metadata::flags::FlagId;
-use weir_metadata::flags::FlagPatch;
-use weir_metadata::flags::NewFlag;
-use weir_metadata::flags::StoredFlag;
 use weir_metadata::flags::plain::PlainPatch;
-use weir_metadata::schedules::NewSchedule;
-use weir_metadata::schedules::ScheduledChange;
+use weir_metadata::flags::{FlagId, FlagPatch, NewFlag, StoredFlag};
+use weir_metadata::schedules::{NewSchedule, ScheduledChange};
 use weir_metadata::snapshot::Snapshot;
 
 /// Most projects that one request may copy to; PostHog's number.

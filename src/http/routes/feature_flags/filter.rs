@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::auth::Principal;
 use crate::fields::refused;
@@ -276,13 +275,9 @@ pub(super) fn sort(flags: &mut [&std::sync::Arc<StoredFlag>], order: Option<&str
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::list;
-    use super::readable;
-    use super::searched;
-    use super::unknown_names;
+    use super::{list, readable, searched, unknown_names};
 
     #[test]
     fn lists_have_two_forms() {

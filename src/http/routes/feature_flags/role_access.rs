@@ -1,32 +1,24 @@
 //! The roles that may change one flag: list, create, retrieve, delete.
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::body::body;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, by_hand};
 use crate::page::Page;
-use crate::response::Attr;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Attr, Problem, Response};
 use crate::routes::feature_flags::body::FlagBody;
 use crate::routes::feature_flags::status::Calls;
-use crate::routes::roles;
-use crate::routes::store;
 use crate::routes::store::problem;
+use crate::routes::{roles, store};
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_metadata::error::MetadataError;
-use weir_metadata::flags::FlagId;
-use weir_metadata::flags::StoredFlag;
-use weir_metadata::roles::RoleAccess;
-use weir_metadata::roles::shown;
+use weir_metadata::flags::{FlagId, StoredFlag};
+use weir_metadata::roles::{RoleAccess, shown};
 
 pub(crate) const LIST: Operation =
     Operation::page::<by_hand::RoleAccess>("The roles that may change a flag");

@@ -4,31 +4,22 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Number;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Number, Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, by_hand};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::feature_flags::actions::unsuccessful;
-use crate::routes::feature_flags::change;
-use crate::routes::feature_flags::find;
-use crate::routes::feature_flags::shown;
 use crate::routes::feature_flags::status::Calls;
+use crate::routes::feature_flags::{change, find, shown};
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_metadata::error::MetadataError;
 use weir_metadata::flag_rights::NO_EDITOR;
-use weir_metadata::flags::FlagPatch;
-use weir_metadata::flags::StoredFlag;
+use weir_metadata::flags::{FlagPatch, StoredFlag};
 
 pub(crate) const SET_CONDITION: Operation =
     Operation::ok::<by_hand::Flag>("Change the percentage of one condition")

@@ -6,15 +6,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::openapi::{Operation, by_hand};
+use crate::response::{Problem, Response};
 use crate::routes::feature_flags::flag_id;
 use crate::routes::query;
 use crate::routes::store::problem;
@@ -22,8 +19,7 @@ use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_metadata::error::MetadataError;
-use weir_metadata::flags::FlagId;
-use weir_metadata::flags::StoredFlag;
+use weir_metadata::flags::{FlagId, StoredFlag};
 
 /// Age from which a flag can be stale; PostHog's figure.
 const STALE_AFTER_MICROS: i64 = 30 * DAY_MICROS;
@@ -191,18 +187,13 @@ fn called_ago(days: i64) -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Calls;
-    use super::DAY_MICROS;
-    use super::Rollout;
-    use super::number;
+    use super::{Calls, DAY_MICROS, Rollout, number};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
-    use weir_metadata::flags::FlagId;
-    use weir_metadata::flags::StoredFlag;
     use weir_metadata::flags::plain::PlainFields;
+    use weir_metadata::flags::{FlagId, StoredFlag};
 
     const NOW: UnixMicros = UnixMicros(1_795_262_400_000_000);
 

@@ -8,21 +8,16 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::fields::Fields;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::feature_flags::evaluations::Plain;
-use crate::routes::feature_flags::evaluations::value;
+use crate::openapi::{Operation, by_hand};
+use crate::response::{Problem, Response};
+use crate::routes::feature_flags::evaluations::{Plain, value};
 use crate::routes::feature_flags::find;
 use crate::routes::query;
 use weir_app::App;
@@ -31,12 +26,10 @@ use weir_base::error::Kind;
 use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_flags::definition::Stored;
-use weir_flags::set::FlagSet;
-use weir_flags::set::Selection;
-use weir_identity::IdentityError;
+use weir_flags::set::{FlagSet, Selection};
 use weir_identity::person::Person;
-use weir_identity::property_replay;
 use weir_identity::property_replay::PropertyReplay;
+use weir_identity::{IdentityError, property_replay};
 use weir_insights::events::history;
 
 /// The id of a flag that is not saved yet; those that are have numbers from 1 on.
@@ -228,12 +221,9 @@ impl Past {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Map;
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Map, Value, json};
 
-    use super::Past;
-    use super::PropertyReplay;
+    use super::{Past, PropertyReplay};
     use weir_base::clock::UnixMicros;
 
     fn object(value: Value) -> Map<String, Value> {

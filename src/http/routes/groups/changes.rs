@@ -2,23 +2,14 @@
 //! operation in the log, as for persons.
 
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::groups::GroupBody;
-use crate::routes::groups::TypeBody;
-use crate::routes::groups::group;
-use crate::routes::groups::named;
-use crate::routes::groups::types_of;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, Parameter, by_hand};
+use crate::response::{Problem, Response};
+use crate::routes::groups::{GroupBody, TypeBody, group, named, types_of};
 use crate::routes::persons::changes::carry_out;
 use crate::routes::store;
 use weir_app::App;

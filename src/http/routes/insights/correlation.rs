@@ -3,45 +3,31 @@
 //! the body, too.
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::Call;
 use crate::csv;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
 use crate::page::Page;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::insights::Paging;
-use crate::routes::insights::Told;
-use crate::routes::insights::URLS_MAX_BYTES;
-use crate::routes::insights::address;
-use crate::routes::insights::filter;
-use crate::routes::insights::find;
-use crate::routes::insights::invalid;
-use crate::routes::insights::problem;
-use crate::routes::insights::told;
+use crate::response::{Problem, Response};
+use crate::routes::insights::{
+    Paging, Told, URLS_MAX_BYTES, address, filter, find, invalid, problem, told,
+};
 use crate::routes::query;
 use crate::routes::query::insight;
 use weir_app::App;
 use weir_insights::InsightError;
 use weir_insights::correlation::Correlation;
 use weir_insights::correlation::answer::Subject;
-use weir_insights::correlation::legacy::OF_PERSONS;
-use weir_insights::correlation::legacy::correlation_actors;
-use weir_insights::correlation::legacy::correlation_query;
-use weir_insights::correlation::legacy::named;
-use weir_insights::correlation::legacy::people_filter;
+use weir_insights::correlation::legacy::{
+    OF_PERSONS, correlation_actors, correlation_query, named, people_filter,
+};
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy::Filter;
-use weir_insights::node::Node;
-use weir_insights::node::NodeError;
+use weir_insights::node::{Node, NodeError};
 use weir_insights::selection::Unit;
 
 pub(crate) const CORRELATION: Operation = Operation::ok::<by_hand::CorrelationAnswer>(

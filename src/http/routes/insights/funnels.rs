@@ -2,39 +2,26 @@
 //! of one. Filters stand in the query string, and with POST in the body, too.
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
 use crate::call::Call;
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::insights::Paging;
-use crate::routes::insights::Told;
-use crate::routes::insights::URLS_MAX_BYTES;
-use crate::routes::insights::address;
-use crate::routes::insights::filter;
-use crate::routes::insights::find;
-use crate::routes::insights::invalid;
-use crate::routes::insights::problem;
-use crate::routes::insights::told;
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::response::{Problem, Response};
+use crate::routes::insights::{
+    Paging, Told, URLS_MAX_BYTES, address, filter, find, invalid, problem, told,
+};
 use crate::routes::query::insight;
 use weir_app::App;
 use weir_insights::funnels::Funnels;
-use weir_insights::funnels::legacy::funnel_actors;
-use weir_insights::funnels::legacy::funnels_query;
+use weir_insights::funnels::legacy::{funnel_actors, funnels_query};
 use weir_insights::insight::ActorsOf;
 use weir_insights::legacy;
 use weir_insights::legacy::Filter;
-use weir_insights::node::Node;
-use weir_insights::node::NodeError;
+use weir_insights::node::{Node, NodeError};
 
 /// Parameters that say which persons of a funnel are asked for, not which funnel it is.
 const OF_STEPS: [&str; 8] = [

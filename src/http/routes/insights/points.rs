@@ -6,27 +6,15 @@ use serde_json::json;
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::Call;
-use crate::call::Rendering;
+use crate::call::{Call, Rendering};
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::insights::Paging;
-use crate::routes::insights::entity;
-use crate::routes::insights::filter;
-use crate::routes::insights::find;
-use crate::routes::insights::invalid;
-use crate::routes::insights::problem;
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
+use crate::response::{Problem, Response};
+use crate::routes::insights::{Paging, entity, filter, find, invalid, problem};
 use crate::routes::query::actors;
 use weir_app::App;
-use weir_insights::InsightError;
 use weir_insights::insight::ActorsOf;
-use weir_insights::legacy;
 use weir_insights::legacy::Filter;
 use weir_insights::lifecycle::Lifecycle;
 use weir_insights::lifecycle::actors::Stage;
@@ -35,6 +23,7 @@ use weir_insights::lifecycle::status::Status;
 use weir_insights::stickiness::Stickiness;
 use weir_insights::stickiness::actors::Asked;
 use weir_insights::stickiness::legacy::stickiness_query;
+use weir_insights::{InsightError, legacy};
 
 /// Which persons are asked for.
 struct Question {

@@ -2,39 +2,25 @@
 //! `persons/retention/` for the persons of a row.
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::beside::beside;
-use crate::call::Call;
-use crate::call::Rendering;
+use crate::call::{Call, Rendering};
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
 use crate::page::Page;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::insights::URLS_MAX_BYTES;
-use crate::routes::insights::address;
-use crate::routes::insights::filter;
-use crate::routes::insights::find;
-use crate::routes::insights::invalid;
-use crate::routes::insights::problem;
-use crate::routes::insights::told;
-use crate::routes::query::actors;
-use crate::routes::query::insight;
+use crate::response::{Problem, Response};
+use crate::routes::insights::{URLS_MAX_BYTES, address, filter, find, invalid, problem, told};
+use crate::routes::query::{actors, insight};
 use weir_app::App;
-use weir_insights::Actor;
 use weir_insights::insight::ActorsOf;
-use weir_insights::legacy;
 use weir_insights::legacy::Filter;
 use weir_insights::retention::Retention;
 use weir_insights::retention::actors::Asked;
 use weir_insights::retention::legacy::retention_query;
+use weir_insights::{Actor, legacy};
 use weir_query::people::Part;
 
 /// The parameter that names a row, and that of its values of the breakdown.

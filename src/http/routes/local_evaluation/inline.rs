@@ -6,11 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use weir_metadata::cohorts::CohortId;
-use weir_metadata::cohorts::StoredCohort;
+use weir_metadata::cohorts::{CohortId, StoredCohort};
 use weir_metadata::flag_rules::cohort_id;
 
 /// Most bytes of inlined rules in one response. A rule may have half a megabyte, and many flags may use
@@ -176,15 +174,12 @@ fn leaf(filter: &Value) -> Option<Value> {
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Room;
-    use super::inlined;
+    use super::{Room, inlined};
     use weir_base::clock::UnixMicros;
     use weir_event::id::ProjectId;
-    use weir_metadata::cohorts::CohortId;
-    use weir_metadata::cohorts::StoredCohort;
+    use weir_metadata::cohorts::{CohortId, StoredCohort};
 
     fn cohort(rule: Value) -> Arc<StoredCohort> {
         Arc::new(StoredCohort {

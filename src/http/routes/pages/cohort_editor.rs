@@ -1,29 +1,16 @@
 //! Making and changing cohorts and early access features. What is refused is shown beside what was typed.
 
 use hyper::Method;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::response::Problem;
 use crate::routes::pages::flag_editor::known;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
-use crate::routes::pages::visit::turned_back;
-use crate::routes::pages::visit::wrong;
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
 use weir_web::pages::cohort_form as shown;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
-use weir_web::parts::integer;
-use weir_web::parts::items;
-use weir_web::parts::page;
-use weir_web::parts::text;
-use weir_web::state::cohort::Draft;
-use weir_web::state::cohort::Group;
-use weir_web::state::cohort::members as listed;
+use weir_web::parts::{integer, items, page, text};
+use weir_web::state::cohort::{Draft, Group, members as listed};
 use weir_web::state::parameters::Parameters;
 
 /// What the buttons of the form of a cohort do.

@@ -6,15 +6,11 @@ use serde_json::Value;
 use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::pages::files;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::{Page, Sent, Visit};
 use weir_web::pages::cohort_form::actions;
-use weir_web::pages::person_list;
-use weir_web::pages::persons as shown;
+use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
-use weir_web::parts::items;
-use weir_web::parts::query;
+use weir_web::parts::{items, query};
 use weir_web::sentences::conditions_of;
 
 /// Groups, cohorts and members of a page.

@@ -3,29 +3,16 @@
 use std::collections::BTreeMap;
 
 use hyper::Method;
-use maud::Markup;
-use maud::html;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
 
 use crate::response::Problem;
 use crate::routes::pages::files;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
 use weir_web::pages::definitions as shown;
 use weir_web::pages::definitions::Volume;
 use weir_web::parts;
-use weir_web::parts::items;
-use weir_web::parts::literal;
-use weir_web::parts::page;
-use weir_web::parts::query;
-use weir_web::parts::search;
-use weir_web::parts::text;
+use weir_web::parts::{items, literal, page, query, search, text};
 
 /// Definitions of a page.
 const ROWS: usize = 100;

@@ -5,9 +5,7 @@ use serde_json::Value;
 
 use crate::response::Problem;
 use crate::routes::pages::files;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::{Page, Sent, Visit};
 use crate::routes::query;
 use weir_query::places::Sought;
 use weir_web::pages::deletions as shown;

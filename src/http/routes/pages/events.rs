@@ -1,23 +1,18 @@
 //! Pages of events: the list, and one of them.
 
 use chrono::DateTime;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::beside::beside;
 use crate::response::Problem;
 use crate::routes::pages::files;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
 use crate::routes::query;
 use weir_base::clock::UnixMicros;
 use weir_query::places::Sought;
 use weir_web::pages::events as shown;
-use weir_web::pages::events::Journey;
-use weir_web::pages::events::Wanted;
+use weir_web::pages::events::{Journey, Wanted};
 use weir_web::parts;
 use weir_web::parts::page;
 

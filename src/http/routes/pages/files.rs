@@ -2,33 +2,22 @@
 //! page, up to the limits of the API.
 
 use bytes::Bytes;
-use hyper::Method;
-use hyper::StatusCode;
-use maud::Markup;
-use maud::html;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use hyper::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Map, Value, json};
 
 use crate::beside::beside;
 use crate::call::Rendering;
 use crate::csv;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::file;
+use crate::response::{Problem, Response};
+use crate::routes::pages::visit::{Asking, Sent, Visit, file};
 use crate::routes::query::media_type;
 use weir_base::error::Kind;
 use weir_query::rows::Format;
 use weir_query::value_rows;
-use weir_web::chart::table::Cell;
-use weir_web::chart::table::Table;
+use weir_web::chart::table::{Cell, Table};
 use weir_web::parts;
-use weir_web::parts::Elsewhere;
-use weir_web::parts::FILES;
-use weir_web::parts::items;
+use weir_web::parts::{Elsewhere, FILES, items};
 use weir_web::state::curl;
 use weir_web::state::sql::OF_LISTS;
 

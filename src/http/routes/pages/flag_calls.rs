@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::routes::pages::insights::boards::insight;
@@ -11,10 +10,8 @@ use crate::routes::pages::visit::Asking;
 use weir_insights::flag_calls::calls;
 use weir_web::insight::links;
 use weir_web::pages::flags as shown;
-use weir_web::parts::query;
-use weir_web::parts::text;
-use weir_web::state::insight::Kind;
-use weir_web::state::insight::Question;
+use weir_web::parts::{query, text};
+use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 
 /// What the SDKs send when code asks for a flag.

@@ -1,34 +1,20 @@
 //! Making and changing flags: the form, what its buttons do, going back to a version, and scheduled changes. What is
 //! refused is shown beside what was typed.
 
-use chrono::NaiveDateTime;
-use chrono::TimeZone;
+use chrono::{NaiveDateTime, TimeZone};
 use chrono_tz::Tz;
 use hyper::Method;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::response::Problem;
 use crate::routes::feature_flags::test_evaluation::of_draft;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
-use crate::routes::pages::visit::turned_back;
-use crate::routes::pages::visit::wrong;
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other, turned_back, wrong};
 use weir_web::pages::flag_form as shown;
 use weir_web::pages::flag_form::Known;
 use weir_web::parts;
-use weir_web::parts::integer;
-use weir_web::parts::items;
-use weir_web::parts::page;
-use weir_web::parts::text;
-use weir_web::state::flag::Condition;
-use weir_web::state::flag::Draft;
-use weir_web::state::parameters::Parameters;
-use weir_web::state::parameters::Wrong;
+use weir_web::parts::{integer, items, page, text};
+use weir_web::state::flag::{Condition, Draft};
+use weir_web::state::parameters::{Parameters, Wrong};
 
 /// What the buttons of the form do.
 const BUTTONS: [&str; 5] = ["save", "condition", "rows", "reach", "try"];

@@ -4,26 +4,15 @@ use std::sync::Arc;
 
 use hyper::Method;
 use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::response::Problem;
-use crate::routes::pages::files;
-use crate::routes::pages::flag_calls;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::{Page, Sent, Visit, form, see_other};
+use crate::routes::pages::{files, flag_calls};
 use weir_web::pages::flag_form::snippets;
 use weir_web::pages::flags as shown;
 use weir_web::parts;
-use weir_web::parts::integer;
-use weir_web::parts::items;
-use weir_web::parts::page;
-use weir_web::parts::query;
-use weir_web::parts::search;
-use weir_web::parts::text;
+use weir_web::parts::{integer, items, page, query, search, text};
 
 /// Flags of a page, and changes of a history.
 const FLAGS: usize = 100;

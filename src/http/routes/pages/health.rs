@@ -6,22 +6,17 @@ use maud::html;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::response::Problem;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::{Page, Sent, Visit};
 use weir_app::App;
 use weir_app::vitals::Vitals;
 use weir_base::clock::UnixMicros;
-use weir_base::telemetry::metrics::ReasonLabels;
-use weir_base::telemetry::metrics::TableLabels;
+use weir_base::telemetry::metrics::{ReasonLabels, TableLabels};
 use weir_base::telemetry::refused::Count;
 use weir_event::id::ProjectId;
 use weir_ingest::drops::Drop;
 use weir_insights::slow_questions::SlowQuestion;
 use weir_web::pages::health as shown;
-use weir_web::pages::health::Figures;
-use weir_web::pages::health::Refusal;
-use weir_web::pages::health::Use;
+use weir_web::pages::health::{Figures, Refusal, Use};
 
 /// Most rows of refused requests.
 const REFUSED_MAX: usize = 50;
@@ -190,8 +185,7 @@ fn slow(app: &App, project: ProjectId) -> Vec<shown::SlowQuery> {
 #[cfg(test)]
 mod tests {
     use super::times;
-    use weir_base::telemetry::metrics::Metrics;
-    use weir_base::telemetry::metrics::RouteLabels;
+    use weir_base::telemetry::metrics::{Metrics, RouteLabels};
 
     #[test]
     fn times_are_read_from_the_metrics() {

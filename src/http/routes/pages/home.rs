@@ -3,20 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::Days;
-use chrono::NaiveTime;
+use chrono::{Days, NaiveTime};
 use chrono_tz::Tz;
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::auth;
 use crate::response::Problem;
 use crate::routes::pages::insights::load::saved_of;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
 use crate::routes::query;
 use weir_app::App;
 use weir_base::clock::UnixMicros;
@@ -26,13 +21,9 @@ use weir_metadata::accounts::Project;
 use weir_metadata::documents::Kind;
 use weir_query::rows::Format;
 use weir_web::insight::links;
-use weir_web::pages::events as shown_events;
-use weir_web::pages::health;
-use weir_web::pages::home as shown;
 use weir_web::pages::home::Summary;
-use weir_web::parts::clipped;
-use weir_web::parts::items;
-use weir_web::parts::page;
+use weir_web::pages::{events as shown_events, health, home as shown};
+use weir_web::parts::{clipped, items, page};
 
 /// Most projects at a glance.
 const PROJECTS_MAX: usize = 20;

@@ -1,21 +1,15 @@
 //! Forms of settings that change who belongs to the organization, and roles. The functions of the API make the changes.
 
 use hyper::Method;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::CURRENT;
 use crate::response::Problem;
-use crate::routes::pages::settings::Made;
-use crate::routes::pages::settings::back;
-use crate::routes::pages::settings::whole;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::form;
+use crate::routes::pages::settings::{Made, back, whole};
+use crate::routes::pages::visit::{Sent, Visit, form};
 use weir_base::error::Kind;
 use weir_web::pages::members::Added;
-use weir_web::parts::part;
-use weir_web::parts::text;
+use weir_web::parts::{part, text};
 use weir_web::state::parameters::Parameters;
 
 /// `POST settings/members`: `do` is `add`, `level` or `remove`. A new member's key is shown once.

@@ -7,13 +7,9 @@ use serde_json::json;
 
 use crate::response::Problem;
 use crate::routes::capture;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::{Page, Sent, Visit, see_other};
 use weir_web::pages::onboarding as shown;
-use weir_web::parts::items;
-use weir_web::parts::page;
+use weir_web::parts::{items, page};
 
 /// `GET onboarding`.
 pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {

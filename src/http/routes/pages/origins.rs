@@ -3,20 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use chrono::DateTime;
-use chrono::FixedOffset;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use chrono::{DateTime, FixedOffset};
+use serde_json::{Map, Value, json};
 
 use crate::response::Problem;
 use crate::routes::pages::visit::Asking;
 use weir_event::auto_set::AUTO_SET;
 use weir_event::json;
-use weir_web::parts::items;
-use weir_web::parts::literal;
-use weir_web::parts::plain;
-use weir_web::parts::text;
+use weir_web::parts::{items, literal, plain, text};
 
 /// Most different values of `$set` and `$set_once` that are looked at, the newest ones.
 const SETS_MAX: usize = 2000;

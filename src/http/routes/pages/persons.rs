@@ -1,28 +1,17 @@
 //! Pages of persons: the list, and one of them.
 
-use hyper::Method;
-use hyper::StatusCode;
+use hyper::{Method, StatusCode};
 use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::beside::beside;
 use crate::response::Problem;
-use crate::routes::pages::files;
-use crate::routes::pages::origins;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
-use weir_web::pages::person_list;
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
+use crate::routes::pages::{files, origins};
 use weir_web::pages::person_list::Wanted;
-use weir_web::pages::persons as shown;
+use weir_web::pages::{person_list, persons as shown};
 use weir_web::parts;
-use weir_web::parts::items;
-use weir_web::parts::query;
-use weir_web::parts::text;
+use weir_web::parts::{items, query, text};
 
 /// Persons of a page.
 const PERSONS: usize = 100;

@@ -4,29 +4,19 @@
 use chrono_tz::TZ_VARIANTS;
 use hyper::Method;
 use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth;
 use crate::auth::CURRENT;
 use crate::response::Problem;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit, form, see_other};
 use crate::routes::store;
 use weir_base::error::Kind;
 use weir_metadata::members::Level;
-use weir_web::pages::members as people;
 use weir_web::pages::members::Added;
-use weir_web::pages::settings as shown;
 use weir_web::pages::settings::Shown;
-use weir_web::parts::integer;
-use weir_web::parts::items;
-use weir_web::parts::page;
-use weir_web::parts::text;
+use weir_web::pages::{members as people, settings as shown};
+use weir_web::parts::{integer, items, page, text};
 use weir_web::state::parameters::Parameters;
 
 /// Most members and roles that are shown.

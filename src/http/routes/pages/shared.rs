@@ -1,36 +1,25 @@
 //! What a link leads to, as a page without a sign-in: `/shared/TOKEN`, and `/embedded/TOKEN` within other pages. It is
 //! what `/shared/TOKEN.json` tells, computed within the same bounds, or the form for its password.
 
-use hyper::Method;
-use hyper::StatusCode;
-use hyper::header;
-use hyper::header::HeaderName;
-use hyper::header::HeaderValue;
-use serde_json::Map;
-use serde_json::Value;
+use hyper::header::{HeaderName, HeaderValue};
+use hyper::{Method, StatusCode, header};
+use serde_json::{Map, Value};
 
 use crate::budget::Memory;
-use crate::cors::OWN_ORIGIN;
-use crate::cors::RESOURCE_POLICY;
+use crate::cors::{OWN_ORIGIN, RESOURCE_POLICY};
 use crate::fields::is_json;
-use crate::gzip::is_compressed;
-use crate::gzip::takes_gzip;
+use crate::gzip::{is_compressed, takes_gzip};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::documents::shared;
-use crate::routes::documents::shared::Encoding;
-use crate::routes::documents::shared::Links;
-use crate::routes::documents::unlock;
+use crate::response::{Problem, Response};
+use crate::routes::documents::shared::{Encoding, Links};
 use crate::routes::documents::unlock::Place;
-use crate::routes::pages::HTML;
-use crate::routes::pages::theme_of;
+use crate::routes::documents::{shared, unlock};
 use crate::routes::pages::visit::see_other;
+use crate::routes::pages::{HTML, theme_of};
 use weir_app::App;
 use weir_insights::saved::query_of;
 use weir_metadata::documents::shares::Share;
-use weir_web::frame::Theme;
-use weir_web::frame::door;
+use weir_web::frame::{Theme, door};
 use weir_web::insight::shared as shown;
 use weir_web::parts;
 

@@ -2,36 +2,27 @@
 
 use std::sync::Arc;
 
-use hyper::Method;
-use hyper::StatusCode;
 use hyper::header::HeaderValue;
+use hyper::{Method, StatusCode};
 use maud::html;
 
 use crate::auth;
 use crate::auth::Asker;
-use crate::cookies::Cookie;
-use crate::cookies::cookie;
+use crate::cookies::{Cookie, cookie};
 use crate::page::is_encrypted;
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::flag_events::network;
-use crate::routes::pages::visit::Desk;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
+use crate::routes::pages::visit::{Desk, form, see_other};
 use crate::routes::store;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::key_kind::KeyKind;
-use weir_metadata::accounts::KeyId;
-use weir_metadata::accounts::PersonalKey;
-use weir_metadata::accounts::User;
+use weir_metadata::accounts::{KeyId, PersonalKey, User};
 use weir_metadata::secrets::KeyHash;
-use weir_metadata::sessions::SESSION_LIFE;
-use weir_metadata::sessions::Session;
+use weir_metadata::sessions::{SESSION_LIFE, Session};
 use weir_metadata::snapshot::Snapshot;
-use weir_web::frame::Theme;
-use weir_web::frame::door;
+use weir_web::frame::{Theme, door};
 use weir_web::pages::sign_in as shown;
 use weir_web::parts;
 

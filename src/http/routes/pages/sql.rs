@@ -1,20 +1,14 @@
 //! The SQL page.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::response::Problem;
 use crate::routes::pages::files;
-use crate::routes::pages::insights::load::saved_of;
-use crate::routes::pages::insights::load::suggestions;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
+use crate::routes::pages::insights::load::{saved_of, suggestions};
+use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
 use weir_metadata::documents::Kind;
-use weir_web::insight::saved::Saved;
-use weir_web::insight::saved::sql_form;
+use weir_web::insight::saved::{Saved, sql_form};
 use weir_web::pages::sql as shown;
 use weir_web::pages::sql::Words;
 use weir_web::state::saved_sql;

@@ -5,29 +5,12 @@
 //! A `:name` matches any one segment. The trailing slash is optional. The first row whose path matches wins.
 
 use crate::call::decode;
-use crate::routes::pages::cohort_editor;
-use crate::routes::pages::cohorts;
-use crate::routes::pages::definitions;
-use crate::routes::pages::deletions;
-use crate::routes::pages::events;
-use crate::routes::pages::flag_editor;
-use crate::routes::pages::flags;
-use crate::routes::pages::health;
-use crate::routes::pages::home;
-use crate::routes::pages::insights;
-use crate::routes::pages::insights::arrange;
-use crate::routes::pages::insights::boards;
-use crate::routes::pages::insights::people;
-use crate::routes::pages::insights::saved;
-use crate::routes::pages::insights::transfer;
-use crate::routes::pages::live;
-use crate::routes::pages::members;
-use crate::routes::pages::onboarding;
-use crate::routes::pages::persons;
-use crate::routes::pages::settings;
-use crate::routes::pages::sql;
-use crate::routes::pages::visit::Answer;
-use crate::routes::pages::visit::Visit;
+use crate::routes::pages::insights::{arrange, boards, people, saved, transfer};
+use crate::routes::pages::visit::{Answer, Visit};
+use crate::routes::pages::{
+    cohort_editor, cohorts, definitions, deletions, events, flag_editor, flags, health, home,
+    insights, live, members, onboarding, persons, settings, sql,
+};
 use crate::table::allow;
 
 /// The function of a page.
@@ -196,9 +179,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::Found;
-    use super::PAGES;
-    use super::find;
+    use super::{Found, PAGES, find};
 
     #[test]
     fn every_line_is_found_by_its_path() {

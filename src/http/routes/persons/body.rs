@@ -2,8 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use weir_identity::person::Person;
 use weir_insights::person_name;

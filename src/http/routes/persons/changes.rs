@@ -6,33 +6,24 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::auth::Principal;
-use crate::call::Call;
-use crate::call::Rendering;
-use crate::csv;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
-use crate::response::Attr;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::routes::persons;
+use crate::call::{Call, Rendering};
+use crate::fields::{Fields, refused};
+use crate::openapi::{Parameter, by_hand};
+use crate::response::{Attr, Problem, Response};
 use crate::routes::persons::body::PersonBody;
-use crate::routes::query;
 use crate::routes::store::problem;
+use crate::routes::{persons, query};
+use crate::{csv, openapi};
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person::Person;
 use weir_ingest::activity;
-use weir_ingest::operation::Action;
-use weir_ingest::operation::Operation;
+use weir_ingest::operation::{Action, Operation};
 
 pub(crate) const UPDATE: openapi::Operation =
     openapi::Operation::accepted::<PersonBody>("Set properties").body::<by_hand::PersonPatch>();

@@ -11,18 +11,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::auth::Principal;
 use crate::csv;
 use crate::csv::Columns;
-use crate::response::Problem;
-use crate::response::Response;
-use crate::response::StreamError;
+use crate::response::{Problem, Response, StreamError};
 use crate::routes::persons::LISTED_IDS_MAX;
 use crate::routes::persons::body::PersonBody;
 use crate::routes::query;
 use weir_app::App;
 use weir_identity::IdentityError;
 use weir_metadata::accounts::Project;
-use weir_query::people::Found;
-use weir_query::people::Part;
-use weir_query::people::PersonsQuestion;
+use weir_query::people::{Found, Part, PersonsQuestion};
 
 /// Most rows of a file (PostHog's figure).
 const LINES_MAX: usize = 300_000;

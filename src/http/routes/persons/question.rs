@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fields;
@@ -13,12 +12,9 @@ use crate::routes::definition_parameters::boolean;
 use weir_base::clock::UnixMicros;
 use weir_event::json;
 use weir_event::predicate::Matching;
-use weir_event::predicate::filter::Filter;
-use weir_event::predicate::filter::Scope;
-use weir_event::predicate::moment::Moment;
-use weir_event::predicate::moment::Now;
-use weir_event::predicate::tree::Tree;
-use weir_event::predicate::tree::TreeError;
+use weir_event::predicate::filter::{Filter, Scope};
+use weir_event::predicate::moment::{Moment, Now};
+use weir_event::predicate::tree::{Tree, TreeError};
 use weir_insights::known::check_filters;
 use weir_query::people::PersonsQuestion;
 

@@ -5,8 +5,7 @@
 //! The operation goes through the log like an event: it is ordered among the events and survives a
 //! crash. The response is sent when it has taken effect.
 
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use hyper::StatusCode;
 use serde_json::Value;
@@ -14,17 +13,13 @@ use serde_json::Value;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::csv;
-use crate::fields::Fields;
-use crate::fields::refused;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
+use crate::fields::{Fields, refused};
+use crate::openapi::{Operation, by_hand};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::persons;
 use crate::routes::persons::body::PersonBody;
-use crate::routes::persons::changes;
-use crate::routes::persons::deletions;
+use crate::routes::persons::{changes, deletions};
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_ingest::operation::Action;

@@ -6,8 +6,7 @@
 //! are crucial. How the changes are found is in [`timeline`](weir_insights::timeline).
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use chrono_tz::Tz;
 use hyper::StatusCode;
@@ -18,26 +17,19 @@ use crate::auth::Principal;
 use crate::call::Call;
 use crate::csv;
 use crate::fields::refused;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::openapi::by_hand;
+use crate::openapi::{INVALID, Operation, Parameter, by_hand};
 use crate::request::Request;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::definition_parameters::boolean;
-use crate::routes::persons;
-use crate::routes::query;
+use crate::routes::{persons, query};
 use weir_app::App;
 use weir_base::clock::UnixMicros;
 use weir_base::error::Kind;
 use weir_event::json;
 use weir_event::schema::GROUP_TYPES_MAX;
-use weir_insights::date_range::DateRange;
-use weir_insights::date_range::Parameters;
-use weir_insights::timeline::Timeline;
-use weir_insights::timeline::TimelineError;
+use weir_insights::date_range::{DateRange, Parameters};
 use weir_insights::timeline::walk::Point;
+use weir_insights::timeline::{Timeline, TimelineError};
 use weir_metadata::accounts::Project;
 
 /// Deepest nesting of groups of filters.
@@ -208,13 +200,9 @@ fn group_type(text: &str) -> Result<u8, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::DEPTH_MAX;
-    use super::Timeline;
-    use super::note_keys;
-    use super::note_series;
+    use super::{DEPTH_MAX, Timeline, note_keys, note_series};
 
     fn keys(group_type: Option<u8>, filters: &Value) -> Option<Vec<String>> {
         let mut question = Timeline { group_type, ..Timeline::default() };

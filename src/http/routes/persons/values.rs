@@ -10,10 +10,8 @@ use serde_json::Value;
 use crate::auth::Principal;
 use crate::call::Call;
 use crate::csv;
-use crate::openapi::Operation;
-use crate::openapi::Parameter;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::openapi::{Operation, Parameter};
+use crate::response::{Problem, Response};
 use crate::routes::query;
 use weir_app::App;
 
@@ -98,8 +96,7 @@ impl Tally {
 mod tests {
     use serde_json::json;
 
-    use super::Tally;
-    use super::ValueBody;
+    use super::{Tally, ValueBody};
 
     /// PostHog's `convert_property_value`: booleans in lower case, containers as JSON.
     #[test]

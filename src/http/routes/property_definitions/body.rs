@@ -2,18 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Map;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::routes::user_body::UserBody;
 use weir_event::json;
-use weir_insights::property_definitions::AllNotes;
-use weir_insights::property_definitions::IS_SEEN;
+use weir_insights::property_definitions::{AllNotes, IS_SEEN};
 use weir_metadata::accounts::UserId;
 use weir_metadata::annotations::Notes;
-use weir_metadata::properties::PropertyDefinition;
-use weir_metadata::properties::ValueType;
+use weir_metadata::properties::{PropertyDefinition, ValueType};
 use weir_metadata::snapshot::Snapshot;
 
 /// The fields of PostHog's free edition in its order, then additional ones of its enterprise

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::response::Response;
 use weir_insights::ProjectSettings;
-use weir_insights::cache::Answer;
-use weir_insights::cache::Key;
+use weir_insights::cache::{Answer, Key};
 
 /// Answers up to this length are sent in one piece.
 const PIECE_BYTES: usize = 1 << 20;

@@ -4,13 +4,11 @@
 use std::sync::Arc;
 
 use hyper::StatusCode;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Principal;
 use crate::fields::refused;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::response::{Problem, Response};
 use crate::routes::query;
 use crate::routes::query::answer::Told;
 use crate::routes::query::question::Question;
@@ -18,11 +16,9 @@ use crate::routes::query::refresh::Refresh;
 use crate::routes::query::status;
 use weir_app::App;
 use weir_base::error::Kind;
-use weir_insights::InsightError;
-use weir_insights::ProjectSettings;
-use weir_insights::cache::Answer;
-use weir_insights::cache::Key;
+use weir_insights::cache::{Answer, Key};
 use weir_insights::node::NodeError;
+use weir_insights::{InsightError, ProjectSettings};
 use weir_metadata::accounts::Project;
 use weir_wire::query_node;
 

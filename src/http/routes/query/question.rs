@@ -7,25 +7,17 @@ use serde_json::Value;
 
 use crate::fields::refused;
 use crate::response::Problem;
-use crate::routes::query::actors::ActorsQuestion;
-use crate::routes::query::actors::SOURCES;
-use crate::routes::query::insight::invalid;
-use crate::routes::query::insight::problem;
+use crate::routes::query::actors::{ActorsQuestion, SOURCES};
+use crate::routes::query::insight::{invalid, problem};
 use crate::routes::query::unknown;
 use weir_app::App;
 use weir_event::id::ProjectId;
-use weir_insights::InsightError;
-use weir_insights::ProjectSettings;
-use weir_insights::actor_list;
 use weir_insights::answered::Answered;
-use weir_insights::cache::Answer;
-use weir_insights::cache::Key;
-use weir_insights::event_list;
+use weir_insights::cache::{Answer, Key};
 use weir_insights::event_list::EventsQuery;
-use weir_insights::insight;
 use weir_insights::insight::Insight;
-use weir_insights::known;
 use weir_insights::sql::SqlQuery;
+use weir_insights::{InsightError, ProjectSettings, actor_list, event_list, insight, known};
 use weir_wire::query_node::SQL;
 
 /// Most characters of an unknown kind of query that an error repeats.

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::request::Request;
 use crate::response::Problem;
 use weir_insights::jobs::ID_MAX_BYTES;
@@ -91,11 +90,9 @@ pub(super) fn client_query_id(fields: &mut Fields) -> Result<Option<String>, Pro
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::Refresh;
-    use super::client_query_id;
+    use super::{Refresh, client_query_id};
     use crate::fields::Fields;
 
     fn fields(body: &Value) -> Fields {

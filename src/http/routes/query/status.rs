@@ -3,21 +3,16 @@
 
 use hyper::StatusCode;
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::auth;
 use crate::auth::Principal;
 use crate::call::Call;
-use crate::fields::Fields;
-use crate::fields::refused;
+use crate::fields::{Fields, refused};
 use crate::lasting::ENDED;
-use crate::openapi::INVALID;
-use crate::openapi::Operation;
-use crate::openapi::by_hand;
-use crate::response::Problem;
-use crate::response::Response;
+use crate::openapi::{INVALID, Operation, by_hand};
+use crate::response::{Problem, Response};
 use crate::routes::query::answer::Told;
 use crate::routes::query::insight::settings;
 use crate::routes::query::question::Question;
@@ -25,17 +20,11 @@ use crate::routes::query::refresh::client_query_id;
 use weir_app::App;
 use weir_base::error::Kind;
 use weir_event::id::ProjectId;
-use weir_insights::InsightError;
-use weir_insights::ProjectSettings;
 use weir_insights::cache::Key;
-use weir_insights::jobs::Begun;
-use weir_insights::jobs::CANCELLED;
-use weir_insights::jobs::Cancelled;
-use weir_insights::jobs::KEPT;
-use weir_insights::jobs::Outcome;
-use weir_insights::jobs::RUNNING_PER_KEY_MAX;
-use weir_insights::jobs::Status;
-use weir_insights::jobs::Ticket;
+use weir_insights::jobs::{
+    Begun, CANCELLED, Cancelled, KEPT, Outcome, RUNNING_PER_KEY_MAX, Status, Ticket,
+};
+use weir_insights::{InsightError, ProjectSettings};
 use weir_metadata::accounts::KeyId;
 use weir_metadata::members::Level;
 

@@ -1,42 +1,30 @@
 //! The real replay over a log with a record of another program, or an unreadable one.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Parser;
 use parking_lot::Mutex;
-use tokio::runtime::Builder;
-use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
-use tokio::sync::watch;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
 
-use super::NOW;
-use super::PROJECT;
-use super::ids_of;
-use super::open_store;
-use super::start;
+use super::{NOW, PROJECT, ids_of, open_store, start};
 use crate::decoding::Decoding;
 use crate::dedup::Window;
 use crate::disk_room::DiskRoom;
 use crate::feedback::Feedback;
 use crate::health::Health;
 use crate::holes::Holes;
-use crate::projector::Projection;
-use crate::projector::Projector;
-use crate::projector::Targets;
 use crate::projector::log_again::LogAgain;
-use crate::publish::LogExtent;
-use crate::publish::Mode;
-use crate::publish::Publisher;
+use crate::projector::{Projection, Projector, Targets};
+use crate::publish::{LogExtent, Mode, Publisher};
 use crate::replay::Replay;
 use crate::reread::Rereader;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::tasks::Shutdown;
-use weir_base::telemetry::metrics::Metrics;
-use weir_base::telemetry::metrics::PlaceLabels;
+use weir_base::telemetry::metrics::{Metrics, PlaceLabels};
 use weir_disk::Disk;
 use weir_event::geoip::Places;
 use weir_identity::IdentityError;
@@ -44,13 +32,10 @@ use weir_identity::change::Record;
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
 use weir_metadata::Metadata;
-use weir_sim::disk::SimDisk;
-use weir_sim::disk::Survival;
+use weir_sim::disk::{SimDisk, Survival};
 use weir_storage::store::Store;
-use weir_storage::wal::Elsewhere;
-use weir_storage::wal::Sequence;
-use weir_storage::wal::WalSettings;
 use weir_storage::wal::writer::Wal;
+use weir_storage::wal::{Elsewhere, Sequence, WalSettings};
 
 #[derive(clap::Parser)]
 struct Settings {

@@ -11,9 +11,7 @@ use proptest::prelude::*;
 use serde_json::Map;
 
 use super::*;
-use weir_event::schema::PROMOTED;
-use weir_event::schema::PropertyType;
-use weir_event::schema::TEXT_OF_SCALARS;
+use weir_event::schema::{PROMOTED, PropertyType, TEXT_OF_SCALARS};
 
 /// The address of the sender, if known.
 const CLIENT: &str = "203.0.113.7";

@@ -4,10 +4,7 @@ use super::*;
 use crate::warnings::Kind;
 use weir_event::json::restore;
 use weir_identity::auto_set::AutoSet;
-use weir_identity::change::Force;
-use weir_identity::change::GroupChange;
-use weir_identity::change::Occasion;
-use weir_identity::change::Update;
+use weir_identity::change::{Force, GroupChange, Occasion, Update};
 
 /// The ops, each with its distinct id, in short.
 pub(super) fn ops(prepared: &Prepared) -> Vec<String> {

@@ -3,22 +3,18 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::Preparer;
-use super::cell;
-use super::received;
+use super::{cell, received};
 use crate::prepared::Prepared;
 use crate::project_facts::ProjectFacts;
 use crate::request::Received;
-use weir_event::geoip::GeoIp;
-use weir_event::geoip::Places;
+use weir_event::geoip::{GeoIp, Places};
 use weir_event::id::ProjectId;
 use weir_identity::auto_set::AutoSet;
 use weir_identity::change::OpKind;
-use weir_sim::mmdb::example;
-use weir_sim::mmdb::file;
+use weir_sim::mmdb::{example, file};
 
 /// An address in Oxford, by the example database, and one in Japan.
 const OXFORD: &str = "81.2.69.142";

@@ -1,9 +1,8 @@
 //! A replay of stored events gives the properties that their person got when they arrived.
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
 use serde_json::Map;
 
 use super::*;

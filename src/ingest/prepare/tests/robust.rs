@@ -3,9 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::oracle::Dice;
-use super::oracle::Written;
-use super::oracle::event;
+use super::oracle::{Dice, Written, event};
 use super::*;
 
 /// Every cell of every row.

@@ -1,7 +1,6 @@
 //! Other values that are stored differently than they were sent, and the warnings for senders.
 
-use super::people::batch;
-use super::people::ops;
+use super::people::{batch, ops};
 use super::*;
 use crate::warnings::Kind;
 

@@ -5,13 +5,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::funnels::walk::Counted;
-use crate::funnels::walk::Course;
-use crate::funnels::walk::Moment;
-use crate::funnels::walk::Order;
-use crate::funnels::walk::Outcome;
-use crate::funnels::walk::Way;
 use crate::funnels::walk::matching::Matching;
+use crate::funnels::walk::{Counted, Course, Moment, Order, Outcome, Way};
 
 impl Course {
     /// How far the attempts of an ordered or strict funnel come with these events, whose first steps lie within `starts`.

@@ -2,16 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
-use super::Counted;
-use super::Course;
-use super::Exclusion;
-use super::Moment;
-use super::Order;
-use super::Outcome;
+use super::{Counted, Course, Exclusion, Moment, Order, Outcome};
 use weir_query::histories::Row;
 
 const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
@@ -54,9 +48,7 @@ fn moments(text: &str) -> Vec<Moment> {
 
 #[test]
 fn furthest_steps_of_published_examples() {
-    use Order::Ordered;
-    use Order::Strict;
-    use Order::Unordered;
+    use Order::{Ordered, Strict, Unordered};
     for (order, history, expected) in [
         (Ordered, "A@0 B@1 C@2", &[0, 1, 2][..]),
         (Ordered, "A@0 -@1 B@2 C@3", &[0, 2, 3]),
@@ -175,8 +167,7 @@ fn exclusions_make_unordered_funnels_begin_anew() {
 /// Of the steps A to D, B and C may be skipped, or those that are named.
 #[test]
 fn optional_steps_are_skipped_where_they_do_not_come() {
-    use Order::Ordered;
-    use Order::Strict;
+    use Order::{Ordered, Strict};
     for (order, optional, history, expected) in [
         (Ordered, "BC", "A@0 D@1", &[Some(0), None, None, Some(1)][..]),
         (Ordered, "BC", "A@0 B@1 D@2", &[Some(0), Some(1), None, Some(2)]),

@@ -1,12 +1,9 @@
 //! Steps that are done in any order, [`Course::walk_by`]: [`Open`] keeps what was done of each step within the window.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use crate::funnels::walk::Course;
-use crate::funnels::walk::Moment;
-use crate::funnels::walk::Way;
+use crate::funnels::walk::{Course, Moment, Way};
 
 impl Course {
     /// The ways that come furthest in an unordered funnel, of those whose first events have the same key; of ways of one

@@ -3,18 +3,15 @@
 
 use std::time::Duration;
 
-use crate::Metadata;
 use crate::accounts::UserId;
 use crate::activity::Verb;
 use crate::connection::Conn;
-use crate::documents::Kind;
-use crate::documents::rows;
-use crate::documents::shares::Share;
-use crate::documents::shares::share_of;
+use crate::documents::shares::{Share, share_of};
+use crate::documents::{Kind, rows};
 use crate::error::MetadataError;
 use crate::passwords::PasswordHash;
-use crate::sql;
 use crate::violation::Violation;
+use crate::{Metadata, sql};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 

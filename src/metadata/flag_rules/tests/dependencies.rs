@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::check_in;
-use super::with_operator;
-use super::with_property;
+use super::{check_in, with_operator, with_property};
 use crate::flag_rules::check_filters;
 use crate::flag_rules::dependencies::Graph;
-use crate::flags::FlagId;
-use crate::flags::StoredFlag;
+use crate::flags::{FlagId, StoredFlag};
 use crate::violation::Violation;
 
 fn with_dependency(key: Value) -> Value {

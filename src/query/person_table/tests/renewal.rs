@@ -1,34 +1,20 @@
 //! Files over simulated time: what leaves them when, what is written anew, and what a start knows of them.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use serde_json::json;
 
-use crate::person_table::PersonTable;
-use crate::person_table::Step;
-use crate::person_table::tests::Bench;
-use crate::person_table::tests::HOUR;
-use crate::person_table::tests::INTERVAL;
-use crate::person_table::tests::PROJECTS;
-use crate::person_table::tests::Row;
-use crate::person_table::tests::expected;
-use crate::person_table::tests::merge;
-use crate::person_table::tests::op;
-use crate::person_table::tests::rows;
-use crate::person_table::tests::set;
-use crate::person_table::tests::version;
+use crate::person_table::tests::{
+    Bench, HOUR, INTERVAL, PROJECTS, Row, expected, merge, op, rows, set, version,
+};
+use crate::person_table::{PersonTable, Step};
 use weir_base::clock::UnixMicros;
 use weir_event::id::PersonId;
-use weir_identity::change::Extent;
-use weir_identity::change::Op;
-use weir_identity::change::OpKind;
-use weir_identity::change::Update;
+use weir_identity::change::{Extent, Op, OpKind, Update};
 
 const MINUTE: Duration = Duration::from_mins(1);
 

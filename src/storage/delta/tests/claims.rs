@@ -1,9 +1,7 @@
 //! Claims of an application's transactions, and vacuums that list nothing: what a table in a bucket needs.
 
 use super::*;
-use crate::faulty_store::Broken;
-use crate::faulty_store::Fault;
-use crate::faulty_store::FaultyStore;
+use crate::faulty_store::{Broken, Fault, FaultyStore};
 
 const APP: &str = "node/1";
 

@@ -5,8 +5,7 @@ use object_store::memory::InMemory;
 use serde_json::Value as Json;
 
 use super::*;
-use crate::faulty_store::Fault;
-use crate::faulty_store::FaultyStore;
+use crate::faulty_store::{Fault, FaultyStore};
 
 async fn commit_lines(store: &Arc<dyn ObjectStore>, version: u64) -> Vec<Json> {
     let path = Path::from(format!("_delta_log/{version:020}.json"));

@@ -8,38 +8,24 @@
 //!
 //! `WEIR_EXPLORE=long` explores three writers, for some minutes.
 
-use std::collections::BTreeMap;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
-use std::hash::DefaultHasher;
-use std::hash::Hash;
-use std::hash::Hasher;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Context;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::TryStreamExt;
 use futures::task::noop_waker;
-use object_store::GetOptions;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
-use object_store::PutMode;
+use futures::{FutureExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutMode};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use crate::object_log::format::HEADER_BYTES;
-use crate::object_log::format::Header;
-use crate::object_log::format::Purpose;
-use crate::object_log::format::first_of;
-use crate::object_log::format::split_frame;
-use crate::object_log::tests::gated::Gated;
-use crate::object_log::tests::gated::Late;
-use crate::object_log::tests::gated::Pass;
+use crate::object_log::format::{HEADER_BYTES, Header, Purpose, first_of, split_frame};
+use crate::object_log::tests::gated::{Gated, Late, Pass};
 use crate::object_log::tests::settings;
 use crate::object_log::writer::ObjectLog;
 use crate::wal::Sequence;

@@ -4,18 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use object_store::ObjectStore;
-use rand::Rng;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tokio::runtime::Handle;
 
 use crate::faulty_store::FaultyStore;
-use crate::object_log::tests::claim;
-use crate::object_log::tests::read;
-use crate::object_log::tests::settings;
+use crate::object_log::tests::{claim, read, settings};
 use crate::object_log::writer::ObjectLog;
-use crate::wal::Sequence;
-use crate::wal::WalError;
+use crate::wal::{Sequence, WalError};
 
 /// Goal: whatever requests and answers are lost or late, each acknowledged record is in the log once, at its sequence, and
 /// the log has no gap. Method: up to three writers take the log from each other; each acknowledged record is noted, and

@@ -1,32 +1,18 @@
 //! Tests of the paged reader: rows against the written ones, and memory against the estimate.
 
-use std::collections::BTreeMap;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use arrow::array::Array;
-use arrow::array::AsArray;
-use arrow::array::Int32Array;
-use arrow::array::Int64Array;
-use arrow::array::RecordBatch;
-use arrow::array::StringViewArray;
-use arrow::datatypes::DataType;
-use arrow::datatypes::Field;
-use arrow::datatypes::Int64Type;
-use arrow::datatypes::Schema;
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, AsArray, Int32Array, Int64Array, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use object_store::ObjectStore;
 use parquet::errors::ParquetError;
 
 use super::PagedFile;
-use crate::compaction::Memory;
-use crate::compaction::Reading;
-use crate::delta::DataFile;
-use crate::delta::TableSpec;
+use crate::compaction::{Memory, Reading};
+use crate::delta::{DataFile, TableSpec};
 use crate::faulty_store::FaultyStore;
-use crate::parquet::Effort;
-use crate::parquet::FileWriter;
-use crate::parquet::Layout;
+use crate::parquet::{Effort, FileWriter, Layout};
 
 fn schema(fields: &[(&str, DataType)]) -> SchemaRef {
     let field = |(name, data_type): &(&str, DataType)| Field::new(*name, data_type.clone(), true);

@@ -1,32 +1,19 @@
 //! Crash tests of the log: power cuts at every operation of a history, and at every operation of the
 //! recovery.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use proptest::collection::vec;
-use proptest::prelude::Just;
-use proptest::prelude::Strategy;
-use proptest::prelude::any;
-use proptest::prelude::prop_oneof;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::proptest;
 
-use super::DIR;
-use super::SEGMENT_BYTES;
-use super::open;
-use super::payload;
-use super::read;
-use crate::wal::Damage;
-use crate::wal::Elsewhere;
-use crate::wal::Sequence;
-use crate::wal::WalError;
-use crate::wal::WalSettings;
+use super::{DIR, SEGMENT_BYTES, open, payload, read};
 use crate::wal::reader::Item;
 use crate::wal::writer::Wal;
-use weir_sim::disk::SimDisk;
-use weir_sim::disk::Survival;
+use crate::wal::{Damage, Elsewhere, Sequence, WalError, WalSettings};
+use weir_sim::disk::{SimDisk, Survival};
 
 /// One operation of the owner of a log.
 #[derive(Clone, Copy, Debug)]
@@ -45,11 +32,7 @@ enum Step {
 /// many; rotation within a batch; flushes with and without a segment to remove; restarts with unsynced
 /// records, and two in a row.
 const HISTORY: &[Step] = {
-    use Step::Append;
-    use Step::Flush;
-    use Step::Restart;
-    use Step::Spare;
-    use Step::Sync;
+    use Step::{Append, Flush, Restart, Spare, Sync};
     &[
         Append(10),
         Sync,

@@ -3,29 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::DIR;
-use super::append_all;
-use super::damages;
-use super::lost;
-use super::open;
-use super::path;
-use super::read;
-use super::record;
-use super::settings;
-use crate::wal::Corruption;
-use crate::wal::Damage;
-use crate::wal::Elsewhere;
-use crate::wal::Recovered;
-use crate::wal::Sequence;
-use crate::wal::WalError;
-use crate::wal::frame::FRAME_HEADER_BYTES;
-use crate::wal::frame::FRAMES_START;
+use super::{DIR, append_all, damages, lost, open, path, read, record, settings};
+use crate::wal::frame::{FRAME_HEADER_BYTES, FRAMES_START};
 use crate::wal::reader::Item;
 use crate::wal::writer::Wal;
-use weir_disk::Disk;
-use weir_disk::DiskFile;
-use weir_sim::disk::SimDisk;
-use weir_sim::disk::Survival;
+use crate::wal::{Corruption, Damage, Elsewhere, Recovered, Sequence, WalError};
+use weir_disk::{Disk, DiskFile};
+use weir_sim::disk::{SimDisk, Survival};
 
 /// Start offsets of the frames of [`five`], and the end of the last one.
 const FRAMES: [usize; 6] = [8192, 8223, 8252, 8286, 8321, 8350];

@@ -1,12 +1,9 @@
 //! Fields of forms, and what they suggest.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
 use crate::state::filters;
-use crate::state::filters::FILTERS_MAX;
-use crate::state::filters::Filter;
-use crate::state::filters::OPERATORS;
+use crate::state::filters::{FILTERS_MAX, Filter, OPERATORS};
 
 /// What fields suggest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,28 +1,15 @@
 //! The fields that only one kind of insight has.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 
-use crate::insight::form::fields::Suggestions;
-use crate::insight::form::fields::choice;
-use crate::insight::form::fields::count;
-use crate::insight::form::fields::filter_rows;
-use crate::insight::form::fields::select;
+use crate::insight::form::fields::{Suggestions, choice, count, filter_rows, select};
 use crate::state::breakdown;
-use crate::state::breakdown::Breakdown;
-use crate::state::breakdown::KEYS_MAX;
+use crate::state::breakdown::{Breakdown, KEYS_MAX};
 use crate::state::exclusion::EXCLUSIONS_MAX;
-use crate::state::insight::ATTRIBUTIONS;
-use crate::state::insight::FUNNELS_SHOWN;
-use crate::state::insight::ORDERS;
-use crate::state::insight::Options;
-use crate::state::insight::PATH_EVENTS;
-use crate::state::insight::Question;
-use crate::state::insight::RETENTION_SHOWN;
-use crate::state::insight::RETENTION_TYPES;
-use crate::state::insight::STATUSES;
-use crate::state::insight::TRENDS_SHOWN;
-use crate::state::insight::WINDOW_UNITS;
+use crate::state::insight::{
+    ATTRIBUTIONS, FUNNELS_SHOWN, ORDERS, Options, PATH_EVENTS, Question, RETENTION_SHOWN,
+    RETENTION_TYPES, STATUSES, TRENDS_SHOWN, WINDOW_UNITS,
+};
 
 /// Periods that forms offer to compare with.
 const COMPARED: [(&str, &str); 6] = [

@@ -7,20 +7,11 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use chrono::DateTime;
-use chrono::Duration;
-use chrono::SecondsFormat;
-use posthog_rs::CaptureCompression;
-use posthog_rs::CaptureExceptionOptions;
-use posthog_rs::Client;
-use posthog_rs::ClientOptionsBuilder;
-use posthog_rs::EvaluateFlagsOptions;
-use posthog_rs::Event;
-use serde_json::Value;
-use serde_json::json;
+use chrono::{DateTime, Duration, SecondsFormat};
+use posthog_rs::{CaptureCompression, CaptureExceptionOptions, Client, ClientOptionsBuilder, EvaluateFlagsOptions, Event};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 const EVENTS: i64 = 150;

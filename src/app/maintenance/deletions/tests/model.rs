@@ -1,16 +1,12 @@
 //! Reference model for the deletion tests: the events that were sent, and those that must remain.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
 use crate::maintenance::deletions::tests::IDS;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
-use weir_identity::change::Extent;
-use weir_identity::change::OpKind;
-use weir_identity::change::Record;
+use weir_event::id::{PersonId, ProjectId};
+use weir_identity::change::{Extent, OpKind, Record};
 
 /// One record of the log.
 #[derive(Clone, Debug)]

@@ -1,51 +1,37 @@
 //! Node for the deletion tests: real table, memtables, identity store and queries over an in-memory disk,
 //! with a list as its log. [`Bench`] starts it, and compares its answers with the model.
 
-use std::path::Path;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::AsArray;
-use arrow::array::Int64Array;
-use arrow::array::StringViewArray;
-use arrow::array::TimestampMicrosecondArray;
+use arrow::array::{AsArray, Int64Array, StringViewArray, TimestampMicrosecondArray};
 use clap::Parser;
 use futures::TryStreamExt;
-use object_store::ObjectStore;
-use object_store::ObjectStoreExt;
 use object_store::path::Path as ObjectPath;
+use object_store::{ObjectStore, ObjectStoreExt};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use tokio::runtime::Builder;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use url::Url;
 use uuid::Uuid;
 
 use crate::maintenance::deletions::Erased;
 use crate::maintenance::deletions::tests::PROJECTS;
-use crate::maintenance::deletions::tests::model::Entry;
-use crate::maintenance::deletions::tests::model::Model;
+use crate::maintenance::deletions::tests::model::{Entry, Model};
 use crate::maintenance::files::Files;
-use weir_base::clock::Clock;
-use weir_base::clock::UnixMicros;
+use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::query::QueryConfig;
 use weir_base::config::storage::StorageConfig;
 use weir_base::tasks::Shutdown;
 use weir_base::telemetry::metrics::Metrics;
-use weir_event::id::PersonId;
-use weir_event::id::ProjectId;
-use weir_event::schema::BLOOM_COLUMNS;
-use weir_event::schema::PARTITION_COLUMN;
-use weir_event::schema::SORT_COLUMNS;
-use weir_event::schema::STATISTICS_COLUMNS;
-use weir_event::schema::UNIQUE_COLUMNS;
-use weir_event::schema::WIDE_COLUMNS;
-use weir_event::schema::column;
-use weir_event::schema::events_schema;
-use weir_event::time::Month;
-use weir_event::time::partition_of;
+use weir_event::id::{PersonId, ProjectId};
+use weir_event::schema::{
+    BLOOM_COLUMNS, PARTITION_COLUMN, SORT_COLUMNS, STATISTICS_COLUMNS, UNIQUE_COLUMNS,
+    WIDE_COLUMNS, column, events_schema,
+};
+use weir_event::time::{Month, partition_of};
 use weir_identity::change::Record;
 use weir_identity::limits::Limits;
 use weir_identity::store::Identities;
@@ -57,18 +43,12 @@ use weir_query::engine::Engine;
 use weir_query::rows::Format;
 use weir_query::sources::Sources;
 use weir_sim::disk::SimDisk;
-use weir_storage::delta::DataFile;
-use weir_storage::delta::DeltaTable;
-use weir_storage::delta::Edit;
-use weir_storage::delta::EditKind;
-use weir_storage::delta::TableSpec;
+use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind, TableSpec};
 use weir_storage::durable::DurableStore;
 use weir_storage::exact::ExactColumns;
-use weir_storage::parquet::Layout;
-use weir_storage::parquet::read_columns;
+use weir_storage::parquet::{Layout, read_columns};
 use weir_storage::rows::Rows;
-use weir_storage::store::Partitioning;
-use weir_storage::store::Store;
+use weir_storage::store::{Partitioning, Store};
 use weir_storage::wal::Sequence;
 
 pub(super) const NOW: UnixMicros = UnixMicros(1_795_248_000_000_000);

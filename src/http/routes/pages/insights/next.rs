@@ -1,21 +1,16 @@
 //! What the persons behind a step of a funnel did next: the event after their last one of that step. Of those who left
 //! it is what they did instead.
 
-use maud::Markup;
-use maud::html;
+use maud::{Markup, html};
 use serde_json::Value;
 
 use crate::response::Problem;
-use crate::routes::pages::insights::people::FILE_PERSONS;
-use crate::routes::pages::insights::people::behind;
+use crate::routes::pages::insights::people::{FILE_PERSONS, behind};
 use crate::routes::pages::insights::span;
 use crate::routes::pages::visit::Asking;
 use weir_web::insight::next as shown;
-use weir_web::parts::items;
-use weir_web::parts::literal;
-use weir_web::parts::text;
-use weir_web::state::insight::Kind;
-use weir_web::state::insight::Question;
+use weir_web::parts::{items, literal, text};
+use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 use weir_web::state::point::Point;
 use weir_web::state::sql;

@@ -1,11 +1,8 @@
 //! Saved insights: their list, one of them, and saving one; changing one is in `arrange`.
 
-use hyper::Method;
-use hyper::StatusCode;
-use maud::Markup;
-use maud::html;
-use serde_json::Value;
-use serde_json::json;
+use hyper::{Method, StatusCode};
+use maud::{Markup, html};
+use serde_json::{Value, json};
 
 use crate::auth;
 use crate::auth::Principal;
@@ -14,58 +11,34 @@ use crate::budget::Memory;
 use crate::fields::Fields;
 use crate::response::Problem;
 use crate::routes::documents;
-use crate::routes::documents::results::Frame;
-use crate::routes::documents::results::Question as Asked;
-use crate::routes::documents::results::question_of;
+use crate::routes::documents::results::{Frame, Question as Asked, question_of};
 use crate::routes::pages::files;
-use crate::routes::pages::insights::answered;
 use crate::routes::pages::insights::arrange::link_of;
 use crate::routes::pages::insights::boards::rows;
-use crate::routes::pages::insights::computed;
-use crate::routes::pages::insights::download;
-use crate::routes::pages::insights::downloaded;
-use crate::routes::pages::insights::is_part;
-use crate::routes::pages::insights::load::saved;
-use crate::routes::pages::insights::load::saved_of;
-use crate::routes::pages::insights::load::suggestions;
-use crate::routes::pages::insights::part;
-use crate::routes::pages::insights::refusal;
-use crate::routes::pages::insights::with_usual;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Later;
-use crate::routes::pages::visit::Page;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::apart;
-use crate::routes::pages::visit::form as read_form;
-use crate::routes::pages::visit::see_other;
-use crate::routes::pages::visit::wrong;
+use crate::routes::pages::insights::load::{saved, saved_of, suggestions};
+use crate::routes::pages::insights::{
+    answered, computed, download, downloaded, is_part, part, refusal, with_usual,
+};
+use crate::routes::pages::visit::{
+    Asking, Later, Page, Sent, Visit, apart, form as read_form, see_other, wrong,
+};
 use crate::routes::store::problem;
 use weir_app::App;
 use weir_metadata::accounts::Project;
-use weir_metadata::documents::Document;
-use weir_metadata::documents::Kind as Stored;
+use weir_metadata::documents::{Document, Kind as Stored};
 use weir_web::insight::arrange::insight as settings;
 use weir_web::insight::form::form_at;
-use weir_web::insight::links;
 use weir_web::insight::links::Links;
-use weir_web::insight::result;
-use weir_web::insight::saved as shown;
-use weir_web::insight::saved::Kept;
-use weir_web::insight::saved::Saved;
+use weir_web::insight::saved::{Kept, Saved};
+use weir_web::insight::{links, result, saved as shown};
 use weir_web::pages::sql;
 use weir_web::parts;
-use weir_web::parts::FILES;
-use weir_web::parts::failed;
-use weir_web::parts::integer;
-use weir_web::state::insight::Kind;
-use weir_web::state::insight::Question;
+use weir_web::parts::{FILES, failed, integer};
+use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
-use weir_web::state::parameters::Parameters;
-use weir_web::state::parameters::Wrong;
-use weir_web::state::saved_sql;
+use weir_web::state::parameters::{Parameters, Wrong};
 use weir_web::state::saved_sql::SavedSql;
-use weir_web::state::stored;
+use weir_web::state::{saved_sql, stored};
 use weir_wire::query_node::with_question;
 
 /// The scope of those who may ask any SQL.

@@ -2,8 +2,7 @@
 
 use weir_insights::insight::Insight;
 use weir_insights::node::Node;
-use weir_web::state::insight::Kind;
-use weir_web::state::insight::Question;
+use weir_web::state::insight::{Kind, Question};
 use weir_web::state::node::node;
 use weir_web::state::point::Point;
 

@@ -1,11 +1,8 @@
 //! Dashboards as JSON, with their insights and without results: to keep one, or to bring it to another project. The shape is
 //! that of the API, so what a PostHog server tells of a dashboard is taken, too.
 
-use hyper::Method;
-use hyper::StatusCode;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use hyper::{Method, StatusCode};
+use serde_json::{Map, Value, json};
 
 use crate::beside::beside;
 use crate::members::Members;
@@ -13,13 +10,7 @@ use crate::response::Problem;
 use crate::routes::documents::form::TILES_MAX;
 use crate::routes::documents::tiles::placed;
 use crate::routes::pages::insights::boards::board_of;
-use crate::routes::pages::visit::Asking;
-use crate::routes::pages::visit::Sent;
-use crate::routes::pages::visit::Visit;
-use crate::routes::pages::visit::file;
-use crate::routes::pages::visit::form;
-use crate::routes::pages::visit::see_other;
-use crate::routes::pages::visit::wrong;
+use crate::routes::pages::visit::{Asking, Sent, Visit, file, form, see_other, wrong};
 use weir_event::json;
 use weir_web::insight::dashboard::IMPORTED;
 use weir_web::insight::links;
