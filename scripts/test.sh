@@ -67,7 +67,7 @@ cargo test "${build[@]}" --no-fail-fast
 # Once more with the metadata in PostgreSQL: all tests of the store, and those of the server that use it most.
 step tests on PostgreSQL
 export WEIR_TEST_METADATA=postgres
-metadata=$(cargo test "${build[@]}" --lib --no-run 2>&1 | sed -n 's/^ *Executable .*src\/metadata\/lib.rs (\(.*\))$/\1/p')
+metadata=$(cargo test "${build[@]}" --lib --no-run 2>&1 | sed -n 's|^ *Executable .*(\(.*/weir_metadata-[^)]*\))$|\1|p')
 "$metadata"
 cargo test "${build[@]}" --no-fail-fast --test server -- accounts:: activity:: cohorts:: dashboards:: definitions:: \
     documents:: early_access:: event_definitions:: feature_flags:: flag_management:: flag_rights:: flags:: groups:: \
