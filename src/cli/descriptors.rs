@@ -1,5 +1,5 @@
 //! Limit of open files (`RLIMIT_NOFILE`): raises it, and divides descriptors between connections and files.
-//! `storage/disk.rs` handles the error of a process that runs out of descriptors.
+//! `disk/lib.rs` handles the error of a process that runs out of descriptors.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -1,15 +1,15 @@
 //! HTTP front end: accepts connections and passes requests to a [`Handler`]. Endpoints are in
-//! `http/routes`; there is no product logic here.
+//! [`routes`], and stand in [`table`]; there is no product logic here.
 //!
 //! # Request path
 //!
-//! 1. `http.rs` accepts the connection.
-//! 2. `http/connection.rs` speaks HTTP/1.1 or HTTP/2 (prior knowledge; a proxy does TLS) and closes
+//! 1. [`serve`] accepts the connection.
+//! 2. `connection.rs` speaks HTTP/1.1 or HTTP/2 (prior knowledge; a proxy does TLS) and closes
 //!    stalled connections.
-//! 3. `http/exchange.rs` does what every request needs: id, CORS, log line, metrics, panics.
+//! 3. `exchange.rs` does what every request needs: id, CORS, log line, metrics, panics.
 //! 4. The handler finds the endpoint and answers.
 //!
-//! hyper's types end in `http/request.rs` and `http/response.rs`.
+//! hyper's types end in `request.rs` and `response.rs`.
 
 pub mod auth;
 pub mod body;

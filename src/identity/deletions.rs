@@ -11,7 +11,7 @@
 //! # Which events come before the request
 //!
 //! A row in memory has its log sequence. A file has the highest sequence that it contains
-//! ([`position`](weir_storage::naming)). That is enough because of two rules for writers of
+//! (`position`, see `naming` of the crate `weir-storage`). That is enough because of two rules for writers of
 //! files. A memtable is written only when every request up to its highest sequence is known here,
 //! and without the rows that these delete. A merge leaves out the rows of the requests known when
 //! it begins. So a file that reaches beyond a request has none of the rows that it deletes, and
