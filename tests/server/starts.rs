@@ -122,7 +122,7 @@ fn settings_that_make_no_sense_are_refused_with_their_origin() {
         ("decode-threads", "-1", "from 1 to 1024"),
         ("key-requests-per-hour-max", "0", "from 1 to 4294967295"),
         ("log", "verbose", "neither a level"),
-        ("log", "weir::htpp=debug", "weir_http"),
+        ("log", "weir::htpp=debug", "weir::http"),
         ("log-format", "xml", "text, json"),
         ("public-url", "events.example.com", "URL"),
         ("trusted-proxies", "everybody", "everybody"),
