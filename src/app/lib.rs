@@ -125,19 +125,11 @@ impl App {
     }
 
     /// The same engines, whose answers about a project are of one state; see [`Engine::holding`].
-    ///
-    /// # Errors
-    ///
-    /// See [`Engine::view`].
     pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
         Ok(Self { engine: self.engine.holding(project).await?, ..self.clone() })
     }
 
     /// Answers one SQL query about `project`, written as `format`.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn sql(
         &self,
         project: ProjectId,

@@ -70,10 +70,6 @@ pub struct Moved {
 }
 
 /// Moves the tables of the data directory, which the caller has locked, to the bucket.
-///
-/// # Errors
-///
-/// See [`MoveError`].
 pub async fn to_bucket(
     config: &Config,
     url: &BucketUrl,
@@ -118,10 +114,6 @@ pub async fn to_bucket(
 }
 
 /// Moves the tables of the data directory, which the caller has locked, from the bucket into it.
-///
-/// # Errors
-///
-/// See [`MoveError`].
 pub async fn to_directory(
     config: &Config,
     url: &BucketUrl,

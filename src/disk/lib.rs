@@ -1,6 +1,6 @@
 //! File system abstraction: the traits [`Disk`], [`DiskFile`] and [`DiskDir`], with the real implementation
 //! ([`OsDisk`]) and a simulated one for tests that loses unsynced writes (crate `weir-sim`). The log and the object
-//! store of the tables use nothing else. No file formats here.
+//! store of the tables use nothing else. Every call fails as the file system does. No file formats here.
 //!
 //! # Why a trait
 //!
@@ -16,7 +16,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// A file system. Paths are absolute or relative to the process; all calls block.
-#[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a file for reading and writing. Fails with `AlreadyExists` if the name is taken.
     /// The name survives a power cut only after [`Disk::sync_dir`] of its directory.
@@ -49,7 +48,6 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
 }
 
 /// An open file of a [`Disk`]. Reads and writes are positioned, so that threads can share one handle.
-#[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
 pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Writes all of `bytes` at `offset`, extending the file if needed.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
@@ -66,7 +64,6 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
 }
 
 /// An open directory of a [`Disk`].
-#[expect(clippy::missing_errors_doc, reason = "every call fails as the file system does")]
 pub trait DiskDir: fmt::Debug + Send + Sync {
     /// Makes the current names in the directory durable.
     fn sync(&self) -> io::Result<()>;

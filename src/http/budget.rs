@@ -227,10 +227,6 @@ impl Reservation {
     }
 
     /// Counts `more` bytes.
-    ///
-    /// # Errors
-    ///
-    /// See [`Self::hold`].
     pub(super) fn hold_more(&mut self, more: usize) -> Result<(), Busy> {
         self.counts(length(more))
     }
@@ -251,20 +247,12 @@ impl Reservation {
     }
 
     /// Counts what a text takes once it is parsed.
-    ///
-    /// # Errors
-    ///
-    /// See [`Self::hold`].
     pub(super) fn hold_parsed(&mut self, text: &[u8]) -> Result<(), Busy> {
         let bytes = self.budget.parsed_bytes(text);
         self.counts(bytes)
     }
 
     /// An answer that is counted, instead of what was before, as long as it lives.
-    ///
-    /// # Errors
-    ///
-    /// See [`Self::hold`].
     pub(super) fn counted(mut self, mut answer: Vec<u8>) -> Result<Counted, Busy> {
         answer.shrink_to_fit();
         self.hold(answer.len())?;

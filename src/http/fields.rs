@@ -3,12 +3,8 @@
 //!
 //! Conversion rules and error texts are those of Django REST Framework, on which PostHog's API is
 //! built: numbers are accepted as texts, `"true"` as a boolean. Its code `invalid` becomes
-//! `invalid_input` in the response (drf-exceptions-hog); its other codes stay.
-
-#![expect(
-    clippy::missing_errors_doc,
-    reason = "every field fails with the problem that the client gets as its answer"
-)]
+//! `invalid_input` in the response (drf-exceptions-hog); its other codes stay. Every field fails with the problem that
+//! the client gets as its answer.
 
 use std::borrow::Cow;
 

@@ -82,10 +82,6 @@ pub fn is_it(content_type: &str) -> bool {
 }
 
 /// Reads the parts of a form, in their order.
-///
-/// # Errors
-///
-/// [`Malformed`].
 pub fn parts(content_type: &str, body: &Bytes) -> Result<Vec<Part>, Malformed> {
     let boundary = parameter(content_type, "boundary");
     let is_fit = |boundary: &String| (1..=BOUNDARY_MAX_BYTES).contains(&boundary.len());

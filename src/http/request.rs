@@ -251,10 +251,6 @@ impl RequestBody {
 
     /// As [`Self::read`], for a JSON text that is parsed: until the answer is made, what it becomes in memory is within
     /// the budget, too.
-    ///
-    /// # Errors
-    ///
-    /// See [`Self::read`].
     pub async fn read_to_parse(self, limit_bytes: u64) -> Result<Bytes, BodyError> {
         let (tally, budget) = (Arc::clone(&self.tally), Arc::clone(&self.budget));
         let body = self.read(limit_bytes).await?;

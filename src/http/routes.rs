@@ -1,10 +1,6 @@
 //! The endpoints, one file per family. A route function translates a request into a call of an
-//! engine, and the result into a response; it contains no decisions.
-
-#![expect(
-    clippy::missing_errors_doc,
-    reason = "every route fails with the problem that the client gets as its answer"
-)]
+//! engine, and the result into a response; it contains no decisions. Every route fails with the problem that the client
+//! gets as its answer.
 
 pub mod activity;
 pub mod capture;

@@ -111,10 +111,6 @@ impl Drawn {
     }
 
     /// Links the tables.
-    ///
-    /// # Errors
-    ///
-    /// The disk fails.
     pub(super) fn finish(mut self, applied: u64) -> Result<Image, IdentityError> {
         for held in std::mem::take(&mut self.held) {
             let keyspace = name_of(&held.directory)?;

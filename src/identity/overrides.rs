@@ -75,19 +75,11 @@ impl Overrides {
 
     /// The person that events stored with `person` belong to; `person` itself if it was not merged.
     /// Right only for persons that were never split; see [`Overrides::of_event`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn resolve(&self, project: ProjectId, person: Uuid) -> Result<Uuid, IdentityError> {
         Ok(self.get(project, person)?.unwrap_or(person))
     }
 
     /// The person that replaces `person`, if one does.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn get(&self, project: ProjectId, person: Uuid) -> Result<Option<Uuid>, IdentityError> {
         if !self.has_any {
             return Ok(None);
@@ -98,10 +90,6 @@ impl Overrides {
     }
 
     /// The person that an event stored with `person` belongs to, if it is another one.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn of_event(
         &self,
         project: ProjectId,

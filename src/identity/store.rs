@@ -339,10 +339,6 @@ impl Identities {
 
     /// Records durably that log records were lost before they were applied, so that persons are
     /// missing.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub fn mark_incomplete(&self) -> Result<(), IdentityError> {
         // As everything that writes: nothing changes while an image is made.
         let _writing = self.shared.writer.lock();
@@ -352,10 +348,6 @@ impl Identities {
     }
 
     /// Whether records were lost, see [`Identities::mark_incomplete`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub fn is_incomplete(&self) -> Result<bool, IdentityError> {
         Ok(self.tables()?.meta.get(codec::INCOMPLETE_KEY)?.is_some())
     }
@@ -424,10 +416,6 @@ impl Identities {
     /// cache with as many entries as fit. Takes about 1 s for some millions. Until it has run,
     /// every look-up of an uncached person reads the database. `goes_on` is called every 10,000
     /// entries; if it returns false, the filter stays unused.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn read_overrides(&self, goes_on: impl Fn() -> bool) -> Result<(), IdentityError> {
         let (mut read, mut is_all) = (0_u64, true);
         let survivors = &self.shared.survivors;
@@ -509,10 +497,6 @@ impl Identities {
     }
 
     /// See [`View::person_by_number`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn person_by_number(
         &self,
         project: ProjectId,
@@ -522,10 +506,6 @@ impl Identities {
     }
 
     /// See [`View::group`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn group(
         &self,
         project: ProjectId,

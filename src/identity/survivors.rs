@@ -181,10 +181,6 @@ impl Survivors {
 
     /// The person that replaces `key` in a reader's view; `read` reads it from the database on a
     /// miss.
-    ///
-    /// # Errors
-    ///
-    /// Those of `read`.
     pub(super) fn get<E>(
         &self,
         key: Key,

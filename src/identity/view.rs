@@ -46,28 +46,16 @@ impl View {
     }
 
     /// Sequence of the last record that this view contains.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub fn applied_sequence(&self) -> Result<u64, IdentityError> {
         Ok(self.counters()?.applied)
     }
 
     /// The state of this view among those of the store: one record may lead over several.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub fn moment(&self) -> Result<Moment, IdentityError> {
         Ok(self.counters()?.point())
     }
 
     /// The person that has this distinct id.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn person_of(
         &self,
         project: ProjectId,
@@ -81,10 +69,6 @@ impl View {
 
     /// As [`View::person_of`], for frequent reads of the same persons: decoded persons are cached
     /// and shared.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn shared_person_of(
         &self,
         project: ProjectId,
@@ -98,10 +82,6 @@ impl View {
 
     /// The person with this uuid. A person that was merged away has none; see
     /// [`Overrides`](crate::overrides::Overrides) for its survivor.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn person_by_uuid(
         &self,
         project: ProjectId,
@@ -114,10 +94,6 @@ impl View {
     }
 
     /// The person with this integer id.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn person_by_number(
         &self,
         project: ProjectId,
@@ -130,10 +106,6 @@ impl View {
 
     /// All distinct ids of a person, in the order in which persons got them; empty if there is no
     /// such person.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn distinct_ids(
         &self,
         project: ProjectId,
@@ -148,10 +120,6 @@ impl View {
 
     /// Visits all persons of a project in the order of their numbers, until `visit` breaks. Holds
     /// one person in memory at a time.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_persons(
         &self,
         project: ProjectId,
@@ -169,10 +137,6 @@ impl View {
 
     /// Visits the rows of the persons of a project whose numbers are in `numbers`, ascending, until
     /// `visit` breaks.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_rows(
         &self,
         project: ProjectId,
@@ -194,10 +158,6 @@ impl View {
     }
 
     /// Visits the rows of the persons of a project, the newest number first, until `visit` breaks.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_newest_rows(
         &self,
         project: ProjectId,
@@ -214,10 +174,6 @@ impl View {
     }
 
     /// Reads the row of one person with `ask`; `None` if there is no such person.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn ask_row<T>(
         &self,
         project: ProjectId,
@@ -230,10 +186,6 @@ impl View {
     }
 
     /// The number of the next new person, in any project: all persons have smaller numbers.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub fn next_number(&self) -> Result<i64, IdentityError> {
         Ok(self.counters()?.next_person)
     }
@@ -241,10 +193,6 @@ impl View {
     /// Visits the numbers of the persons of a project in the order of lists, `created_at`
     /// descending and then uuid descending, until `visit` breaks. Persons created after `newest`
     /// are left out. Reads no rows of persons.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_listed(
         &self,
         project: ProjectId,
@@ -264,10 +212,6 @@ impl View {
 
     /// The persons whose property `email` has this text, ignoring case, in the order of their
     /// numbers.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn persons_by_email(
         &self,
         project: ProjectId,
@@ -287,10 +231,6 @@ impl View {
 
     /// Number of persons of a project that were created after `newest`, for example with a wrong
     /// clock. Takes time in proportion to their number.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub fn count_created_after(
         &self,
         project: ProjectId,
@@ -307,10 +247,6 @@ impl View {
     }
 
     /// The first distinct ids of a person, at most `limit`, in the order in which persons got them.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn first_ids(
         &self,
         project: ProjectId,
@@ -324,10 +260,6 @@ impl View {
 
     /// Visits all distinct ids of a project with the numbers of their persons, in the order of the
     /// numbers, until `visit` breaks. To be joined with [`View::scan_persons`].
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_distinct_ids(
         &self,
         project: ProjectId,
@@ -345,10 +277,6 @@ impl View {
 
     /// Visits the rows of the persons of a project whose numbers are in `numbers`, ascending, with their
     /// distinct ids in the order in which persons got them, until `visit` breaks. One pass over both.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_rows_with_ids(
         &self,
         project: ProjectId,
@@ -377,10 +305,6 @@ impl View {
     }
 
     /// Visits the requests to delete events of a project, the newest first, until `visit` breaks.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_deletions(
         &self,
         project: ProjectId,
@@ -398,10 +322,6 @@ impl View {
     }
 
     /// Number of persons of a project. A counter, not a scan.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn person_count(&self, project: ProjectId) -> Result<u64, IdentityError> {
         let key = codec::meta_key(codec::COUNT_PREFIX, project);
         let Some(count) = self.reading.get(|tables| &tables.meta, key)? else {
@@ -412,10 +332,6 @@ impl View {
     }
 
     /// A group by the index of its type and its key.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn group(
         &self,
         project: ProjectId,
@@ -431,10 +347,6 @@ impl View {
     }
 
     /// Visits the groups of one type, in the order of their keys, until `visit` breaks.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_groups_of(
         &self,
         project: ProjectId,
@@ -455,10 +367,6 @@ impl View {
     }
 
     /// Visits all groups of a project, in the order of type index and key, until `visit` breaks.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn scan_groups(
         &self,
         project: ProjectId,
@@ -526,10 +434,6 @@ impl View {
     }
 
     /// The number of distinct ids of a person, counted up to `most`.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn count_ids(
         &self,
         project: ProjectId,

@@ -100,10 +100,6 @@ impl<'a> Envelope<'a> {
     }
 
     /// Calls `event` with a cursor at each event, in order. It has to step over the event.
-    ///
-    /// # Errors
-    ///
-    /// The first error of `event`.
     pub(super) fn for_each(
         &self,
         root: Cursor<'a>,

@@ -77,10 +77,6 @@ impl<'a> Envelope<'a> {
     }
 
     /// Calls `event` with a cursor at each event, in order, and its id.
-    ///
-    /// # Errors
-    ///
-    /// The first error of `event`.
     pub(super) fn for_each(
         &self,
         mut event: impl FnMut(Cursor<'a>, Uuid) -> Result<(), PrepareError>,

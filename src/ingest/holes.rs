@@ -32,10 +32,6 @@ impl Holes {
 
     /// Marks persons as incomplete if the damage lost records behind `derived`, the sequence that the
     /// identity store has applied. A record that may never have been acknowledged is no loss.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails.
     pub(super) fn mark(&self, damage: Damage, derived: Sequence) -> Result<(), IdentityError> {
         if let Damage::Lost { last, .. } = damage
             && last > derived

@@ -517,10 +517,6 @@ impl Pipeline {
     }
 
     /// Writes the ingestion warnings that are still in memory; called at shutdown.
-    ///
-    /// # Errors
-    ///
-    /// The metadata store failed.
     pub async fn write_feedback(&self) -> Result<(), MetadataError> {
         self.shared.feedback.write(&self.shared.metadata).await
     }

@@ -180,10 +180,6 @@ impl ActorsQuery {
     }
 
     /// The rows. `found` are the actors behind a point, if the source is an insight.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

@@ -47,10 +47,6 @@ pub struct Audience {
 
 /// Counts the persons of a project, as of every acknowledged event. Persons are shown to several
 /// threads at once.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn count_persons(
     engine: &Engine,
     project: ProjectId,
@@ -73,10 +69,6 @@ pub async fn count_persons(
 }
 
 /// Counts the groups of one type.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn count_groups(
     engine: &Engine,
     project: ProjectId,
@@ -97,10 +89,6 @@ pub async fn count_groups(
 }
 
 /// Shows the persons of a project in the order of their rows, as of every acknowledged event.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn visit_persons(
     engine: &Engine,
     project: ProjectId,

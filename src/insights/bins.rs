@@ -49,10 +49,6 @@ impl Bins {
     }
 
     /// The bins of columns of texts, each with so many: from the smallest to the largest finite number of `rows`.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn measured(
         engine: &Engine,
         rows: DataFrame,

@@ -215,10 +215,6 @@ impl Answers {
     }
 
     /// Computes the answer to the question with the node `query`, and keeps it if it may stay right.
-    ///
-    /// # Errors
-    ///
-    /// Those of `computing`.
     pub async fn compute<E>(
         &self,
         (key, query): (&Key, &Value),

@@ -28,10 +28,6 @@ pub enum Compare {
 
 impl Compare {
     /// Reads a `compareFilter`.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub fn parse(filter: Option<&Value>) -> Result<Self, NodeError> {
         let node = Node::new(filter, "compareFilter")?;
         if !node.truth("compare")? {

@@ -94,10 +94,6 @@ impl Deeds {
     }
 
     /// The persons who match, in ascending order; `set` has the cohorts that the rule names.
-    ///
-    /// # Errors
-    ///
-    /// See [`DeedError`].
     pub async fn members(
         self,
         engine: &Engine,

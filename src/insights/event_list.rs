@@ -192,10 +192,6 @@ impl EventsQuery {
     }
 
     /// The rows.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -295,10 +291,6 @@ impl Dates {
     /// The times between which events are, both excluded; without the first, from the oldest on. What is relative to
     /// now is to the begin of the minute, so that an answer can be told again within it. Weeks begin on Monday, or on
     /// Sunday.
-    ///
-    /// # Errors
-    ///
-    /// A date is malformed.
     pub fn bounds(
         &self,
         (zone, is_monday_first): (Tz, bool),

@@ -116,10 +116,6 @@ struct Source<'e> {
 
 /// The newest events that answer `question`, by time and then by id, both descending; `limit` of
 /// them after the first `offset`.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn latest(
     engine: &Engine,
     project: ProjectId,
@@ -153,10 +149,6 @@ pub async fn latest(
 }
 
 /// The event with this id.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn by_id(
     engine: &Engine,
     project: ProjectId,
@@ -171,10 +163,6 @@ pub async fn by_id(
 
 /// Values that the property has in a sample of the events, as texts; those that are no text are
 /// compact JSON.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn values(
     engine: &Engine,
     project: ProjectId,

@@ -17,10 +17,6 @@ use weir_query::sql_text::literal;
 const CALLS_OVER: Duration = Duration::from_hours(7 * 24);
 
 /// The number of calls of each flag with one of these keys, of which there is one at least; those without a call are left out.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn calls(
     engine: &Engine,
     project: ProjectId,

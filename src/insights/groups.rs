@@ -32,10 +32,6 @@ pub type Counts = HashMap<String, usize>;
 
 /// The groups of a type whose key or property `name` contains `search` in any case, the newest
 /// first; how many there are, and those of `part`.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn find_groups(
     engine: &Engine,
     project: ProjectId,
@@ -75,10 +71,6 @@ pub async fn find_groups(
 }
 
 /// How many of a sample of groups have each property, by the index of the type.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn group_properties(
     engine: &Engine,
     project: ProjectId,
@@ -102,10 +94,6 @@ pub async fn group_properties(
 }
 
 /// The values of a property in a sample of the groups of a type.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn group_values(
     engine: &Engine,
     project: ProjectId,

@@ -115,10 +115,6 @@ impl Insight {
     }
 
     /// The answer, as `results` of PostHog's clients have it.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -151,10 +147,6 @@ impl Insight {
     }
 
     /// The answer as it is kept.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answered(
         &self,
         engine: &Engine,
@@ -199,10 +191,6 @@ impl Insight {
     }
 
     /// Which of its actors the node `asked` asks for.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub fn actors_of(self, asked: &Node<'_>) -> Result<ActorsOf, NodeError> {
         match self {
             Self::Correlation(mut correlation) => {
@@ -264,10 +252,6 @@ impl ActorsOf {
     }
 
     /// The actors, in the order of the kind of insight; one more than the part has where there are more.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn find(
         mut self,
         engine: &Engine,

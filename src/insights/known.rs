@@ -17,19 +17,11 @@ use crate::node::NodeError;
 
 /// Refuses a node that has a field which is not known, or not available, at any depth. Nodes of kinds that are not known
 /// are for their reader to refuse.
-///
-/// # Errors
-///
-/// The first such field.
 pub fn check(node: &Value) -> Result<(), NodeError> {
     check_node(node, "")
 }
 
 /// Refuses filters of properties with a field that is not known; they stand in the request at `path`.
-///
-/// # Errors
-///
-/// The first such field.
 pub fn check_filters(filters: &Value, path: &str) -> Result<(), NodeError> {
     match filters {
         Value::Array(list) => {
@@ -48,20 +40,12 @@ pub fn check_filters(filters: &Value, path: &str) -> Result<(), NodeError> {
 }
 
 /// Refuses steps of an action, a list that stands in the request at `path`, with a field that is not known.
-///
-/// # Errors
-///
-/// The first such field.
 pub fn check_steps(steps: &Value, path: &str) -> Result<(), NodeError> {
     Content::List(&tables::STEP).check(steps, path)
 }
 
 /// Refuses filters by which a dashboard or a request changes nodes, with a field that is not known; they stand in the
 /// request at `path`.
-///
-/// # Errors
-///
-/// The first such field.
 pub fn check_frame(filters: &Value, path: &str) -> Result<(), NodeError> {
     check_object(filters, &parts::FRAME, path)
 }

@@ -51,10 +51,6 @@ pub fn check_insight(filter: &Filter, insight: &str) -> Result<(), NodeError> {
 }
 
 /// What the filters of all insights have in common, as a query of a kind.
-///
-/// # Errors
-///
-/// They are malformed.
 pub fn query(filter: &Filter, kind: &str) -> Result<Filter, NodeError> {
     let query = json!({
         "kind": kind,
@@ -73,10 +69,6 @@ pub fn query(filter: &Filter, kind: &str) -> Result<Filter, NodeError> {
 }
 
 /// The breakdown of the filters as a `breakdownFilter`.
-///
-/// # Errors
-///
-/// It is malformed.
 pub fn breakdown_filter(filter: &Filter) -> Result<Value, NodeError> {
     Ok(json!({
         "breakdown": breakdown(filter), "breakdown_type": text(filter, "breakdown_type"),
@@ -109,10 +101,6 @@ fn dates(filter: &Filter) -> Value {
 }
 
 /// The events and actions of the filters as series, in their order; views of pages where there is none.
-///
-/// # Errors
-///
-/// They are malformed.
 pub fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let series = entities(filter)?;
     if series.is_empty() {
@@ -123,10 +111,6 @@ pub fn series(filter: &Filter) -> Result<Vec<Value>, NodeError> {
 }
 
 /// The events and actions of the filters as series, in their order.
-///
-/// # Errors
-///
-/// They are malformed.
 pub fn entities(filter: &Filter) -> Result<Vec<Value>, NodeError> {
     let list = |name: &str| match parsed(filter, name)? {
         Value::Null => Ok(Vec::new()),
@@ -141,10 +125,6 @@ pub fn entities(filter: &Filter) -> Result<Vec<Value>, NodeError> {
 }
 
 /// One entity of the list `kind` as a series. A type of its own comes before that of the list.
-///
-/// # Errors
-///
-/// It is malformed.
 pub fn entity(kind: &str, entity: &Value) -> Result<Value, NodeError> {
     let Value::Object(fields) = entity else {
         return Err(refused(kind, "Expected a JSON list of series."));

@@ -21,10 +21,6 @@ pub struct Node<'v> {
 
 impl<'v> Node<'v> {
     /// The object `value`, which stands at `path`. Null and an absent value are an empty one.
-    ///
-    /// # Errors
-    ///
-    /// It is something else.
     pub fn new(value: Option<&'v Value>, path: &'v str) -> Result<Self, NodeError> {
         match value {
             None | Some(Value::Null) => Ok(Self { fields: None, path }),
@@ -48,10 +44,6 @@ impl<'v> Node<'v> {
     }
 
     /// A text; an empty one counts as absent.
-    ///
-    /// # Errors
-    ///
-    /// It is something else.
     pub fn text(&self, name: &str) -> Result<Option<&'v str>, NodeError> {
         match self.value(name) {
             None => Ok(None),
@@ -61,10 +53,6 @@ impl<'v> Node<'v> {
     }
 
     /// A truth value; absent is false.
-    ///
-    /// # Errors
-    ///
-    /// It is something else.
     pub fn truth(&self, name: &str) -> Result<bool, NodeError> {
         match self.value(name) {
             None => Ok(false),
@@ -74,10 +62,6 @@ impl<'v> Node<'v> {
     }
 
     /// A whole number that is not negative, or its text.
-    ///
-    /// # Errors
-    ///
-    /// It is something else.
     pub fn number(&self, name: &str) -> Result<Option<usize>, NodeError> {
         let number = match self.value(name) {
             None => return Ok(None),
@@ -91,10 +75,6 @@ impl<'v> Node<'v> {
     }
 
     /// A list; absent is empty.
-    ///
-    /// # Errors
-    ///
-    /// It is something else.
     pub fn list(&self, name: &str) -> Result<&'v [Value], NodeError> {
         match self.value(name) {
             None => Ok(&[]),

@@ -100,10 +100,6 @@ pub struct DefinitionsRequest {
 impl DefinitionsRequest {
     /// The rows of a part of the list, and the length of the list. Ordered: properties seen on the named
     /// events first, then verified ones, then by name.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn find(
         &self,
         engine: &Engine,

@@ -35,10 +35,6 @@ pub fn query_of(fields: &Map<String, Value>) -> Result<Option<Value>, NodeError>
 }
 
 /// The node of the filters of older clients.
-///
-/// # Errors
-///
-/// They are malformed.
 pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
     match legacy::text(filter, "insight").as_deref() {
         Some("FUNNELS") => funnels_query(filter),
@@ -52,10 +48,6 @@ pub fn query_of_filters(filter: &Filter) -> Result<Value, NodeError> {
 
 /// Changes the node of an insight as the filters of a dashboard say: its range of dates replaces that of the node,
 /// its properties hold besides those of the node, its breakdown replaces that of kinds that have one.
-///
-/// # Errors
-///
-/// The filters are malformed.
 fn with_filters(query: &mut Value, filters: &Value) -> Result<(), NodeError> {
     let node = Node::new(Some(filters), "filters")?;
     let (from, to) = (node.text("date_from")?, node.text("date_to")?);
@@ -116,10 +108,6 @@ pub fn with_frame(
 }
 
 /// Checks what a dashboard may change about its insights; see [`with_filters`].
-///
-/// # Errors
-///
-/// The filters are malformed.
 pub fn check_filters(filters: &Value) -> Result<(), NodeError> {
     with_filters(&mut Value::Object(Map::new()), filters)?;
     match filters.get("properties").filter(|properties| !properties.is_null()) {

@@ -180,10 +180,6 @@ impl Unit {
 
 impl Dates {
     /// Reads a `dateRange`.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub fn parse(range: Option<&Value>) -> Result<Self, NodeError> {
         let node = Node::new(range, "dateRange")?;
         Ok(Self {

@@ -89,10 +89,6 @@ impl SqlQuery {
 impl SqlQuery {
     /// The rows: as lists, and whether there are more than its `LIMIT`. Without a `LIMIT` it has all rows, or is refused
     /// if there are too many.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,
@@ -124,10 +120,6 @@ impl SqlQuery {
 
 impl SqlQuery {
     /// The rows as a file.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn file(
         &self,
         engine: &Engine,
@@ -140,10 +132,6 @@ impl SqlQuery {
 }
 
 /// The rows of SQL that comes without anything else, as a file.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn file(
     engine: &Engine,
     project: ProjectId,

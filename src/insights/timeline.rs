@@ -57,10 +57,6 @@ pub enum TimelineError {
 
 impl Timeline {
     /// The changes for one person within a range.
-    ///
-    /// # Errors
-    ///
-    /// See [`TimelineError`].
     pub async fn points(
         &self,
         engine: &Engine,

@@ -139,10 +139,6 @@ impl Metadata {
     }
 
     /// Copies a scheduled change to another flag; it may be paused.
-    ///
-    /// # Errors
-    ///
-    /// See [`Metadata::schedule`].
     pub async fn copy_schedule(
         &self,
         project: ProjectId,

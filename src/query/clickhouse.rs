@@ -136,10 +136,6 @@ pub(super) fn rewrite(statement: &mut Statement, calendar: &Calendar) -> Result<
 }
 
 /// The same of one expression.
-///
-/// # Errors
-///
-/// See [`rewrite`].
 pub(super) fn rewrite_expression(expression: &mut Expr, calendar: &Calendar) -> Result<()> {
     let names = ItemNames::default();
     let mut functions = Functions { calendar, is_changed: false, names, copied: 0 };

@@ -41,10 +41,6 @@ impl Pace {
     }
 
     /// Asked at each row.
-    ///
-    /// # Errors
-    ///
-    /// See [`Watched::check`].
     pub fn check(&self, running: &Running) -> Result<()> {
         match self {
             Self::Quick | Self::Steady => Ok(()),
@@ -66,10 +62,6 @@ impl<'c> Call<'c> {
     }
 
     /// Asked at each row: whether the query may go on.
-    ///
-    /// # Errors
-    ///
-    /// See [`Watched::check`].
     pub fn check(self) -> Result<()> {
         self.pace.check(self.running)
     }

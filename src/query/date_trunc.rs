@@ -38,10 +38,6 @@ pub(super) fn is_it(function: &ScalarUDF) -> bool {
 }
 
 /// Calls the function, for one instant of each span with the same start where that is less work.
-///
-/// # Errors
-///
-/// Those of the function.
 pub(super) fn call(
     function: &ScalarUDF,
     mut arguments: ScalarFunctionArgs,

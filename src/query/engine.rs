@@ -153,10 +153,6 @@ impl Engine {
     /// The same engine, whose views of `project` show the state as of now, as long as one query may take: what comes
     /// in between several questions makes no difference between their answers. Reads of lists ([`Engine::read`]) are
     /// not bound to it.
-    ///
-    /// # Errors
-    ///
-    /// See [`Engine::view`].
     pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
         let Shared { settings, sources, clock, .. } = &*self.shared;
         // Both before the state: what comes in between makes it look older than it is.
@@ -191,10 +187,6 @@ impl Engine {
     }
 
     /// Answers SQL about `project` over the tables that a view has, written as `format`.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn file(
         &self,
         project: ProjectId,
@@ -207,10 +199,6 @@ impl Engine {
     }
 
     /// The rows of what `planning` plans about `project`, as JSON lists.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn lists(
         &self,
         project: ProjectId,
@@ -251,10 +239,6 @@ impl Engine {
     }
 
     /// Plans on a thread that is made for that, in turn and as long as a query may take.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn planned<T: Send + 'static>(
         &self,
         planning: impl Future<Output = Result<T, QueryError>> + Send + 'static,
@@ -336,10 +320,6 @@ impl Engine {
     /// Reads from a fresh view of the persons, as of every event acknowledged before the call, on
     /// a thread that may wait for the disk. `work` ends early once the flag is set: the asker
     /// is gone, or the time of queries is over.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(IdentityView, &AtomicBool) -> Result<T, IdentityError> + Send + 'static,
@@ -373,10 +353,6 @@ impl Engine {
 
     /// As [`Engine::read`], on several threads: each call of `work` is for a range of the numbers of
     /// persons. What they give is in the order of the ranges.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn read_in_parts<T: Send + 'static>(
         &self,
         work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>

@@ -59,10 +59,6 @@ impl Expression {
     }
 
     /// Reads the text of one expression that may have a name: `count() AS n`.
-    ///
-    /// # Errors
-    ///
-    /// See [`Expression::parse`].
     pub fn parse_named(text: &str) -> Result<(Self, Option<String>), QueryError> {
         let mut reader = Reader::of(text)?;
         let own = reader.expression()?;
@@ -76,10 +72,6 @@ impl Expression {
 
     /// Reads the expressions by which rows are ordered: `timestamp DESC, uuid`. Says of each whether the largest one comes
     /// first.
-    ///
-    /// # Errors
-    ///
-    /// See [`Expression::parse`].
     pub fn parse_orders(text: &str) -> Result<Vec<(Self, bool)>, QueryError> {
         let mut reader = Reader::of(text)?;
         let mut orders = Vec::new();

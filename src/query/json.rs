@@ -46,10 +46,6 @@ pub(super) fn is_looking(function: &ScalarUDF) -> bool {
 }
 
 /// Calls a function that looks for keys, so that the last one of a key counts.
-///
-/// # Errors
-///
-/// Those of the function.
 pub(super) fn call_looking(
     function: &ScalarUDF,
     mut arguments: ScalarFunctionArgs,
@@ -155,10 +151,6 @@ pub(super) fn is_access(function: &ScalarUDF) -> bool {
 
 /// Calls an access function on the texts that may have the key, and has NULL for the others. What is no text is written in
 /// one way (`query/json_written.rs`).
-///
-/// # Errors
-///
-/// Those of the function.
 pub(super) fn call(function: &ScalarUDF, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
     if function.name() != AS_TEXT {
         return called(function, arguments);

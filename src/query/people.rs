@@ -86,10 +86,6 @@ pub struct Found {
 
 impl Found {
     /// Shows the persons with their first distinct ids, at most `ids_max`, until told to stop.
-    ///
-    /// # Errors
-    ///
-    /// If the database fails or a row is damaged.
     pub fn each(
         &self,
         ids_max: usize,
@@ -113,10 +109,6 @@ impl Engine {
     }
 
     /// The persons who answer `question`, `created_at` descending and then uuid descending.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn find_persons(
         &self,
         project: ProjectId,

@@ -88,10 +88,6 @@ impl PersonAnswers {
     /// Adds answers for persons who were looked up, each by itself. If there were so many that it costs no more, those of
     /// others are added before they are asked for: `read` gives the answers for persons with numbers from one on, at
     /// most so many, and the number behind them, if there are more.
-    ///
-    /// # Errors
-    ///
-    /// Those of `read`.
     pub(super) fn add_looked_up<E>(
         &self,
         answers: impl ExactSizeIterator<Item = (Uuid, bool)>,

@@ -125,10 +125,6 @@ impl PersonTable {
     /// The table at its place, where it need not exist and is not looked at yet. From now on changes of
     /// persons are recorded, so call it before the first of this process. `app_id` names this node in the
     /// transactions of the table.
-    ///
-    /// # Errors
-    ///
-    /// The identity store failed.
     pub fn new(
         tables: Tables,
         (identities, projects): (Identities, Projects),
@@ -166,10 +162,6 @@ impl PersonTable {
 
     /// Opens the table, without rows if there is none. Returns the number of its damaged places, whose persons are
     /// written anew, and of its files.
-    ///
-    /// # Errors
-    ///
-    /// See [`PersonsError`].
     pub fn create(&self) -> Result<(usize, usize), PersonsError> {
         self.with_table(|table| Ok((table.damage().len(), table.current().files.len())))
     }
@@ -237,10 +229,6 @@ impl PersonTable {
 
     /// Writes all that is not as of now, when persons change no more, and notes that in the table: the next process
     /// trusts the files without comparing them with the store.
-    ///
-    /// # Errors
-    ///
-    /// See [`PersonsError`].
     pub fn close(&self) -> Result<Option<Written>, PersonsError> {
         let written = self.write(&|| false)?;
         self.with_table(|table| {
@@ -270,20 +258,12 @@ impl PersonTable {
     }
 
     /// Removes files that were replaced, see [`DeltaTable::vacuum`]. Returns their paths.
-    ///
-    /// # Errors
-    ///
-    /// See [`PersonsError`].
     pub fn vacuum(&self, grace: Duration) -> Result<Vec<String>, PersonsError> {
         self.with_table(|table| Ok(self.runtime.block_on(table.vacuum(grace))?))
     }
 
     /// All persons of a project as of a view, in the files of a table, if there is one, and who has changed since. Those
     /// who are in no file are cut into `cuts` parts at most.
-    ///
-    /// # Errors
-    ///
-    /// The identity store failed.
     pub(crate) fn parts(
         table: Option<&Self>,
         persons: (ProjectId, &View),

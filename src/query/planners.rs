@@ -110,10 +110,6 @@ impl Planning {
     }
 
     /// See [`Planners::plan`].
-    ///
-    /// # Errors
-    ///
-    /// See [`Planners::plan`].
     pub(super) fn plan<T, E>(
         &self,
         planning: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -127,10 +123,6 @@ impl Planning {
         self.planners.plan(&self.runtime, self.limit, Box::pin(planning))
     }
 
-    /// See [`Planners::plan_in_turn`].
-    ///
-    /// # Errors
-    ///
     /// See [`Planners::plan_in_turn`].
     pub(super) fn plan_in_turn<T, E>(
         &self,

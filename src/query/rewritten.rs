@@ -23,10 +23,6 @@ pub(super) fn columns_of(plan: &LogicalPlan) -> Result<DFSchema> {
 }
 
 /// The node with its expressions rewritten, each under its name.
-///
-/// # Errors
-///
-/// Those of `rewrite`.
 pub(super) fn map_named(
     plan: LogicalPlan,
     mut rewrite: impl FnMut(Expr) -> Result<Transformed<Expr>>,

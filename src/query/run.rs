@@ -39,10 +39,6 @@ enum Effort {
 
 impl Engine {
     /// Runs `query` to its end, with as many rows as it says: the caller bounds them.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn collect(
         &self,
         query: DataFrame,
@@ -52,10 +48,6 @@ impl Engine {
 
     /// The same in a slot of the kind that SQL takes: for what reads very many events, so that one slot is left
     /// for lists.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn compute(&self, query: DataFrame) -> Result<Vec<RecordBatch>, QueryError> {
         let permit = self.permit_for(Work::Sql).await?;
         let (_, batches) = self.begin(query, Some(permit)).gathered().await?;
@@ -63,10 +55,6 @@ impl Engine {
     }
 
     /// All batches of `query` if they are small; `None` if they have more rows or bytes than that.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn compute_small(
         &self,
         query: DataFrame,

@@ -77,10 +77,6 @@ impl<'t> Substitution<'t> {
     }
 
     /// The same for the query whose names they are, where they come before columns.
-    ///
-    /// # Errors
-    ///
-    /// See [`Substitution::put`].
     pub(super) fn put_into_own(&mut self, query: &mut Query) -> Result<()> {
         self.own_depth = 1;
         let put = self.put(query);

@@ -130,19 +130,11 @@ impl Images {
     }
 
     /// All images, newest first. Whether they can be restored is not looked at.
-    ///
-    /// # Errors
-    ///
-    /// The store fails.
     pub async fn list(&self) -> Result<Vec<ImageName>, ImagesError> {
         Ok(self.listed().await?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// The newest images whose manifests can be read and whose files are all there, at most `limit`, newest first.
-    ///
-    /// # Errors
-    ///
-    /// The store fails.
     pub async fn list_whole(&self, limit: usize) -> Result<Vec<ImageName>, ImagesError> {
         let (names, files) = (self.list().await?, self.files().await?);
         let mut whole = Vec::new();

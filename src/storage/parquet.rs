@@ -343,10 +343,6 @@ impl FileWriter {
     }
 
     /// Completes the file. When this returns the file is durable, and in no table yet.
-    ///
-    /// # Errors
-    ///
-    /// The store fails.
     pub async fn finish(mut self) -> Result<DataFile, ParquetError> {
         self.end_group().await?;
         let metadata = self.file.finish()?;

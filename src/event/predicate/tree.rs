@@ -63,10 +63,6 @@ pub enum TreeError {
 
 impl Tree {
     /// Parses filters. A filter without `type` applies to `scope`: `person` or `event`.
-    ///
-    /// # Errors
-    ///
-    /// [`TreeError`].
     pub fn parse(json: &Value, scope: &str, matching: Matching) -> Result<Self, TreeError> {
         patterns::check(json).map_err(TreeError::Patterns)?;
         Reader { scope, matching, left: FILTERS_MAX }.tree(json, DEPTH_MAX)

@@ -28,10 +28,6 @@ pub struct Parts {
 pub struct Impossible;
 
 /// Decides which ids the person keeps. `None` if it keeps all.
-///
-/// # Errors
-///
-/// [`Impossible`].
 pub fn parts(
     project: ProjectId,
     uuid: Uuid,

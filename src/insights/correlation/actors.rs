@@ -79,10 +79,6 @@ impl Correlation {
     }
 
     /// The persons or groups, by their ids; one more than the part has where there are more.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn actors(
         &self,
         engine: &Engine,

@@ -178,10 +178,6 @@ impl Fold for Counting {
 
 impl Correlation {
     /// What correlates.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

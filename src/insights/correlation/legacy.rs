@@ -47,10 +47,6 @@ pub fn correlation_query(filter: &Filter) -> Result<Value, NodeError> {
 }
 
 /// The fields of a `FunnelCorrelationActorsQuery` beside its source.
-///
-/// # Errors
-///
-/// They are malformed.
 pub fn correlation_actors(filter: &Filter) -> Result<Value, NodeError> {
     let values = match parsed(filter, "funnel_correlation_property_values")? {
         one @ Value::Object(_) => json!([one]),

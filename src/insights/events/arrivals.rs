@@ -89,10 +89,6 @@ impl Fresh {
 }
 
 /// What was received after `floor` and answers `question`, whose times do not count.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn arrived(
     engine: &Engine,
     project: ProjectId,
@@ -122,10 +118,6 @@ pub async fn arrived(
 }
 
 /// The events of `keys`, in their order, without those that are gone meanwhile.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn named(
     engine: &Engine,
     project: ProjectId,
@@ -147,10 +139,6 @@ pub async fn named(
 }
 
 /// The events that were received last and answer `question`, newest first; at most `limit`.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub async fn newest(
     engine: &Engine,
     project: ProjectId,
@@ -202,10 +190,6 @@ impl Seen {
     }
 
     /// All that has arrived so far and answers `question`, and how much of it did within the last [`MARGIN`].
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn all(
         engine: &Engine,
         project: ProjectId,

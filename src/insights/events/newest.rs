@@ -18,10 +18,6 @@ const GROWTH: i64 = 4;
 
 /// The time of the last of the `wanted` newest rows by a column of times, which lie between `oldest` and `newest`, or of
 /// the oldest one if there are fewer; `None` if there is none. It reads this column and what rows are filtered by.
-///
-/// # Errors
-///
-/// See [`QueryError`].
 pub(crate) async fn since(
     engine: &Engine,
     (rows, column): (&DataFrame, &'static str),

@@ -191,10 +191,6 @@ impl Funnels {
     }
 
     /// The persons or groups behind a step, by their ids; one more than the part has where there are more.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn actors(
         &self,
         engine: &Engine,

@@ -129,10 +129,6 @@ pub(super) fn value_of(value: &str) -> Value {
 
 impl Funnels {
     /// The answer, as `results` of PostHog's clients have it.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

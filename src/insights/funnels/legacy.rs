@@ -43,10 +43,6 @@ pub fn funnels_query(filter: &Filter) -> Result<Value, NodeError> {
 }
 
 /// The fields of a `FunnelsActorsQuery` beside its source.
-///
-/// # Errors
-///
-/// They are malformed.
 pub fn funnel_actors(filter: &Filter) -> Result<Value, NodeError> {
     let breakdown = match filter.get("funnel_step_breakdown") {
         Some(Value::String(text)) if text.starts_with('[') => {

@@ -160,10 +160,6 @@ impl Funnels {
     }
 
     /// The plan of the rows of the funnel, which have no text; and the first and the last time of its events.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub(crate) async fn own_rows(
         &self,
         context: Context<'_>,

@@ -179,10 +179,6 @@ const FILTER: Fields = Fields {
 };
 
 /// Refuses filters of older clients with a field that is not known, whether its values are JSON or the text of it.
-///
-/// # Errors
-///
-/// The first such field.
 pub fn check(filter: &Filter) -> Result<(), NodeError> {
     let nested = |name: &String, value: &serde_json::Value| {
         let content = FILTER.content(name)?;

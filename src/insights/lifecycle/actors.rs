@@ -23,10 +23,6 @@ pub struct Stage {
 
 impl Stage {
     /// Reads the fields of an `InsightActorsQuery` beside its source.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
         let wrong = || node.refuse("status", format!("Expected one of {}.", Status::names()));
         let status = node.text("status")?.map(|name| Status::of(name).ok_or_else(wrong));

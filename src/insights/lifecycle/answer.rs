@@ -14,10 +14,6 @@ use weir_query::interner::Interner;
 impl Lifecycle {
     /// The answer: the series as PostHog's clients expect them, in the order of [`Status::ALL`]. The numbers of those
     /// who stay away are negative.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

@@ -15,10 +15,6 @@ use weir_query::people::Part;
 impl Paths {
     /// The persons or groups who took the steps that the keys of the request name, those who took them most often first; one
     /// more than the part has where there are more. Without keys, all who took two steps.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn actors(
         &self,
         engine: &Engine,

@@ -38,10 +38,6 @@ const ELLIPSIS: &str = "...";
 
 impl Paths {
     /// The answer: the edges as PostHog's clients expect them, the most frequent ones first.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

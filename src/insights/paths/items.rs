@@ -48,10 +48,6 @@ pub(super) struct Rules {
 
 impl Rules {
     /// Reads what a `pathsFilter` says of items.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub(super) fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
         let names = texts(node, "pathGroupings", RULES_MAX)?;
         if names.iter().any(|name| name.len() > PATTERN_MAX_BYTES) {

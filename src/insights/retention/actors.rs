@@ -34,10 +34,6 @@ pub struct Asked {
 
 impl Asked {
     /// Reads the fields of an `InsightActorsQuery` beside its source.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
         let breakdown = match node.value("breakdown") {
             Some(Value::Array(values)) if values.is_empty() => None,

@@ -30,10 +30,6 @@ const EVERYBODY: &str = "0";
 impl Retention {
     /// The answer: a row for each interval as PostHog's clients expect them, in their order; with a breakdown those of
     /// each value, the largest first.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

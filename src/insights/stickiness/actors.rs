@@ -27,10 +27,6 @@ pub struct Asked {
 
 impl Asked {
     /// Reads the fields of an `InsightActorsQuery` or `StickinessActorsQuery` beside its source.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
         Ok(Self {
             series: node.number("series")?.unwrap_or(0),

@@ -19,10 +19,6 @@ const NUMBERS_MAX: usize = 100_000;
 
 impl Stickiness {
     /// The answer: the series as PostHog's clients expect them, in their order.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

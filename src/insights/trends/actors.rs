@@ -46,10 +46,6 @@ pub struct Point {
 
 impl Point {
     /// Reads the fields of an `InsightActorsQuery` beside its source.
-    ///
-    /// # Errors
-    ///
-    /// A field is malformed.
     pub fn parse(node: &Node<'_>) -> Result<Self, NodeError> {
         let day = match node.value("day") {
             Some(Value::String(day)) => Some(day.clone()),
@@ -80,10 +76,6 @@ impl Trends {
 
     /// The persons or groups behind a point, those with the largest numbers first; one more than the part has where
     /// there are more.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn actors(
         &self,
         engine: &Engine,

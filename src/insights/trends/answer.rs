@@ -49,10 +49,6 @@ struct Line {
 
 impl Trends {
     /// The answer: the series as PostHog's clients expect them, in their order.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub async fn answer(
         &self,
         engine: &Engine,

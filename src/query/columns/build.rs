@@ -95,10 +95,6 @@ pub(crate) struct Asker {
 impl Columns {
     /// Reads those of these columns that are missing. If they do not fit one is refused, so that a later
     /// question gets the others. Nothing is read for an asker who is gone or out of patience.
-    ///
-    /// # Errors
-    ///
-    /// The store failed.
     pub(crate) async fn provide(
         self: Arc<Self>,
         (identities, runtime): (Identities, Handle),
@@ -137,10 +133,6 @@ impl Columns {
     }
 
     /// All persons of a project, to be read piece by piece; `None` if there are no files of them. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// The store failed.
     pub(crate) fn pieces(
         &self,
         identities: &Identities,

@@ -16,10 +16,6 @@ impl Engine {
     /// Shows the values that a property has among the newest persons, at most `persons_max`, with a
     /// number of persons that have it. From a column, if there is one, a value is shown once, and the
     /// most frequent first; otherwise as often as it is met.
-    ///
-    /// # Errors
-    ///
-    /// See [`QueryError`].
     pub async fn person_values<T: Send + 'static>(
         &self,
         project: ProjectId,

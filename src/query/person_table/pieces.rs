@@ -93,10 +93,6 @@ pub(crate) struct Parts {
 impl Parts {
     /// All persons of a project in the files of a table, if there is one, as of a view. Persons who are in no file are cut into
     /// `cuts` parts at most.
-    ///
-    /// # Errors
-    ///
-    /// The identity store failed.
     pub(super) fn of(
         pieces: Option<&Pieces>,
         (project, view): (ProjectId, &View),

@@ -156,10 +156,6 @@ pub(super) struct Edit {
 impl Edit {
     /// Changes a document; `others` are the insights of a dashboard that the edit is about, or the dashboards of an
     /// insight.
-    ///
-    /// # Errors
-    ///
-    /// See [`put_tiles`].
     pub(super) fn apply(
         self,
         document: &mut Document,
@@ -304,10 +300,6 @@ fn take_off(insight: &Document, boards: &mut [Document]) {
 }
 
 /// The fields of a new dashboard with the tiles as they are sent.
-///
-/// # Errors
-///
-/// See [`Edit::apply`].
 pub(super) fn fields_of_new(
     fields: Map<String, Value>,
     project: ProjectId,

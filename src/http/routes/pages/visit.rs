@@ -347,10 +347,6 @@ pub fn see_other(address: &str) -> Result<Response, Problem> {
 }
 
 /// Leads away from a form that the key may not send; `None` for those who may.
-///
-/// # Errors
-///
-/// See [`see_other`].
 pub fn turned_back(asking: &Asking, scope: &str, path: &str) -> Result<Option<Sent>, Problem> {
     if asking.may(scope) {
         return Ok(None);

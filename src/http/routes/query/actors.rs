@@ -126,10 +126,6 @@ impl ActorsQuestion {
     }
 
     /// The answer.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub(super) async fn answer(
         &self,
         app: &App,

@@ -100,10 +100,6 @@ impl Question {
     }
 
     /// A new answer, which is kept if it may stay right.
-    ///
-    /// # Errors
-    ///
-    /// See [`InsightError`].
     pub(in crate::routes) async fn computed(
         &self,
         app: &App,
