@@ -53,7 +53,7 @@ for add in adds:
     assert add["num_records"] > 0 and add["min.id"] <= add["max.id"], add
     assert add["partition.month"] in add["path"] or "%" in add["path"], add
 readers = {
-    "deltalake": table.to_pyarrow_table().column("id").to_pylist(),
+    "deltalake": table.to_pyarrow_dataset().to_table().column("id").to_pylist(),
     "polars": polars.read_delta(path).get_column("id").to_list(),
 }
 for engine, found in readers.items():

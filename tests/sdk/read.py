@@ -76,7 +76,7 @@ for file in files:
         for end in pages:
             assert is_damage_found(data, end - 1), (file, chunk.path_in_schema, end)
 delta = deltalake.DeltaTable(table)
-say("deltalake", of_arrow(delta.to_pyarrow_table()))
+say("deltalake", of_arrow(delta.to_pyarrow_dataset().to_table()))
 say("polars, delta", of_polars(polars.read_delta(table)))
 listed = sorted(file.removeprefix("file://") for file in delta.file_uris())
 assert listed == sorted(files), (listed, files)

@@ -58,7 +58,7 @@ options = {
     "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
 }
 table = deltalake.DeltaTable(url, storage_options=options)
-rows = table.to_pyarrow_table()
+rows = table.to_pyarrow_dataset().to_table()
 print(json.dumps(["deltalake", rows.num_rows, len(set(rows["uuid"].to_pylist()))]))
 dataset = table.to_pyarrow_dataset()
 print(json.dumps(["duckdb", *duckdb.sql("SELECT count(*), count(DISTINCT uuid) FROM dataset").fetchall()[0]]))
