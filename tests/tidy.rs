@@ -15,7 +15,16 @@ const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
     ("clap", &["base/config", "cli", "query/rows"]),
     ("governor", &["http/throttle"]),
-    ("hex", &["http/conditional", "metadata/secrets", "query/functions/codes", "web/assets"]),
+    (
+        "hex",
+        &[
+            "http/conditional",
+            "metadata/secrets",
+            "query/functions/codes",
+            "web/assets",
+            "wire/repair",
+        ],
+    ),
     ("ipnetwork", &["base/config"]),
     ("maud", &["http/routes/pages", "web"]),
     ("maxminddb", &["event/geoip"]),
@@ -120,7 +129,7 @@ fn outside_things_have_one_door() {
 #[test]
 fn values_of_others_have_one_reader() {
     check(|file, errors| {
-        for (number, line) in file.production() {
+        for (number, line) in file.with_single_imports() {
             let reads = ["from_", "Deserializer"]
                 .iter()
                 .any(|name| line.contains(&format!("serde_json::{name}")));
@@ -242,7 +251,7 @@ impl Source {
             let path = format!("{own}/{name}");
             files.iter().find(|file| file.name() == path).map(|file| file.name())
         };
-        let used = self.with_single_imports().into_iter().flat_map(|line| {
+        let used = self.with_single_imports().into_iter().flat_map(|(_, line)| {
             let line = line.replace("(in crate::", "(");
             let paths: Vec<_> = line
                 .split("crate::")
@@ -305,18 +314,17 @@ impl Source {
         found
     }
 
-    /// The lines of production, with one line for each item of an import.
-    fn with_single_imports(&self) -> Vec<String> {
+    /// The lines of production with their numbers, with one line for each item of an import.
+    fn with_single_imports(&self) -> Vec<(usize, String)> {
         let imports = self.imports();
         let is_import =
             |number: usize| imports.iter().any(|own| (own.line..=own.end).contains(&number));
         let end = self.production().last().map_or(0, |(number, _)| number);
-        let single = imports
-            .iter()
-            .filter(|own| own.line <= end)
-            .flat_map(|own| own.items.iter().map(|item| format!("use {}::{item};", own.parent)));
+        let single = imports.iter().filter(|own| own.line <= end).flat_map(|own| {
+            own.items.iter().map(|item| (own.line, format!("use {}::{item};", own.parent)))
+        });
         let others = self.production().filter(|(number, _)| !is_import(*number));
-        single.chain(others.map(|(_, line)| line.to_owned())).collect()
+        single.chain(others.map(|(number, line)| (number, line.to_owned()))).collect()
     }
 
     fn at(&self, line: usize, message: &str) -> String {

@@ -166,10 +166,9 @@ fn unicode_escape(text: &[u8]) -> Option<u16> {
     let ([b'\\', b'u', digits @ ..], _) = text.split_first_chunk::<6>()? else {
         return None;
     };
-    // `from_str_radix` accepts a sign, JSON does not.
-    let digits =
-        std::str::from_utf8(digits).ok().filter(|_| digits.iter().all(u8::is_ascii_hexdigit))?;
-    u16::from_str_radix(digits, 16).ok()
+    let mut unit = [0; 2];
+    hex::decode_to_slice(digits, &mut unit).ok()?;
+    Some(u16::from_be_bytes(unit))
 }
 
 fn escape_of(control: u8) -> Cow<'static, str> {
