@@ -1,31 +1,19 @@
 //! Work on the threads of queries for somebody who waits on another runtime: [`Engine::apart`].
 
-use std::panic::resume_unwind;
-
-use tokio::task::{JoinError, JoinHandle};
+use datafusion::common::runtime::SpawnedTask;
+use tokio::runtime::Handle;
 
 use crate::engine::Engine;
 use crate::error::QueryError;
 use crate::parts::given_up;
 
-/// A task that ends when nobody waits for it.
-pub(super) struct Awaited<T>(pub(super) JoinHandle<T>);
-
-impl<T> Awaited<T> {
-    /// What it gives.
-    ///
-    /// # Errors
-    ///
-    /// It panicked, or the runtime is going down.
-    pub(super) async fn outcome(mut self) -> Result<T, JoinError> {
-        (&mut self.0).await
-    }
-}
-
-impl<T> Drop for Awaited<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// `work` as a task of `runtime` that ends when nobody waits for it.
+pub(super) fn spawned<T: Send + 'static>(
+    runtime: &Handle,
+    work: impl Future<Output = T> + Send + 'static,
+) -> SpawnedTask<T> {
+    let _entered = runtime.enter();
+    SpawnedTask::spawn(work)
 }
 
 impl Engine {
@@ -39,39 +27,47 @@ impl Engine {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, QueryError> {
-        let outcome = Awaited(self.shared.runtime.spawn(work)).outcome().await;
-        outcome.map_err(|error| match error.try_into_panic() {
-            Ok(panic) => resume_unwind(panic),
-            Err(error) => given_up(error),
-        })
+        spawned(&self.shared.runtime, work).join_unwind().await.map_err(given_up)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::pending;
+    use std::thread::current;
 
-    use tokio::runtime::Handle;
+    use tokio::runtime::{Builder, Handle};
     use tokio::sync::oneshot;
 
-    use super::Awaited;
+    use super::spawned;
 
     #[tokio::test]
     async fn what_nobody_waits_for_ends() {
         let (sender, receiver) = oneshot::channel::<()>();
-        let work = Handle::current().spawn(async move {
+        let work = spawned(&Handle::current(), async move {
             let _sender = sender;
             pending::<()>().await;
         });
-        let waiting = Box::pin(Awaited(work).outcome());
-        drop(waiting);
+        drop(work.join());
         assert!(receiver.await.is_err(), "the work was dropped");
     }
 
     #[tokio::test]
     async fn a_panic_is_told() {
         let work =
-            Handle::current().spawn(async { assert!(std::env::args().count() == usize::MAX) });
-        assert!(Awaited(work).outcome().await.unwrap_err().is_panic());
+            spawned(&Handle::current(), async { assert!(std::env::args().count() == usize::MAX) });
+        assert!(work.join().await.unwrap_err().is_panic());
+    }
+
+    #[test]
+    fn work_runs_on_the_runtime_it_is_given_to() {
+        let mut builder = Builder::new_multi_thread();
+        let own = builder.worker_threads(1).thread_name("own").build().unwrap();
+        let waiting = Builder::new_current_thread().build().unwrap();
+        let name = waiting.block_on(async {
+            let name = async { current().name().map(str::to_owned) };
+            spawned(own.handle(), name).join().await
+        });
+        assert_eq!(name.unwrap().as_deref(), Some("own"));
     }
 }

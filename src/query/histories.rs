@@ -20,7 +20,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use uuid::Uuid;
 
 use crate::admission::Work;
-use crate::apart::Awaited;
+use crate::apart::spawned;
 use crate::engine::{Engine, StopOnDrop};
 use crate::error::QueryError;
 use crate::histories::gathered::Gathered;
@@ -147,8 +147,8 @@ impl Engine {
                 }
                 Ok::<_, QueryError>(kept)
             };
-            let keeping = Awaited(self.shared.runtime.spawn(keeping));
-            kept = keeping.outcome().await.map_err(given_up)??;
+            let keeping = spawned(&self.shared.runtime, keeping);
+            kept = keeping.join().await.map_err(given_up)??;
             let (flag, persons) = (Arc::clone(&stop.0), persons.clone());
             let folding = self.shared.runtime.spawn_blocking(move || {
                 let folded = each_actor((&mut kept, persons.as_deref()), &mut fold, &flag);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::execution::{SessionState, TaskContext};
@@ -15,10 +16,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::admission::{Permit, Work};
+use crate::apart::spawned;
 use crate::engine::{Engine, Shared};
 use crate::error::QueryError;
 use crate::guard::{Running, StopFunctions};
@@ -94,9 +95,9 @@ impl Engine {
         let running = Running::within(&shared.clock, shared.settings.query_timeout);
         // A task that is inside of a call is not dropped before the call ends.
         let stop = running.stopped_on_drop();
-        let task =
-            Some(shared.runtime.clone().spawn(run(query, sender, shared, (permit, running))));
-        Answer { schema, batches, task: AbortOnDrop(task), _stop: stop }
+        let runtime = shared.runtime.clone();
+        let task = spawned(&runtime, run(query, sender, shared, (permit, running)));
+        Answer { schema, batches, task: Some(task), _stop: stop }
     }
 }
 
@@ -204,7 +205,7 @@ pub struct Answer {
     /// Columns of the batches.
     pub schema: SchemaRef,
     batches: mpsc::Receiver<Result<RecordBatch, QueryError>>,
-    task: AbortOnDrop,
+    task: Option<SpawnedTask<()>>,
     _stop: StopFunctions,
 }
 
@@ -224,17 +225,6 @@ impl Answer {
             return Some(batch);
         }
         // A task that broke down sends no error, and its answer is not whole.
-        self.task.0.take()?.await.err().map(|error| Err(broken_down(error)))
-    }
-}
-
-#[derive(Debug)]
-struct AbortOnDrop(Option<JoinHandle<()>>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
+        self.task.take()?.await.err().map(|error| Err(broken_down(error)))
     }
 }
