@@ -42,6 +42,13 @@ const PROPERTIES: &str = "properties";
 /// The start of the names of columns with properties of persons.
 pub(super) const OF_PERSONS: &str = "person.properties.";
 
+/// Functions that take values of any type, and compare or mix them: properties are numbers where another argument is one.
+pub(super) const OF_ANY: [&str; 5] = ["coalesce", "nullif", "nvl", "greatest", "least"];
+
+/// Functions whose values are those of their first argument.
+pub(super) const OF_FIRST: [&str; 8] =
+    ["any_value", "first_value", "lag", "last_value", "lead", "max", "min", "nth_value"];
+
 /// The function that gives a value of a JSON text as text.
 const AS_TEXT: &str = "json_as_text";
 
@@ -240,7 +247,8 @@ impl ExprPlanner for PropertyPlanner {
                     | BinaryOperator::Gt
                     | BinaryOperator::GtEq
             );
-            let is_own = [is_property(&binary.left), is_property(&binary.right)];
+            let is_own =
+                [&mut binary.left, &mut binary.right].map(|side| !choices(side).is_empty());
             let is_both = is_arithmetic && is_own == [true, true];
             // The type of a side is that of all in it, so it is looked for only where it matters: a chain of operators is as
             // deep as it is long.
@@ -252,8 +260,8 @@ impl ExprPlanner for PropertyPlanner {
             let left = wanted(&binary.left, is_own[1]);
             let right = wanted(&binary.right, is_own[0]);
             let wide = [is_wide(&binary.left), is_wide(&binary.right)];
-            binary.left = self.as_type_of(binary.left, right.as_ref(), wide[1], schema);
-            binary.right = self.as_type_of(binary.right, left.as_ref(), wide[0], schema);
+            self.take_as(&mut binary.left, right.as_ref(), wide[1], schema);
+            self.take_as(&mut binary.right, left.as_ref(), wide[0], schema);
         }
         // The operator itself is planned as always.
         Ok(PlannerResult::Original(binary))
@@ -288,25 +296,23 @@ impl PropertyPlanner {
         }
     }
 
-    /// A property as the number or the truth value that it is compared with; null where it is none.
-    fn as_type_of(
-        &self,
-        side: Expr,
-        other: Option<&DataType>,
-        is_wide: bool,
-        schema: &DFSchema,
-    ) -> Expr {
-        let Some(other) = other.filter(|_| is_property(&side)) else { return side };
-        match other {
-            // Doubles do not tell such integers from each other.
-            other if other.is_integer() && is_wide => wide_number(side),
-            // `TypedColumns` reads it from the column.
-            other if other.is_numeric() => try_cast(side, DataType::Float64),
-            DataType::Boolean => {
-                let column = self.typed(&side, PropertyType::Boolean, schema);
-                column.whole(truth(side))
-            }
-            _ => side,
+    /// Puts the number or the truth value that properties are into the place of those whose values `side` may have; null
+    /// where they are none.
+    fn take_as(&self, side: &mut Expr, other: Option<&DataType>, is_wide: bool, schema: &DFSchema) {
+        let Some(other) = other else { return };
+        for property in choices(side) {
+            let text = std::mem::take(property);
+            *property = match other {
+                // Doubles do not tell such integers from each other.
+                other if other.is_integer() && is_wide => wide_number(text),
+                // `TypedColumns` reads it from the column.
+                other if other.is_numeric() => try_cast(text, DataType::Float64),
+                DataType::Boolean => {
+                    let column = self.typed(&text, PropertyType::Boolean, schema);
+                    column.whole(truth(text))
+                }
+                _ => text,
+            };
         }
     }
 
@@ -471,7 +477,30 @@ fn is_property(side: &Expr) -> bool {
     }
 }
 
-/// The same once all texts of an expression have one type.
+/// The properties whose values an expression may have: itself, or those among which it chooses.
+fn choices(side: &mut Expr) -> Vec<&mut Expr> {
+    if is_property(side) {
+        return vec![side];
+    }
+    match side {
+        Expr::Case(case) => {
+            let values = case.when_then_expr.iter_mut().map(|(_, value)| &mut **value);
+            values.chain(case.else_expr.as_deref_mut()).flat_map(choices).collect()
+        }
+        Expr::ScalarFunction(call) if OF_ANY.contains(&call.func.name()) => {
+            call.args.iter_mut().flat_map(choices).collect()
+        }
+        Expr::AggregateFunction(call) if OF_FIRST.contains(&call.func.name()) => {
+            call.params.args.iter_mut().take(1).flat_map(choices).collect()
+        }
+        Expr::WindowFunction(call) if OF_FIRST.contains(&call.fun.name()) => {
+            call.params.args.iter_mut().take(1).flat_map(choices).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether it is the text of a property, once all texts of an expression have one type.
 fn is_coerced_property(side: &Expr) -> bool {
     let bare = |side: &Expr| match side {
         Expr::Cast(cast) if is_text(cast.field.data_type()) => is_property(&cast.expr),

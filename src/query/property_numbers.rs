@@ -1,21 +1,21 @@
 //! Where SQL takes a property as a number: [`rewrite`]. A property is a text, whatever its values are, so that none is
 //! lost; what computes with numbers gets the number that the text is, or null, also through what only chooses among its
-//! values: `sum(CASE WHEN a THEN properties.b ELSE 0 END)`, `max(properties.b) > 5`. Properties whose values are numbers
-//! are ordered as such: by texts, 10 comes before 9.
+//! values: `sum(CASE WHEN a THEN properties.b ELSE 0 END)`, `max(properties.b) BETWEEN 1 AND 5`. Properties whose values
+//! are numbers are ordered as such: by texts, 10 comes before 9.
 //!
-//! An operator directly between a property and a number is not here: `property_access` plans it, which knows of types.
+//! Operators between two values are not here: `property_access` plans them, which knows of types.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentClause, FunctionArguments, OrderByExpr, OrderByKind, Query,
-    SetExpr, UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
+    CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, OrderByExpr, OrderByKind, Query, SetExpr,
+    UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
 };
 
 use crate::asked::{asked, take};
-use crate::property_access::access;
+use crate::property_access::{OF_ANY, OF_FIRST, access};
 use weir_event::schema::{PROMOTED, PropertyType};
 
 /// Functions that take numbers alone.
@@ -64,13 +64,6 @@ const OF_NUMBERS: [&str; 40] = [
     "trunc",
 ];
 
-/// Functions that take values of any type, and compare or mix them: properties are numbers where another argument is one.
-const OF_ANY: [&str; 5] = ["coalesce", "nullif", "nvl", "greatest", "least"];
-
-/// Functions whose values are those of their first argument.
-const OF_FIRST: [&str; 8] =
-    ["any_value", "first_value", "lag", "last_value", "lead", "max", "min", "nth_value"];
-
 /// Aggregates that are an order of values.
 const OF_ORDERS: [&str; 2] = ["min", "max"];
 
@@ -114,18 +107,6 @@ impl VisitorMut for Numbers {
                     take_number(right);
                 }
             }
-            Expr::BinaryOp { left, op, right } if is_arithmetic(op) => {
-                take_chosen(left);
-                take_chosen(right);
-            }
-            Expr::BinaryOp { left, op, right } if is_comparison(op) => {
-                if is_number(right) {
-                    take_chosen(left);
-                }
-                if is_number(left) {
-                    take_chosen(right);
-                }
-            }
             Expr::Between { expr, low, high, .. } if is_number(low) || is_number(high) => {
                 take_chosen(expr);
             }
@@ -134,29 +115,6 @@ impl VisitorMut for Numbers {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn is_arithmetic(operator: &BinaryOperator) -> bool {
-    matches!(
-        operator,
-        BinaryOperator::Plus
-            | BinaryOperator::Minus
-            | BinaryOperator::Multiply
-            | BinaryOperator::Divide
-            | BinaryOperator::Modulo
-    )
-}
-
-fn is_comparison(operator: &BinaryOperator) -> bool {
-    matches!(
-        operator,
-        BinaryOperator::Eq
-            | BinaryOperator::NotEq
-            | BinaryOperator::Lt
-            | BinaryOperator::LtEq
-            | BinaryOperator::Gt
-            | BinaryOperator::GtEq
-    )
 }
 
 /// Values of a CASE are numbers if one of them is; so is what it compares, if it is compared with numbers alone.
@@ -334,16 +292,16 @@ mod tests {
                 "SELECT TRY_CAST(properties.a AS DOUBLE) IS DISTINCT FROM 1.5, 'x' IS NOT DISTINCT FROM properties.a",
             ),
             (
-                "SELECT 1 HAVING max(properties.a) > 5 AND max(properties.a) > 'x' AND (min(properties.a)) BETWEEN 1 AND 2",
-                "SELECT 1 HAVING max(TRY_CAST(properties.a AS DOUBLE)) > 5 AND max(properties.a) > 'x' AND (min(TRY_CAST(properties.a AS DOUBLE))) BETWEEN 1 AND 2",
+                "SELECT 1 HAVING (min(properties.a)) BETWEEN 1 AND 2 AND max(properties.a) BETWEEN 'x' AND 'y'",
+                "SELECT 1 HAVING (min(TRY_CAST(properties.a AS DOUBLE))) BETWEEN 1 AND 2 AND max(properties.a) BETWEEN 'x' AND 'y'",
             ),
             (
-                "SELECT max(properties.a) - min(properties.a), lag(properties.a, 1) OVER () IN (1, 2), lag(properties.a) OVER () < 2",
-                "SELECT max(TRY_CAST(properties.a AS DOUBLE)) - min(TRY_CAST(properties.a AS DOUBLE)), lag(TRY_CAST(properties.a AS DOUBLE), 1) OVER () IN (1, 2), lag(TRY_CAST(properties.a AS DOUBLE)) OVER () < 2",
+                "SELECT lag(properties.a, 1) OVER () IN (1, 2), round(coalesce(max(properties.a), properties.b), 2)",
+                "SELECT lag(TRY_CAST(properties.a AS DOUBLE), 1) OVER () IN (1, 2), round(coalesce(max(TRY_CAST(properties.a AS DOUBLE)), TRY_CAST(properties.b AS DOUBLE)), 2)",
             ),
             (
-                "SELECT round(coalesce(max(properties.a), properties.b), 2), properties.a > 5, properties.a * 2",
-                "SELECT round(coalesce(max(TRY_CAST(properties.a AS DOUBLE)), TRY_CAST(properties.b AS DOUBLE)), 2), properties.a > 5, properties.a * 2",
+                "SELECT max(properties.a) > 5, max(properties.a) - min(properties.a), properties.a * 2",
+                "SELECT max(properties.a) > 5, max(properties.a) - min(properties.a), properties.a * 2",
             ),
         ] {
             let mut statement = DFParser::parse_sql(sql).unwrap().pop_front().unwrap();

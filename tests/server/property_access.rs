@@ -97,12 +97,13 @@ fn accesses_give_what_was_sent_whatever_their_form() {
         let chosen = server.query(
             "SELECT sum(CASE WHEN properties.plan = 'pro' THEN properties.Price ELSE 1 END) AS cases, \
              sum(if(properties.plan = 'pro', properties.Price, 0)) AS ifs, \
-             max(properties.Price) - min(properties.Price) AS width, \
+             max(properties.Price) - min(properties.Price) AS width, max(properties.Price) / count(*) AS each, \
              count(*) FILTER (WHERE CASE properties.Price WHEN 12 THEN true ELSE false END) AS simple, \
              count(*) FILTER (WHERE properties.Price IS NOT DISTINCT FROM 9.5) AS same \
              FROM events HAVING max(properties.Price) > 99 AND max(properties.Price) < 101",
         );
-        let expected = json!({"cases": 11.5, "ifs": 9.5, "width": 90.5, "simple": 1, "same": 1});
+        let expected =
+            json!({"cases": 11.5, "ifs": 9.5, "width": 90.5, "each": 25.0, "simple": 1, "same": 1});
         assert_eq!(chosen, [expected], "{round}");
         let flushed = server.weir(&["flush"]).output().expect("runs");
         assert!(flushed.status.success(), "{flushed:?}");
