@@ -367,7 +367,7 @@ async fn insert(
     Ok(done > 0)
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     position: i64,
     id: String,

@@ -224,7 +224,7 @@ pub(super) async fn forget(connection: &mut Conn, definition: Uuid) -> Result<()
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct NotesRow {
     definition: String,
     description: Option<String>,

@@ -498,7 +498,7 @@ pub(super) async fn by_id(
     row.ok_or(MetadataError::NotFound("event definition"))?.try_into()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct DefinitionRow {
     id: String,
     project_id: i64,

@@ -38,7 +38,7 @@ const READERS: u32 = 4;
 const CHECKED_MAX_BYTES: u64 = 256 << 20;
 
 /// The migrations, in SQL that both databases take.
-pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../../schemas/metadata");
+pub(super) static MIGRATIONS: Migrator = sqlx_macros::migrate!("../../schemas/metadata");
 
 /// Why the migrations did not run. Those of a store that a newer version has changed are not all known here, which is
 /// no damage.

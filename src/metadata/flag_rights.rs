@@ -31,7 +31,7 @@ pub const NO_EDITOR: &str = "You don't have edit permissions for this feature fl
 const NO_EDITOR_OF_ALL: &str = "You don't have edit permissions for all feature flags.";
 
 /// The default rights of the members of an organization to flags.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct ResourceAccess {
     /// Unique.
     pub id: i64,

@@ -86,7 +86,7 @@ pub(super) async fn all(
     settings.collect()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     project_id: i64,
     property_matching_version: i64,

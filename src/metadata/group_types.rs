@@ -14,7 +14,7 @@ use weir_event::id::ProjectId;
 use weir_event::schema::GROUP_TYPES_MAX;
 
 /// Display names of the groups of a type.
-#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Called {
     /// Singular.
     pub name_singular: Option<String>,
@@ -82,7 +82,7 @@ impl Metadata {
         &self,
         project: ProjectId,
     ) -> Result<HashMap<String, Called>, MetadataError> {
-        #[derive(sqlx::FromRow)]
+        #[derive(sqlx_macros::FromRow)]
         struct Row {
             name: String,
             #[sqlx(flatten)]

@@ -24,7 +24,7 @@ mod accesses;
 const NAME_MAX_CHARS: usize = 200;
 
 /// A role.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct Role {
     /// A UUID.
     pub id: String,
@@ -41,7 +41,7 @@ pub struct Role {
 }
 
 /// A user who has a role.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct RoleMember {
     /// A UUID.
     pub id: String,

@@ -18,7 +18,7 @@ use sqlx::{Arguments, AssertSqlSafe, FromRow, SqlSafeStr, SqlStr};
 
 use crate::connection::{Conn, Link};
 
-/// A row that both databases decode to; `#[derive(sqlx::FromRow)]` and tuples are.
+/// A row that both databases decode to; `#[derive(sqlx_macros::FromRow)]` and tuples are.
 pub(super) trait Row:
     Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow>
 {

@@ -112,7 +112,7 @@ struct Table {
     columns: Vec<Column>,
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Column {
     name: String,
     r#type: String,

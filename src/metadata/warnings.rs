@@ -154,7 +154,7 @@ pub fn samples_json(samples: &[WarningSample]) -> String {
     Value::Array(samples.iter().map(json).collect()).to_string()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct WarningRow {
     project_id: i64,
     kind: String,

@@ -236,7 +236,7 @@ pub(super) async fn touch_key(
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct ProjectRow {
     id: i64,
     organization: String,
@@ -278,7 +278,7 @@ pub(crate) async fn projects(
     rows.into_iter().map(project).collect()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct UserRow {
     id: i64,
     organization: String,
@@ -327,7 +327,7 @@ pub(crate) async fn users(
     rows.into_iter().map(user).collect()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct KeyRow {
     id: i64,
     user_id: i64,

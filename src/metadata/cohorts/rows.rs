@@ -159,7 +159,7 @@ fn uuids(texts: &[String]) -> Result<Vec<Uuid>, MetadataError> {
     Ok(uuids)
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct CohortRow {
     id: i64,
     project_id: i64,

@@ -194,7 +194,7 @@ pub(super) fn kind(table: &'static str, name: &str) -> Result<Kind, MetadataErro
     Kind::parse(name).ok_or_else(unknown)
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     kind: String,
     id: i64,

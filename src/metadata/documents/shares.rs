@@ -211,7 +211,7 @@ async fn put(connection: &mut Conn, share: &Share) -> Result<(), MetadataError> 
     Ok(())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     kind: String,
     document_id: i64,

@@ -79,7 +79,7 @@ pub(crate) async fn all(
     rows.into_iter().map(EarlyAccessFeature::try_from).collect()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct FeatureRow {
     id: String,
     project_id: i64,

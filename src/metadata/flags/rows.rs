@@ -112,7 +112,7 @@ pub(crate) async fn live(
     rows.into_iter().map(StoredFlag::try_from).collect()
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct FlagRow {
     id: i64,
     project_id: i64,

@@ -12,7 +12,7 @@ use crate::{Metadata, Write, disk, sql};
 use weir_event::id::ProjectId;
 
 /// The right of a role to change a flag.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct RoleAccess {
     /// Unique.
     pub id: i64,
@@ -27,7 +27,7 @@ pub struct RoleAccess {
 }
 
 /// A flag that a role may change.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct FlagOfRole {
     /// The flag.
     pub id: i64,

@@ -151,7 +151,7 @@ pub(super) async fn due(
     Ok(ids.into_iter().map(ScheduleId).collect())
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     id: i64,
     project_id: i64,

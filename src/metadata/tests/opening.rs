@@ -82,7 +82,7 @@ async fn a_newer_schema_is_refused() {
 
 /// A database with the migrations before number `version`, an organization, a project, and what `inserts` add.
 async fn of_before(version: i64, inserts: &[&str]) -> Place {
-    let mut of_before = sqlx::migrate!("../../schemas/metadata");
+    let mut of_before = sqlx_macros::migrate!("../../schemas/metadata");
     of_before.migrations.to_mut().retain(|migration| migration.version < version);
     let place = [
         "INSERT INTO organizations VALUES ('00000000-0000-0000-0000-000000000009', 'o', 0)",

@@ -189,7 +189,7 @@ async fn count(connection: &mut Conn, (kind, id): (Kind, i64)) -> Result<i64, Me
     Ok(sql::query_scalar(count).bind(kind.name()).bind(id).fetch_one(connection).await?)
 }
 
-#[derive(sqlx::FromRow)]
+#[derive(sqlx_macros::FromRow)]
 struct Row {
     id: i64,
     hash: String,
