@@ -29,7 +29,7 @@
 //! from it ([`weir_app::shard::Shard`]), and is the cheap handle on both; commands that read without a server open a
 //! [`weir_app::copy::WorkingCopy`].
 //! There is no global state. Sockets are served by one asynchronous runtime, queries run on
-//! another, where insights and the parts of pages that ask them are made, too ([`weir_query::engine::Engine::apart`]);
+//! another, where insights and the parts of pages that ask them are made, too ([`weir_query::kernel::engine::Engine::apart`]);
 //! bodies are decoded, and large sets of flags evaluated, on a pool of threads
 //! ([`weir_base::tasks::CpuPool`]), what the API and pages tell is read and written on another (`http/beside.rs`);
 //! the log, the spare of its next segment, its replay at start, the projector, flush, merge, the persons table and the record of warnings have one thread each.
@@ -62,7 +62,7 @@
 //! 7. [`weir_app::maintenance`]: [`weir_storage::store::Store::freeze`] and [`weir_storage::store::Store::flush`] turn
 //!    memtables into Parquet files and one Delta commit that also says how far the log is now in
 //!    files; then the log is cut. [`weir_storage::compaction::choose`] picks small files,
-//!    [`weir_query::merge`] merges as many of them as there is memory for, page by page
+//!    [`weir_query::events::merge`] merges as many of them as there is memory for, page by page
 //!    ([`weir_storage::parquet::pages`]), [`weir_storage::delta::DeltaTable::vacuum`] removes what was
 //!    replaced. [`weir_storage::tables`] says where all that is, in the data directory or in a bucket
 //!    ([`weir_storage::remote`], in front of it [`weir_storage::cached`]), and [`weir_app::moving`] moves it from one to the other. Events that an operator has deleted ([`weir_identity::deletions`]) are left out on both
@@ -86,27 +86,27 @@
 //! 1. A route ([`weir_http::routes::query`], [`weir_http::routes::persons`],
 //!    [`weir_http::routes::property_definitions`]) stands in [`weir_http::table`], gets a [`weir_http::call::Call`] by
 //!    someone whom [`weir_http::auth`] let through, and decodes a typed request for [`weir_insights`], for
-//!    [`weir_query::people`], or for [`weir_query::engine::Engine::sql`].
+//!    [`weir_query::persons::people`], or for [`weir_query::kernel::engine::Engine::sql`].
 //! 2. [`weir_insights`] has the product questions: lists of events ([`weir_insights::events`]), of selected columns of events and
 //!    persons ([`weir_insights::select`]), of groups and of definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
-//!    tables of a [`weir_query::view::View`], and the shape of its answer. [`weir_insights::cache`] keeps answers while they
+//!    tables of a [`weir_query::kernel::view::View`], and the shape of its answer. [`weir_insights::cache`] keeps answers while they
 //!    are right.
-//! 3. [`weir_query::engine::Engine::wait`] waits until persons and definitions are as of the newest record
+//! 3. [`weir_query::kernel::engine::Engine::wait`] waits until persons and definitions are as of the newest record
 //!    acknowledged before the call ([`weir_progress::barrier::ReadBarrier`]).
-//! 4. [`weir_query::engine::Engine::view`] takes one snapshot ([`weir_storage::store::Store::snapshot`], the overrides of
-//!    [`weir_identity::store::Identities::overrides`]) and gives tables over it; [`weir_query::events`] prunes
-//!    files by the bounds in the table's log (`query/pruning.rs`), lets the scan filter rows by what cannot
-//!    fail (`query/row_filter.rs`), adds the memtables, leaves out deleted events and resolves merged
+//! 4. [`weir_query::kernel::engine::Engine::view`] takes one snapshot ([`weir_storage::store::Store::snapshot`], the overrides of
+//!    [`weir_identity::store::Identities::overrides`]) and gives tables over it; [`weir_query::events::table`] prunes
+//!    files by the bounds in the table's log (`query/events/pruning.rs`), lets the scan filter rows by what cannot
+//!    fail (`query/events/row_filter.rs`), adds the memtables, leaves out deleted events and resolves merged
 //!    persons. What counts persons or looks at the events of each has them as numbers of four bytes, for which merges
-//!    are looked up once ([`weir_query::person_numbers`]).
-//!    Lists of persons need no plan: [`weir_query::people`] looks them up, and asks filters of columns in
+//!    are looked up once ([`weir_query::persons::person_numbers`]).
+//!    Lists of persons need no plan: [`weir_query::persons::people`] looks them up, and asks filters of columns in
 //!    memory, which are brought up to date with who has changed ([`weir_identity::change_feed`]). They are read from
-//!    the files of [`weir_query::person_table`], which have a column for each property and are renewed in pieces; the files
+//!    the files of [`weir_query::persons::person_table`], which have a column for each property and are renewed in pieces; the files
 //!    are asked one by one where a column does not fit.
-//! 5. [`weir_query::view::View::sql`] plans, read only; `query::explain` says what the caller may see of a plan.
-//!    [`weir_query::admission`] gives a slot. [`weir_query::run`] plans and runs within limits of memory and time
+//! 5. [`weir_query::kernel::view::View::sql`] plans, read only; `query::kernel::explain` says what the caller may see of a plan.
+//!    [`weir_query::kernel::admission`] gives a slot. [`weir_query::kernel::run`] plans and runs within limits of memory and time
 //!    (`query::guard` has those inside of functions and between operators), once more for little memory if
-//!    that runs out, and stops when the caller hangs up; [`weir_query::rows::write`] writes the answer.
+//!    that runs out, and stops when the caller hangs up; [`weir_query::output::rows::write`] writes the answer.
 //!
 //! # Flag evaluation
 //!
@@ -145,7 +145,7 @@
 //! | After a failed sync the log takes nothing until a restart. | `storage/wal/tests.rs` |
 //! | A record that cannot be published is passed by no flush, and the log is not cut over it. | `ingest/commit/tests.rs` |
 //! | Files and log position move in one Delta commit, so no row is stored twice or lost. | `storage/delta/tests.rs`, `tests/server/crash.rs` |
-//! | A commit of which the store gave no answer is settled before anything else, so its rows count once. | `storage/store/tests.rs`, `query/person_table/tests.rs` |
+//! | A commit of which the store gave no answer is settled before anything else, so its rows count once. | `storage/store/tests.rs`, `query/persons/person_table/tests.rs` |
 //! | Whatever an object store does, rows in a bucket are there once: requests lost, answers lost, puts that arrive after their sender was killed. | `storage/store/tests/chaos.rs`, `tests/server/s3.rs` with `kill -9` |
 //! | A store without atomic conditional puts is refused before anything is written. | `storage/probe.rs`, `tests/server/s3.rs` |
 //! | What is cached of a bucket is what the bucket has, whatever of it is damaged. | `storage/cached/tests.rs` |
@@ -162,12 +162,12 @@
 //! | A full disk costs nothing that was acknowledged, and capture is back by itself when there is room. | `tests/server/full_disk.rs` |
 //! | A split person's events go by their distinct ids, whatever compaction folded before. | `identity/tests/sequences.rs` |
 //! | Deleted events are in no answer, leave the files, and do not come back; later ones stay. | `app/maintenance/deletions/tests.rs` with power cuts, `tests/server/deletion.rs` with `kill -9` |
-//! | What persons had leaves the files of the persons table in time, whatever is restarted. | `query/person_table/tests/renewal.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
-//! | The files of the persons table, with who has changed, are the persons of the store, whatever ends and crashes. | `query/person_table/tests/renewal.rs`, `query/people/tests.rs` |
+//! | What persons had leaves the files of the persons table in time, whatever is restarted. | `query/persons/person_table/tests/renewal.rs` over simulated time, `tests/server/person_columns.rs` with `kill -9` |
+//! | The files of the persons table, with who has changed, are the persons of the store, whatever ends and crashes. | `query/persons/person_table/tests/renewal.rs`, `query/persons/people/tests.rs` |
 //! | What a link with a password leads to is told to those who gave one, as long as it is there. | `metadata/tests/documents.rs`, `tests/server/sharing.rs` |
 //! | A flag has the verdict that the SDKs compute. | `flags/set/tests.rs` and `flags/bucket.rs` on `tests/fixtures/flags` |
 //! | So does one made through the management API, against the evaluators of released SDKs. | `tests/server/differential.rs` |
-//! | That a scan leaves out files, pages or rows is not to be seen in any answer. | `query/pruning.rs`, `tests/server/scans.rs` |
+//! | That a scan leaves out files, pages or rows is not to be seen in any answer. | `query/events/pruning.rs`, `tests/server/scans.rs` |
 //! | No project sees anything of another, by no endpoint of the table, and by no error of a query. | `tests/server/isolation.rs`, `tests/server/row_isolation.rs` |
 //! | No key may more than its scopes, at no endpoint of the table. | `tests/server/errors.rs` |
 //! | No page shows more than its visitor may see, and nothing of what was sent is markup or script in it. | `tests/server/pages.rs`, `tests/server/insight_pages.rs` |
@@ -192,7 +192,7 @@
 //! | Insights have the numbers that SQL has over the same files, and those of models. | `tests/server/oracle.rs` beside DuckDB; `tests/server/trends.rs` and those of other kinds |
 //! | They have the numbers that PostHog publishes with its own tests. | `tests/server/published.rs` and those of retention and bins |
 //! | They do not depend on how events came or where they are, and count merged persons once. | `tests/server/arrangements.rs`, `tests/server/merged_persons.rs` |
-//! | A list of persons is that of one moment, and of every event acknowledged before, whatever is kept in memory. | `query/people/tests.rs`, `tests/server/persons.rs` |
+//! | A list of persons is that of one moment, and of every event acknowledged before, whatever is kept in memory. | `query/persons/people/tests.rs`, `tests/server/persons.rs` |
 //! | Who asks which persons changed after a time misses none, whatever clocks and crashes do. | `metadata/tests/record_times.rs`, `tests/server/persons.rs` |
 //! | Unmodified SDKs, current and old, are understood, in a browser too. | `tests/server/sdk.rs` |
 //! | What is sent to the public endpoints is answered and stored as written down. | `tests/server/wire.rs` |
@@ -202,7 +202,7 @@
 //! | No request, however wrong, brings the process down or takes more than its share. | lints against panics, `http/tests.rs`, `wire/encoding/tests.rs`, `http/budget.rs`, `ingest/memory_estimate/tests.rs`, `tests/server/capture.rs`, `tests/server/fuzz.rs`, `tests/server/limits.rs`, `tests/server/http2.rs` |
 //! | No part of a statement is left out of its answer in silence. | `query/guard/ignored.rs` |
 //! | Nor is a field of a node, of a filter or of a body. | `insights/known/tests.rs`, `http/openapi/bodies.rs`, `tests/server/unknown_fields.rs` |
-//! | No pattern of a user takes more memory or time than its limits, and no query the threads of others. | `event/pattern.rs`, `query/aside.rs`, `query/watched.rs`, `tests/server/patterns.rs` |
+//! | No pattern of a user takes more memory or time than its limits, and no query the threads of others. | `event/pattern.rs`, `query/guard/aside.rs`, `query/guard/watched.rs`, `tests/server/patterns.rs` |
 //! | A function of ClickHouse is what is told of it, and what has its name and is not is refused. | `query/functions/tests.rs` with `src/guide/functions.md`, `tests/server/hogql_forms.rs` |
 //! | No SQL takes more memory than queries may have, nor all slots; every function is in a class of `query/guard/functions.rs`. | `query/guard/tests.rs`, `tests/server/query_limits.rs`, `tests/server/hostile_sql.rs` |
 //! | Want of descriptors, or of the permission to create a segment, refuses a write and passes; connections leave some descriptors to files. | `storage/wal/tests.rs`, `storage/durable/tests.rs`, `tests/server/limits.rs` |
@@ -228,7 +228,7 @@
 //! | operator of properties | `event/predicate/operator.rs` |
 //! | property of flags | `flags/definition.rs`, its checks: `metadata/flag_rules.rs` |
 //! | product question, such as an insight | [`weir_insights`]: request, plan, shape of the answer; its fields: `insights/known/` |
-//! | table for SQL | `query`, registered in `query/view.rs` |
+//! | table for SQL | `query`, registered in `query/kernel/view.rs` |
 //! | function for SQL | its class in `query/guard/functions.rs` |
 //! | type that a value tells of its property | `ingest/definitions/value_type.rs` |
 //! | thing that a sender should hear of | `ingest/warnings.rs`; [`weir_ingest::feedback`] keeps it |

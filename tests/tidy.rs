@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// directory with everything in it. Doors as wide as a member are its `Cargo.toml`.
 const DOORS: &[(&str, &[&str])] = &[
     ("anyhow", &["cli"]),
-    ("clap", &["base/config", "cli", "query/rows"]),
+    ("clap", &["base/config", "cli", "query/output/rows"]),
     ("governor", &["http/throttle"]),
     (
         "hex",
@@ -43,7 +43,7 @@ const READERS: &[&str] = &[
     "ingest/log_record",
     "ingest/salvage",
     "metadata/flag_rules",
-    "query/columns/record",
+    "query/persons/columns/record",
     "storage/delta",
     "storage/images/manifest",
     "wire/flags/request",

@@ -7,7 +7,7 @@ use weir_base::tasks::TaskError;
 use weir_event::geoip::GeoIpError;
 use weir_identity::IdentityError;
 use weir_metadata::error::MetadataError;
-use weir_query::error::QueryError;
+use weir_query::kernel::error::QueryError;
 use weir_storage::delta::error::TableError;
 use weir_storage::images::error::ImagesError;
 use weir_storage::probe::ProbeError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::shard::Shard;
 use weir_base::error::Kind;
 use weir_base::tasks::TaskError;
-use weir_query::error::QueryError;
+use weir_query::kernel::error::QueryError;
 use weir_storage::delta::TableVersion;
 use weir_storage::store::StoreError;
 

@@ -38,10 +38,10 @@ use weir_insights::sql;
 use weir_metadata::accounts::KeyId;
 use weir_metadata::postgres::MetadataAccess;
 use weir_metadata::standing::Standing;
-use weir_query::admission::Caller;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::rows::Format;
+use weir_query::kernel::admission::Caller;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::output::rows::Format;
 
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);

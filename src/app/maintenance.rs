@@ -28,7 +28,7 @@ use weir_base::tasks::{Pause, Shutdown, TaskError, Tasks};
 use weir_base::telemetry::metrics::{Metrics, PlaceLabels, TableLabels};
 use weir_identity::store::Identities;
 use weir_ingest::Pipeline;
-use weir_query::person_table::{PersonTable, Step, Written};
+use weir_query::persons::person_table::{PersonTable, Step, Written};
 use weir_storage::compaction::Limits;
 use weir_storage::delta::error::TableError;
 use weir_storage::store::{Store, StoreError};

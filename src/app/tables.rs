@@ -23,7 +23,7 @@ use weir_event::schema::{
     WIDE_COLUMNS, column, events_schema,
 };
 use weir_event::time::{Month, partition_of};
-use weir_query::person_table;
+use weir_query::persons::person_table;
 use weir_storage::cached::blocks::{BlockCache, Limits};
 use weir_storage::delta::TableSpec;
 use weir_storage::delta::error::TableError;

@@ -24,8 +24,8 @@ use weir_base::config::telemetry::{LogFormat, TelemetryConfig};
 use weir_base::tasks::Tasks;
 use weir_base::telemetry::logs;
 use weir_base::telemetry::metrics::Metrics;
-use weir_query::complexity;
-use weir_query::rows::Format;
+use weir_query::guard::complexity;
+use weir_query::output::rows::Format;
 
 /// Longest time for threads to end after the result.
 const THREADS_END: Duration = Duration::from_secs(5);

@@ -34,7 +34,7 @@ use weir_http::standby::Standby;
 use weir_metadata::Metadata;
 use weir_metadata::bootstrap::{FirstStart, Started};
 use weir_metadata::secrets::Seed;
-use weir_query::complexity;
+use weir_query::guard::complexity;
 
 /// Time between looks whether another process, such as `weir keys` or another server, has changed the metadata.
 const METADATA_REFRESH: Duration = Duration::from_secs(1);

@@ -18,7 +18,7 @@ use crate::response::{Problem, Response};
 use crate::rows::{Added, Rows};
 use weir_app::App;
 use weir_base::error::Kind;
-use weir_query::people::Part;
+use weir_query::persons::people::Part;
 
 /// Default number of items of a page.
 const LIMIT_DEFAULT: usize = 100;

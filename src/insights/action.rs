@@ -17,11 +17,11 @@ use weir_event::elements::selector::Selector;
 use weir_event::elements::{Element, elements};
 use weir_event::id::ProjectId;
 use weir_event::pattern::{Pattern, Size, check_together};
-use weir_query::condition;
-use weir_query::condition::Pace;
-use weir_query::engine::Engine;
-use weir_query::view::View;
-use weir_query::watched::Watched;
+use weir_query::filter::condition;
+use weir_query::filter::condition::Pace;
+use weir_query::guard::watched::Watched;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::view::View;
 
 /// Most steps of an action. Each one is a condition on every event.
 pub const STEPS_MAX: usize = 50;

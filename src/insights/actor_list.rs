@@ -26,11 +26,11 @@ use crate::sql::SqlQuery;
 use crate::{Actor, InsightError, ProjectSettings, Who, person_name};
 use weir_identity::IdentityError;
 use weir_identity::view::View as IdentityView;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::lists::{Cell, Content, Layout, Shown};
-use weir_query::sql_text::literal;
-use weir_query::view::{FILTERED, View};
+use weir_query::dialect::sql_text::literal;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::{FILTERED, View};
+use weir_query::output::lists::{Cell, Content, Layout, Shown};
 
 /// The kinds of its nodes: that of today, and those of older clients.
 pub const KINDS: [&str; 3] = ["ActorsQuery", "PersonsQuery", "PersonsNode"];

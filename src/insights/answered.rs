@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::node::NodeError;
-use weir_query::lists::{Lists, Took};
+use weir_query::output::lists::{Lists, Took};
 
 /// An answer, as two parts of a JSON object.
 #[derive(Debug)]

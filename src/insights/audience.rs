@@ -22,10 +22,10 @@ use weir_event::json;
 use weir_identity::IdentityError;
 use weir_identity::person::{Group, Person};
 use weir_identity::view::{Flow, View};
-use weir_query::condition::{Call, Pace, condition};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::watched::Watched;
+use weir_query::filter::condition::{Call, Pace, condition};
+use weir_query::guard::watched::Watched;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
 
 /// Columns of a group that a rule may look at.
 fn of_group() -> [(&'static str, DataType); 3] {

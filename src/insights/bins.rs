@@ -11,9 +11,9 @@ use datafusion::logical_expr::{ColumnarValue, Expr, Volatility, cast, create_udf
 use datafusion::prelude::ident;
 use serde_json::Value;
 
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::text_number::number;
+use weir_query::functions::text_number::number;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
 
 /// How far the last bin is said to go beyond the largest number, which it has, too (PostHog's figure).
 const BEYOND_LARGEST: f64 = 0.01;

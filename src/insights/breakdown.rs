@@ -11,10 +11,10 @@ use crate::filters::Filters;
 use crate::node::{Node, NodeError};
 use crate::property::{Owner, Property};
 use crate::selection::Unit;
-use weir_query::event_sessions;
-use weir_query::event_sessions::Kind;
-use weir_query::expression::Expression;
-use weir_query::matches::metadata_column;
+use weir_query::dialect::expression::Expression;
+use weir_query::events::event_sessions;
+use weir_query::events::event_sessions::Kind;
+use weir_query::filter::matches::metadata_column;
 
 /// Values of a breakdown unless a request says otherwise (PostHog's figure).
 const BREAKDOWN_LIMIT: usize = 25;

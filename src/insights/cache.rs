@@ -24,7 +24,7 @@ use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
 use weir_flags::cohorts::CohortSet;
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 
 /// Memory of an answer besides its text.
 const ANSWER_BYTES: u64 = 512;

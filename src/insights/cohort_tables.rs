@@ -14,10 +14,10 @@ use serde_json::json;
 use crate::filters::Filters;
 use weir_event::id::ProjectId;
 use weir_metadata::cohorts::CohortId;
-use weir_query::cohort_names::By;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::view::View;
+use weir_query::dialect::cohort_names::By;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// Characters of a name that an error tells.
 const TOLD_MAX_CHARS: usize = 100;

@@ -9,8 +9,8 @@ use weir_event::id::ProjectId;
 use weir_flags::cohorts::{CohortSet, Members};
 use weir_metadata::cohorts::{CohortId, StoredCohort};
 use weir_metadata::error::MetadataError;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
 
 /// Counts the members of a cohort with a rule, and notes how many they are, or that they could not
 /// be counted; of one by events who they are. Nothing is noted of a cohort that changes meanwhile, is deleted, or is a list.

@@ -7,8 +7,8 @@ use crate::interval::Interval;
 use crate::node::{Node, NodeError};
 use crate::selection::Dates;
 use crate::{InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::view::View;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::view::View;
 
 /// Periods of a comparison, in their words.
 pub const PERIODS: [&str; 2] = ["current", "previous"];

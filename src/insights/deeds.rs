@@ -21,8 +21,8 @@ use weir_flags::evaluate::{Cohorts, UnknownCohort};
 use weir_flags::subject::Subject;
 use weir_identity::view::Flow;
 use weir_metadata::cohorts::MEMBERS_MAX;
-use weir_query::engine::Engine;
-use weir_query::people::Part;
+use weir_query::kernel::engine::Engine;
+use weir_query::persons::people::Part;
 
 /// Most filters by events of a rule. Each is a query.
 const DEEDS_MAX: usize = 20;

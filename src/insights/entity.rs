@@ -8,8 +8,8 @@ use crate::action::Action;
 use crate::filters::Filters;
 use crate::node::{Node, NodeError};
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::view::View;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::view::View;
 
 /// How all events together are called.
 const ALL_EVENTS: &str = "All events";

@@ -30,13 +30,13 @@ use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
 use weir_identity::person::Person;
 use weir_identity::view::View as IdentityView;
-use weir_query::composed::Composed;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::expression_columns::with_columns;
-use weir_query::lists::{Cell, Content, Layout, Shown};
-use weir_query::sql_text::literal;
-use weir_query::view::{FILTERED, View};
+use weir_query::dialect::composed::Composed;
+use weir_query::dialect::sql_text::literal;
+use weir_query::events::expression_columns::with_columns;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::{FILTERED, View};
+use weir_query::output::lists::{Cell, Content, Layout, Shown};
 
 /// The kind of its nodes.
 pub const KIND: &str = "EventsQuery";

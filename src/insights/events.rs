@@ -27,10 +27,10 @@ use crate::filters::Filters;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::view::View as IdentityView;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::event_property::whole_text;
-use weir_query::view::{ExactColumns, View};
+use weir_query::events::event_property::whole_text;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::{ExactColumns, View};
 
 /// Events that are looked at for the values of a property.
 const VALUES_SAMPLE: usize = 100_000;

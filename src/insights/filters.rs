@@ -13,12 +13,14 @@ use weir_event::pattern::check_together;
 use weir_event::predicate::Matching;
 use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::tree::{FILTERS_MAX, Tree, TreeError};
-use weir_query::complexity::WORDS_MAX;
-use weir_query::engine::Engine;
-use weir_query::expression::Expression;
-use weir_query::matches::Subjects;
-use weir_query::view::ExactColumns;
-use weir_query::{complexity, event_sessions, filter, matches, person_filter};
+use weir_query::dialect::expression::Expression;
+use weir_query::events::event_sessions;
+use weir_query::filter::matches::Subjects;
+use weir_query::filter::{matches, person_filter, tree};
+use weir_query::guard::complexity;
+use weir_query::guard::complexity::WORDS_MAX;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::view::ExactColumns;
 
 /// Filters that all must hold.
 #[derive(Clone, Debug, Default)]
@@ -65,9 +67,9 @@ impl Filters {
     }
 
     /// The condition that all hold for an event, and its person and groups as of now; `None` without filters. It is
-    /// for events whose columns are `exact`, see [`View::exact`](weir_query::view::View::exact), and if it asks of
+    /// for events whose columns are `exact`, see [`View::exact`](weir_query::kernel::view::View::exact), and if it asks of
     /// sessions or has expressions for those with the columns of these, see
-    /// [`with_columns`](weir_query::expression_columns::with_columns).
+    /// [`with_columns`](weir_query::events::expression_columns::with_columns).
     pub fn condition(
         &self,
         engine: &Engine,
@@ -75,7 +77,7 @@ impl Filters {
         exact: ExactColumns,
     ) -> Option<Expr> {
         let (tree, subjects) = self.of(engine, project, exact)?;
-        Some(filter::condition(tree, subjects))
+        Some(tree::condition(tree, subjects))
     }
 
     /// The condition that all hold for a person, in rows of the table of persons: see [`person_filter::condition`]. They

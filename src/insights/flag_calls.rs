@@ -9,9 +9,9 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::error::DataFusionError;
 
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::sql_text::literal;
+use weir_query::dialect::sql_text::literal;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
 
 /// Period over which calls are counted.
 const CALLS_OVER: Duration = Duration::from_hours(7 * 24);

@@ -25,8 +25,8 @@ use crate::node::NodeError;
 use crate::selection::{Selection, Unit};
 use crate::series::First;
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::expression::Expression;
+use weir_query::dialect::expression::Expression;
+use weir_query::kernel::engine::Engine;
 
 /// A parsed request.
 #[derive(Clone, Debug)]

@@ -11,9 +11,9 @@ use serde_json::Value;
 use weir_event::id::ProjectId;
 use weir_identity::person::Group;
 use weir_identity::view::Flow;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::people::Part;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::persons::people::Part;
 
 /// Groups that are remembered while a list is made, at most.
 const REMEMBERED_MAX: usize = 300_000;

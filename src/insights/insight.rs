@@ -22,8 +22,8 @@ use crate::trends::actors::Point;
 use crate::{Actor, InsightError, ProjectSettings, known};
 use weir_event::id::ProjectId;
 use weir_event::predicate::patterns;
-use weir_query::engine::Engine;
-use weir_query::people::Part;
+use weir_query::kernel::engine::Engine;
+use weir_query::persons::people::Part;
 
 /// Most groups of which those of a page are the last ones: their keys are kept until then.
 const GROUPS_MAX: usize = 100_000;

@@ -56,9 +56,9 @@ use uuid::Uuid;
 use crate::node::NodeError;
 use weir_event::id::ProjectId;
 use weir_metadata::accounts::Project;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::view::View;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// What plans of one insight are made with.
 #[derive(Clone, Copy)]

@@ -17,7 +17,7 @@ use crate::node::{Node, NodeError};
 use crate::selection::Selection;
 use crate::series::Series;
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 
 /// A parsed request.
 #[derive(Clone, Debug)]

@@ -20,7 +20,7 @@ use crate::node::{Node, NodeError};
 use crate::paths::edges::Shown;
 use crate::paths::items::{Rules, without_slash};
 use crate::selection::{Selection, Unit};
-use weir_query::expression::Expression;
+use weir_query::dialect::expression::Expression;
 
 /// Steps of a path unless a request says otherwise (PostHog's figure).
 const STEPS: usize = 5;

@@ -6,12 +6,13 @@ use datafusion::functions::expr_fn::rtrim;
 use datafusion::logical_expr::{Expr, JoinType, cast, when};
 use datafusion::prelude::{col, ident, lit};
 
-use weir_query::error::QueryError;
-use weir_query::event_property::{json_text, whole_text};
-use weir_query::expression::{Expression, Taken};
-use weir_query::matches::{GROUP_KEY, GROUPS};
-use weir_query::view::View;
-use weir_query::{matches, session_columns};
+use weir_query::dialect::expression::{Expression, Taken};
+use weir_query::events::event_property::{json_text, whole_text};
+use weir_query::events::session_columns;
+use weir_query::filter::matches;
+use weir_query::filter::matches::{GROUP_KEY, GROUPS};
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// Whose property it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl Property {
     }
 
     /// The expressions that ask of sessions, of which events need the columns first: see
-    /// [`with_columns`](weir_query::expression_columns::with_columns).
+    /// [`with_columns`](weir_query::events::expression_columns::with_columns).
     pub fn of_sessions(properties: &[Self]) -> Vec<Expr> {
         let of_sessions = properties.iter().filter(|property| property.owner == Owner::Session);
         of_sessions.map(|property| session_columns::text(&property.key)).collect()

@@ -13,11 +13,11 @@ use uuid::Uuid;
 use weir_event::auto_set::AUTO_SET;
 use weir_event::id::ProjectId;
 use weir_metadata::annotations::Notes;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::people::Part;
-use weir_query::rows::json_rows;
-use weir_query::view::View;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
+use weir_query::output::rows::json_rows;
+use weir_query::persons::people::Part;
 
 /// Event properties that lists omit, because they are of no use for filters.
 const HIDDEN: [&str; 14] = [

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use crate::selection::Unit;
 use crate::{Actor, Who};
-use weir_query::people::Part;
+use weir_query::persons::people::Part;
 
 /// The actors with the largest values, those of one value by their ids, and what else is known of each.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ mod tests {
     use super::Ranked;
     use crate::Who;
     use crate::selection::Unit;
-    use weir_query::people::Part;
+    use weir_query::persons::people::Part;
 
     #[test]
     fn parts_make_up_all_actors_in_their_order() {

@@ -4,10 +4,10 @@
 
 use crate::ProjectSettings;
 use crate::node::{Node, NodeError};
-use weir_query::composed::{Composed, Places};
-use weir_query::error::QueryError;
-use weir_query::expression::Expression;
-use weir_query::view::View;
+use weir_query::dialect::composed::{Composed, Places};
+use weir_query::dialect::expression::Expression;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// Most columns that are selected, and most conditions.
 const EXPRESSIONS_MAX: usize = 100;

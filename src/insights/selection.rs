@@ -18,12 +18,12 @@ use crate::node::{Node, NodeError};
 use crate::{InsightError, ProjectSettings, Who};
 use weir_base::clock::UnixMicros;
 use weir_event::schema::GROUP_TYPES_MAX;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::events::PERSON_NUMBER;
-use weir_query::expression_columns::with_columns;
-use weir_query::matches::GROUPS;
-use weir_query::view::View;
+use weir_query::events::expression_columns::with_columns;
+use weir_query::events::table::PERSON_NUMBER;
+use weir_query::filter::matches::GROUPS;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// What an insight looks at.
 #[derive(Clone, Debug)]

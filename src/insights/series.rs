@@ -6,10 +6,10 @@ use crate::entity::Entity;
 use crate::node::{Node, NodeError};
 use crate::selection::Unit;
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::event_sessions;
-use weir_query::event_sessions::Kind;
-use weir_query::expression::Expression;
+use weir_query::dialect::expression::Expression;
+use weir_query::events::event_sessions;
+use weir_query::events::event_sessions::Kind;
+use weir_query::kernel::engine::Engine;
 
 /// Most series of one insight: the letters of formulas.
 pub const SERIES_MAX: usize = 26;

@@ -11,13 +11,13 @@ use crate::selection::Selection;
 use crate::{InsightError, ProjectSettings, cohort_tables};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::lists::{Layout, Lists};
-use weir_query::paging::page_of;
-use weir_query::placeholders::filled;
-use weir_query::rows::Format;
-use weir_query::view::View;
+use weir_query::dialect::paging::page_of;
+use weir_query::dialect::placeholders::filled;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
+use weir_query::output::lists::{Layout, Lists};
+use weir_query::output::rows::Format;
 
 /// SQL, and what it reads of the events where it says `{filters}`.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ use crate::selection::{Selection, Unit};
 use crate::series::{Math, SERIES_MAX, Series};
 use crate::stickiness::active::{Criteria, Operator};
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 
 /// Most intervals that make one.
 const INTERVAL_COUNT_MAX: usize = 1000;

@@ -21,8 +21,8 @@ use weir_event::json;
 use weir_identity::person::Person;
 use weir_identity::property_replay;
 use weir_identity::property_replay::PropertyReplay;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
 
 /// Most groups in one timeline.
 const GROUPS_MAX: usize = 100;

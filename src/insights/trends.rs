@@ -16,7 +16,7 @@ use crate::node::{Node, NodeError};
 use crate::selection::Selection;
 use crate::series::{SERIES_MAX, Series};
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 
 /// Most formulas of one insight.
 const FORMULAS_MAX: usize = 26;

@@ -4,15 +4,24 @@
 //! argument gives null unless the function says otherwise, arrays are lists, and places in them count from 1.
 
 mod arrays;
+pub(super) mod calendar;
 mod codes;
+pub(super) mod date_trunc;
 mod elements;
+pub(super) mod json;
+pub(super) mod json_last;
+pub(super) mod json_written;
 mod lambdas;
+pub(super) mod local_time;
+pub mod number_set;
 mod overloads;
 mod own;
 mod patterns;
+pub mod quantile;
 mod steps;
 #[cfg(test)]
 mod tests;
+pub mod text_number;
 mod texts;
 mod times;
 mod urls;

@@ -14,12 +14,14 @@
 //! - `batches`: the batches that go from one operator to the next are bounded in bytes.
 //! - [`batch_rows`]: a plan with large constants runs in batches of fewer rows.
 //! - [`Running`]: a function stops once nobody waits for its query, or its time is over. What takes long in one call
-//!   does not keep a thread of queries ([`aside`](crate::aside::aside)).
+//!   does not keep a thread of queries ([`aside`](crate::guard::aside::aside)).
 
 mod aggregates;
+pub(super) mod aside;
 mod batches;
 mod bounds;
 mod compact;
+pub mod complexity;
 mod expanded;
 mod function;
 mod functions;
@@ -33,6 +35,7 @@ mod statement;
 mod stored;
 #[cfg(test)]
 mod tests;
+pub mod watched;
 
 use std::sync::Arc;
 
@@ -52,7 +55,7 @@ use crate::guard::batches::{BATCH_BYTES, BoundBatches};
 use crate::guard::function::Guarded;
 use crate::guard::functions::{Class, class};
 use crate::guard::stored::Stored;
-use crate::rewritten::{columns_of, map_named};
+use crate::kernel::rewritten::{columns_of, map_named};
 
 /// Rows of a batch at least, whatever constants a plan has.
 const BATCH_ROWS_MIN: usize = 16;

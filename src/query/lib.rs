@@ -1,103 +1,15 @@
 //! The read path's kernel: DataFusion over one snapshot.
 //!
-//! [`engine::Engine::view`] gives what one reader sees: the tables of one project as of every event
-//! that was acknowledged before the call. A [`view::View`] plans; the engine runs plans on the query
-//! threads, with limits of memory, time and number (`admission`, `guard`, `run`). What may not live
-//! here: JSON shapes, HTTP, product rules.
+//! [`kernel::engine::Engine::view`] gives what one reader sees: the tables of one project as of every event that was
+//! acknowledged before the call. A [`kernel::view::View`] plans; the engine runs plans on the query threads, with limits
+//! of memory, time and number (`kernel::admission`, `guard`, `kernel::run`). What may not live here: JSON shapes, HTTP,
+//! product rules.
 
-pub mod admission;
-mod aliases;
-mod apart;
-mod array_join;
-mod arrow_precedence;
-mod aside;
-mod asked;
-mod calendar;
-mod cast_names;
-mod clickhouse;
-pub mod cohort_names;
-mod column_recall;
-mod columns;
-pub mod complexity;
-pub mod composed;
-pub mod condition;
-mod created_at;
-mod damage;
-mod dashed_names;
-mod date_trunc;
-pub mod definitions;
-mod deleted;
-mod dialect;
-mod distinct_persons;
-pub mod engine;
-pub mod error;
-pub mod event_property;
-pub mod event_sessions;
+pub mod dialect;
 pub mod events;
-mod explain;
-mod explained;
-pub mod expression;
-pub mod expression_columns;
 pub mod filter;
-mod filtered;
-mod footers;
-mod functions;
-mod guard;
-pub mod histories;
-pub mod interner;
-mod item_names;
-mod json;
-mod json_last;
-mod json_written;
-mod lasting;
-pub mod lists;
-mod local_time;
-pub mod matches;
-pub mod merge;
-pub mod number_set;
-mod offsets;
-pub mod paging;
-pub mod parts;
-pub mod people;
-mod person_access;
-mod person_answers;
-pub mod person_filter;
-mod person_keys;
-pub mod person_numbers;
-mod person_rows;
-mod person_scan;
-pub mod person_table;
+pub mod functions;
+pub mod guard;
+pub mod kernel;
+pub mod output;
 pub mod persons;
-pub mod placeholders;
-pub mod places;
-mod planners;
-mod property_access;
-mod property_numbers;
-mod property_ranges;
-mod property_values;
-mod pruning;
-pub mod quantile;
-mod ranges;
-mod relations;
-mod rewritten;
-mod row_filter;
-pub mod rows;
-pub mod run;
-mod scoped;
-mod session;
-pub mod session_columns;
-mod session_names;
-pub mod slice;
-pub mod sources;
-mod sparing;
-mod spill;
-pub mod sql_text;
-mod substitution;
-pub mod text_number;
-mod tokens;
-mod unknown_column;
-pub mod usage;
-pub mod value_rows;
-pub mod view;
-pub mod watched;
-mod with_constants;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use weir_query::complexity::WORDS_MAX;
+use weir_query::guard::complexity::WORDS_MAX;
 
 use crate::harness::{KEY, TOKEN, TestServer};
 use crate::sdk::tools;

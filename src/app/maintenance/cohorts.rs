@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_base::tasks::{Pause, Shutdown, Tasks};
 use weir_insights::cohorts;
 use weir_metadata::Metadata;
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 
 /// Starts to count all cohorts every `interval`. Ends when `tasks` shuts down, after the current count.
 pub fn start(tasks: &Tasks, engine: Engine, metadata: Metadata, interval: Duration) {

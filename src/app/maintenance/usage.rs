@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_base::tasks::{Pause, Tasks};
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 
 /// Time between writes. A request for the counts writes them first.
 const WRITE_INTERVAL: Duration = Duration::from_secs(10);

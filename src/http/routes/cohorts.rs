@@ -38,7 +38,7 @@ use weir_metadata::accounts::UserId;
 use weir_metadata::activity::Scope;
 use weir_metadata::cohorts::{CohortId, CohortPatch, NewCohort, StoredCohort};
 use weir_metadata::error::MetadataError;
-use weir_query::people::InCohort;
+use weir_query::persons::people::InCohort;
 
 pub(crate) const LIST: Operation =
     Operation::page::<CohortBody<'static>>("Cohorts that are not deleted, newest first")

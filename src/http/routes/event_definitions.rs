@@ -169,7 +169,7 @@ pub(crate) const METRICS: Operation =
     Operation::ok::<EventMetrics>("How many questions named the event in the last 30 days");
 
 /// `GET event_definitions/:id/metrics/`: number of queries that named the event in the last 30 days,
-/// today included; see [`usage`](weir_query::usage).
+/// today included; see [`usage`](weir_query::kernel::usage).
 pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     app.engine.wait().await.map_err(query::problem)?;

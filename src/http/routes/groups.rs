@@ -30,7 +30,7 @@ use weir_ingest::activity::group_item;
 use weir_insights::groups;
 use weir_insights::groups::Counts;
 use weir_metadata::activity::Scope;
-use weir_query::people::Part;
+use weir_query::persons::people::Part;
 
 /// Most values in a response.
 const VALUES_MAX: usize = 20;

@@ -40,7 +40,7 @@ use weir_insights::trends::Trends;
 use weir_insights::trends::actors::Point;
 use weir_insights::{Actor, InsightError, ProjectSettings, known, legacy};
 use weir_metadata::accounts::Project;
-use weir_query::people::Part;
+use weir_query::persons::people::Part;
 
 /// Parameters that say where the persons of a point are, or how an answer is obtained, not which insight it is.
 const OF_POINTS: [&str; 4] = ["client_query_id", "entity_id", "entity_math", "entity_order"];

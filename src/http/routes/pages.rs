@@ -48,7 +48,7 @@ use weir_app::App;
 use weir_metadata::accounts::Project;
 use weir_metadata::snapshot::Snapshot;
 use weir_metadata::standing::Standing;
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 use weir_web::frame::{Frame, Place, Theme, door, keys};
 use weir_web::{assets, parts};
 

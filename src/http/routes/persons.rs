@@ -1,7 +1,7 @@
 //! Persons: list, export, retrieve. [`query::people`] finds the persons of a list; `body` is their
 //! JSON form.
 //!
-//! [`query::people`]: weir_query::people
+//! [`query::people`]: weir_query::persons::people
 
 pub(in crate::routes) mod body;
 pub mod changes;
@@ -37,7 +37,7 @@ use weir_identity::IdentityError;
 use weir_identity::person::Person;
 use weir_identity::view::Flow;
 use weir_metadata::activity::Scope;
-use weir_query::people::Part;
+use weir_query::persons::people::Part;
 
 /// Most distinct ids of one person in a list (PostHog's figure).
 const LISTED_IDS_MAX: usize = 1000;

@@ -22,8 +22,8 @@ use weir_app::App;
 use weir_insights::node::NodeError;
 use weir_insights::{known, saved};
 use weir_metadata::accounts::Project;
-use weir_query::error::QueryError;
-use weir_query::rows::Format;
+use weir_query::kernel::error::QueryError;
+use weir_query::output::rows::Format;
 use weir_wire::query_node;
 
 /// Formats of a response; the first is the default.

@@ -15,12 +15,12 @@ use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::selection::Unit;
 use crate::{Actor, Context, InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::expression_columns::with_columns;
-use weir_query::histories::{Fold, NO_TEXT, Row, Rows};
-use weir_query::interner::Interner;
-use weir_query::people::Part;
+use weir_query::events::expression_columns::with_columns;
+use weir_query::events::histories::{Fold, NO_TEXT, Row, Rows};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
+use weir_query::persons::people::Part;
 
 /// The field of the event.
 const ENTITY: &str = "funnelCorrelationPersonEntity";

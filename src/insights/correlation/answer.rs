@@ -9,11 +9,11 @@ use crate::correlation::{Correlation, Of};
 use crate::entity::note_named;
 use crate::funnels::passage::Passages;
 use crate::{Context, InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, NO_TEXT, Row, Rows};
-use weir_query::interner::Interner;
-use weir_query::slice::Slice;
+use weir_query::events::histories::{Fold, NO_TEXT, Row, Rows};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
+use weir_query::kernel::slice::Slice;
 
 /// So many actors are enough for something to be shown, however many there are (PostHog's figure).
 const ACTORS_ENOUGH: u64 = 25;

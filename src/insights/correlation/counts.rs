@@ -8,8 +8,8 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use foldhash::quality::FixedState;
 use hashbrown::Equivalent;
 
-use weir_query::error::QueryError;
-use weir_query::slice::Slice;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::slice::Slice;
 
 /// Most things that one scan counts.
 const THINGS_MAX: usize = 1 << 20;
@@ -175,8 +175,8 @@ mod tests {
     use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
 
     use super::{Counts, Pair, SCANS_MAX};
-    use weir_query::error::QueryError;
-    use weir_query::slice::Slice;
+    use weir_query::kernel::error::QueryError;
+    use weir_query::kernel::slice::Slice;
 
     type Counted = BTreeMap<(u32, String), Pair>;
 

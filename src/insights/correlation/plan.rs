@@ -14,8 +14,8 @@ use crate::entity::names_of;
 use crate::selection::Unit;
 use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
-use weir_query::error::QueryError;
-use weir_query::histories::{ACTOR, AT, MASK, TEXT};
+use weir_query::events::histories::{ACTOR, AT, MASK, TEXT};
+use weir_query::kernel::error::QueryError;
 
 impl Correlation {
     /// The rows of the funnel, and the first and the last time of its events.

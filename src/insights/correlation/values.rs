@@ -13,7 +13,7 @@ use datafusion::prelude::ident;
 use serde_json::{Map, Value};
 
 use weir_event::json;
-use weir_query::condition::{Pace, condition};
+use weir_query::filter::condition::{Pace, condition};
 
 /// Longest key, and longest value. Properties that are longer have no row: such values are texts of their own.
 const TEXT_MAX_BYTES: usize = 1024;

@@ -29,8 +29,8 @@ use crate::events::newest::since;
 use crate::events::{EventRow, EventsQuestion, Source, collect, condition};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
 
 /// How long after it was received an event may become visible and still be told: the time-outs of requests and a slow
 /// disk fit in.

@@ -9,10 +9,10 @@ use crate::events;
 use crate::events::{COLUMNS, EventRow, Source, event_rows};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::event_property::event_text;
-use weir_query::run::Answer;
+use weir_query::events::event_property::event_text;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::run::Answer;
 
 /// The name of events that say what a group is like.
 const GROUP_IDENTIFY: &str = "$groupidentify";

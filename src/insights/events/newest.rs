@@ -7,8 +7,8 @@ use datafusion::prelude::col;
 
 use crate::columns::time;
 use weir_base::clock::UnixMicros;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
 
 /// The first window, in microseconds: 15 minutes.
 const WINDOW: i64 = 15 * 60 * 1_000_000;

@@ -13,11 +13,11 @@ use crate::funnels::{Funnels, Shown};
 use crate::node::{Node, NodeError};
 use crate::ranked::Ranked;
 use crate::{Actor, Context, InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
-use weir_query::people::Part;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
+use weir_query::persons::people::Part;
 
 /// Who is asked for: the fields of a `FunnelsActorsQuery` beside its source.
 #[derive(Clone, Debug, PartialEq)]

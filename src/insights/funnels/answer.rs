@@ -12,10 +12,10 @@ use crate::funnels::walk::Order;
 use crate::funnels::{Funnels, Shown};
 use crate::{Context, InsightError, ProjectSettings};
 use weir_metadata::cohorts::CohortId;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// The value of a breakdown that stands for all beyond the limit (PostHog's).
 pub(super) const OTHER: &str = "Other";

@@ -10,7 +10,7 @@ use crate::funnels::Funnels;
 use crate::series::First;
 use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
-use weir_query::expression_columns::with_columns;
+use weir_query::events::expression_columns::with_columns;
 
 /// Who an event is of, while first times are looked up.
 const ACTOR: &str = "actor_of_first_times";

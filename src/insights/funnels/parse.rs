@@ -11,7 +11,7 @@ use crate::interval::Interval;
 use crate::node::{Node, NodeError};
 use crate::selection::{Selection, Unit};
 use crate::series::First;
-use weir_query::expression::Expression;
+use weir_query::dialect::expression::Expression;
 
 /// Most steps.
 pub(super) const STEPS_MAX: usize = 20;

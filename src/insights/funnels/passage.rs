@@ -10,7 +10,7 @@ use crate::funnels::walk::{Course, Moment, Outcome, Way};
 use crate::node::{Node, NodeError};
 use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
-use weir_query::histories::{NO_TEXT, Row};
+use weir_query::events::histories::{NO_TEXT, Row};
 
 /// The way of an actor through a funnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ mod tests {
     use crate::funnels::Funnels;
     use crate::funnels::actors::Stop;
     use crate::node::Node;
-    use weir_query::histories::Row;
+    use weir_query::events::histories::Row;
 
     #[test]
     fn everybody_who_enters_is_asked_for_unless_steps_are_named() {

@@ -17,12 +17,12 @@ use crate::interval::Buckets;
 use crate::property::Property;
 use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::expression::{Expression, Taken};
-use weir_query::expression_columns::with_columns;
-use weir_query::histories::{ACTOR, AT, Fold, MASK, Rows, TEXT};
-use weir_query::view::View;
+use weir_query::dialect::expression::{Expression, Taken};
+use weir_query::events::expression_columns::with_columns;
+use weir_query::events::histories::{ACTOR, AT, Fold, MASK, Rows, TEXT};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// The column of those who go through a funnel of no persons or groups.
 const NAMED: &str = "actor_of_expression";

@@ -3,9 +3,9 @@
 use crate::funnels::walk::{Course, Moment, Order, Outcome, Way};
 use crate::interval::Buckets;
 use weir_base::clock::UnixMicros;
-use weir_query::error::QueryError;
-use weir_query::histories::{NO_TEXT, Row};
-use weir_query::interner::Interner;
+use weir_query::events::histories::{NO_TEXT, Row};
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// Most values of the breakdown that the events of one step of one actor have. Each takes a walk of its own.
 const VALUES_OF_ACTOR_MAX: usize = 1000;

@@ -6,9 +6,9 @@ use crate::funnels::Funnels;
 use crate::funnels::split::Splitter;
 use crate::funnels::times::{Room, Times};
 use crate::{Context, InsightError};
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// Most bins unless a request says how many (PostHog's figure).
 const BINS_MAX: usize = 60;

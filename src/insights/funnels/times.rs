@@ -1,6 +1,6 @@
 //! How long conversions take: [`Times`].
 
-use weir_query::error::QueryError;
+use weir_query::kernel::error::QueryError;
 
 /// Most memory for the times of one answer.
 pub(super) const TIMES_MAX_BYTES: usize = 64 << 20;
@@ -86,7 +86,7 @@ fn number(micros: i128) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{Room, Times};
-    use weir_query::error::QueryError;
+    use weir_query::kernel::error::QueryError;
 
     #[test]
     fn averages_and_medians_are_seconds() {

@@ -11,9 +11,9 @@ use crate::funnels::split::Splitter;
 use crate::interval::Buckets;
 use crate::node::NodeError;
 use crate::{Context, InsightError};
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;

@@ -13,7 +13,7 @@ mod unordered;
 
 use std::ops::RangeInclusive;
 
-use weir_query::histories::Row;
+use weir_query::events::histories::Row;
 
 /// An event of an actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use crate::lifecycle::Lifecycle;
 use crate::lifecycle::plan::{rows, statuses};
 use crate::lifecycle::status::Status;
 use crate::{InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 impl Lifecycle {
     /// The answer: the series as PostHog's clients expect them, in the order of [`Status::ALL`]. The numbers of those

@@ -13,11 +13,11 @@ use crate::node::NodeError;
 use crate::selection::Unit;
 use crate::{InsightError, ProjectSettings};
 use weir_event::schema::promoted_column_name;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::expression_columns::with_columns;
-use weir_query::histories::{ACTOR, AT, MASK, Marks, Row, Rows};
-use weir_query::view::View;
+use weir_query::events::expression_columns::with_columns;
+use weir_query::events::histories::{ACTOR, AT, MASK, Marks, Row, Rows};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// The bits of rows: of an event, and of the creation of the actor, who may have no event.
 const EVENT: u32 = 1;

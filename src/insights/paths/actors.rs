@@ -6,11 +6,11 @@ use crate::paths::walk::Step;
 use crate::paths::{Key, Paths};
 use crate::ranked::Ranked;
 use crate::{Actor, InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
-use weir_query::people::Part;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
+use weir_query::persons::people::Part;
 
 impl Paths {
     /// The persons or groups who took the steps that the keys of the request name, those who took them most often first; one

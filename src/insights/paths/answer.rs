@@ -18,14 +18,14 @@ use crate::paths::items::{Items, PAGE};
 use crate::paths::walk::{Cut, SESSION_GAP_MICROS, Step};
 use crate::paths::{Around, Kinds, PAGEVIEW, Paths, SCREEN};
 use crate::{Context, InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::event_property::event_text;
-use weir_query::expression::{Expression, Taken};
-use weir_query::histories::{ACTOR, AT, Fold, MASK, NO_TEXT, Row, Rows, TEXT};
-use weir_query::interner::Interner;
-use weir_query::slice::Slice;
-use weir_query::view::View;
+use weir_query::dialect::expression::{Expression, Taken};
+use weir_query::events::event_property::event_text;
+use weir_query::events::histories::{ACTOR, AT, Fold, MASK, NO_TEXT, Row, Rows, TEXT};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
+use weir_query::kernel::slice::Slice;
+use weir_query::kernel::view::View;
 
 /// Columns of rows of histories.
 const COLUMNS: [&str; 4] = [ACTOR, AT, MASK, TEXT];

@@ -11,8 +11,8 @@ use foldhash::quality::FixedState;
 use serde_json::{Value, json};
 
 use crate::paths::items::Items;
-use weir_query::error::QueryError;
-use weir_query::slice::Slice;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::slice::Slice;
 
 /// Most edges that one scan counts.
 const EDGES_MAX: usize = 1 << 20;
@@ -221,7 +221,7 @@ mod tests {
 
     use super::{Counted, Edge, Edges, Shown, Slice, first, key, reachable};
     use crate::paths::items::Items;
-    use weir_query::error::QueryError;
+    use weir_query::kernel::error::QueryError;
 
     /// The edges of all scans, and how many scans it took.
     fn counted(

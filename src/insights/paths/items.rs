@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::node::{Node, NodeError};
 use weir_event::pattern::{PatternError, Size, UNKNOWN_STATES, check_together};
-use weir_query::error::QueryError;
-use weir_query::histories::Row;
-use weir_query::interner::Interner;
+use weir_query::events::histories::Row;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// Longest item; of longer ones the end is cut off.
 const ITEM_MAX_BYTES: usize = 8192;

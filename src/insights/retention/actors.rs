@@ -14,11 +14,11 @@ use crate::retention::answer::{shown_value, value_of};
 use crate::retention::plan::Folded;
 use crate::retention::split::Splitter;
 use crate::{Actor, Context, InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
-use weir_query::people::Part;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
+use weir_query::persons::people::Part;
 
 /// Bits of a number.
 const BITS: usize = 64;

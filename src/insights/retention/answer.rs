@@ -16,10 +16,10 @@ use crate::retention::tables::{Table, Tables};
 use crate::retention::{Measure, Retention};
 use crate::selection::zone;
 use crate::{Context, InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// Between the values of several properties in an answer (PostHog's).
 const BETWEEN: &str = "::";

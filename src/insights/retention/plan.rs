@@ -20,12 +20,12 @@ use crate::retention::{Kind, Measure, Retention};
 use crate::selection::{buckets, zone};
 use crate::{Context, InsightError};
 use weir_base::clock::UnixMicros;
-use weir_query::error::QueryError;
-use weir_query::event_property::event_number;
-use weir_query::expression_columns::with_columns;
-use weir_query::histories::{ACTOR, AT, MASK, Rows, TEXT};
-use weir_query::text_number::number;
-use weir_query::view::View;
+use weir_query::events::event_property::event_number;
+use weir_query::events::expression_columns::with_columns;
+use weir_query::events::histories::{ACTOR, AT, MASK, Rows, TEXT};
+use weir_query::functions::text_number::number;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// Most cells of one answer.
 const CELLS_MAX: usize = 100_000;

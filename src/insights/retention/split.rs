@@ -3,9 +3,9 @@
 use crate::retention::Kind;
 use crate::retention::rows::{Activity, NAMED, Rule, TARGET};
 use crate::retention::sums::value_of;
-use weir_query::error::QueryError;
-use weir_query::histories::Row;
-use weir_query::interner::Interner;
+use weir_query::events::histories::Row;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// How rows are split.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use datafusion::execution::memory_pool::MemoryReservation;
 
-use weir_query::error::QueryError;
+use weir_query::kernel::error::QueryError;
 
 /// Most counts that are kept of all values.
 const COUNTS_MAX: usize = 4 << 20;

@@ -9,10 +9,10 @@ use crate::node::NodeError;
 use crate::stickiness::active::Rule;
 use crate::stickiness::{Counted, Stickiness};
 use crate::{InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::histories::{Fold, Row};
-use weir_query::interner::Interner;
+use weir_query::events::histories::{Fold, Row};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::interner::Interner;
 
 /// Most numbers of one answer.
 const NUMBERS_MAX: usize = 100_000;

@@ -11,10 +11,10 @@ use crate::selection::buckets;
 use crate::stickiness::active::{Criteria, Rule};
 use crate::stickiness::{Counted, Stickiness};
 use crate::{InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::expression_columns::with_columns;
-use weir_query::histories::{ACTOR, AT, MASK, Marks, Rows};
-use weir_query::view::View;
+use weir_query::events::expression_columns::with_columns;
+use weir_query::events::histories::{ACTOR, AT, MASK, Marks, Rows};
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::view::View;
 
 impl Stickiness {
     /// What makes an interval of a range one in which an actor was active.

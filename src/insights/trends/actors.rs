@@ -23,13 +23,13 @@ use crate::trends::plan::{
 use crate::trends::{Display, Trends};
 use crate::{Actor, InsightError, ProjectSettings};
 use weir_base::clock::UnixMicros;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::event_property::event_number;
-use weir_query::events::PERSON_NUMBER;
-use weir_query::histories::ACTOR;
-use weir_query::people::Part;
-use weir_query::view::View;
+use weir_query::events::event_property::event_number;
+use weir_query::events::histories::ACTOR;
+use weir_query::events::table::PERSON_NUMBER;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
+use weir_query::persons::people::Part;
 
 /// A point of a trend.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -23,9 +23,9 @@ use crate::series::{Math, SERIES_MAX, Series};
 use crate::trends::plan::{BREAKDOWN, BUCKET, NULL, SeriesPlan, Shape, VALUE};
 use crate::trends::{Display, Trends};
 use crate::{InsightError, ProjectSettings};
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::view::View;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// Most numbers of one answer. Each takes some 150 bytes with its label and its day.
 const NUMBERS_MAX: usize = 100_000;

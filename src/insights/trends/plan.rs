@@ -23,17 +23,17 @@ use crate::property::{Owner, Property};
 use crate::series::{First, Math, Series, Statistic};
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
-use weir_query::engine::Engine;
-use weir_query::error::QueryError;
-use weir_query::event_property::{event_number, event_text};
-use weir_query::events::PERSON_NUMBER;
-use weir_query::expression_columns::with_columns;
-use weir_query::matches::GROUPS;
-use weir_query::number_set::{count_numbers, count_union, number_set};
-use weir_query::quantile::quantile;
-use weir_query::session_columns;
-use weir_query::text_number::number;
-use weir_query::view::View;
+use weir_query::events::event_property::{event_number, event_text};
+use weir_query::events::expression_columns::with_columns;
+use weir_query::events::session_columns;
+use weir_query::events::table::PERSON_NUMBER;
+use weir_query::filter::matches::GROUPS;
+use weir_query::functions::number_set::{count_numbers, count_union, number_set};
+use weir_query::functions::quantile::quantile;
+use weir_query::functions::text_number::number;
+use weir_query::kernel::engine::Engine;
+use weir_query::kernel::error::QueryError;
+use weir_query::kernel::view::View;
 
 /// The value of a breakdown that is not there, in answers (PostHog's).
 pub(super) const NULL: &str = "$$_posthog_breakdown_null_$$";

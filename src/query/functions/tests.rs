@@ -13,10 +13,12 @@ use datafusion::error::Result;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-use crate::calendar::Calendar;
+use crate::dialect::{clickhouse, hogql, property_values, with_constants};
+use crate::functions;
+use crate::functions::calendar::Calendar;
+use crate::functions::quantile;
 use crate::functions::tests::lists::{AGGREGATES, ARRAYS, JSON};
 use crate::functions::tests::values::{CONDITIONS, NUMBERS, TEXTS, TIMES, URLS};
-use crate::{clickhouse, dialect, functions, property_values, quantile, with_constants};
 
 /// How it is called, what it is, and examples with their values.
 pub(super) type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -49,7 +51,7 @@ fn state() -> SessionState {
 }
 
 async fn answer(context: &SessionContext, sql: &str) -> Result<Vec<RecordBatch>> {
-    let mut statement = dialect::statement(sql, 50)?;
+    let mut statement = hogql::statement(sql, 50)?;
     let tables: &[(&str, &[&str])] = &[];
     with_constants::rewrite(&mut statement, &tables)?;
     clickhouse::rewrite(&mut statement, &Calendar::default())?;

@@ -23,12 +23,13 @@ use datafusion::logical_expr::{
     ScalarUDF, ScalarUDFImpl, Signature,
 };
 
-use crate::aside::aside;
+use crate::functions::{date_trunc, json};
+use crate::guard;
+use crate::guard::aside::aside;
 use crate::guard::bounds::Bounds;
 use crate::guard::functions::{Cost, Output, Rule};
 use crate::guard::held::hold;
 use crate::guard::running::Running;
-use crate::{date_trunc, guard, json};
 
 /// Outputs below this are not accounted for: there are at most some hundreds of them at a time.
 const FREE_BYTES: usize = 64 << 10;

@@ -500,7 +500,7 @@ mod tests {
     use datafusion::execution::{FunctionRegistry, SessionState, SessionStateBuilder};
 
     use super::{AGGREGATE, HIGHER_ORDER, HIGHER_ORDER_ABSENT, SCALAR, TABLE, WINDOW};
-    use crate::quantile;
+    use crate::functions::quantile;
 
     fn everything() -> SessionState {
         let mut state = SessionStateBuilder::new().with_default_features().build();

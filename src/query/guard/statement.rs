@@ -14,8 +14,8 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, UnaryOperator, Visit, Visitor,
 };
 
+use crate::dialect::relations::is_same;
 use crate::guard::ignored;
-use crate::relations::is_same;
 
 /// Expressions of a CUBE.
 const CUBE_MAX: usize = 12;

@@ -21,7 +21,7 @@ use weir_insights::retention::Retention;
 use weir_insights::retention::actors::Asked;
 use weir_insights::retention::legacy::retention_query;
 use weir_insights::{Actor, legacy};
-use weir_query::people::Part;
+use weir_query::persons::people::Part;
 
 /// The parameter that names a row, and that of its values of the breakdown.
 const ROW: &str = "selected_interval";

@@ -7,7 +7,7 @@ use crate::response::Problem;
 use crate::routes::pages::files;
 use crate::routes::pages::visit::{Page, Sent, Visit};
 use crate::routes::query;
-use weir_query::places::Sought;
+use weir_query::events::places::Sought;
 use weir_web::pages::deletions as shown;
 use weir_web::pages::deletions::Proof;
 use weir_web::parts;

@@ -10,7 +10,7 @@ use crate::routes::pages::files;
 use crate::routes::pages::visit::{Asking, Page, Sent, Visit};
 use crate::routes::query;
 use weir_base::clock::UnixMicros;
-use weir_query::places::Sought;
+use weir_query::events::places::Sought;
 use weir_web::pages::events as shown;
 use weir_web::pages::events::{Journey, Wanted};
 use weir_web::parts;

@@ -19,7 +19,7 @@ use weir_event::json;
 use weir_event::time::at_wall;
 use weir_metadata::accounts::Project;
 use weir_metadata::documents::Kind;
-use weir_query::rows::Format;
+use weir_query::output::rows::Format;
 use weir_web::insight::links;
 use weir_web::pages::home::Summary;
 use weir_web::pages::{events as shown_events, health, home as shown};

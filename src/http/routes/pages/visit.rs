@@ -32,7 +32,7 @@ use weir_base::error::Kind;
 use weir_base::tasks::Shutdown;
 use weir_event::json;
 use weir_metadata::sessions::Session;
-use weir_query::engine::Engine;
+use weir_query::kernel::engine::Engine;
 use weir_web::parts;
 use weir_web::state::parameters::{Parameters, Wrong};
 

@@ -18,7 +18,7 @@ use crate::routes::query;
 use weir_app::App;
 use weir_identity::IdentityError;
 use weir_metadata::accounts::Project;
-use weir_query::people::{Found, Part, PersonsQuestion};
+use weir_query::persons::people::{Found, Part, PersonsQuestion};
 
 /// Most rows of a file (PostHog's figure).
 const LINES_MAX: usize = 300_000;

@@ -16,7 +16,7 @@ use weir_event::predicate::filter::{Filter, Scope};
 use weir_event::predicate::moment::{Moment, Now};
 use weir_event::predicate::tree::{Tree, TreeError};
 use weir_insights::known::check_filters;
-use weir_query::people::PersonsQuestion;
+use weir_query::persons::people::PersonsQuestion;
 
 /// Parses the filters. An empty one counts as absent.
 pub(super) fn read(request: &Request) -> Result<PersonsQuestion, Problem> {

@@ -22,8 +22,8 @@ use weir_insights::insight::{ActorsOf, Insight};
 use weir_insights::node::{Node, NodeError};
 use weir_insights::{Actor, InsightError, ProjectSettings, Who, actor_list};
 use weir_metadata::accounts::Project;
-use weir_query::error::QueryError;
-use weir_query::people::Part;
+use weir_query::kernel::error::QueryError;
+use weir_query::persons::people::Part;
 use weir_wire::query_node::SQL;
 
 /// Kinds of nodes that say which persons of an insight are meant.

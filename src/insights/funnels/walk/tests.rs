@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::{Counted, Course, Exclusion, Moment, Order, Outcome};
-use weir_query::histories::Row;
+use weir_query::events::histories::Row;
 
 const ALL: RangeInclusive<i64> = i64::MIN..=i64::MAX;
 

@@ -1,0 +1,269 @@
+//! Expressions in the place of names that a query has for them: [`Substitution`]. In queries inside of it, columns of their
+//! tables come before these names.
+
+use std::ops::ControlFlow;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem,
+    SetExpr, TableFactor, Value as SqlValue, VisitMut, VisitorMut, visit_expressions,
+};
+
+use crate::dialect::relations::{Relations, is_same};
+use crate::dialect::{array_join, asked};
+use crate::guard::complexity;
+
+/// Names and what they stand for.
+#[derive(Debug)]
+pub(crate) struct Substitution<'t> {
+    relations: Relations<'t>,
+    named: Vec<(Ident, Expr, usize)>,
+    copied: usize,
+    /// Queries around the place that are inside of what is visited.
+    depth: usize,
+    /// How many of them have the names as their own.
+    own_depth: usize,
+    /// The names that are columns of tables of each query or SELECT around the place.
+    hidden: Vec<Vec<Ident>>,
+    /// Those outside of each query in a FROM, which sees no other tables of it.
+    outside: Vec<Vec<Vec<Ident>>>,
+    /// The parameters of each lambda around the place, which come before the names of the query.
+    parameters: Vec<Vec<Ident>>,
+}
+
+impl<'t> Substitution<'t> {
+    /// Nothing yet, at a place with these relations, where so many parts of expressions were copied before.
+    pub(crate) fn within(relations: Relations<'t>, copied: usize) -> Self {
+        Self {
+            relations,
+            named: Vec::new(),
+            copied,
+            depth: 0,
+            own_depth: 0,
+            hidden: Vec::new(),
+            outside: Vec::new(),
+            parameters: Vec::new(),
+        }
+    }
+
+    /// Adds a name.
+    pub(crate) fn add(&mut self, name: Ident, expression: Expr) {
+        let mut parts = 0;
+        let _ = visit_expressions(&expression, |_| {
+            parts += 1;
+            ControlFlow::<()>::Continue(())
+        });
+        self.named.push((name, expression, parts));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Parts of expressions that were copied.
+    pub(crate) fn copied(&self) -> usize {
+        self.copied
+    }
+
+    /// Puts the expressions where their names stand.
+    ///
+    /// # Errors
+    ///
+    /// What is copied is too long.
+    pub(crate) fn put(&mut self, place: &mut impl VisitMut) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        asked::rewrite_part(place, self)
+    }
+
+    /// The same for the query whose names they are, where they come before columns.
+    pub(crate) fn put_into_own(&mut self, query: &mut Query) -> Result<()> {
+        self.own_depth = 1;
+        let put = self.put(query);
+        self.own_depth = 0;
+        put
+    }
+
+    /// Whether a name is something else at the place.
+    fn is_hidden(&self, name: &Ident) -> bool {
+        let parameters = self.parameters.iter().flatten();
+        parameters.chain(self.hidden.iter().flatten()).any(|own| is_same(own, name))
+    }
+
+    /// The names that are columns of tables of a SELECT, where these come first.
+    fn columns_of(&mut self, select: &Select) -> Vec<Ident> {
+        if self.depth <= self.own_depth {
+            return Vec::new();
+        }
+        let relations = self.relations.of(select);
+        let names = self.named.iter().map(|(name, ..)| name);
+        names.filter(|name| relations.iter().any(|own| own.has(name))).cloned().collect()
+    }
+
+    /// The same, and those that are elements of its ARRAY JOIN, wherever it stands.
+    fn hidden_in(&mut self, select: &Select) -> Vec<Ident> {
+        let mut hidden = self.columns_of(select);
+        let joins = || select.from.iter().flat_map(|from| &from.joins);
+        let is_element = |name: &&Ident| {
+            joins()
+                .flat_map(|join| array_join::elements(&join.relation))
+                .any(|own| is_same(own, name))
+        };
+        hidden.extend(self.named.iter().map(|(name, ..)| name).filter(is_element).cloned());
+        hidden
+    }
+
+    /// Visits the arrays of an ARRAY JOIN, which are named before their elements are.
+    fn visit_arrays(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        let around = self.hidden.pop();
+        let columns = self.columns_of(select);
+        self.hidden.push(columns);
+        for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+            if let Some(arrays) = array_join::arrays(&mut join.relation) {
+                VisitMut::visit(arrays, self)?;
+            }
+        }
+        self.hidden.pop();
+        self.hidden.extend(around);
+        ControlFlow::Continue(())
+    }
+
+    fn of(&mut self, name: &Ident) -> Result<Option<Expr>> {
+        if self.is_hidden(name) {
+            return Ok(None);
+        }
+        let named = self.named.iter().find(|(own, ..)| is_same(own, name));
+        let Some((_, expression, parts)) = named else { return Ok(None) };
+        self.copied = self.copied.saturating_add(*parts);
+        if self.copied > complexity::WORDS_MAX {
+            let why = format!("what {name} stands for is too long to be put in its places");
+            return Err(DataFusionError::Plan(why));
+        }
+        Ok(Some(Expr::Nested(Box::new(expression.clone()))))
+    }
+
+    /// The same for a part of GROUP BY or ORDER BY, where a whole number alone would be the position of a column.
+    fn put_key(&mut self, key: &mut Expr) -> Result<()> {
+        let Expr::Identifier(name) = &*key else { return Ok(()) };
+        let Some(own) = self.of(name)? else { return Ok(()) };
+        *key = match is_number(&own) {
+            true => {
+                let zero = Expr::Value(SqlValue::Number("0".to_owned(), false).into());
+                Expr::BinaryOp {
+                    left: Box::new(own),
+                    op: BinaryOperator::Plus,
+                    right: Box::new(zero),
+                }
+            }
+            false => own,
+        };
+        Ok(())
+    }
+}
+
+fn is_number(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) => is_number(inner),
+        Expr::Value(value) => matches!(value.value, SqlValue::Number(..)),
+        _ => false,
+    }
+}
+
+impl VisitorMut for Substitution<'_> {
+    type Break = DataFusionError;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        self.relations.enter(query);
+        self.depth += 1;
+        let hidden = match &*query.body {
+            SetExpr::Select(select) => self.hidden_in(select),
+            _ => Vec::new(),
+        };
+        self.hidden.push(hidden);
+        if let Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }) = &mut query.order_by {
+            for key in keys {
+                if let Err(error) = self.put_key(&mut key.expr) {
+                    return ControlFlow::Break(error);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<DataFusionError> {
+        self.relations.leave();
+        self.depth = self.depth.saturating_sub(1);
+        self.hidden.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
+            self.outside.push(std::mem::take(&mut self.hidden));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(
+        &mut self,
+        factor: &mut TableFactor,
+    ) -> ControlFlow<DataFusionError> {
+        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
+            self.hidden = self.outside.pop().unwrap_or_default();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<DataFusionError> {
+        self.hidden.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        self.visit_arrays(select)?;
+        let hidden = self.hidden_in(select);
+        self.hidden.push(hidden);
+        // A column keeps its name.
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(Expr::Identifier(name)) = item
+                && self.named.iter().any(|(own, ..)| is_same(own, name))
+                && !self.is_hidden(name)
+            {
+                let (expr, alias) = (Expr::Identifier(name.clone()), name.clone());
+                *item = SelectItem::ExprWithAlias { expr, alias };
+            }
+        }
+        if let GroupByExpr::Expressions(keys, _) = &mut select.group_by {
+            for key in keys {
+                if let Err(error) = self.put_key(key) {
+                    return ControlFlow::Break(error);
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
+        if let Expr::Lambda(lambda) = expression {
+            let parameters = lambda.params.iter().map(|own| own.name.clone());
+            self.parameters.push(parameters.collect());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<DataFusionError> {
+        if let Expr::Lambda(_) = expression {
+            self.parameters.pop();
+        }
+        let Expr::Identifier(name) = expression else { return ControlFlow::Continue(()) };
+        match self.of(name) {
+            Err(error) => ControlFlow::Break(error),
+            Ok(None) => ControlFlow::Continue(()),
+            Ok(Some(own)) => {
+                *expression = own;
+                ControlFlow::Continue(())
+            }
+        }
+    }
+}

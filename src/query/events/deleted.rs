@@ -1,0 +1,96 @@
+//! Leaving out the events that an operator has deleted, wherever rows are read while files and
+//! memory still have them. Which they are is known to [`Deletions`]; here it is asked of rows, for
+//! which each row gets one more column: its place in the log.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, SchemaRef, TimestampMicrosecondType};
+use arrow::error::ArrowError;
+use datafusion::common::ScalarValue;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::DataFusionError;
+
+use weir_base::clock::UnixMicros;
+use weir_event::id::ProjectId;
+use weir_event::schema::column;
+use weir_identity::deletions::{Deletions, Origin};
+use weir_storage::delta::DataFile;
+use weir_storage::naming;
+use weir_storage::wal::Sequence;
+
+/// Name of the column with the place in the log; no property's column begins with `_`.
+const POSITION: &str = "_position";
+
+fn position_field() -> FieldRef {
+    Arc::new(Field::new(POSITION, DataType::Int64, false))
+}
+
+/// The columns of files in `schema`, and the place in the log behind them, which is the same for all
+/// rows of a file; see [`positioned`].
+pub(crate) fn with_position(schema: SchemaRef) -> TableSchema {
+    TableSchema::builder(schema).with_table_partition_cols(vec![position_field()]).build()
+}
+
+/// A file that is read with its place in the log.
+pub(crate) fn positioned(file: &DataFile) -> PartitionedFile {
+    let position = i64::try_from(naming::position(file).0).unwrap_or(i64::MAX);
+    PartitionedFile::new(file.path.clone(), file.size_bytes)
+        .with_partition_values(vec![ScalarValue::Int64(Some(position))])
+}
+
+/// The columns that say whether an event is deleted.
+pub(crate) const COLUMNS: [&str; 3] = ["distinct_id", POSITION, "received_at"];
+
+/// Of each row of a batch with [`COLUMNS`], all of them of the project, whether it is not deleted.
+///
+/// # Errors
+///
+/// A column is missing: a bug.
+pub(crate) fn is_there(
+    batch: &RecordBatch,
+    project: ProjectId,
+    deletions: &Deletions,
+) -> Result<BooleanArray, DataFusionError> {
+    let [ids, positions, times] = COLUMNS.map(|name| batch.column_by_name(name));
+    let (Some(ids), Some(positions), Some(times)) = (ids, positions, times) else {
+        let error = "a scan is without places in the log";
+        return Err(DataFusionError::Internal(error.to_owned()));
+    };
+    let positions = positions.as_primitive::<Int64Type>().values().iter();
+    let times = times.as_primitive::<TimestampMicrosecondType>().values().iter();
+    let is_there = |((id, position), time): ((Option<&str>, &i64), &i64)| {
+        let position = u64::try_from(*position).unwrap_or(0);
+        let origin = Origin::of(position, UnixMicros(*time));
+        !deletions.is_deleted(project, id.unwrap_or_default(), origin)
+    };
+    let rows = ids.as_string_view().iter().zip(positions).zip(times);
+    Ok(rows.map(is_there).collect::<Vec<bool>>().into())
+}
+
+/// The rows of a batch of the events table that are not deleted, if `position` is the place in the
+/// log of the file that they are in.
+///
+/// # Errors
+///
+/// The batch is none of these: a programmer error.
+pub(crate) fn leave_out(
+    batch: RecordBatch,
+    deletions: &Deletions,
+    position: Sequence,
+) -> Result<RecordBatch, ArrowError> {
+    let projects = batch.column(column::PROJECT_ID).as_primitive::<Int64Type>();
+    let ids = batch.column(column::DISTINCT_ID).as_string_view();
+    let times = batch.column(column::RECEIVED_AT).as_primitive::<TimestampMicrosecondType>();
+    let is_there = |row: usize| {
+        let origin = Origin::of(position.0, UnixMicros(times.value(row)));
+        !deletions.is_deleted(ProjectId(projects.value(row)), ids.value(row), origin)
+    };
+    let kept: Vec<bool> = (0..batch.num_rows()).map(is_there).collect();
+    if kept.iter().all(|kept| *kept) {
+        return Ok(batch);
+    }
+    filter_record_batch(&batch, &BooleanArray::from(kept))
+}

@@ -1,0 +1,185 @@
+//! `count(DISTINCT person_id)` of events counts numbers of four bytes: [`of_numbers`]. A person's number
+//! ([`PersonNumbers`]) stands for its uuid, so the count is the same, and neither hash tables nor exchanges between
+//! threads move texts of 36 bytes for each row.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprSchemable, LogicalPlan, Projection, SubqueryAlias,
+};
+
+use crate::events::table::{OWN_EVENTS, RESOLVE_PERSON};
+use crate::persons::person_numbers::PersonNumbers;
+
+/// The column of the table with the person of an event.
+const PERSON_ID: &str = "person_id";
+
+/// The start of the names of columns with numbers of persons.
+const NUMBER: &str = "__person_number";
+
+/// A plan of a view with each count of distinct persons of events as a count of their numbers. Columns have the names
+/// and types that they had.
+///
+/// # Errors
+///
+/// A bug: the changed plan is none.
+pub(crate) fn of_numbers(plan: LogicalPlan, state: &SessionState) -> Result<LogicalPlan> {
+    let Some(persons) = state.config().get_extension::<PersonNumbers>() else { return Ok(plan) };
+    // Those of the view would be kept as long as the view.
+    let persons = Arc::new(persons.anew());
+    let changed = plan.transform_up_with_subqueries(|plan| match plan {
+        LogicalPlan::Aggregate(aggregate) => counted(aggregate, &persons),
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(changed.data)
+}
+
+fn counted(aggregate: Aggregate, persons: &Arc<PersonNumbers>) -> Result<Transformed<LogicalPlan>> {
+    let input = &aggregate.input;
+    let counts = |expression: &Expr| counted_person(expression, input).is_some();
+    if !aggregate.aggr_expr.iter().any(counts) {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let names = NamePreserver::new_for_projection();
+    let mut input = aggregate.input.as_ref().clone();
+    let mut counts = Vec::with_capacity(aggregate.aggr_expr.len());
+    for (at, expression) in aggregate.aggr_expr.iter().enumerate() {
+        let Some(person) = counted_person(expression, &aggregate.input) else {
+            counts.push(expression.clone());
+            continue;
+        };
+        let column = format!("{NUMBER}_{at}");
+        let number = match with_number(&input, person, persons, &column)? {
+            Some((numbered, number)) => {
+                input = numbered;
+                Expr::Column(number)
+            }
+            None => persons.of_event(vec![Expr::Column(person.clone())]),
+        };
+        let name = names.save(expression);
+        let changed = expression.clone().transform_up(|part| match part {
+            Expr::AggregateFunction(mut call) => {
+                call.params.args = vec![number.clone()];
+                Ok(Transformed::yes(Expr::AggregateFunction(call)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        counts.push(name.restore(changed.data));
+    }
+    let groups = aggregate.group_expr.clone();
+    let aggregate = Aggregate::try_new(Arc::new(input), groups, counts)?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(aggregate)))
+}
+
+/// The plan with the number of a person of an event in one column more, made where merges are followed: the number needs
+/// neither that look-up for each row nor the text of the uuid. `None` where the person is as it is stored.
+fn with_number(
+    plan: &LogicalPlan,
+    person: &Column,
+    persons: &Arc<PersonNumbers>,
+    name: &str,
+) -> Result<Option<(LogicalPlan, Column)>> {
+    if let LogicalPlan::Projection(projection) = plan {
+        let at = projection.schema.maybe_index_of_column(person);
+        let expression = at.and_then(|at| projection.expr.get(at));
+        let (input, number) = match expression.map(|expression| expression.clone().unalias()) {
+            Some(Expr::Column(inner)) => {
+                let Some((input, number)) = with_number(&projection.input, &inner, persons, name)?
+                else {
+                    return Ok(None);
+                };
+                (Arc::new(input), Expr::Column(number))
+            }
+            Some(Expr::ScalarFunction(call)) => {
+                (Arc::clone(&projection.input), persons.of_event(call.args).alias(name))
+            }
+            _ => return Ok(None),
+        };
+        let column = number.qualified_name();
+        let columns = projection.expr.iter().cloned().chain([number]).collect();
+        let plan = LogicalPlan::Projection(Projection::try_new(columns, input)?);
+        return Ok(Some((plan, Column::new(column.0, column.1))));
+    }
+    for (at, input) in plan.inputs().into_iter().enumerate() {
+        let inner = match plan {
+            LogicalPlan::SubqueryAlias(alias) => inside(alias, person),
+            _ => Some(person.clone()),
+        };
+        let Some(inner) = inner.filter(|inner| is_person_of_event(input, inner)) else { continue };
+        let Some((input, number)) = with_number(input, &inner, persons, name)? else { continue };
+        let mut inputs: Vec<LogicalPlan> = plan.inputs().into_iter().cloned().collect();
+        if let Some(own) = inputs.get_mut(at) {
+            *own = input;
+        }
+        let number = match plan {
+            LogicalPlan::SubqueryAlias(alias) => {
+                Column::new(Some(alias.alias.clone()), number.name)
+            }
+            _ => number,
+        };
+        return Ok(Some((plan.with_new_exprs(plan.expressions(), inputs)?, number)));
+    }
+    Ok(None)
+}
+
+/// The column of what an alias names.
+fn inside(alias: &SubqueryAlias, column: &Column) -> Option<Column> {
+    let at = alias.schema.maybe_index_of_column(column)?;
+    Some(Column::from(alias.input.schema().qualified_field(at)))
+}
+
+/// The column with the persons of events whose distinct values are counted.
+fn counted_person<'a>(expression: &'a Expr, input: &LogicalPlan) -> Option<&'a Column> {
+    let expression = match expression {
+        Expr::Alias(alias) => &*alias.expr,
+        expression => expression,
+    };
+    let Expr::AggregateFunction(call) = expression else { return None };
+    let [Expr::Column(column)] = call.params.args.as_slice() else { return None };
+    let is_text = || {
+        let counted = Expr::Column(column.clone());
+        counted.get_type(input.schema()).is_ok_and(|found| found == DataType::Utf8View)
+    };
+    let counts = call.func.name() == "count"
+        && call.params.distinct
+        && is_person_of_event(input, column)
+        && is_text();
+    counts.then_some(column)
+}
+
+/// Whether a column of a plan is the person of an event, as it is in the table.
+fn is_person_of_event(plan: &LogicalPlan, column: &Column) -> bool {
+    if plan.schema().maybe_index_of_column(column).is_none() {
+        return false;
+    }
+    match plan {
+        LogicalPlan::TableScan(scan) => {
+            scan.table_name.table() == OWN_EVENTS && column.name == PERSON_ID
+        }
+        LogicalPlan::Projection(projection) => {
+            let at = projection.schema.maybe_index_of_column(column);
+            let expression = at.and_then(|at| projection.expr.get(at));
+            match expression.map(|expression| expression.clone().unalias()) {
+                Some(Expr::Column(inner)) => is_person_of_event(&projection.input, &inner),
+                Some(Expr::ScalarFunction(call)) => call.func.name() == RESOLVE_PERSON,
+                _ => false,
+            }
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            inside(alias, column).is_some_and(|inner| is_person_of_event(&alias.input, &inner))
+        }
+        LogicalPlan::Filter(filter) => is_person_of_event(&filter.input, column),
+        LogicalPlan::Sort(sort) => is_person_of_event(&sort.input, column),
+        LogicalPlan::Limit(limit) => is_person_of_event(&limit.input, column),
+        LogicalPlan::Join(join) => {
+            [&join.left, &join.right].into_iter().any(|side| is_person_of_event(side, column))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,346 @@
+//! Sessions of events: those of a project that have one `$session_id`, a text that is not empty. What a session is and
+//! has is computed of its events whenever it is asked for ([`plan`]), so that late events, merges of persons and
+//! deletions need nothing more; SQL sees them as the table `sessions` ([`SessionsTable`]).
+//!
+//! The event at which a session is entered is its first one with a `$current_url`, and it is left at the last one. Of
+//! several at one time each property is the smallest text at the entry and the largest one at the end, so that neither
+//! arrival nor files decide anything.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit, TimestampMicrosecondType};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::ScalarValue;
+use datafusion::datasource::provider_as_source;
+use datafusion::error::Result;
+use datafusion::functions::expr_fn::{coalesce, concat, date_trunc, nullif, right, substr};
+use datafusion::functions_aggregate::expr_fn::{count, max, min};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableType, Volatility, cast,
+    create_udf, when,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::{col, ident, lit};
+
+use crate::events::event_property::whole_text;
+use weir_storage::exact::ExactColumns;
+
+/// The column with the id of a session.
+pub(crate) const SESSION_ID: &str = "session_id";
+
+/// Seconds from which on a session is no bounce, however few its events are (PostHog's figure).
+const NO_BOUNCE_SECONDS_MIN: i64 = 10;
+
+/// Where a text begins that stands behind its time: see [`stamp`].
+const TEXT_AT: i64 = 17;
+
+/// Characters of the id of a person.
+const PERSON_CHARS: i64 = 36;
+
+/// What a property of sessions is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A text, or null.
+    Text,
+    /// A whole number.
+    Number,
+    /// True, false or null.
+    Truth,
+    /// A time.
+    Time,
+}
+
+use Kind::{Number, Text, Time, Truth};
+
+/// The properties of sessions, as PostHog calls them: columns of `sessions`, and what filters, breakdowns and math of
+/// insights name.
+pub const PROPERTIES: [(&str, Kind); 25] = [
+    ("$start_timestamp", Time),
+    ("$end_timestamp", Time),
+    ("$session_duration", Number),
+    ("$pageview_count", Number),
+    ("$autocapture_count", Number),
+    ("$screen_count", Number),
+    ("$is_bounce", Truth),
+    ("$entry_current_url", Text),
+    ("$entry_hostname", Text),
+    ("$entry_pathname", Text),
+    ("$end_current_url", Text),
+    ("$end_hostname", Text),
+    ("$end_pathname", Text),
+    // As they were called before.
+    ("$exit_current_url", Text),
+    ("$exit_pathname", Text),
+    ("$entry_referring_domain", Text),
+    ("$entry_utm_source", Text),
+    ("$entry_utm_medium", Text),
+    ("$entry_utm_campaign", Text),
+    ("$entry_utm_content", Text),
+    ("$entry_utm_term", Text),
+    ("$entry_gclid", Text),
+    ("$entry_gad_source", Text),
+    ("$entry_fbclid", Text),
+    ("$entry_msclkid", Text),
+];
+
+/// What stands before the name of a property of the event at which a session is entered.
+const ENTRY: &str = "$entry_";
+
+/// Those properties of the entry that are properties of its event.
+const OF_ENTRY: [&str; 10] = [
+    "$referring_domain",
+    "utm_source",
+    "utm_medium",
+    "utm_campaign",
+    "utm_content",
+    "utm_term",
+    "gclid",
+    "gad_source",
+    "fbclid",
+    "msclkid",
+];
+
+/// Columns of the sessions as they are gathered.
+mod gathered {
+    pub(crate) const DISTINCT_ID: &str = "last_distinct_id";
+    pub(crate) const PERSON_ID: &str = "last_person_id";
+    pub(crate) const START: &str = "$start_timestamp";
+    pub(crate) const END: &str = "$end_timestamp";
+    pub(crate) const FIRST_URL: &str = "first_url";
+    pub(crate) const LAST_URL: &str = "last_url";
+    pub(crate) const PAGEVIEWS: &str = "$pageview_count";
+    pub(crate) const AUTOCAPTURES: &str = "$autocapture_count";
+    pub(crate) const SCREENS: &str = "$screen_count";
+}
+
+/// The kind of a property of sessions; `None` if there is no such property.
+pub fn kind(property: &str) -> Option<Kind> {
+    PROPERTIES.iter().find(|(own, _)| *own == property).map(|(_, kind)| *kind)
+}
+
+/// The sessions of `events`, whose columns are `exact`: a row for each, with the columns of [`PROPERTIES`] behind its id
+/// and whose its last event is. What nobody reads of it is not computed.
+///
+/// # Errors
+///
+/// A bug in the plan.
+pub(crate) fn plan(events: LogicalPlan, exact: ExactColumns) -> Result<LogicalPlan> {
+    let id = || ident(SESSION_ID);
+    let has_id = id().is_not_null().and(id().not_eq(lit("")));
+    let sessions = LogicalPlanBuilder::from(events)
+        .filter(has_id)?
+        .aggregate(vec![id()], aggregates(exact)?)?
+        .project(columns()?)?;
+    sessions.build()
+}
+
+/// What is gathered of the events of a session.
+fn aggregates(exact: ExactColumns) -> Result<Vec<Expr>> {
+    let time = || ident("timestamp");
+    let stamp = stamp();
+    let stamped = |text: Expr| stamp.call(vec![time(), cast(text, DataType::Utf8View)]);
+    // Behind the distinct id, so that of several events at one time it is that of the same one.
+    let person = concat(vec![ident("distinct_id"), lit("\0"), ident("person_id")]);
+    let url = || nullif(whole_text("$current_url", exact), lit(""));
+    let named = |name: &str| -> Result<Expr> {
+        Ok(count(when(col("event").eq(lit(name)), lit(1_i64)).end()?))
+    };
+    let mut all = vec![
+        max(stamped(ident("distinct_id"))).alias(gathered::DISTINCT_ID),
+        max(stamped(person)).alias(gathered::PERSON_ID),
+        min(time()).alias(gathered::START),
+        max(time()).alias(gathered::END),
+        min(stamped(url())).alias(gathered::FIRST_URL),
+        max(stamped(url())).alias(gathered::LAST_URL),
+        named("$pageview")?.alias(gathered::PAGEVIEWS),
+        named("$autocapture")?.alias(gathered::AUTOCAPTURES),
+        named("$screen")?.alias(gathered::SCREENS),
+    ];
+    for key in OF_ENTRY {
+        // Where the event has none, the session has none either, whatever its later events have.
+        let own = coalesce(vec![cast(whole_text(key, exact), DataType::Utf8View), empty()]);
+        let at_entry = when(url().is_not_null(), own).end()?;
+        all.push(min(stamped(at_entry)).alias(entry_name(key)));
+    }
+    Ok(all)
+}
+
+/// The columns of the sessions, of what was gathered.
+fn columns() -> Result<Vec<Expr>> {
+    use gathered::{AUTOCAPTURES, END, FIRST_URL, LAST_URL, PAGEVIEWS, START};
+    let plain = |name: &str| substr(ident(name), lit(TEXT_AT));
+    let (path, host) = (part_of_url("url_path", path), part_of_url("url_host", host));
+    let second = |name: &str| {
+        let second = date_trunc(lit("second"), ident(name));
+        cast(second, DataType::Int64) / lit(1_000_000_i64)
+    };
+    // Whole seconds begun between both, as PostHog's database counts them.
+    let seconds = || second(END) - second(START);
+    let has_more = ident(PAGEVIEWS).gt(lit(1_i64)).or(ident(AUTOCAPTURES).gt(lit(0_i64)));
+    let is_long = seconds().gt_eq(lit(NO_BOUNCE_SECONDS_MIN));
+    let is_bounce = when(ident(PAGEVIEWS).gt(lit(0_i64)), !(has_more.or(is_long))).end()?;
+    let mut columns = vec![
+        ident(SESSION_ID),
+        plain(gathered::DISTINCT_ID).alias("distinct_id"),
+        right(ident(gathered::PERSON_ID), lit(PERSON_CHARS)).alias("person_id"),
+    ];
+    for (name, _) in PROPERTIES {
+        let value = match name {
+            "$session_duration" => seconds(),
+            "$is_bounce" => is_bounce.clone(),
+            "$entry_current_url" => plain(FIRST_URL),
+            "$entry_hostname" => host.call(vec![plain(FIRST_URL)]),
+            "$entry_pathname" => path.call(vec![plain(FIRST_URL)]),
+            "$end_current_url" | "$exit_current_url" => plain(LAST_URL),
+            "$end_hostname" => host.call(vec![plain(LAST_URL)]),
+            "$end_pathname" | "$exit_pathname" => path.call(vec![plain(LAST_URL)]),
+            of_entry if of_entry.starts_with(ENTRY) => nullif(plain(of_entry), empty()),
+            gathered => ident(gathered),
+        };
+        columns.push(value.alias(name));
+    }
+    Ok(columns)
+}
+
+/// The name of a property of an event as one of the session that is entered by it.
+fn entry_name(key: &str) -> String {
+    format!("{ENTRY}{}", key.trim_start_matches('$'))
+}
+
+fn empty() -> Expr {
+    lit(ScalarValue::Utf8View(Some(String::new())))
+}
+
+/// The type of the column of such a property.
+pub(crate) fn data_type(kind: Kind) -> DataType {
+    match kind {
+        Text => DataType::Utf8View,
+        Number => DataType::Int64,
+        Truth => DataType::Boolean,
+        Time => time_type(),
+    }
+}
+
+fn time_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+}
+
+/// `stamped(timestamp, text)`: the text behind its time, which is 16 hex digits, so that the smallest one is
+/// that of the first event, and of those at one time the smallest text. Null where there is no text.
+fn stamp() -> ScalarUDF {
+    let invoke = |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let times =
+            arrays.first().and_then(|array| array.as_primitive_opt::<TimestampMicrosecondType>());
+        let texts = arrays.get(1).and_then(|array| array.as_string_view_opt());
+        let stamped = times.zip(texts).map(|(times, texts)| {
+            let mut stamped = StringViewBuilder::with_capacity(texts.len());
+            let mut joined = String::new();
+            for (time, text) in times.iter().zip(texts) {
+                let Some((time, text)) = time.zip(text) else {
+                    stamped.append_null();
+                    continue;
+                };
+                joined.clear();
+                let _ = write!(joined, "{:016x}{text}", in_order(time));
+                stamped.append_value(&joined);
+            }
+            stamped.finish()
+        });
+        let stamped = stamped.unwrap_or_else(|| StringViewArray::new_null(0));
+        Ok(ColumnarValue::Array(Arc::new(stamped) as ArrayRef))
+    };
+    let types = vec![time_type(), DataType::Utf8View];
+    create_udf("stamped", types, DataType::Utf8View, Volatility::Immutable, Arc::new(invoke))
+}
+
+/// A time so that those before 1970 come first: its sign bit is turned over.
+fn in_order(time: i64) -> u64 {
+    time.cast_unsigned() ^ (1 << 63)
+}
+
+/// A function of a plan that gives a part of an address; null where it has none.
+fn part_of_url(name: &str, part: fn(&str) -> &str) -> ScalarUDF {
+    let invoke = move |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let urls = arrays.first().and_then(|array| array.as_string_view_opt());
+        let part =
+            |url: Option<&'_ str>| url.map(part).filter(|part| !part.is_empty()).map(str::to_owned);
+        let parts: StringViewArray = urls.into_iter().flatten().map(part).collect();
+        Ok(ColumnarValue::Array(Arc::new(parts) as ArrayRef))
+    };
+    let types = vec![DataType::Utf8View];
+    create_udf(name, types, DataType::Utf8View, Volatility::Immutable, Arc::new(invoke))
+}
+
+/// The path of an address, from its first `/` behind the host up to what is asked of it or an anchor; empty without one.
+fn path(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
+}
+
+/// The host of an address, without user and port; empty without one.
+fn host(url: &str) -> &str {
+    let Some((_, rest)) = url.split_once("://") else { return "" };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    match host.rsplit_once(':') {
+        // Not within the brackets of an IPv6 address.
+        Some((host, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => host,
+        _ => host,
+    }
+}
+
+/// The table `sessions`: its plan is made when a query names it.
+#[derive(Debug)]
+pub(crate) struct SessionsTable {
+    pub(crate) events: Arc<dyn TableProvider>,
+    pub(crate) exact: ExactColumns,
+}
+
+impl SessionsTable {
+    fn plan(&self) -> Result<LogicalPlan> {
+        let events = provider_as_source(Arc::clone(&self.events));
+        plan(LogicalPlanBuilder::scan("events", events, None)?.build()?, self.exact)
+    }
+}
+
+#[async_trait]
+impl TableProvider for SessionsTable {
+    fn schema(&self) -> SchemaRef {
+        let ids = [(SESSION_ID, Text), ("distinct_id", Text), ("person_id", Text)];
+        let field = |(name, kind): (&str, Kind)| Field::new(name, data_type(kind), true);
+        Arc::new(Schema::new(ids.into_iter().chain(PROPERTIES).map(field).collect::<Vec<_>>()))
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    fn get_logical_plan(&self) -> Option<Cow<'_, LogicalPlan>> {
+        self.plan().ok().map(Cow::Owned)
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut plan = LogicalPlanBuilder::from(self.plan()?);
+        if let Some(wanted) = projection {
+            let schema = self.schema().project(wanted)?;
+            plan = plan.project(schema.fields().iter().map(|field| ident(field.name())))?;
+        }
+        state.create_physical_plan(&plan.build()?).await
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! One project's rows of a scan of all projects: [`ScopedExec`] stands right above the scan and lets no
+//! other row pass, nor one that is deleted.
+//!
+//! It is an operator of its own, and not a condition of the plan, because the optimizer merges conditions
+//! and chooses their order: a cast of a user that fails would fail on a row of another project, with an
+//! error that shows the row. Below this operator nothing of a user is evaluated but comparisons and conditions that cannot
+//! fail ([`row_filter`](crate::events::row_filter)). The scan has them when it is planned, and leaves out files, row
+//! groups and pages by them, and also rows, after it has asked for the project, where that saves work ([`source`]). No
+//! filter comes through this operator later.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, BooleanArray, Int64Array, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::compute::kernels::cmp::eq;
+use arrow::datatypes::{Int64Type, Schema};
+use datafusion::common::Statistics;
+use datafusion::common::config::TableParquetOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::physical_plan::ParquetSource;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, conjunction, expressions};
+use datafusion::physical_plan::coalesce::{LimitedBatchCoalescer, PushBatchStatus};
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::projection::{
+    ProjectionExec, ProjectionExpr, all_alias_free_columns,
+};
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning,
+    PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{StreamExt, stream};
+
+use crate::events::deleted;
+use weir_event::id::ProjectId;
+use weir_identity::deletions::Deletions;
+
+/// Values of filtered columns that a reader keeps, which are read again otherwise. No pool accounts for them.
+const PREDICATE_CACHE_BYTES: usize = 1 << 20;
+
+/// The column that says whose a row is.
+pub(crate) const PROJECT: &str = "project_id";
+
+/// Whose rows are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) project: ProjectId,
+    /// Which of its events are deleted; without it none are.
+    pub(crate) deletions: Option<Arc<Deletions>>,
+}
+
+impl Scope {
+    /// The columns that it takes to tell whose a row is, and whether it is deleted.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let of_deletions = if self.deletions.is_some() { &deleted::COLUMNS[..] } else { &[] };
+        std::iter::once(PROJECT).chain(of_deletions.iter().copied())
+    }
+
+    /// The rows of `batch` that are in the scope.
+    fn keep(&self, batch: RecordBatch) -> Result<RecordBatch> {
+        let column = |name: &str| {
+            let missing = || DataFusionError::Internal(format!("a scan is without {name}"));
+            batch.column_by_name(name).ok_or_else(missing)
+        };
+        let own = Int64Array::new_scalar(self.project.0);
+        let is_own = eq(column(PROJECT)?.as_primitive::<Int64Type>(), &own)?;
+        let batch = kept(batch, &is_own)?;
+        match &self.deletions {
+            Some(deletions) if batch.num_rows() > 0 => {
+                let is_there = deleted::is_there(&batch, self.project, deletions)?;
+                kept(batch, &is_there)
+            }
+            _ => Ok(batch),
+        }
+    }
+}
+
+/// The rows for which the mask is true. All of them, or none, are not copied.
+fn kept(batch: RecordBatch, mask: &BooleanArray) -> Result<RecordBatch> {
+    match mask.true_count() {
+        0 => Ok(batch.slice(0, 0)),
+        count if count == batch.num_rows() => Ok(batch),
+        _ => Ok(filter_record_batch(&batch, mask)?),
+    }
+}
+
+/// A source of files that leaves out those of other projects by their statistics, and so by `filters`, which are
+/// [`row_filter`](crate::events::row_filter)s. With `filters_rows` it also filters rows as it reads them: first by the
+/// project, then by these. Each is evaluated only on rows for which those before it hold.
+///
+/// # Errors
+///
+/// The table has no column for the project: a bug.
+pub(crate) fn source(
+    schema: &TableSchema,
+    project: ProjectId,
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+    filters_rows: bool,
+) -> Result<ParquetSource> {
+    let table = schema.table_schema();
+    let column = expressions::col(PROJECT, table)?;
+    let own = expressions::binary(column, Operator::Eq, expressions::lit(project.0), table)?;
+    let filters_rows = filters_rows && !filters.is_empty();
+    let predicate = conjunction(std::iter::once(own).chain(filters));
+    let mut options = TableParquetOptions::default();
+    options.global.pushdown_filters = filters_rows;
+    options.global.reorder_filters = false;
+    options.global.max_predicate_cache_size = Some(PREDICATE_CACHE_BYTES);
+    let source = ParquetSource::new(schema.clone()).with_table_parquet_options(options);
+    Ok(source.with_predicate(predicate))
+}
+
+/// Passes on the rows of a scope, and of its input the first `width` columns: those behind them are there
+/// to tell the rows apart.
+#[derive(Clone, Debug)]
+pub(crate) struct ScopedExec {
+    input: Arc<dyn ExecutionPlan>,
+    scope: Scope,
+    width: usize,
+    /// Rows of a partition that are enough.
+    fetch: Option<usize>,
+    properties: Arc<PlanProperties>,
+}
+
+impl ScopedExec {
+    /// # Errors
+    ///
+    /// The input has fewer columns: a bug.
+    pub(crate) fn new(
+        input: Arc<dyn ExecutionPlan>,
+        scope: Scope,
+        width: usize,
+        fetch: Option<usize>,
+    ) -> Result<Self> {
+        let columns: Vec<usize> = (0..width).collect();
+        let schema: Schema = input.schema().project(&columns)?;
+        let given = input.properties();
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::new(schema)),
+            Partitioning::UnknownPartitioning(given.output_partitioning().partition_count()),
+            given.emission_type,
+            given.boundedness,
+        );
+        Ok(Self { input, scope, width, fetch, properties: Arc::new(properties) })
+    }
+}
+
+impl DisplayAs for ScopedExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ScopedExec: project={}", self.scope.project.0)?;
+        self.fetch.map_or(Ok(()), |fetch| write!(f, ", fetch={fetch}"))
+    }
+}
+
+impl ExecutionPlan for ScopedExec {
+    fn name(&self) -> &str {
+        "ScopedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    /// It does, but what asks for an order stays above: a sort below would evaluate it on rows of others.
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.into_iter().next();
+        let input = input.ok_or_else(|| DataFusionError::Internal("no input".to_owned()))?;
+        Ok(Arc::new(Self::new(input, self.scope.clone(), self.width, self.fetch)?))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let recompute = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, recompute)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let batch_rows = context.session_config().batch_size();
+        let rows = ScopedRows {
+            input: Some(self.input.execute(partition, context)?),
+            scope: self.scope.clone(),
+            columns: (0..self.width).collect(),
+            joined: LimitedBatchCoalescer::new(Arc::clone(&schema), batch_rows, self.fetch),
+        };
+        let batches = stream::try_unfold(rows, |mut rows| async {
+            Ok(rows.next().await?.map(|batch| (batch, rows)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    /// Never exact: those of the input are of the rows of all projects.
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let columns: Vec<usize> = (0..self.width).collect();
+        Ok(Arc::new(match inputs.first() {
+            Some(all) => all.as_ref().clone().to_inexact().project(Some(&columns)),
+            None => Statistics::new_unknown(&self.schema()),
+        }))
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::LowerEqual
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn with_fetch(&self, fetch: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        Some(Arc::new(Self { fetch, ..self.clone() }))
+    }
+
+    /// Fewer columns are read where they are columns as they are. Whatever computes stays above.
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExec,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let wanted = projection.expr();
+        if wanted.len() >= self.width || !all_alias_free_columns(wanted) {
+            return Ok(None);
+        }
+        let mut columns = wanted.to_vec();
+        let schema = self.input.schema();
+        for name in self.scope.columns() {
+            if !columns.iter().any(|column| column.alias == name) {
+                let expr = expressions::col(name, &schema)?;
+                columns.push(ProjectionExpr { expr, alias: name.to_owned() });
+            }
+        }
+        let input = Arc::new(ProjectionExec::try_new(columns, Arc::clone(&self.input))?);
+        let narrower = Self::new(input, self.scope.clone(), wanted.len(), self.fetch)?;
+        Ok(Some(Arc::new(narrower)))
+    }
+}
+
+/// The rows of one partition.
+struct ScopedRows {
+    /// None when enough was read.
+    input: Option<SendableRecordBatchStream>,
+    scope: Scope,
+    columns: Vec<usize>,
+    /// Makes batches of few rows into larger ones.
+    joined: LimitedBatchCoalescer,
+}
+
+impl ScopedRows {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.joined.next_completed_batch() {
+                return Ok(Some(batch));
+            }
+            let Some(input) = &mut self.input else { return Ok(None) };
+            let is_enough = match input.next().await.transpose()? {
+                Some(batch) => {
+                    let batch = self.scope.keep(batch)?.project(&self.columns)?;
+                    self.joined.push_batch(batch)? == PushBatchStatus::LimitReached
+                }
+                None => true,
+            };
+            if is_enough {
+                self.input = None;
+                self.joined.finish()?;
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The properties of sessions as columns beside the events of a plan: [`with_sessions`], and expressions of them. Events
+//! of no session have nulls there.
+//!
+//! A plan that looks at events of some time reads those of [`EDGE`] before and after it as well: a session that crosses
+//! the edge is whole unless it goes on for longer than that. What is farther away is no part of it.
+
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::dataframe::DataFrame;
+use datafusion::logical_expr::{Expr, JoinType, cast};
+use datafusion::prelude::{ident, lit};
+
+use crate::events::event_sessions;
+use crate::events::event_sessions::{Kind, PROPERTIES, SESSION_ID, kind};
+use crate::filter::condition;
+use crate::filter::condition::Pace;
+use crate::kernel::error::QueryError;
+use crate::kernel::view::View;
+use weir_base::clock::UnixMicros;
+use weir_event::predicate::Predicate;
+use weir_event::predicate::moment::Now;
+
+/// How far before and after the events of a plan those of their sessions may be, in microseconds: three days, as in
+/// PostHog.
+const EDGE: i64 = 3 * 86_400 * 1_000_000;
+
+/// What stands before the name of a property in the names of columns, which no column of events begins with.
+const PREFIX: &str = "session.";
+
+/// The id of the session in these columns.
+const KEY: &str = "session_of";
+
+fn column(property: &str) -> String {
+    format!("{PREFIX}{property}")
+}
+
+/// `events`, which lie within bounds, with the columns of their sessions beside them if one of the expressions that
+/// are to be computed of them names any.
+///
+/// # Errors
+///
+/// A bug in the plan.
+pub async fn with_sessions<'e>(
+    view: &View,
+    events: DataFrame,
+    (from, to): (UnixMicros, UnixMicros),
+    used: impl IntoIterator<Item = &'e Expr>,
+) -> Result<DataFrame, QueryError> {
+    let is_there = events.schema().has_column_with_unqualified_name(KEY);
+    let names_any = |expression: &Expr| {
+        expression.column_refs().iter().any(|column| column.name.starts_with(PREFIX))
+    };
+    if is_there || !used.into_iter().any(names_any) {
+        return Ok(events);
+    }
+    let time = |at: i64| lit(ScalarValue::TimestampMicrosecond(Some(at), Some("UTC".into())));
+    let (from, to) = (time(from.0.saturating_sub(EDGE)), time(to.0.saturating_add(EDGE)));
+    let all = view.table("events").await?.filter(ident("timestamp").between(from, to))?;
+    let (state, all) = all.into_parts();
+    let sessions = DataFrame::new(state, event_sessions::plan(all, view.exact())?);
+    let properties = PROPERTIES.iter().map(|(name, _)| ident(*name).alias(column(name)));
+    let columns =
+        std::iter::once(ident(SESSION_ID).alias(KEY)).chain(properties).collect::<Vec<_>>();
+    // The left side is kept in memory: the smaller one.
+    Ok(sessions.select(columns)?.join(events, JoinType::Right, &[KEY], &[SESSION_ID], None)?)
+}
+
+/// A property of the session of an event as text; null where it has none.
+pub fn text(property: &str) -> Expr {
+    let column = ident(column(property));
+    match kind(property) {
+        Some(Kind::Text) => column,
+        _ => cast(column, DataType::Utf8View),
+    }
+}
+
+/// A property of the session of an event as a number, of which true is 1 and false 0; null where it has none.
+pub fn number(property: &str) -> Expr {
+    let column = ident(column(property));
+    match kind(property) {
+        Some(Kind::Truth) => cast(cast(column, DataType::Int64), DataType::Float64),
+        _ => cast(column, DataType::Float64),
+    }
+}
+
+/// The condition that a predicate on a property of sessions holds for the session of an event: true or false. What is no
+/// property of sessions is not set.
+pub(crate) fn condition(predicate: Predicate, now: Now) -> Expr {
+    let Some(kind) = kind(&predicate.key) else {
+        return lit(predicate.matches_value(None, now));
+    };
+    let column = column(&predicate.key);
+    let data_type = event_sessions::data_type(kind);
+    let without = predicate.matches_value(None, now);
+    let pace = Pace::with(predicate.pattern().cloned().into_iter().collect(), Pace::Steady);
+    condition::of_column("matches_session", (&column, data_type), pace, move |column, call| {
+        condition::hold(column, call, without, |value| predicate.matches_value(Some(&value), now))
+    })
+}

@@ -1,0 +1,348 @@
+//! The `events` table as a query sees it: files and memtables of one snapshot, one project's
+//! rows, persons resolved through the merges since.
+
+use std::iter;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
+use arrow::datatypes::{DataType, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::memory::MemorySourceConfig;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::DFSchema;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlanBuilder, TableProviderFilterPushDown, TableType, Volatility,
+    create_udf,
+};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::prelude::ident;
+use uuid::Uuid;
+
+use crate::events::row_filter::is_row_filter;
+use crate::events::scoped::{PROJECT, Scope, ScopedExec};
+use crate::events::{deleted, pruning, row_filter, scoped};
+use crate::kernel::footers::KeptFooters;
+use crate::persons::person_numbers::PersonNumbers;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::deletions::Deletions;
+use weir_identity::overrides::Overrides;
+use weir_storage::delta::DataFile;
+use weir_storage::rows::Rows;
+use weir_storage::store::{Snapshot, Store};
+
+/// The address under which DataFusion finds the files of the table.
+///
+/// # Errors
+///
+/// Never; the address is a constant that parses.
+pub fn store_url() -> Result<ObjectStoreUrl> {
+    ObjectStoreUrl::parse("weir://events/")
+}
+
+/// The number of the person that an event belongs to today; see [`PersonNumbers`].
+pub const PERSON_NUMBER: &str = "person_number";
+
+/// The name of a project's events below the view on them, where persons are as they were stored.
+pub(crate) const OWN_EVENTS: &str = "own_events";
+
+/// The function that gives the person of an event as of today.
+pub(crate) const RESOLVE_PERSON: &str = "resolve_person";
+
+/// One project's events as SQL sees them, and the same with a column [`PERSON_NUMBER`].
+#[derive(Clone, Debug)]
+pub(crate) struct EventTables {
+    pub(crate) plain: Arc<dyn TableProvider>,
+    pub(crate) numbered: Arc<dyn TableProvider>,
+}
+
+/// One project's events. The column `project_id` is not in it, so no query can see another's.
+/// `deletions` must be no newer than `snapshot`: what is done has left the files before.
+///
+/// # Errors
+///
+/// A bug in the plan of the view.
+pub(crate) fn event_tables(
+    store: &Store,
+    snapshot: Snapshot,
+    (project, numbers): (ProjectId, &Arc<PersonNumbers>),
+    (overrides, deletions): (Arc<Overrides>, Arc<Deletions>),
+) -> Result<EventTables> {
+    let stored = Arc::clone(&store.table().spec().schema);
+    // Without splits the person alone decides, and distinct ids need not be read.
+    let distinct_id = overrides.has_splits(project).then(|| ident("distinct_id"));
+    let stored_with: Vec<Expr> = iter::once(ident("person_id")).chain(distinct_id).collect();
+    let number = numbers.of_event(stored_with.clone()).alias(PERSON_NUMBER);
+    // What others do decides nothing here: a plan shows it.
+    let person = match overrides.concerns(project) {
+        true => resolve_person(project, overrides, stored_with).alias("person_id"),
+        false => ident("person_id"),
+    };
+    let own = (0..).zip(stored.fields()).filter(|(_, field)| field.name() != PROJECT);
+    let columns: Vec<usize> = own.map(|(at, _)| at).collect();
+    let schema = Arc::new(stored.project(&columns)?);
+    // Where nothing is deleted, nobody asks where rows are in the log.
+    let deletions = deletions.concerns(project).then_some(deletions);
+    let stored = match deletions {
+        Some(_) => deleted::with_position(stored),
+        None => TableSchema::from(stored),
+    };
+    let scope = Scope { project, deletions };
+    let events = Events { schema: Arc::clone(&schema), columns, stored, scope, snapshot };
+    let mut shown: Vec<Expr> = schema
+        .fields()
+        .iter()
+        .map(|field| match field.name().as_str() {
+            "person_id" => person.clone(),
+            name => ident(name),
+        })
+        .collect();
+    let events = provider_as_source(Arc::new(events));
+    let scan = LogicalPlanBuilder::scan(OWN_EVENTS, events, None)?;
+    let table = |shown: Vec<Expr>| {
+        let plan = scan.clone().project(shown)?.build()?;
+        Ok::<_, DataFusionError>(Arc::new(ViewTable::new(plan, None)))
+    };
+    let plain = table(shown.clone())?;
+    shown.push(number);
+    Ok(EventTables { plain, numbered: table(shown)? })
+}
+
+/// What is read of the files.
+struct FileScan {
+    /// Those that may have rows of the query.
+    files: Vec<Arc<DataFile>>,
+    /// Filters that leave out row groups and pages, and are applied while files are read where that saves work
+    /// ([`row_filter::pays`]), so that of other rows no other column is decoded. A filter operator above [`ScopedExec`]
+    /// applies them again.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+}
+
+/// A project's events of one snapshot, with the persons that they were stored with.
+#[derive(Debug)]
+struct Events {
+    /// The columns that a query may name.
+    schema: SchemaRef,
+    /// Where they are among those of files.
+    columns: Vec<usize>,
+    /// The columns of files, and where it is wanted the place in the log.
+    stored: TableSchema,
+    scope: Scope,
+    snapshot: Snapshot,
+}
+
+#[async_trait]
+impl TableProvider for Events {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        // A filter operator above decides; here filters prune files, row groups, pages and rows.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let wanted = match projection {
+            Some(wanted) => wanted.iter().filter_map(|at| self.columns.get(*at).copied()).collect(),
+            None => self.columns.clone(),
+        };
+        let width = wanted.len();
+        let mut columns = wanted;
+        // Behind those that are wanted, those that tell whose a row is.
+        for name in self.scope.columns() {
+            let at = self.stored.table_schema().index_of(name)?;
+            if !columns.contains(&at) {
+                columns.push(at);
+            }
+        }
+        let rows = self.rows(state, &columns, self.file_scan(state, filters)?)?;
+        Ok(Arc::new(ScopedExec::new(rows, self.scope.clone(), width, limit)?))
+    }
+}
+
+impl Events {
+    /// The files to be read, and by what. A filter without a physical form is left to the operators above.
+    fn file_scan(&self, state: &dyn Session, filters: &[Expr]) -> Result<FileScan> {
+        let table = self.stored.table_schema();
+        let schema = DFSchema::try_from(Arc::clone(table))?;
+        let physical = |filter: &Expr| state.create_physical_expr(filter.clone(), &schema).ok();
+        let mut filters: Vec<_> = filters.iter().filter_map(physical).collect();
+        let files = &self.snapshot.version.files;
+        let files = pruning::prune(files, self.scope.project, &filters, table);
+        filters.retain(is_row_filter);
+        Ok(FileScan { files, filters })
+    }
+
+    /// These columns of the rows of all projects.
+    fn rows(
+        &self,
+        state: &dyn Session,
+        columns: &[usize],
+        scan: FileScan,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let projected = Arc::new(self.stored.table_schema().project(columns)?);
+        let mut parts: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
+        if !scan.files.is_empty() {
+            parts.push(self.files(state, columns, scan)?);
+        }
+        if !self.snapshot.batches.is_empty() {
+            parts.push(self.memtables(state, columns, &projected)?);
+        }
+        match parts.len() {
+            0 => Ok(Arc::new(EmptyExec::new(projected))),
+            1 => parts.pop().ok_or_else(|| DataFusionError::Internal("no part".to_owned())),
+            _ => UnionExec::try_new(parts),
+        }
+    }
+
+    fn files(
+        &self,
+        state: &dyn Session,
+        projection: &[usize],
+        FileScan { files, filters }: FileScan,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions().max(1);
+        let mut groups = vec![Vec::new(); partitions];
+        for (file, group) in files.iter().zip((0..partitions).cycle()) {
+            if let Some(group) = groups.get_mut(group) {
+                group.push(self.file(file));
+            }
+        }
+        let groups = groups.into_iter().filter(|group| !group.is_empty()).map(FileGroup::new);
+        let schema = self.stored.table_schema();
+        let read = projection.iter().map(|at| schema.field(*at).name().as_str());
+        let filters_rows = row_filter::pays(read);
+        let source = scoped::source(&self.stored, self.scope.project, filters, filters_rows)?;
+        let footers = KeptFooters::of(state.runtime_env())?;
+        let source = source.with_parquet_file_reader_factory(Arc::new(footers));
+        let config = FileScanConfigBuilder::new(store_url()?, Arc::new(source))
+            .with_file_groups(groups.collect())
+            .with_projection_indices(Some(projection.to_vec()))?
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+
+    fn file(&self, file: &DataFile) -> PartitionedFile {
+        let statistics = Arc::new(pruning::statistics(file, self.stored.file_schema()));
+        let partitioned = match self.stored.table_partition_cols().is_empty() {
+            true => PartitionedFile::new(file.path.clone(), file.size_bytes),
+            false => deleted::positioned(file),
+        };
+        partitioned.with_statistics(statistics)
+    }
+
+    fn memtables(
+        &self,
+        state: &dyn Session,
+        projection: &[usize],
+        projected: &SchemaRef,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions().max(1);
+        let mut groups = vec![Vec::new(); partitions];
+        for (rows, group) in self.snapshot.batches.iter().zip((0..partitions).cycle()) {
+            if let Some(group) = groups.get_mut(group) {
+                let width = self.stored.file_schema().fields().len();
+                group.push(match projection.contains(&width) {
+                    true => with_positions(rows, width).to_batch(projected, projection)?,
+                    false => rows.to_batch(projected, projection)?,
+                });
+            }
+        }
+        groups.retain(|group| !group.is_empty());
+        Ok(MemorySourceConfig::try_new_exec(&groups, Arc::clone(projected), None)?)
+    }
+}
+
+/// The rows with the log records that they come from in the column at `width`, behind all others.
+fn with_positions(rows: &Rows, width: usize) -> Rows {
+    let mut rows = rows.clone();
+    rows.columns.resize(width, None);
+    let positions: ArrayRef = Arc::new(rows.positions());
+    rows.columns.push(Some(positions));
+    rows
+}
+
+/// `resolve_person(person_id[, distinct_id])`: who the person is after the merges and splits since
+/// the event was stored.
+fn resolve_person(project: ProjectId, overrides: Arc<Overrides>, arguments: Vec<Expr>) -> Expr {
+    let resolve = ResolvePerson { project, overrides };
+    let invoke = move |arguments: &[ColumnarValue]| {
+        let arrays = ColumnarValue::values_to_arrays(arguments)?;
+        let missing = || DataFusionError::Internal("resolve_person takes a person".to_owned());
+        let persons = arrays.first().ok_or_else(missing)?;
+        let resolved = resolve.resolve(persons, arrays.get(1));
+        let resolved = resolved.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(ColumnarValue::Array(resolved))
+    };
+    let takes = vec![DataType::Utf8View; arguments.len()];
+    let (gives, volatility) = (DataType::Utf8View, Volatility::Immutable);
+    create_udf(RESOLVE_PERSON, takes, gives, volatility, Arc::new(invoke)).call(arguments)
+}
+
+struct ResolvePerson {
+    project: ProjectId,
+    overrides: Arc<Overrides>,
+}
+
+impl ResolvePerson {
+    fn resolve(
+        &self,
+        persons: &ArrayRef,
+        distinct_ids: Option<&ArrayRef>,
+    ) -> Result<ArrayRef, IdentityError> {
+        let texts = persons.as_string_view();
+        let distinct_ids = distinct_ids.map(|ids| ids.as_string_view());
+        let other = |row: usize, person: &str| {
+            let Ok(uuid) = Uuid::try_parse(person) else { return Ok(None) };
+            match distinct_ids {
+                Some(ids) => self.overrides.of_event(self.project, uuid, ids.value(row)),
+                None => self.overrides.get(self.project, uuid),
+            }
+        };
+        let mut others = Vec::new();
+        for (row, person) in texts.iter().enumerate() {
+            if let Some(other) = person.map(|person| other(row, person)).transpose()?.flatten() {
+                others.push((row, other));
+            }
+        }
+        if others.is_empty() {
+            return Ok(Arc::clone(persons));
+        }
+        let mut others = others.into_iter().peekable();
+        let mut resolved = StringViewBuilder::with_capacity(texts.len());
+        for (row, person) in texts.iter().enumerate() {
+            match (others.next_if(|(own, _)| *own == row), person) {
+                (Some((_, other)), _) => {
+                    resolved.append_value(other.hyphenated().encode_lower(&mut [0; 36]));
+                }
+                (None, Some(person)) => resolved.append_value(person),
+                (None, None) => resolved.append_null(),
+            }
+        }
+        Ok(Arc::new(resolved.finish()))
+    }
+}

@@ -1,0 +1,110 @@
+//! How much SQL is planned: [`check`]. Plans are trees that are walked by recursion, and a chain such as
+//! `1 + 1 + ...` is a tree as deep as it is long: beyond the stack of a thread it would take the process
+//! down. Lists of values are flat, hence free.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+
+use crate::kernel::error::QueryError;
+
+/// Words and operators of a query at most; literals, commas and parentheses are not counted.
+pub const WORDS_MAX: usize = 2000;
+
+/// Stack of a thread that plans and runs queries. With [`WORDS_MAX`] operators in a chain about
+/// a quarter of it is used.
+pub const STACK_BYTES: usize = 64 << 20;
+
+/// Refuses a query that is too long to be planned.
+///
+/// # Errors
+///
+/// It has more than [`WORDS_MAX`] words and operators.
+pub fn check(sql: &str) -> Result<(), QueryError> {
+    let words = words(sql);
+    if words > WORDS_MAX {
+        return Err(QueryError::Invalid(format!(
+            "the query has {words} words and operators, of at most {WORDS_MAX}"
+        )));
+    }
+    Ok(())
+}
+
+/// How many words and operators SQL has. What is no sequence of tokens has none: the parser refuses it, in its own words.
+pub fn words(sql: &str) -> usize {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize().unwrap_or_default();
+    tokens.iter().filter(|token| counts(token)).count()
+}
+
+/// How many words and operators there are up to each of some tokens, it included.
+pub(crate) fn counted(tokens: &[TokenWithSpan]) -> impl Iterator<Item = usize> {
+    tokens.iter().scan(0_usize, |words, own| {
+        *words = words.saturating_add(usize::from(counts(&own.token)));
+        Some(*words)
+    })
+}
+
+/// Refuses a statement that has become too long: no tree in it is deeper than it has expressions.
+///
+/// # Errors
+///
+/// It has more than [`WORDS_MAX`] expressions that are no constants.
+pub(crate) fn check_tree(query: &Statement) -> Result<(), QueryError> {
+    let mut expressions = 0_usize;
+    let counted = visit_expressions(query, |expression| {
+        let is_flat = matches!(expression, Expr::Value(_) | Expr::Nested(_));
+        expressions = expressions.saturating_add(usize::from(!is_flat));
+        match expressions > WORDS_MAX {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    match counted {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(QueryError::Invalid(format!(
+            "with its functions written out, the query has more than {WORDS_MAX} words and operators"
+        ))),
+    }
+}
+
+fn counts(token: &Token) -> bool {
+    !matches!(
+        token,
+        Token::Whitespace(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::NationalStringLiteral(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::HexStringLiteral(_)
+            | Token::Comma
+            | Token::SemiColon
+            | Token::LParen
+            | Token::RParen
+            | Token::EOF
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WORDS_MAX, check};
+
+    #[test]
+    fn chains_are_bounded_and_lists_are_free() {
+        let chain = |n: usize| format!("SELECT {}1", "1+".repeat(n));
+        assert!(check(&chain(WORDS_MAX - 1)).is_ok());
+        assert!(check(&chain(WORDS_MAX)).is_err());
+        for (sql, expected) in [
+            (format!("SELECT 1 WHERE 1 IN ({}1)", "1, ".repeat(100_000)), true),
+            (format!("VALUES {}('a')", "('a'), ".repeat(100_000)), true),
+            (format!("SELECT 1{}", " IS NULL".repeat(WORDS_MAX)), false),
+            (format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(WORDS_MAX)), false),
+            (format!("SELECT 1 FROM t{}", ", t".repeat(WORDS_MAX)), false),
+            ("SELECT 'a".to_owned(), true),
+            (String::new(), true),
+        ] {
+            assert_eq!(check(&sql).is_ok(), expected, "{}", &sql[..sql.len().min(40)]);
+        }
+    }
+}

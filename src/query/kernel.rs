@@ -1,0 +1,23 @@
+//! How a query is admitted, planned and run: begin with [`engine`] and [`view`].
+
+pub mod admission;
+pub(super) mod apart;
+pub(super) mod damage;
+pub mod engine;
+pub mod error;
+pub(super) mod explain;
+pub(super) mod footers;
+pub mod interner;
+pub(super) mod lasting;
+pub mod parts;
+pub(super) mod planners;
+pub(super) mod ranges;
+pub(super) mod rewritten;
+pub mod run;
+pub(super) mod session;
+pub mod slice;
+pub mod sources;
+pub(super) mod sparing;
+pub(super) mod spill;
+pub mod usage;
+pub mod view;

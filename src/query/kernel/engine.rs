@@ -1,0 +1,549 @@
+//! The engine of the read path: [`Engine`]. It waits until a query can read its own writes, gives it a slot,
+//! and runs it on the query threads: SQL, plans, or a function that reads the identity store.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SessionState;
+use datafusion::execution::memory_pool::MemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::guard::{Pools, Running};
+use crate::kernel::admission::{Admission, Caller, Permit, Work};
+use crate::kernel::error::QueryError;
+use crate::kernel::parts::{given_up, in_parts};
+use crate::kernel::planners::{Planners, Planning};
+use crate::kernel::sources::Sources;
+use crate::kernel::usage::Usage;
+use crate::kernel::view::{State, View};
+use crate::kernel::{explain, lasting, session, spill, usage};
+use crate::output::lists::{Layout, Lists, Took};
+use crate::output::rows::{Format, Gathered, Size, Text};
+use crate::output::{lists, rows};
+use crate::persons::column_recall;
+use crate::persons::columns::{Asks, Columns};
+use weir_base::clock::{Clock, UnixMicros};
+use weir_base::config::query::QueryConfig;
+use weir_base::telemetry::metrics::Metrics;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::store::Identities;
+use weir_identity::view::View as IdentityView;
+use weir_metadata::Metadata;
+use weir_metadata::error::MetadataError;
+use weir_progress::Progress;
+use weir_progress::barrier::ReadBarrier;
+
+/// Pieces of an answer that may wait for a slow reader.
+const PIECES_QUEUE: usize = 4;
+/// A cheap handle on the engine, for the queries of one caller; clones share the engine.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    caller: Caller,
+    held: Option<Arc<Held>>,
+}
+
+/// One state of a project, for several questions that belong together. It keeps files and rows that were replaced
+/// since then, so it counts no longer than one question may take.
+struct Held {
+    project: ProjectId,
+    state: State,
+    /// The newest change of the project before the state was taken.
+    latest: u64,
+    at: UnixMicros,
+    /// By the monotonic clock.
+    ends: Duration,
+}
+
+pub(crate) struct Shared {
+    pub(crate) settings: QueryConfig,
+    pub(crate) barrier: ReadBarrier,
+    pub(crate) sources: Sources,
+    pub(crate) runtime: Handle,
+    pub(crate) base: SessionState,
+    /// With files for what exceeds memory, which plans of one partition alone may use.
+    pub(crate) spilling: Arc<RuntimeEnv>,
+    pub(crate) admission: Admission,
+    pub(crate) planning: Planning,
+    pub(crate) pools: Pools,
+    pub(crate) columns: Arc<Columns>,
+    /// Properties that were in columns at the end before.
+    pub(crate) asked: Mutex<Asks>,
+    pub(crate) usage: Usage,
+    pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // What is being read holds up the end of the process.
+        self.columns.stop();
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("settings", &self.shared.settings).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An engine that runs on `runtime`, which should be its own: queries compute.
+    ///
+    /// # Errors
+    ///
+    /// DataFusion refuses the settings.
+    pub fn new(
+        settings: QueryConfig,
+        sources: Sources,
+        runtime: Handle,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, QueryError> {
+        let bytes = usize::try_from(settings.query_memory_max_bytes.as_u64()).unwrap_or(usize::MAX);
+        let pools = Pools::beside(bytes);
+        let spilling = session::environment(&settings, &sources, bytes)?;
+        let without_files = spill::without(&spilling)?;
+        let base = session::session(without_files, &pools, runtime.metrics().num_workers())?;
+        let admission = Admission::new(settings.queries_max);
+        let planners = Planners::new(settings.queries_max);
+        let planning = Planning::new(planners, runtime.clone(), settings.query_timeout);
+        let columns_max = settings.person_columns_memory_max_bytes.as_u64();
+        let columns = Arc::new(Columns::of(columns_max, sources.persons.clone()));
+        let asked =
+            Mutex::new(sources.asked.as_deref().map(column_recall::take).unwrap_or_default());
+        let barrier = ReadBarrier::new(
+            sources.identities.clone(),
+            sources.progress.clone(),
+            settings.query_timeout,
+        );
+        let shared = Shared {
+            settings,
+            barrier,
+            sources,
+            runtime,
+            base,
+            spilling,
+            admission,
+            planning,
+            pools,
+            columns,
+            asked,
+            usage: Usage::default(),
+            clock,
+            metrics,
+        };
+        Ok(Self { shared: Arc::new(shared), caller: Caller::Operator, held: None })
+    }
+
+    /// The same engine for the queries of `caller`.
+    pub fn on_behalf_of(&self, caller: Caller) -> Self {
+        Self { shared: Arc::clone(&self.shared), caller, held: self.held.clone() }
+    }
+
+    /// The same engine, whose views of `project` show the state as of now, as long as one query may take: what comes
+    /// in between several questions makes no difference between their answers. Reads of lists ([`Engine::read`]) are
+    /// not bound to it.
+    pub async fn holding(&self, project: ProjectId) -> Result<Self, QueryError> {
+        let Shared { settings, sources, clock, .. } = &*self.shared;
+        // Both before the state: what comes in between makes it look older than it is.
+        let (latest, at) = (self.latest_of(project), clock.now());
+        self.wait().await?;
+        let state = State::of(sources);
+        let ends = clock.monotonic().saturating_add(settings.query_timeout);
+        let held = Some(Arc::new(Held { project, state, latest, at, ends }));
+        Ok(Self { shared: Arc::clone(&self.shared), caller: self.caller, held })
+    }
+
+    /// The state that counts for a project, if one is held.
+    fn held(&self, project: ProjectId) -> Option<&Held> {
+        let held = self.held.as_deref().filter(|held| held.project == project);
+        held.filter(|held| self.shared.clock.monotonic() < held.ends)
+    }
+
+    /// The tables of `project` as of every event acknowledged before this call.
+    ///
+    /// # Errors
+    ///
+    /// What was in the log at start is not published, or the identity store does not follow, within the time-out
+    /// of queries.
+    pub async fn view(&self, project: ProjectId) -> Result<View, QueryError> {
+        let Shared { sources, base, planning, .. } = &*self.shared;
+        let base = (base, planning);
+        if let Some(held) = self.held(project) {
+            return View::of(base, sources, project, held.state.clone());
+        }
+        self.wait().await?;
+        View::of(base, sources, project, State::of(sources))
+    }
+
+    /// Answers SQL about `project` over the tables that a view has, written as `format`.
+    pub async fn file(
+        &self,
+        project: ProjectId,
+        (view, sql): (View, &str),
+        format: Format,
+    ) -> Result<Bytes, QueryError> {
+        let sql = sql.to_owned();
+        let planned = self.prepared(project, async move { view.sql(&sql).await }).await?;
+        self.written(planned, format).await.map_err(QueryError::of_query)
+    }
+
+    /// The rows of what `planning` plans about `project`, as JSON lists.
+    pub async fn lists(
+        &self,
+        project: ProjectId,
+        planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
+        layout: Layout,
+    ) -> Result<Lists, QueryError> {
+        let clock = &self.shared.clock;
+        let began = clock.monotonic();
+        let planned = self.prepared(project, planning).await?;
+        let planned_at = clock.monotonic();
+        let (is_lasting, events) = (planned.is_lasting, planned.events.iter().cloned().collect());
+        let answer = self.gathered(planned).await.map_err(QueryError::of_query)?;
+        let ended = clock.monotonic();
+        let took = Took {
+            planning: planned_at.saturating_sub(began),
+            execution: ended.saturating_sub(planned_at),
+        };
+        let pool = Arc::clone(&self.shared.pools.rows);
+        let (columns, types) = layout.head(&answer.schema);
+        let has_more = answer.size.rows() >= layout.more_from;
+        // Cells may be looked up on the disk.
+        let writing = self.on_a_thread(move |stop| {
+            let GatheredRows { schema, batches, size, held } = answer;
+            let written = || -> Result<Bytes, QueryError> {
+                let mut text = Text::new(&pool, size.bytes(Format::Json))?;
+                let is_stopped = || stop.load(Ordering::Relaxed);
+                match lists::write((&schema, &batches), &layout, is_stopped, &mut text) {
+                    Err(_) if text.is_exhausted() => Err(too_long()),
+                    written => written.map(|()| text.into_bytes()),
+                }
+            };
+            let written = written();
+            drop(held);
+            Ok(written)
+        });
+        let rows = writing.await??;
+        Ok(Lists { columns, types, rows, has_more, is_lasting, events, took })
+    }
+
+    /// Plans on a thread that is made for that, in turn and as long as a query may take.
+    pub async fn planned<T: Send + 'static>(
+        &self,
+        planning: impl Future<Output = Result<T, QueryError>> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        self.shared.planning.plan_in_turn(planning).await.map_err(QueryError::of_query)
+    }
+
+    /// What `planning` plans as the caller may run it, in its slot.
+    async fn prepared(
+        &self,
+        project: ProjectId,
+        planning: impl Future<Output = Result<DataFrame, QueryError>> + Send + 'static,
+    ) -> Result<Planned, QueryError> {
+        let caller = self.caller;
+        let limit = self.shared.settings.query_timeout;
+        let permit = self.shared.admission.permit(caller, Work::Sql, limit).await?;
+        let running = Running::default();
+        let stop = running.stopped_on_drop();
+        let planning = async move {
+            let query = planning.await?;
+            let events = usage::events_named(query.logical_plan());
+            let is_lasting = lasting::is_lasting(query.logical_plan())?;
+            Ok::<_, QueryError>((explain::permitted(query, caller, running)?, events, is_lasting))
+        };
+        let planned = self.shared.planning.plan(planning).await;
+        drop(stop);
+        let (mut query, events, is_lasting) = planned.map_err(QueryError::of_query)?;
+        self.note_events_named(project, events.iter().map(String::as_str));
+        let rows_max = self.shared.settings.query_rows_max;
+        // EXPLAIN has to stay the root of its plan, and is a few rows.
+        if !explain::is_explained(query.logical_plan()) {
+            // One more than may be told, so that an answer is never cut short in silence.
+            query = query.limit(0, Some(rows_max.saturating_add(1)))?;
+        }
+        Ok(Planned { query, permit, events, is_lasting })
+    }
+
+    /// All rows of an answer. Their memory is part of that of all queries.
+    async fn gathered(&self, planned: Planned) -> Result<GatheredRows, QueryError> {
+        let mut answer = self.begin(planned.query, None);
+        let rows_max = self.shared.settings.query_rows_max;
+        let mut reserved = Gathered::new(&self.shared.pools.rows);
+        let (mut batches, mut size) = (Vec::new(), Size::default());
+        while let Some(batch) = answer.next().await {
+            let batch = batch?;
+            size.add(&batch);
+            if size.rows() > rows_max {
+                return Err(QueryError::TooManyRows(rows_max));
+            }
+            reserved.add(&batch)?;
+            batches.push(batch);
+        }
+        let (schema, held) = (Arc::clone(&answer.schema), (planned.permit, reserved));
+        Ok(GatheredRows { schema, batches, size, held })
+    }
+
+    /// The answer to a query as text. Its memory is part of that of all queries until it is sent.
+    async fn written(&self, planned: Planned, format: Format) -> Result<Bytes, QueryError> {
+        let answer = self.gathered(planned).await?;
+        let pool = Arc::clone(&self.shared.pools.rows);
+        // A long one would keep the caller's thread from others.
+        self.on_a_thread(move |_| Ok(answer.written(format, &pool))).await?
+    }
+
+    /// Waits until what was acknowledged before the call can be read.
+    ///
+    /// # Errors
+    ///
+    /// It did not come within the time-out of queries.
+    pub async fn wait(&self) -> Result<(), QueryError> {
+        Ok(self.shared.barrier.wait().await?)
+    }
+
+    /// What [`Engine::wait`] waits for, for those who read persons without a query.
+    pub fn barrier(&self) -> &ReadBarrier {
+        &self.shared.barrier
+    }
+
+    /// Reads from a fresh view of the persons, as of every event acknowledged before the call, on
+    /// a thread that may wait for the disk. `work` ends early once the flag is set: the asker
+    /// is gone, or the time of queries is over.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(IdentityView, &AtomicBool) -> Result<T, IdentityError> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        self.wait().await?;
+        let permit = self.permit().await?;
+        let identities = self.identities().clone();
+        let work = move |stop: &AtomicBool| {
+            let _permit = permit;
+            work(identities.view(), stop)
+        };
+        self.on_a_thread(work).await
+    }
+
+    /// Does what may wait for the disk. The flag is set once nobody waits for it any more, or the time of
+    /// queries is over.
+    pub(crate) async fn on_a_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&AtomicBool) -> Result<T, IdentityError> + Send + 'static,
+    ) -> Result<T, QueryError> {
+        let stop = StopOnDrop::default();
+        let flag = Arc::clone(&stop.0);
+        let work = self.shared.runtime.spawn_blocking(move || work(&flag));
+        let limit = self.shared.settings.query_timeout;
+        match tokio::time::timeout(limit, work).await {
+            Ok(Ok(done)) => Ok(done?),
+            Ok(Err(error)) => Err(given_up(error)),
+            Err(_) => Err(QueryError::Timeout(limit)),
+        }
+    }
+
+    /// As [`Engine::read`], on several threads: each call of `work` is for a range of the numbers of
+    /// persons. What they give is in the order of the ranges.
+    pub async fn read_in_parts<T: Send + 'static>(
+        &self,
+        work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        self.wait().await?;
+        let permit = self.permit().await?;
+        // Given back when the threads have ended, whoever is still waiting for them.
+        let work = move |view: &IdentityView, numbers: Range<i64>, stop: &AtomicBool| {
+            let _permit = &permit;
+            work(view, numbers, stop)
+        };
+        self.view_in_parts(Arc::new(self.identities().view()), work).await
+    }
+
+    /// The same of a view, by someone who has the right to run a query.
+    pub(crate) async fn view_in_parts<T: Send + 'static>(
+        &self,
+        view: Arc<IdentityView>,
+        work: impl Fn(&IdentityView, Range<i64>, &AtomicBool) -> Result<T, IdentityError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Vec<T>, QueryError> {
+        let stop = StopOnDrop::default();
+        let (flag, numbers) = (Arc::clone(&stop.0), 1..view.next_number()?);
+        let work = move |numbers| work(&view, numbers, &flag);
+        let limit = self.shared.settings.query_timeout;
+        match tokio::time::timeout(limit, in_parts(&self.shared.runtime, numbers, work)).await {
+            Ok(Ok(parts)) => Ok(parts?),
+            Ok(Err(error)) => Err(given_up(error)),
+            Err(_) => Err(QueryError::Timeout(limit)),
+        }
+    }
+
+    /// Runs `work` on a thread that may wait for the disk, and gives what it sends. It notices by
+    /// a failed send that the reader is gone.
+    ///
+    /// # Errors
+    ///
+    /// Too many queries are running.
+    pub async fn produce<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(mpsc::Sender<T>) + Send + 'static,
+    ) -> Result<mpsc::Receiver<T>, QueryError> {
+        let permit = self.permit().await?;
+        let (sender, receiver) = mpsc::channel(PIECES_QUEUE);
+        self.shared.runtime.spawn_blocking(move || {
+            let _permit = permit;
+            work(sender);
+        });
+        Ok(receiver)
+    }
+
+    /// The right to run one list or look-up; waits for it as long as a query may take.
+    pub(crate) async fn permit(&self) -> Result<Permit, QueryError> {
+        self.permit_for(Work::List).await
+    }
+
+    /// The right to run one query of a kind; waits for it as long as a query may take.
+    pub(crate) async fn permit_for(&self, work: Work) -> Result<Permit, QueryError> {
+        let limit = self.shared.settings.query_timeout;
+        self.shared.admission.permit(self.caller, work, limit).await
+    }
+
+    /// Does `work`, which may run several queries, within the time that one may take.
+    ///
+    /// # Errors
+    ///
+    /// It takes longer; dropping it ends its queries.
+    pub async fn within_time<T>(&self, work: impl Future<Output = T>) -> Result<T, QueryError> {
+        let limit = self.shared.settings.query_timeout;
+        let done = tokio::time::timeout(limit, work).await;
+        done.map_err(|_| QueryError::Timeout(limit))
+    }
+
+    /// Counts a query that names these events, each once.
+    pub fn note_events_named<'n>(
+        &self,
+        project: ProjectId,
+        names: impl IntoIterator<Item = &'n str>,
+    ) {
+        self.shared.usage.note(project, names, self.now());
+    }
+
+    /// Writes which events queries have named since the last write.
+    ///
+    /// # Errors
+    ///
+    /// The store failed; what was asked waits for the next write.
+    pub async fn write_usage(&self) -> Result<(), MetadataError> {
+        self.shared.usage.write(self.metadata()).await
+    }
+
+    /// The most rows of an answer.
+    pub fn rows_max(&self) -> usize {
+        self.shared.settings.query_rows_max
+    }
+
+    /// The newest change of a project's events, persons and groups: as long as it stays the same, so do these. 0
+    /// without one since the start. [`Engine::wait`] waits for every change that this has told.
+    pub fn latest_of(&self, project: ProjectId) -> u64 {
+        if let Some(held) = self.held(project) {
+            return held.latest;
+        }
+        match &self.shared.sources.progress {
+            Progress::Live { latest, .. } => latest.of(project.0).0,
+            Progress::Still => 0,
+        }
+    }
+
+    /// The time of the server's clock; that of the state, while one is held.
+    pub fn now(&self) -> UnixMicros {
+        let held = self.held.as_ref().and_then(|held| self.held(held.project));
+        held.map_or_else(|| self.shared.clock.now(), |held| held.at)
+    }
+
+    /// The time by a clock that is never set.
+    pub fn monotonic(&self) -> Duration {
+        self.shared.clock.monotonic()
+    }
+
+    /// Persons and groups of a project, as its views show them.
+    pub fn persons(&self, project: ProjectId) -> Arc<IdentityView> {
+        match self.held(project) {
+            Some(held) => Arc::clone(&held.state.persons),
+            None => Arc::new(self.identities().view()),
+        }
+    }
+
+    /// The memory of queries, of which each takes what it needs.
+    pub fn memory(&self) -> Arc<dyn MemoryPool> {
+        Arc::clone(&self.shared.base.runtime_env().memory_pool)
+    }
+
+    /// The metadata store. Call [`Engine::wait`] before a look-up of definitions.
+    pub fn metadata(&self) -> &Metadata {
+        &self.shared.sources.metadata
+    }
+
+    /// The identity store, for look-ups that need no plan. Call [`Engine::wait`] first.
+    pub fn identities(&self) -> &Identities {
+        &self.shared.sources.identities
+    }
+}
+
+/// A query that can run, and what its plan says of it.
+struct Planned {
+    query: DataFrame,
+    permit: Permit,
+    events: BTreeSet<String>,
+    is_lasting: bool,
+}
+
+/// All rows of an answer, and what is held until they are written: the slot, as cells may take long, and their memory.
+struct GatheredRows {
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    size: Size,
+    held: (Permit, Gathered),
+}
+
+impl GatheredRows {
+    fn written(self, format: Format, pool: &Arc<dyn MemoryPool>) -> Result<Bytes, QueryError> {
+        let mut text = Text::new(pool, self.size.bytes(format))?;
+        match rows::write(format, &self.schema, &self.batches, &mut text) {
+            Ok(()) => Ok(text.into_bytes()),
+            Err(_) if text.is_exhausted() => Err(too_long()),
+            // Writing to memory fails for values alone, such as a list in CSV.
+            Err(error) => {
+                let error = format!("the answer has no form in this format: {error}");
+                Err(QueryError::Invalid(error))
+            }
+        }
+    }
+}
+
+fn too_long() -> QueryError {
+    QueryError::Memory("its answer is too long".to_owned())
+}
+
+/// A flag that is set when this is dropped.
+#[derive(Default)]
+pub(crate) struct StopOnDrop(pub(crate) Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,153 @@
+//! Why a query is not answered: [`QueryError`].
+
+use std::time::Duration;
+
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+
+use crate::dialect::unknown_column;
+use crate::kernel::damage;
+use weir_base::error::Kind;
+use weir_identity::IdentityError;
+use weir_metadata::error::MetadataError;
+use weir_progress::barrier::BarrierError;
+
+/// What DataFusion adds to some errors, for its authors.
+const PLEA: &str = "\nThis issue was likely caused by a bug in DataFusion's code. Please help us to resolve this by filing \
+                    a bug report in our issue tracker: https://github.com/apache/datafusion/issues";
+
+/// What the errors of the parser begin with.
+const PARSER: &str = "sql parser error: ";
+
+/// Why a query is not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The query itself: syntax, names, types, values.
+    #[error("{0}")]
+    Invalid(String),
+    /// It needs more memory than queries may have.
+    #[error("the query needs more memory than it may have: {0}")]
+    Memory(String),
+    /// It took too long.
+    #[error("the query took longer than {0:?}")]
+    Timeout(Duration),
+    /// Its answer has more rows than the settings allow.
+    #[error("the answer has more than {0} rows: aggregate, or add a LIMIT")]
+    TooManyRows(usize),
+    /// The state it asks about is not there yet.
+    #[error("{0}")]
+    Unavailable(&'static str),
+    /// Too many queries are running or waiting; a later one may find a slot.
+    #[error("{0}")]
+    Overloaded(&'static str),
+    /// The identity store failed.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The metadata store failed.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
+    /// A data file that it needs is missing or damaged.
+    #[error("a data file cannot be read: {0}")]
+    Damaged(String),
+    /// The object store of the tables failed.
+    #[error("the object store that has the files of events does not answer; try again")]
+    Store(#[source] DataFusionError),
+    /// A bug.
+    #[error("the query failed")]
+    Internal(#[source] DataFusionError),
+}
+
+impl QueryError {
+    /// What the asker can do about it.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Invalid(_) | Self::Memory(_) | Self::TooManyRows(_) => Kind::Invalid,
+            Self::Timeout(_) => Kind::Timeout,
+            Self::Unavailable(_) | Self::Store(_) => Kind::Unavailable,
+            Self::Overloaded(_) => Kind::Overloaded,
+            Self::Identity(error) => error.kind(),
+            Self::Metadata(error) => error.kind(),
+            Self::Damaged(_) | Self::Internal(_) => Kind::Internal,
+        }
+    }
+
+    /// The same where the caller wrote the query: what is not about files is its fault,
+    /// such as a wrong regular expression, or a bug of the planner that another query avoids.
+    pub(crate) fn of_query(self) -> Self {
+        let Self::Internal(error) = self else { return self };
+        match error.find_root() {
+            DataFusionError::IoError(_)
+            | DataFusionError::ObjectStore(_)
+            | DataFusionError::ParquetError(_)
+            | DataFusionError::ExecutionJoin(_)
+            | DataFusionError::External(_) => Self::Internal(error),
+            _ => {
+                let text = error.strip_backtrace();
+                // What follows is for the authors of DataFusion.
+                let text = text.split("\nThis issue was likely").next().unwrap_or_default();
+                Self::Invalid(text.to_owned())
+            }
+        }
+    }
+
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "invalid",
+            Self::Memory(_) => "memory",
+            Self::Timeout(_) => "timeout",
+            Self::Damaged(_) => "damaged",
+            _ => "failed",
+        }
+    }
+}
+
+impl From<BarrierError> for QueryError {
+    fn from(error: BarrierError) -> Self {
+        match error {
+            BarrierError::Replaying => Self::Unavailable("the log is still being replayed"),
+            BarrierError::Identity(error) => Self::Identity(error),
+        }
+    }
+}
+
+impl From<DataFusionError> for QueryError {
+    fn from(error: DataFusionError) -> Self {
+        if damage::is_unreachable(&error) {
+            return Self::Store(error);
+        }
+        if let Some(damage) = damage::in_files(&error) {
+            return Self::Damaged(damage);
+        }
+        if let DataFusionError::SchemaError(schema, _) = error.find_root()
+            && let SchemaError::FieldNotFound { field, valid_fields } = schema.as_ref()
+        {
+            return Self::Invalid(unknown_column::told(field, valid_fields));
+        }
+        match error.find_root() {
+            DataFusionError::SQL(parser, _) => {
+                let text = parser.to_string();
+                let reason = text.strip_prefix(PARSER).unwrap_or(&text);
+                Self::Invalid(format!("this is not valid SQL: {reason}"))
+            }
+            DataFusionError::Plan(_)
+            | DataFusionError::SchemaError(..)
+            | DataFusionError::Configuration(_)
+            | DataFusionError::NotImplemented(_)
+            | DataFusionError::Execution(_)
+            | DataFusionError::ArrowError(..) => {
+                // What stands around it names the step of planning that failed.
+                Self::Invalid(error.find_root().strip_backtrace().replace(PLEA, ""))
+            }
+            DataFusionError::ResourcesExhausted(text) => {
+                // What follows tells how much memory the queries of others have left.
+                Self::Memory(text.split(" - ").next().unwrap_or_default().to_owned())
+            }
+            DataFusionError::External(inner)
+                if inner.downcast_ref().is_some_and(IdentityError::may_pass) =>
+            {
+                Self::Identity(IdentityError::Reopening)
+            }
+            _ => Self::Internal(error),
+        }
+    }
+}

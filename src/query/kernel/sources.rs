@@ -1,0 +1,29 @@
+//! The stores that queries read: [`Sources`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::persons::person_table::PersonTable;
+use weir_identity::store::Identities;
+use weir_metadata::Metadata;
+use weir_progress::Progress;
+use weir_storage::store::Store;
+
+/// What queries read.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The events table.
+    pub store: Store,
+    /// Persons, their distinct ids, groups.
+    pub identities: Identities,
+    /// Definitions and warnings.
+    pub metadata: Metadata,
+    /// How far the log is published; readers of persons wait for the identity store to get there.
+    pub progress: Progress,
+    /// The table of persons, from which columns are read; without it they are read from the rows of persons.
+    pub persons: Option<Arc<PersonTable>>,
+    /// Where it is noted at the end which columns there were.
+    pub asked: Option<PathBuf>,
+    /// The directory of what queries write when they exceed their memory; without it that of the system.
+    pub spill: Option<PathBuf>,
+}

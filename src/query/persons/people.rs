@@ -1,0 +1,134 @@
+//! Lists of persons: who answers a question, in the order of lists, as of one moment of the identity
+//! store. A distinct id or an email is a look-up, and the first page of all persons a walk along their
+//! places (`search`); any other filter is asked of columns in memory, of files of them if a column does
+//! not fit or is still being read (`files`), or of every row if columns leave too many persons open
+//! (`everybody`).
+
+mod files;
+mod full_scan;
+pub(crate) mod search;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::kernel::engine::Engine;
+use crate::kernel::error::QueryError;
+use crate::persons::people::search::Search;
+use weir_event::id::ProjectId;
+use weir_event::predicate::moment::Now;
+use weir_event::predicate::tree::Tree;
+use weir_identity::IdentityError;
+use weir_identity::person::Person;
+use weir_identity::view::{Flow, View};
+
+/// Persons created later than this after now are not listed: their events came from a wrong clock.
+/// The figure is PostHog's.
+const FUTURE: Duration = Duration::from_hours(24);
+
+/// Whether a person, who is read from the view, is in the cohort with this id.
+pub type InCohort = Box<dyn Fn(&View, i64, &Person) -> bool + Send + Sync>;
+
+/// Which persons are asked for. Everything that is given must hold.
+#[derive(Default)]
+pub struct PersonsQuestion {
+    /// One of the person's distinct ids.
+    pub distinct_id: Option<String>,
+    /// The property `email`, exactly.
+    pub email: Option<String>,
+    /// A part of the property `email` in any case, or a distinct id or the uuid, exactly.
+    pub search: Option<String>,
+    /// Filters on properties.
+    pub properties: Option<Tree>,
+    /// A cohort that the person is in.
+    pub cohort: Option<i64>,
+    /// Numbers, of which the person has one.
+    pub numbers: Option<Vec<i64>>,
+    /// Uuids, of which the person has one.
+    pub uuids: Option<Vec<Uuid>>,
+    /// The property `email` or one of the person's distinct ids, exactly.
+    pub key_identifier: Option<String>,
+    /// Records of the log from this one on changed the person or its distinct ids.
+    pub changed_since: Option<u64>,
+    /// Answers for cohorts; without it nobody is in one.
+    pub in_cohort: Option<InCohort>,
+}
+
+impl std::fmt::Debug for PersonsQuestion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PersonsQuestion").finish_non_exhaustive()
+    }
+}
+
+/// Which part of a list is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Persons left out before.
+    pub offset: usize,
+    /// Persons at most.
+    pub limit: usize,
+}
+
+/// Persons that were found, and where to read them.
+#[derive(Debug)]
+pub struct Found {
+    /// Persons of the whole list.
+    pub count: usize,
+    /// Numbers of the part that was wanted, in order.
+    pub numbers: Vec<i64>,
+    project: ProjectId,
+    view: Arc<View>,
+}
+
+impl Found {
+    /// Shows the persons with their first distinct ids, at most `ids_max`, until told to stop.
+    pub fn each(
+        &self,
+        ids_max: usize,
+        mut visit: impl FnMut(Person, Vec<String>) -> Flow,
+    ) -> Result<(), IdentityError> {
+        for number in &self.numbers {
+            let Some(person) = self.view.person_by_number(self.project, *number)? else { continue };
+            let ids = self.view.first_ids(self.project, *number, ids_max)?;
+            if visit(person, ids).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Memory of the columns of persons, in bytes.
+    pub fn columns_memory(&self) -> usize {
+        self.shared.columns.memory()
+    }
+
+    /// The persons who answer `question`, `created_at` descending and then uuid descending.
+    pub async fn find_persons(
+        &self,
+        project: ProjectId,
+        question: PersonsQuestion,
+        part: Part,
+    ) -> Result<Found, QueryError> {
+        if question.is_about_everybody() {
+            return self.find_everybody(project, question, part).await;
+        }
+        let now = self.present(project);
+        self.read(move |view, stop| {
+            let search = Search::new((&view, project), &question, now, stop)?;
+            let (count, numbers) = search.find(part)?;
+            Ok(Found { count, numbers, project, view: Arc::new(view) })
+        })
+        .await
+    }
+
+    /// The present of a project, as of [`Engine::now`], for dates of its filters.
+    pub fn present(&self, project: ProjectId) -> Now {
+        self.shared.sources.metadata.snapshot().now(project, self.now())
+    }
+}

@@ -1,0 +1,524 @@
+//! The `persons` Delta table: the persons of all projects as Parquet files, in pieces. Queries that look at everybody
+//! read it, and other engines.
+//!
+//! A piece is a range of persons with a file (`span`). It is written anew when enough of its persons have changed
+//! since, or when it has what was deleted (`pieces`), and each commit replaces the files of such ranges, so the table
+//! is always whole. Who has changed is known from the change feed of the identity store; at the start, files of an
+//! earlier process are compared with the store, unless that ended in order. A reader takes the files with all who
+//! have changed since, whose rows it reads from the store, and so sees everybody as of one moment.
+//!
+//! Functions that say so block; they run on a dedicated thread.
+
+mod draft;
+mod error;
+mod file;
+mod pieces;
+mod schema;
+mod span;
+mod writing;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use parking_lot::Mutex;
+use parquet::errors::ParquetError;
+use tokio::runtime::Handle;
+
+use crate::persons::person_table::pieces::{Job, Need, Pieces, Renewal};
+use crate::persons::person_table::writing::Writing;
+use weir_base::clock::{Clock, UnixMicros};
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person_set::{PersonSet, Place};
+use weir_identity::row::Key;
+use weir_identity::store::Identities;
+use weir_identity::view::{Flow, View};
+use weir_storage::delta::{DataFile, DeltaTable, Edit, EditKind};
+use weir_storage::tables::Tables;
+
+pub use crate::persons::person_table::error::PersonsError;
+pub use crate::persons::person_table::schema::spec;
+
+pub(crate) use crate::persons::person_table::file::{FileBatch, FilePersons, FileRows};
+pub(crate) use crate::persons::person_table::pieces::{Part, Parts};
+
+/// Persons of a file.
+const PERSONS: usize = 1 << 16;
+
+/// Rows of a batch of a scan.
+const SCAN_ROWS: usize = 2048;
+
+/// Files of one commit, if they replace none: the first copy of many persons goes on after a restart.
+const FILES_MAX: usize = 16;
+
+/// If files cannot be written they are tried again after so long, or a part of the time that they may be out of date.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// The sequence of the identity store that it is of.
+    pub through: u64,
+    /// Number of persons.
+    pub rows: u64,
+    /// Number of files.
+    pub files: usize,
+    /// Size of the files in bytes.
+    pub bytes: u64,
+}
+
+impl Written {
+    fn add(&mut self, other: Self) {
+        self.through = self.through.max(other.through);
+        self.rows += other.rows;
+        self.files += other.files;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What one step in the background did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Step {
+    /// There was nothing to do.
+    #[default]
+    None,
+    /// The file of an earlier process was compared with the store.
+    Verified,
+    /// Files were written anew.
+    Renewed(Written),
+    /// The same of one that has waited for it for long: there is more to do than is done.
+    Late(Written),
+}
+
+/// The projects that there are.
+pub type Projects = Arc<dyn Fn() -> Vec<ProjectId> + Send + Sync>;
+
+/// Whether work is to end before its end.
+type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// The table, with the stores that its rows come from.
+pub struct PersonTable {
+    tables: Tables,
+    identities: Identities,
+    projects: Projects,
+    /// Application id under which commits of the table are numbered.
+    app_id: String,
+    runtime: Handle,
+    clock: Clock,
+    renewal: Renewal,
+    /// Opened at first use, and again after a failure. Locked while something is written, so that nothing else is.
+    table: Mutex<Option<DeltaTable>>,
+    pieces: Pieces,
+    /// When files could not be written.
+    failed_at: Mutex<Option<UnixMicros>>,
+}
+
+impl std::fmt::Debug for PersonTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PersonTable").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+impl PersonTable {
+    /// The table at its place, where it need not exist and is not looked at yet. From now on changes of
+    /// persons are recorded, so call it before the first of this process. `app_id` names this node in the
+    /// transactions of the table.
+    pub fn new(
+        tables: Tables,
+        (identities, projects): (Identities, Projects),
+        app_id: String,
+        (runtime, clock): (Handle, Clock),
+        (interval, stale_max): (Duration, Duration),
+    ) -> Result<Self, IdentityError> {
+        let pieces = Pieces::new(&identities)?;
+        Ok(Self {
+            tables,
+            identities,
+            projects,
+            app_id,
+            runtime,
+            clock,
+            renewal: Renewal { interval, stale_max, persons_max: PERSONS },
+            table: Mutex::new(None),
+            pieces,
+            failed_at: Mutex::new(None),
+        })
+    }
+
+    /// The same with so many persons in a file.
+    #[cfg(test)]
+    pub(crate) fn with_persons_max(mut self, persons_max: usize) -> Self {
+        self.renewal.persons_max = persons_max;
+        self
+    }
+
+    /// Number of files that readers take.
+    #[cfg(test)]
+    pub(crate) fn known_files(&self) -> usize {
+        self.pieces.known_files()
+    }
+
+    /// Opens the table, without rows if there is none. Returns the number of its damaged places, whose persons are
+    /// written anew, and of its files.
+    pub fn create(&self) -> Result<(usize, usize), PersonsError> {
+        self.with_table(|table| Ok((table.damage().len(), table.current().files.len())))
+    }
+
+    /// Does what is most worth to be done: looks who has changed since the file of an earlier process was written, or
+    /// writes a file anew that enough persons have changed of, or that has what was deleted. Nothing if `stop` says so.
+    ///
+    /// # Errors
+    ///
+    /// See [`PersonsError`]. The vacuum removes files that were written and not committed.
+    pub fn step(&self, stop: Stop<'_>) -> Result<Step, PersonsError> {
+        let now = self.clock.now();
+        let pause = RETRY.min(self.renewal.stale_max / 4);
+        let is_paused = |at: UnixMicros| now >= at && now.since(at) < pause;
+        if self.failed_at.lock().is_some_and(is_paused) {
+            return Ok(Step::None);
+        }
+        let step = self.with_table(|table| {
+            let applied = self.pieces.look(now)?.applied_sequence()?;
+            let Some(job) = self.pieces.job(applied, now, &self.renewal) else {
+                return Ok(Step::None);
+            };
+            if job.need == Need::Unverified {
+                self.verify(table, &job, stop)?;
+                return Ok(Step::Verified);
+            }
+            let written =
+                self.renew(table, &job, stop).inspect_err(|_| self.drop_late(table, &job))?;
+            Ok(match (written, job.need) {
+                (None, _) => Step::None,
+                (Some(written), Need::Overdue(age)) if age >= self.renewal.stale_max / 4 * 3 => {
+                    Step::Late(written)
+                }
+                (Some(written), _) => Step::Renewed(written),
+            })
+        });
+        *self.failed_at.lock() = step.is_err().then_some(now);
+        step
+    }
+
+    /// Writes all that is not as of now, and gives how much that was; `None` for nothing, or if `stop` said so.
+    ///
+    /// # Errors
+    ///
+    /// See [`PersonsError`]. The vacuum removes files that were written and not committed.
+    pub fn write(&self, stop: Stop<'_>) -> Result<Option<Written>, PersonsError> {
+        self.with_table(|table| {
+            let (mut all, mut is_any) = (Written::default(), false);
+            loop {
+                let applied = self.pieces.look(self.clock.now())?.applied_sequence()?;
+                let Some(job) = self.pieces.rest(applied, &self.renewal) else { break };
+                if job.need == Need::Unverified {
+                    self.verify(table, &job, stop)?;
+                } else if let Some(written) = self.renew(table, &job, stop)? {
+                    is_any |= !job.files.is_empty() || written.files > 0;
+                    all.add(written);
+                }
+                if stop() {
+                    return Ok(None);
+                }
+            }
+            Ok(is_any.then_some(all))
+        })
+    }
+
+    /// Writes all that is not as of now, when persons change no more, and notes that in the table: the next process
+    /// trusts the files without comparing them with the store.
+    pub fn close(&self) -> Result<Option<Written>, PersonsError> {
+        let written = self.write(&|| false)?;
+        self.with_table(|table| {
+            let applied = self.identities.view().applied_sequence()?;
+            let app_id = self.current_id();
+            let version = i64::try_from(applied).unwrap_or(i64::MAX);
+            let is_noted =
+                table.current().transaction(&app_id).is_some_and(|noted| noted >= version);
+            if !is_noted && self.pieces.is_current(applied) {
+                let (add, remove, kind) = (Vec::new(), Vec::new(), EditKind::Append);
+                let edit = Edit { add, remove, transaction: Some((app_id, version)), kind };
+                self.runtime.block_on(table.commit(edit))?;
+            }
+            Ok(())
+        })?;
+        Ok(written)
+    }
+
+    /// Application id whose transaction is the sequence that all files are as of.
+    fn current_id(&self) -> String {
+        format!("{}/persons-current", self.app_id)
+    }
+
+    /// Number of live files.
+    pub fn files(&self) -> usize {
+        self.table.lock().as_ref().map_or(0, |table| table.current().files.len())
+    }
+
+    /// Removes files that were replaced, see [`DeltaTable::vacuum`]. Returns their paths.
+    pub fn vacuum(&self, grace: Duration) -> Result<Vec<String>, PersonsError> {
+        self.with_table(|table| Ok(self.runtime.block_on(table.vacuum(grace))?))
+    }
+
+    /// All persons of a project as of a view, in the files of a table, if there is one, and who has changed since. Those
+    /// who are in no file are cut into `cuts` parts at most.
+    pub(crate) fn parts(
+        table: Option<&Self>,
+        persons: (ProjectId, &View),
+        cuts: usize,
+    ) -> Result<Parts, IdentityError> {
+        Parts::of(table.map(|table| &table.pieces), persons, cuts)
+    }
+
+    /// Properties of the persons of a part, as its file has them; `None` if it cannot be read, and is written anew
+    /// because of that. Blocks; not for the threads of a runtime.
+    pub(crate) fn read(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        file: &DataFile,
+        part: (ProjectId, &Range<i64>),
+        keys: Vec<Key>,
+    ) -> Option<FilePersons> {
+        let read = self.runtime.block_on(file::read(Arc::clone(store), file, part, keys));
+        read.inspect_err(|error| self.distrust(file, error)).ok()
+    }
+
+    /// Begins to read rows of a part, see [`file::scan`]; the rows of the store are read if its file cannot be. Blocks;
+    /// not for the threads of a runtime.
+    pub(crate) fn scan(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        file: &DataFile,
+        part: (ProjectId, Range<i64>),
+        columns: (Vec<String>, Option<&[Key]>),
+    ) -> Option<(FileRows, Option<FileBatch>)> {
+        let begin = async {
+            let mut rows = file::scan(Arc::clone(store), file, part, columns, SCAN_ROWS).await?;
+            // A damaged file is found with its first rows: it has one row group.
+            let first = rows.next().await?;
+            Ok::<_, ParquetError>((rows, first))
+        };
+        self.runtime.block_on(begin).inspect_err(|error| self.distrust(file, error)).ok()
+    }
+
+    /// The next rows, as [`PersonTable::scan`].
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub(crate) fn next(&self, rows: &mut FileRows) -> Result<Option<FileBatch>, ParquetError> {
+        self.runtime.block_on(rows.next())
+    }
+
+    fn distrust(&self, file: &DataFile, error: &ParquetError) {
+        let error = error as &dyn std::error::Error;
+        tracing::warn!(
+            error,
+            path = file.path,
+            "cannot read a file of the persons table; it is written anew"
+        );
+        self.pieces.distrust(&file.path);
+    }
+
+    /// Runs `work` with the open table. After a failure the table is reopened the next time, as the state
+    /// in the handle may be the cause.
+    fn with_table<T>(
+        &self,
+        work: impl FnOnce(&DeltaTable) -> Result<T, PersonsError>,
+    ) -> Result<T, PersonsError> {
+        // Dropping an unfinished file removes it, which needs the runtime.
+        let _context = self.runtime.enter();
+        let mut open = self.table.lock();
+        let table = match open.take() {
+            Some(table) => table,
+            None => self.open()?,
+        };
+        let done = work(&table)?;
+        *open = Some(table);
+        Ok(done)
+    }
+
+    fn open(&self) -> Result<DeltaTable, PersonsError> {
+        let name = spec().name;
+        let failed = |source| PersonsError::Io { path: self.tables.name(name).into(), source };
+        let files = self.tables.writing(name).map_err(failed)?.for_queries();
+        let table = self.runtime.block_on(files.open_or_create(spec(), self.clock.clone()))?;
+        let version = table.current();
+        let noted = |app_id: &str| u64::try_from(version.transaction(app_id)?).ok();
+        let as_of = (noted(&self.current_id()), noted(&self.app_id).unwrap_or(0));
+        self.pieces.adopt(table.store(), &version.files, as_of);
+        Ok(table)
+    }
+
+    /// Compares a file with the store, and records who is not as it says.
+    fn verify(&self, table: &DeltaTable, job: &Job, stop: Stop<'_>) -> Result<(), PersonsError> {
+        let mut stored = Vec::new();
+        for file in &job.files {
+            match self.runtime.block_on(file::places(table.store(), file)) {
+                Ok(places) => stored.extend(places),
+                Err(error) => {
+                    self.distrust(file, &error);
+                    return Ok(());
+                }
+            }
+        }
+        let view = self.pieces.begin(&job.range)?;
+        match self.changed_since(&view, job, &stored, stop) {
+            Ok(changed) if !stop() => {
+                // For how long is not known: it is time, and there is time left.
+                let half = (self.renewal.stale_max / 2).as_micros();
+                let half = i64::try_from(half).unwrap_or(i64::MAX);
+                let since = UnixMicros(self.clock.now().0.saturating_sub(half));
+                self.pieces.verified(job, changed, (view.moment()?, since));
+                Ok(())
+            }
+            other => {
+                self.pieces.give_up();
+                Ok(other.map(|_| ())?)
+            }
+        }
+    }
+
+    /// Who of a range is not as in the files of a job, which have the persons `stored`.
+    fn changed_since(
+        &self,
+        view: &View,
+        job: &Job,
+        stored: &[Place],
+        stop: Stop<'_>,
+    ) -> Result<PersonSet, IdentityError> {
+        let (mut changed, mut rest) = (PersonSet::default(), stored);
+        for (project, numbers) in self.projects(&job.range) {
+            view.scan_rows(project, numbers, |row| {
+                let place = (project, row.number);
+                while let Some((gone, later)) =
+                    rest.split_first().filter(|(next, _)| **next < place)
+                {
+                    changed.insert(*gone);
+                    rest = later;
+                }
+                let same = rest.split_first().filter(|(next, _)| **next == place);
+                if same.is_none() || row.changed_sequence > job.as_of {
+                    changed.insert(place);
+                }
+                rest = same.map_or(rest, |(_, later)| later);
+                Ok(if stop() { Flow::Break(()) } else { Flow::Continue(()) })
+            })?;
+        }
+        rest.iter().for_each(|gone| changed.insert(*gone));
+        Ok(changed)
+    }
+
+    /// The projects that there are in a range, and which of their numbers.
+    fn projects(&self, Range { start, end }: &Range<Place>) -> Vec<(ProjectId, Range<i64>)> {
+        let bound = |place: &Place, project| if place.0 == project { Some(place.1) } else { None };
+        let own = (self.projects)().into_iter();
+        let own = own.filter(|project| (start.0..=end.0).contains(project)).map(|project| {
+            (project, bound(start, project).unwrap_or(0)..bound(end, project).unwrap_or(i64::MAX))
+        });
+        let mut own: Vec<(ProjectId, Range<i64>)> =
+            own.filter(|(_, numbers)| !numbers.is_empty()).collect();
+        own.sort_unstable_by_key(|(project, _)| *project);
+        own
+    }
+
+    /// Writes the persons of a range anew. `None` if it was stopped.
+    fn renew(
+        &self,
+        table: &DeltaTable,
+        job: &Job,
+        stop: Stop<'_>,
+    ) -> Result<Option<Written>, PersonsError> {
+        if !table.current().files.is_empty() && self.identities.is_incomplete()? {
+            return Err(PersonsError::Incomplete);
+        }
+        let view = self.pieces.begin(&job.range)?;
+        let renewed = self.write_and_commit(table, &view, job, stop);
+        if !matches!(renewed, Ok(Some(_))) {
+            self.pieces.give_up();
+        }
+        renewed
+    }
+
+    fn write_and_commit(
+        &self,
+        table: &DeltaTable,
+        view: &View,
+        job: &Job,
+        stop: Stop<'_>,
+    ) -> Result<Option<Written>, PersonsError> {
+        let through = view.applied_sequence()?;
+        // Taken after the view, so that it has every project that has persons in the view.
+        let projects = self.projects(&job.range);
+        let persons_max = self.renewal.persons_max;
+        let of = (through, view.moment()?);
+        let mut writing = Writing::new((table, &self.runtime), &job.range, of, persons_max);
+        let files_max = if job.files.is_empty() { FILES_MAX } else { usize::MAX };
+        if !writing.write(view, projects, files_max, stop)? {
+            return Ok(None);
+        }
+        let made = writing.made();
+        let add: Vec<DataFile> =
+            made.iter().flat_map(|span| &span.files).map(|file| DataFile::clone(file)).collect();
+        let written = Written {
+            through,
+            rows: add.iter().map(|file| file.rows).sum(),
+            files: add.len(),
+            bytes: add.iter().map(|file| file.size_bytes).sum(),
+        };
+        if !add.is_empty() || !job.files.is_empty() {
+            self.commit(table, add, job, through)?;
+        }
+        self.pieces.finish(&job.range, made);
+        Ok(Some(written))
+    }
+
+    /// Replaces the files of a job.
+    fn commit(
+        &self,
+        table: &DeltaTable,
+        add: Vec<DataFile>,
+        job: &Job,
+        through: u64,
+    ) -> Result<(), PersonsError> {
+        // A commit whose outcome is unknown has the same number as the next one, so that only one of them comes to be.
+        let last = table.current().transaction(&self.app_id).unwrap_or(0);
+        let number = last.saturating_add(1).max(i64::try_from(through).unwrap_or(i64::MAX));
+        let edit = Edit {
+            add,
+            remove: job.files.clone(),
+            transaction: Some((self.app_id.clone(), number)),
+            kind: if job.files.is_empty() { EditKind::Append } else { EditKind::Replace },
+        };
+        self.runtime.block_on(table.commit(edit))?;
+        Ok(())
+    }
+
+    /// Takes files out of the table that cannot be written anew and have what was deleted for as long as they may.
+    fn drop_late(&self, table: &DeltaTable, job: &Job) {
+        let is_late = matches!(job.need, Need::Overdue(age) if age >= self.renewal.stale_max);
+        let is_incomplete = self.identities.is_incomplete().unwrap_or(true);
+        if !is_late || is_incomplete || job.files.is_empty() {
+            return;
+        }
+        match self.commit(table, Vec::new(), job, job.as_of) {
+            // With the next opening, the range has no file.
+            Ok(()) => tracing::error!(
+                files = job.files.len(),
+                "removed files of the persons table that have what was deleted and cannot be written anew"
+            ),
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(
+                    error,
+                    "files of the persons table have what was deleted, and can neither be written anew nor removed"
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

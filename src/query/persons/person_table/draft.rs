@@ -1,0 +1,121 @@
+//! A file of the persons table that is to be: the columns of the table, and behind them a column for each property,
+//! which the table does not name, so that one property is read without all else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayBuilder, ArrayRef, StringDictionaryBuilder};
+use arrow::datatypes::{Field, Int32Type, Schema};
+use arrow::error::ArrowError;
+use tokio::runtime::Handle;
+
+use crate::persons::person_rows::PersonRows;
+use weir_event::id::ProjectId;
+use weir_identity::row::Row;
+use weir_storage::delta::{DataFile, DeltaTable, TableSpec};
+use weir_storage::parquet::{Effort, FileWriter, Layout};
+use weir_storage::store::StoreError;
+
+/// Properties with a column of their own. If persons of a file have more of them, those that come later are in the
+/// JSON text alone.
+pub(super) const PROPERTIES_MAX: usize = 512;
+
+/// What the names of their columns begin with; the name of the property as JSON follows.
+pub(super) const PROPERTY: &str = "properties.";
+
+/// See the head of this file.
+pub(super) struct Draft {
+    rows: PersonRows,
+    places: BTreeMap<Box<str>, usize>,
+    /// Values as compact JSON.
+    columns: Vec<(Box<str>, StringDictionaryBuilder<Int32Type>)>,
+}
+
+impl Draft {
+    /// Nobody yet; with the columns of a table.
+    pub(super) fn new(schema: &Schema) -> Self {
+        Self {
+            rows: PersonRows::new(schema.fields().iter().map(|field| field.name().as_str())),
+            places: BTreeMap::new(),
+            columns: Vec::new(),
+        }
+    }
+
+    /// Adds a person behind all others.
+    pub(super) fn push(
+        &mut self,
+        project: ProjectId,
+        row: &Row<'_>,
+        distinct_ids: &[String],
+    ) -> Result<(), ArrowError> {
+        let before = self.rows.len();
+        self.rows.push(project, row, distinct_ids);
+        // Rows mostly have the same properties in the same order.
+        let mut guess = 0;
+        for (name, value) in row.properties() {
+            let is_guessed = self.columns.get(guess).is_some_and(|(own, _)| **own == *name);
+            let place = if is_guessed { Some(guess) } else { self.place(name) };
+            let Some((_, column)) = place.and_then(|place| self.columns.get_mut(place)) else {
+                continue;
+            };
+            guess = place.map_or(guess, |place| place + 1);
+            // Of a name that is there twice the last would count; rows have each once.
+            if let Some(missing) = before.checked_sub(column.len()) {
+                column.append_nulls(missing);
+                column.append(value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, name: &str) -> Option<usize> {
+        if let Some(place) = self.places.get(name) {
+            return Some(*place);
+        }
+        let place = self.columns.len();
+        if place >= PROPERTIES_MAX {
+            return None;
+        }
+        self.places.insert(name.into(), place);
+        self.columns.push((name.into(), StringDictionaryBuilder::new()));
+        Some(place)
+    }
+
+    /// Persons.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes of their JSON texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.bytes()
+    }
+
+    /// Writes the file, durably, and in no table yet.
+    pub(super) fn write(
+        mut self,
+        table: &DeltaTable,
+        layout: &Layout,
+        name: &str,
+        runtime: &Handle,
+    ) -> Result<DataFile, StoreError> {
+        let persons = self.rows.len();
+        let mut fields: Vec<Field> =
+            table.spec().schema.fields().iter().map(|field| field.as_ref().clone()).collect();
+        let mut arrays = self.rows.finish();
+        for (property, mut column) in self.columns {
+            column.append_nulls(persons.saturating_sub(column.len()));
+            let array: ArrayRef = Arc::new(column.finish());
+            let name = format!("{PROPERTY}{property}");
+            fields.push(Field::new(name, array.data_type().clone(), true));
+            arrays.push(array);
+        }
+        let spec = TableSpec { schema: Arc::new(Schema::new(fields)), ..table.spec().clone() };
+        let mut writer =
+            FileWriter::new(&table.store(), &spec, layout, Effort::Merge, (None, name))?;
+        // One row group: all persons of a file are read at once.
+        let column = |at: usize| arrays.get(at).map(|array| Ok(Arc::clone(array))).into_iter();
+        runtime.block_on(writer.write_group(persons, column))?;
+        Ok(runtime.block_on(writer.finish())?)
+    }
+}

@@ -1,0 +1,310 @@
+//! Reads a file of the persons table: some properties of a project's persons, or who is in it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewBuilder};
+use arrow::datatypes::{DataType, Int32Type, Int64Type, TimestampMicrosecondType};
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use object_store::ObjectStore;
+use parquet::arrow::ProjectionMask;
+use parquet::errors::ParquetError;
+
+use crate::persons::person_table::draft::{PROPERTIES_MAX, PROPERTY};
+use weir_event::id::ProjectId;
+use weir_identity::person_set::Place;
+use weir_identity::row;
+use weir_identity::row::Key;
+use weir_storage::delta::DataFile;
+use weir_storage::parquet::open_as;
+
+/// Columns that tell who a person is, and those that every scan reads.
+const PLACE: [&str; 2] = ["project_id", "id"];
+const OWN: [&str; 2] = ["created_at", "is_identified"];
+const PROPERTIES: &str = "properties";
+
+/// Persons with neighbouring numbers, as a file has them, and some of their properties.
+#[derive(Debug)]
+pub(crate) struct FilePersons {
+    /// Number, `created_at` as microseconds, whether identified.
+    pub(crate) persons: Vec<(i64, i64, bool)>,
+    batches: Vec<RecordBatch>,
+    keys: Vec<Key>,
+}
+
+/// The different values of a property, as compact JSON, some perhaps more than once, and for each person the place
+/// of the own one there, if it has any.
+pub(crate) type Values<'b> = (Vec<&'b str>, Vec<Option<usize>>);
+
+/// The persons of a project with these numbers, and these properties of theirs.
+///
+/// # Errors
+///
+/// The file cannot be read, or is none of the table.
+pub(crate) async fn read(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+    (project, numbers): (ProjectId, &Range<i64>),
+    keys: Vec<Key>,
+) -> Result<FilePersons, ParquetError> {
+    let names: Vec<String> = keys.iter().map(column_name).collect();
+    let builder = open_as(store, file, dictionary).await?;
+    let fields = builder.schema().fields();
+    let own = fields.iter().filter(|field| field.name().starts_with(PROPERTY)).count();
+    let is_there = |name: &String| fields.iter().any(|field| field.name() == name);
+    // What has no column is in the text, if not all had room.
+    let needs_text = own >= PROPERTIES_MAX && !names.iter().all(is_there);
+    let is_wanted = |name: &str| {
+        PLACE.contains(&name)
+            || OWN.contains(&name)
+            || names.iter().any(|own| own == name)
+            || (needs_text && name == PROPERTIES)
+    };
+    let fields = fields.iter().enumerate().filter(|(_, field)| is_wanted(field.name()));
+    let wanted: Vec<usize> = fields.map(|(at, _)| at).collect();
+    let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
+    let rows = usize::try_from(file.rows).unwrap_or(usize::MAX).max(1);
+    let mut batches = builder.with_projection(mask).with_batch_size(rows).build()?;
+    let mut all = FilePersons { persons: Vec::new(), batches: Vec::new(), keys };
+    let mut seen = 0;
+    while let Some(batch) = batches.try_next().await? {
+        seen += batch.num_rows();
+        let range = place_range(&batch, project, numbers).ok_or_else(foreign)?;
+        all.add(batch.slice(range.start, range.len())).ok_or_else(foreign)?;
+    }
+    if u64::try_from(seen) != Ok(file.rows) {
+        return Err(foreign());
+    }
+    Ok(all)
+}
+
+/// Columns of properties are read as dictionaries.
+fn dictionary(name: &str) -> Option<DataType> {
+    let dictionary = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+    name.starts_with(PROPERTY).then(dictionary)
+}
+
+fn column_name(key: &Key) -> String {
+    format!("{PROPERTY}{}", key.json())
+}
+
+/// Rows of a file, batch by batch.
+pub(crate) struct FileRows {
+    batches: BoxStream<'static, Result<RecordBatch, ParquetError>>,
+    project: ProjectId,
+    numbers: Range<i64>,
+    names: Vec<String>,
+    /// The properties that `properties` is to have; without them it has all.
+    keys: Option<Vec<Key>>,
+}
+
+/// Some of the rows.
+pub(crate) struct FileBatch {
+    /// Numbers of the persons.
+    pub(crate) ids: Int64Array,
+    /// The columns that were asked for.
+    pub(crate) columns: Vec<ArrayRef>,
+}
+
+/// The columns `names` of a project's persons with these numbers, texts as views, in batches of at most `rows`. If
+/// `keys` are given `properties` has only these, where they have columns.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub(crate) async fn scan(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+    (project, numbers): (ProjectId, Range<i64>),
+    (names, keys): (Vec<String>, Option<&[Key]>),
+    rows: usize,
+) -> Result<FileRows, ParquetError> {
+    let is_asked = |name: &str| names.iter().any(|own| own == name);
+    let view = |name: &str| match name {
+        "uuid" | PROPERTIES => Some(DataType::Utf8View),
+        name => dictionary(name),
+    };
+    let builder = open_as(store, file, view).await?;
+    let fields = builder.schema().fields();
+    let own = fields.iter().filter(|field| field.name().starts_with(PROPERTY)).count();
+    // If some properties have no column, they are in the text.
+    let keys = keys.filter(|_| own < PROPERTIES_MAX && is_asked(PROPERTIES)).map(<[Key]>::to_vec);
+    let columns: Vec<String> = keys.iter().flatten().map(column_name).collect();
+    let is_wanted = |name: &str| {
+        let is_text = name == PROPERTIES && keys.is_some();
+        PLACE.contains(&name)
+            || (is_asked(name) && !is_text)
+            || columns.iter().any(|column| column == name)
+    };
+    let fields = fields.iter().enumerate().filter(|(_, field)| is_wanted(field.name()));
+    let wanted: Vec<usize> = fields.map(|(at, _)| at).collect();
+    let mask = ProjectionMask::roots(builder.parquet_schema(), wanted);
+    let batches = builder.with_projection(mask).with_batch_size(rows).build()?.boxed();
+    Ok(FileRows { batches, project, numbers, names, keys })
+}
+
+impl FileRows {
+    /// The next rows; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is none of the table.
+    pub(crate) async fn next(&mut self) -> Result<Option<FileBatch>, ParquetError> {
+        while let Some(batch) = self.batches.try_next().await? {
+            let range = place_range(&batch, self.project, &self.numbers).ok_or_else(foreign)?;
+            if !range.is_empty() {
+                let batch = batch.slice(range.start, range.len());
+                return self.columns(&batch).ok_or_else(foreign).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn columns(&self, batch: &RecordBatch) -> Option<FileBatch> {
+        let column = |name: &String| match (&self.keys, name.as_str()) {
+            (Some(keys), PROPERTIES) => some_properties(batch, keys),
+            _ => batch.column_by_name(name).cloned(),
+        };
+        let columns = self.names.iter().map(column).collect::<Option<_>>()?;
+        let ids = batch.column_by_name("id")?.as_primitive_opt::<Int64Type>()?.clone();
+        Some(FileBatch { ids, columns })
+    }
+}
+
+/// JSON objects with these properties of persons.
+fn some_properties(batch: &RecordBatch, keys: &[Key]) -> Option<ArrayRef> {
+    let mut columns = Vec::new();
+    for key in keys {
+        // Without a column nobody has it.
+        let Some(column) = batch.column_by_name(&column_name(key)) else { continue };
+        let column = column.as_dictionary_opt::<Int32Type>()?;
+        columns.push((key, column.keys(), column.values().as_string_opt::<i32>()?));
+    }
+    let (mut texts, mut text) = (StringViewBuilder::with_capacity(batch.num_rows()), String::new());
+    for row in 0..batch.num_rows() {
+        text.clear();
+        text.push('{');
+        for (key, own, values) in columns.iter().filter(|(_, own, _)| own.is_valid(row)) {
+            if text.len() > 1 {
+                text.push(',');
+            }
+            text.push_str(key.json());
+            text.push(':');
+            text.push_str(values.value(usize::try_from(own.value(row)).ok()?));
+        }
+        text.push('}');
+        texts.append_value(&text);
+    }
+    Some(Arc::new(texts.finish()))
+}
+
+/// Who is in a file, in the order of the table.
+///
+/// # Errors
+///
+/// The file cannot be read, or is none of the table.
+pub(super) async fn places(
+    store: Arc<dyn ObjectStore>,
+    file: &DataFile,
+) -> Result<Vec<Place>, ParquetError> {
+    let builder = open_as(store, file, |_| None).await?;
+    let mask = ProjectionMask::columns(builder.parquet_schema(), PLACE);
+    let mut batches = builder.with_projection(mask).build()?;
+    let mut places = Vec::new();
+    while let Some(batch) = batches.try_next().await? {
+        let project = numbers_of(&batch, "project_id").ok_or_else(foreign)?;
+        let number = numbers_of(&batch, "id").ok_or_else(foreign)?;
+        let own =
+            project.iter().zip(number).map(|(project, number)| (ProjectId(*project), *number));
+        places.extend(own);
+    }
+    match u64::try_from(places.len()) == Ok(file.rows) && places.is_sorted() {
+        true => Ok(places),
+        false => Err(foreign()),
+    }
+}
+
+impl FilePersons {
+    /// Adds the persons of a batch; `None` if it is none of such a file.
+    fn add(&mut self, batch: RecordBatch) -> Option<()> {
+        let numbers = numbers_of(&batch, "id")?;
+        let created = batch.column_by_name("created_at")?;
+        let created = created.as_primitive_opt::<TimestampMicrosecondType>()?.values();
+        let identified = batch.column_by_name("is_identified")?.as_boolean_opt()?.values();
+        let persons = numbers.iter().zip(created.iter()).zip(identified.iter());
+        self.persons.extend(persons.map(|((number, created), is)| (*number, *created, is)));
+        self.batches.push(batch);
+        Some(())
+    }
+
+    /// The values of a property; `None` if it was not read.
+    pub(crate) fn values(&self, name: &str) -> Option<Values<'_>> {
+        let key = self.keys.iter().find(|key| key.json() == name)?;
+        let (column, mut values) = (column_name(key), Values::default());
+        for batch in &self.batches {
+            match (batch.column_by_name(&column), batch.column_by_name(PROPERTIES)) {
+                (Some(column), _) => add(&mut values, column)?,
+                (None, Some(texts)) => add_of_texts(&mut values, texts, key)?,
+                (None, None) => values.1.resize(values.1.len() + batch.num_rows(), None),
+            }
+        }
+        Some(values)
+    }
+}
+
+/// Adds the values of a column; of the texts of its dictionary only such as persons have.
+fn add<'b>((texts, places): &mut Values<'b>, column: &'b dyn Array) -> Option<()> {
+    let column = column.as_dictionary_opt::<Int32Type>()?;
+    let dictionary = column.values().as_string_opt::<i32>()?;
+    let mut known: Vec<Option<usize>> = vec![None; dictionary.len()];
+    for key in column.keys_iter() {
+        let place = key.and_then(|key| Some((key, known.get_mut(key)?)));
+        places.push(place.map(|(key, known)| {
+            *known.get_or_insert_with(|| {
+                texts.push(dictionary.value(key));
+                texts.len() - 1
+            })
+        }));
+    }
+    Some(())
+}
+
+/// Adds those of a property in texts of all properties.
+fn add_of_texts<'b>(
+    (texts, places): &mut Values<'b>,
+    column: &'b dyn Array,
+    key: &Key,
+) -> Option<()> {
+    for properties in column.as_string_opt::<i32>()? {
+        let value = properties.and_then(|properties| row::property(properties, key));
+        places.push(value.map(|value| {
+            texts.push(value);
+            texts.len() - 1
+        }));
+    }
+    Some(())
+}
+
+/// Which rows of a batch, which is in the order of the table, are of a project's persons with these numbers.
+fn place_range(
+    batch: &RecordBatch,
+    project: ProjectId,
+    numbers: &Range<i64>,
+) -> Option<Range<usize>> {
+    let (projects, own) = (numbers_of(batch, "project_id")?, numbers_of(batch, "id")?);
+    let first = projects.partition_point(|other| *other < project.0);
+    let end = projects.partition_point(|other| *other <= project.0);
+    let own = own.get(first..end)?;
+    let start = own.partition_point(|number| *number < numbers.start);
+    let length = own.partition_point(|number| *number < numbers.end);
+    Some(first + start..first + length.max(start))
+}
+
+fn numbers_of<'b>(batch: &'b RecordBatch, name: &str) -> Option<&'b [i64]> {
+    Some(batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()?.values())
+}
+
+fn foreign() -> ParquetError {
+    ParquetError::General("the file has other columns or rows than one of persons".to_owned())
+}

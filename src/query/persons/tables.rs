@@ -1,0 +1,205 @@
+//! The tables of persons as a question sees them, as of one snapshot of the identity store: `persons` (see
+//! `person_scan`), `person_distinct_ids` and `groups`, whose rows are read from the store.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Int64Builder, RecordBatch, StringViewBuilder, TimestampMicrosecondBuilder,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::streaming::StreamingTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::streaming::PartitionStream;
+use tokio::sync::mpsc::Sender;
+
+use crate::persons::person_scan::PersonsProvider;
+use crate::persons::person_table::PersonTable;
+use weir_event::id::ProjectId;
+use weir_identity::IdentityError;
+use weir_identity::person::Group;
+use weir_identity::view::{Flow, View};
+
+/// Rows of a batch, and bytes of their properties: whatever is reached first ends it.
+const BATCH_ROWS: usize = 2048;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// The tables of `project`, by name. Persons are read from a table, if there is one.
+pub(crate) fn person_tables(
+    view: &Arc<View>,
+    project: ProjectId,
+    table: Option<Arc<PersonTable>>,
+) -> Vec<(&'static str, Arc<dyn TableProvider>)> {
+    let (schema, view_of_persons) = (persons_schema(), Arc::clone(view));
+    let persons = PersonsProvider { schema, view: view_of_persons, project, table, keys: None };
+    let mut tables: Vec<(_, Arc<dyn TableProvider>)> = vec![("persons", Arc::new(persons))];
+    let others = [
+        ("person_distinct_ids", Part::DistinctIds, distinct_ids_schema()),
+        ("groups", Part::Groups, groups_schema()),
+    ];
+    for (name, part, schema) in others {
+        let scan = Scan { part, schema: Arc::clone(&schema), view: Arc::clone(view), project };
+        if let Ok(table) = StreamingTable::try_new(schema, vec![Arc::new(scan)]) {
+            tables.push((name, Arc::new(table)));
+        }
+    }
+    tables
+}
+
+/// The columns of `persons`. As in HogQL `id` is the uuid, which events and distinct ids have as `person_id`; `uuid` is the
+/// same, and `number` the integer that lists of persons call `id`.
+pub(crate) fn persons_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        text("id"),
+        text("uuid"),
+        created_at(),
+        Field::new("is_identified", DataType::Boolean, false),
+        text("properties"),
+        number("number"),
+    ]))
+}
+
+fn distinct_ids_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![text("distinct_id"), text("person_id")]))
+}
+
+fn groups_schema() -> SchemaRef {
+    let columns = vec![number("group_type_index"), text("key"), created_at(), text("properties")];
+    Arc::new(Schema::new(columns))
+}
+
+fn text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8View, false)
+}
+
+fn number(name: &str) -> Field {
+    Field::new(name, DataType::Int64, false)
+}
+
+fn created_at() -> Field {
+    let time = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    Field::new("created_at", time, false)
+}
+
+/// What a scan reads.
+#[derive(Clone, Debug)]
+enum Part {
+    DistinctIds,
+    Groups,
+}
+
+#[derive(Debug)]
+struct Scan {
+    part: Part,
+    schema: SchemaRef,
+    view: Arc<View>,
+    project: ProjectId,
+}
+
+impl PartitionStream for Scan {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let mut builder = RecordBatchReceiverStreamBuilder::new(Arc::clone(&self.schema), 2);
+        let out = Out { schema: Arc::clone(&self.schema), sender: builder.tx() };
+        let (view, project, part) = (Arc::clone(&self.view), self.project, self.part.clone());
+        builder.spawn_blocking(move || {
+            let read = match part {
+                Part::DistinctIds => send_distinct_ids(&view, project, &out),
+                Part::Groups => send_groups(&view, project, &out),
+            };
+            read.map_err(|error| DataFusionError::External(Box::new(error)))
+        });
+        builder.build()
+    }
+}
+
+/// Where batches go.
+struct Out {
+    schema: SchemaRef,
+    sender: Sender<datafusion::error::Result<RecordBatch>>,
+}
+
+impl Out {
+    /// Hands a batch on; [`Flow::Break`] once nobody takes any more.
+    fn send(&self, columns: Vec<ArrayRef>) -> Flow {
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        match self.sender.blocking_send(batch.map_err(DataFusionError::from)) {
+            Ok(()) => Flow::Continue(()),
+            Err(_) => Flow::Break(()),
+        }
+    }
+}
+
+fn send_distinct_ids(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+    let mut rows = 0;
+    let mut ids = StringViewBuilder::new();
+    let mut persons = StringViewBuilder::new();
+    let mut failed = None;
+    view.scan_distinct_ids(project, |number, distinct_id| {
+        let person = match view.person_by_number(project, number) {
+            Ok(person) => person,
+            Err(error) => {
+                failed = Some(error);
+                return Flow::Break(());
+            }
+        };
+        let Some(person) = person else { return Flow::Continue(()) };
+        ids.append_value(distinct_id);
+        persons.append_value(person.uuid.hyphenated().encode_lower(&mut [0; 36]));
+        rows += 1;
+        if rows < BATCH_ROWS {
+            return Flow::Continue(());
+        }
+        rows = 0;
+        out.send(vec![Arc::new(ids.finish()), Arc::new(persons.finish())])
+    })?;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if rows > 0 {
+        let _ = out.send(vec![Arc::new(ids.finish()), Arc::new(persons.finish())]);
+    }
+    Ok(())
+}
+
+fn send_groups(view: &View, project: ProjectId, out: &Out) -> Result<(), IdentityError> {
+    let (mut rows, mut bytes) = (0, 0);
+    let mut types = Int64Builder::new();
+    let mut keys = StringViewBuilder::new();
+    let mut created = TimestampMicrosecondBuilder::new();
+    let mut properties = StringViewBuilder::new();
+    let mut finish = |rows: &mut usize, group: Option<(u8, String, Group)>| {
+        if let Some((type_index, key, group)) = group {
+            types.append_value(i64::from(type_index));
+            keys.append_value(key);
+            created.append_value(group.created_at.0);
+            let text = serde_json::Value::Object(group.properties).to_string();
+            bytes += text.len();
+            properties.append_value(text);
+            *rows += 1;
+            if *rows < BATCH_ROWS && bytes < BATCH_BYTES {
+                return Flow::Continue(());
+            }
+        }
+        bytes = 0;
+        if std::mem::take(rows) == 0 {
+            return Flow::Continue(());
+        }
+        out.send(vec![
+            Arc::new(types.finish()),
+            Arc::new(keys.finish()),
+            Arc::new(created.finish().with_timezone("UTC")),
+            Arc::new(properties.finish()),
+        ])
+    };
+    view.scan_groups(project, |type_index, key, group| {
+        finish(&mut rows, Some((type_index, key, group)))
+    })?;
+    let _ = finish(&mut rows, None);
+    Ok(())
+}
