@@ -30,4 +30,5 @@ pub mod sql_text;
 pub(super) mod substitution;
 pub(super) mod tokens;
 pub(super) mod unknown_column;
+pub(super) mod walk;
 pub(super) mod with_constants;

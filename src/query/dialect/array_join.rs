@@ -9,7 +9,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, FunctionArgExpr, Ident, Join, JoinOperator, ObjectName, ObjectNamePart,
     Query, Select, SelectItem, SetExpr, Statement as SqlStatement, TableAlias, TableFactor,
-    TableWithJoins, VisitorMut, visit_expressions,
+    TableWithJoins, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -22,6 +22,7 @@ use crate::dialect::relations::{Relations, Tables, is_same};
 use crate::dialect::sql_text::identifier;
 use crate::dialect::substitution::Substitution;
 use crate::dialect::tokens::{is_blank, items, keyword, next};
+use crate::dialect::walk::each_expression;
 use crate::guard::complexity;
 
 /// The function in FROM that has the arrays as its arguments and their names as its columns.
@@ -331,7 +332,7 @@ impl Joins<'_> {
     fn element(&mut self, array: Expr, first: Option<&Expr>, is_left: bool) -> Result<Expr> {
         let array = match first {
             Some(first) => {
-                let _ = visit_expressions(first, |_| {
+                let _ = each_expression(first, |_| {
                     self.copied = self.copied.saturating_add(1);
                     ControlFlow::<()>::Continue(())
                 });

@@ -5,14 +5,15 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, VisitorMut};
 
 use crate::dialect::asked::{asked, take};
+use crate::dialect::walk::walk_mut;
 
 /// Turns all accesses by arrows whose operand is a comparison without parentheses.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
-        let _ = VisitMut::visit(query, &mut Turner);
+        let _ = walk_mut(query, &mut Turner);
     }
 }
 
@@ -120,6 +121,7 @@ mod tests {
     use datafusion::sql::sqlparser::parser::Parser;
 
     use super::rewrite;
+    use crate::dialect::walk::walk;
 
     fn parsed(condition: &str) -> Statement {
         let sql = format!("SELECT 1 FROM t WHERE {condition}");
@@ -164,7 +166,7 @@ mod tests {
     fn shape(statement: &Statement) -> String {
         use std::ops::ControlFlow;
 
-        use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
+        use datafusion::sql::sqlparser::ast::{Expr, Visitor};
 
         struct Shape(String);
         impl Visitor for Shape {
@@ -193,7 +195,7 @@ mod tests {
         }
         let Statement::Statement(query) = statement else { panic!("a query") };
         let mut shape = Shape(String::new());
-        let _ = Visit::visit(&**query, &mut shape);
+        let _ = walk(&**query, &mut shape);
         shape.0
     }
 }

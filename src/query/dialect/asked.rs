@@ -9,6 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Statement as SqlStatement, Value, VisitMut, VisitorMut,
 };
 
+use crate::dialect::walk::walk_mut;
+
 /// The query; `None` of a statement that is none.
 pub(crate) fn asked(statement: &mut Statement) -> Option<&mut SqlStatement> {
     match statement {
@@ -39,7 +41,7 @@ pub(crate) fn rewrite_part(
     part: &mut impl VisitMut,
     visitor: &mut impl VisitorMut<Break = DataFusionError>,
 ) -> Result<()> {
-    VisitMut::visit(part, visitor).break_value().map_or(Ok(()), Err)
+    walk_mut(part, visitor).break_value().map_or(Ok(()), Err)
 }
 
 /// The expression, in whose place NULL is left.

@@ -8,10 +8,11 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
-use datafusion::sql::sqlparser::ast::{CaseWhen, Expr, Select, Value, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{CaseWhen, Expr, Select, Value, VisitorMut};
 
 use crate::dialect::asked::{asked, take};
 use crate::dialect::item_names::ItemNames;
+use crate::dialect::walk::walk_mut;
 
 /// Whether a statement was refused for two columns of one name.
 pub(crate) fn is_needed(error: &DataFusionError) -> bool {
@@ -30,7 +31,7 @@ pub(crate) fn is_needed(error: &DataFusionError) -> bool {
 /// Puts the type of each cast into its name.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
-        let _ = VisitMut::visit(query, &mut Casts::default());
+        let _ = walk_mut(query, &mut Casts::default());
     }
 }
 

@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Value, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Value, VisitorMut};
 
 use crate::dialect::asked::asked;
 use crate::dialect::expression::Expression;
+use crate::dialect::walk::walk_mut;
 use crate::guard::complexity;
 use crate::guard::complexity::WORDS_MAX;
 use crate::kernel::error::QueryError;
@@ -46,7 +47,7 @@ impl Composed {
         let words = complexity::words(&self.template);
         let mut filling = Filling { expressions: &self.expressions, words };
         let Some(query) = asked(&mut statement) else { return Ok(statement) };
-        match VisitMut::visit(query, &mut filling) {
+        match walk_mut(query, &mut filling) {
             ControlFlow::Continue(()) => Ok(statement),
             ControlFlow::Break(error) => Err(error),
         }

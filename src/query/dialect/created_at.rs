@@ -8,11 +8,12 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, SetExpr, TableWithJoins, VisitMut, VisitorMut,
+    Expr, Ident, Query, Select, SelectItem, SetExpr, TableWithJoins, VisitorMut,
 };
 
 use crate::dialect::asked;
 use crate::dialect::relations::{Relation, Relations, Tables, is_same, name_of};
+use crate::dialect::walk::walk_mut;
 
 /// The name in HogQL, and that of the column here.
 const CREATED_AT: &str = "created_at";
@@ -154,10 +155,10 @@ impl VisitorMut for Names<'_> {
         }
         let mut from = mem::take(&mut select.from);
         let (mut prewhere, mut selection) = (select.prewhere.take(), select.selection.take());
-        VisitMut::visit(&mut items, self)?;
-        VisitMut::visit(&mut from, self)?;
-        VisitMut::visit(&mut prewhere, self)?;
-        VisitMut::visit(&mut selection, self)?;
+        walk_mut(&mut items, self)?;
+        walk_mut(&mut from, self)?;
+        walk_mut(&mut prewhere, self)?;
+        walk_mut(&mut selection, self)?;
         if let Some(scope) = self.scopes.last_mut() {
             let mut named = items.iter().filter(|item| is_named_so(item));
             scope.is_given = named.any(|item| !is_received(item));

@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use datafusion::dataframe::DataFrame;
-use datafusion::sql::sqlparser::ast::{Expr, Function, visit_expressions, visit_relations};
+use datafusion::sql::sqlparser::ast::{Expr, Function};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
@@ -15,6 +15,7 @@ use crate::dialect::composed::{Composed, Places};
 use crate::dialect::hogql::Hogql;
 use crate::dialect::offsets::Offsets;
 use crate::dialect::sql_text::identifier;
+use crate::dialect::walk::{each_expression, has_relation};
 use crate::dialect::{clickhouse, dashed_names, filtered};
 use crate::functions::calendar::Calendar;
 use crate::guard::complexity;
@@ -128,7 +129,7 @@ impl Expression {
     pub fn is_aggregate(&self, view: &View) -> Result<bool, QueryError> {
         let mut tree = Expr::clone(&self.tree);
         clickhouse::rewrite_expression(&mut tree, &Calendar::default())?;
-        let found = visit_expressions(&tree, |part| match part {
+        let found = each_expression(&tree, |part| match part {
             Expr::Function(call) if call.over.is_none() && is_aggregate(call, view) => {
                 ControlFlow::Break(())
             }
@@ -284,11 +285,11 @@ impl Reader {
     fn expression(&mut self) -> Result<Expression, QueryError> {
         let begin = self.parser.index();
         let tree = self.parser.parse_expr().map_err(|error| invalid(&error))?;
-        if visit_relations(&tree, |_| ControlFlow::Break(())).is_break() {
+        if has_relation(&tree) {
             return Err(refused("an expression asks no tables"));
         }
         let (mut names_columns, mut has_window) = (false, false);
-        let _ = visit_expressions(&tree, |part| {
+        let _ = each_expression(&tree, |part| {
             match part {
                 Expr::Identifier(_) | Expr::CompoundIdentifier(_) => names_columns = true,
                 Expr::Function(call) => has_window |= call.over.is_some(),

@@ -10,8 +10,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement as SqlStatement, TableFactor, VisitMut,
-    VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement as SqlStatement, TableFactor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -20,6 +19,7 @@ use crate::dialect::asked::asked;
 use crate::dialect::property_access;
 use crate::dialect::property_access::OF_PERSONS;
 use crate::dialect::sql_text::{identifier, literal};
+use crate::dialect::walk::walk_mut;
 
 /// What a person is called in a query, and the table of persons.
 const PERSON: &str = "person";
@@ -43,7 +43,7 @@ const COLUMNS: [(&str, &str); 5] = [
 /// A bug: what is put there is no SQL.
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<()> {
     let Some(query) = asked(statement) else { return Ok(()) };
-    match VisitMut::visit(query, &mut Queries) {
+    match walk_mut(query, &mut Queries) {
         ControlFlow::Break(error) => Err(DataFusionError::Internal(error.to_string())),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -81,9 +81,9 @@ fn of_body(
     if accesses.tables.iter().any(|table| is(&table.name, PERSON)) {
         return Ok(());
     }
-    let _ = VisitMut::visit(select, &mut accesses);
+    let _ = walk_mut(select, &mut accesses);
     if let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = order_by {
-        let _ = VisitMut::visit(order, &mut accesses);
+        let _ = walk_mut(order, &mut accesses);
     }
     joined(select, &accesses)
 }

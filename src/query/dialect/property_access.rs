@@ -26,10 +26,11 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, Expr as SqlExpr, Ident, Query, SelectItem, SetExpr, Subscript,
-    TableFactor, Value, Visit, VisitMut, Visitor, VisitorMut,
+    TableFactor, Value, Visitor, VisitorMut,
 };
 
 use crate::dialect::asked::{asked, take};
+use crate::dialect::walk::{walk, walk_mut};
 use crate::functions::text_number::{checked_number, is_text, number, wide_number};
 use crate::kernel::rewritten::map_named;
 use weir_event::number::WIDE_FROM;
@@ -59,8 +60,8 @@ const COALESCE: &str = "coalesce";
 /// A statement that has a table or an alias called `properties` is left as it is.
 pub(crate) fn rewrite(statement: &mut Statement) {
     let query = asked(statement);
-    if let Some(query) = query.filter(|query| Visit::visit(&**query, &mut HasTable).is_continue()) {
-        let _ = VisitMut::visit(query, &mut Rewriter);
+    if let Some(query) = query.filter(|query| walk(&**query, &mut HasTable).is_continue()) {
+        let _ = walk_mut(query, &mut Rewriter);
     }
 }
 

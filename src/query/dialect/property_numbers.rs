@@ -11,11 +11,12 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArguments, OrderByExpr, OrderByKind, Query, SetExpr,
-    UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
+    UnaryOperator, Value, VisitorMut, WindowType,
 };
 
 use crate::dialect::asked::{asked, take};
 use crate::dialect::property_access::{OF_ANY, OF_FIRST, access};
+use crate::dialect::walk::walk_mut;
 use weir_event::schema::{PROMOTED, PropertyType};
 
 /// Functions that take numbers alone.
@@ -70,7 +71,7 @@ const OF_ORDERS: [&str; 2] = ["min", "max"];
 /// Writes a property as the number that it is wherever a number is taken. Accesses to properties are written in any form.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
-        let _ = VisitMut::visit(query, &mut Numbers);
+        let _ = walk_mut(query, &mut Numbers);
     }
 }
 

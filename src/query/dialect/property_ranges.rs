@@ -6,18 +6,17 @@ use std::mem;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, UnaryOperator, Value, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitorMut};
 
 use crate::dialect::asked::{asked, take};
 use crate::dialect::property_access::access;
+use crate::dialect::walk::walk_mut;
 
 /// Writes ranges and lists of properties as comparisons. Before
 /// [`property_access::rewrite`](crate::dialect::property_access::rewrite), or after it.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
-        let _ = VisitMut::visit(query, &mut Comparisons);
+        let _ = walk_mut(query, &mut Comparisons);
     }
 }
 

@@ -4,15 +4,16 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Value, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Value, VisitorMut};
 
 use crate::dialect::asked::asked;
+use crate::dialect::walk::walk_mut;
 use crate::events::event_sessions;
 
 /// Makes a column of each placeholder that has the name of a property of sessions.
 pub(crate) fn rewrite(statement: &mut Statement) {
     if let Some(query) = asked(statement) {
-        let _ = VisitMut::visit(query, &mut Names);
+        let _ = walk_mut(query, &mut Names);
     }
 }
 

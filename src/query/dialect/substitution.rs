@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem,
-    SetExpr, TableFactor, Value as SqlValue, VisitMut, VisitorMut, visit_expressions,
+    SetExpr, TableFactor, Value as SqlValue, VisitMut, VisitorMut,
 };
 
 use crate::dialect::relations::{Relations, is_same};
+use crate::dialect::walk::{each_expression, walk_mut};
 use crate::dialect::{array_join, asked};
 use crate::guard::complexity;
 
@@ -49,7 +50,7 @@ impl<'t> Substitution<'t> {
     /// Adds a name.
     pub(crate) fn add(&mut self, name: Ident, expression: Expr) {
         let mut parts = 0;
-        let _ = visit_expressions(&expression, |_| {
+        let _ = each_expression(&expression, |_| {
             parts += 1;
             ControlFlow::<()>::Continue(())
         });
@@ -121,7 +122,7 @@ impl<'t> Substitution<'t> {
         self.hidden.push(columns);
         for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
             if let Some(arrays) = array_join::arrays(&mut join.relation) {
-                VisitMut::visit(arrays, self)?;
+                walk_mut(arrays, self)?;
             }
         }
         self.hidden.pop();

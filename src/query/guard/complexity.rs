@@ -4,10 +4,11 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Statement, visit_expressions};
+use datafusion::sql::sqlparser::ast::{Expr, Statement};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use crate::dialect::walk::each_expression;
 use crate::kernel::error::QueryError;
 
 /// Words and operators of a query at most; literals, commas and parentheses are not counted.
@@ -53,7 +54,7 @@ pub(crate) fn counted(tokens: &[TokenWithSpan]) -> impl Iterator<Item = usize> {
 /// It has more than [`WORDS_MAX`] expressions that are no constants.
 pub(crate) fn check_tree(query: &Statement) -> Result<(), QueryError> {
     let mut expressions = 0_usize;
-    let counted = visit_expressions(query, |expression| {
+    let counted = each_expression(query, |expression| {
         let is_flat = matches!(expression, Expr::Value(_) | Expr::Nested(_));
         expressions = expressions.saturating_add(usize::from(!is_flat));
         match expressions > WORDS_MAX {

@@ -10,6 +10,8 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, Visit, Visitor, WindowType,
 };
 
+use crate::dialect::walk::walk;
+
 /// Words of ClickHouse that the parser takes for the alias of a table, where they are no name in quotes.
 const WORDS_AS_ALIASES: [&str; 13] = [
     "ALL", "ANTI", "ANY", "ARRAY", "ASOF", "FINAL", "FORMAT", "GLOBAL", "PASTE", "PREWHERE",
@@ -238,7 +240,7 @@ pub(super) fn of_type(data_type: &DataType) -> Option<String> {
 
 /// Windows are looked up by their names in the columns of a SELECT alone; elsewhere such a call would be one without OVER.
 fn has_window_by_name(part: &impl Visit) -> bool {
-    part.visit(&mut WindowNames { queries: 0 }).is_break()
+    walk(part, &mut WindowNames { queries: 0 }).is_break()
 }
 
 /// Stops at a call over a window that has a name, outside of queries inside, which have windows of their own.

@@ -11,10 +11,11 @@ use datafusion::execution::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, ObjectName, Query, Select,
-    TableFactor, UnaryOperator, Visit, Visitor,
+    TableFactor, UnaryOperator, Visitor,
 };
 
 use crate::dialect::relations::is_same;
+use crate::dialect::walk::walk;
 use crate::guard::ignored;
 
 /// Expressions of a CUBE.
@@ -35,8 +36,8 @@ const GROUPED_MAX: usize = 1 << 16;
 pub(crate) fn check(statement: &Statement, state: &SessionState) -> Result<()> {
     match statement {
         Statement::Statement(statement) => {
-            let refused = statement.visit(&mut Refusals { state });
-            match refused.is_continue().then(|| statement.visit(&mut Expansion::default())) {
+            let refused = walk(&**statement, &mut Refusals { state });
+            match refused.is_continue().then(|| walk(&**statement, &mut Expansion::default())) {
                 Some(ControlFlow::Continue(())) => Ok(()),
                 Some(ControlFlow::Break(why)) => Err(DataFusionError::Plan(why)),
                 None => Err(DataFusionError::Plan(refused.break_value().unwrap_or_default())),

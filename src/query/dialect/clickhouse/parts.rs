@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::error::{DataFusionError, Result};
-use datafusion::sql::sqlparser::ast::{Expr, Value, VisitMut, VisitorMut, visit_expressions};
+use datafusion::sql::sqlparser::ast::{Expr, Value, VisitorMut};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::dialect::asked::take;
+use crate::dialect::walk::{each_expression, walk_mut};
 
 /// What placeholders stand for.
 pub(super) struct Parts<'r> {
@@ -32,7 +33,7 @@ impl<'r> Parts<'r> {
     /// The places of the arguments that stand in a template.
     fn places(template: &Expr) -> Vec<usize> {
         let mut places = Vec::new();
-        let _ = visit_expressions(template, |part| {
+        let _ = each_expression(template, |part| {
             places.extend(placeholder(part).and_then(place));
             ControlFlow::<()>::Continue(())
         });
@@ -59,7 +60,7 @@ impl<'r> Parts<'r> {
     pub(super) fn copied(&self) -> usize {
         let parts = |argument: &Expr| {
             let mut parts = 0_usize;
-            let _ = visit_expressions(argument, |_| {
+            let _ = each_expression(argument, |_| {
                 parts += 1;
                 ControlFlow::<()>::Continue(())
             });
@@ -77,7 +78,7 @@ impl<'r> Parts<'r> {
     ///
     /// It names others than there are: a bug.
     pub(super) fn filled(mut self, mut template: Expr) -> Result<Expr> {
-        match VisitMut::visit(&mut template, &mut self) {
+        match walk_mut(&mut template, &mut self) {
             ControlFlow::Break(missing) => {
                 Err(DataFusionError::Internal(format!("{template} has {missing}")))
             }
