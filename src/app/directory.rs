@@ -17,7 +17,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::TryStreamExt;
+use futures::future::LocalBoxFuture;
 use object_store::ObjectStore;
 use object_store::path::Path as ObjectPath;
 use uuid::Uuid;
@@ -60,11 +62,12 @@ pub enum MetadataPolicy {
 /// # Errors
 ///
 /// It cannot be opened; the message is for the operator.
-pub async fn metadata_of(
-    data_dir: &Path,
-    (settings, access): (&MetadataConfig, MetadataAccess),
+pub fn metadata_of<'a>(
+    data_dir: &'a Path,
+    (settings, access): (&'a MetadataConfig, MetadataAccess),
     clock: Clock,
-) -> Result<Metadata, OpenError> {
+) -> LocalBoxFuture<'a, Result<Metadata, OpenError>> {
+    async move {
     if let Some(url) = &settings.metadata_url {
         return Ok(Metadata::connect(settings, url, clock, access).await?);
     }
@@ -75,6 +78,7 @@ pub async fn metadata_of(
         return Err(OpenError::Incomplete { path, problem: problem.to_owned() });
     }
     Ok(Metadata::open(&path, clock).await?)
+    }.boxed_local()
 }
 
 /// Moves the metadata of a data directory, which the caller has locked, from its file to an empty PostgreSQL
@@ -85,23 +89,26 @@ pub async fn metadata_of(
 ///
 /// The file cannot be read, or the database not be filled; nothing has changed then. Or the file cannot be
 /// renamed.
-pub async fn move_metadata(
-    data_dir: &Path,
-    (settings, url): (&MetadataConfig, &MetadataUrl),
+pub fn move_metadata<'a>(
+    data_dir: &'a Path,
+    (settings, url): (&'a MetadataConfig, &'a MetadataUrl),
     clock: Clock,
-) -> Result<(u64, PathBuf), OpenError> {
-    let path = data_dir.join("metadata.db");
-    if is_empty(&path)? {
-        return Err(OpenError::Incomplete { path, problem: "is missing or empty".to_owned() });
+) -> LocalBoxFuture<'a, Result<(u64, PathBuf), OpenError>> {
+    async move {
+        let path = data_dir.join("metadata.db");
+        if is_empty(&path)? {
+            return Err(OpenError::Incomplete { path, problem: "is missing or empty".to_owned() });
+        }
+        let target = Metadata::connect(settings, url, clock.clone(), MetadataAccess::Write).await?;
+        let source = Metadata::open(&path, clock.clone()).await?;
+        let taken = target.take_over(&source).await;
+        source.close().await;
+        target.close().await;
+        let rows = taken?;
+        let aside = set_aside(&path, "moved", &clock).map_err(OpenError::io(&path))?;
+        Ok((rows, aside))
     }
-    let target = Metadata::connect(settings, url, clock.clone(), MetadataAccess::Write).await?;
-    let source = Metadata::open(&path, clock.clone()).await?;
-    let taken = target.take_over(&source).await;
-    source.close().await;
-    target.close().await;
-    let rows = taken?;
-    let aside = set_aside(&path, "moved", &clock).map_err(OpenError::io(&path))?;
-    Ok((rows, aside))
+    .boxed_local()
 }
 
 /// How the metadata store of a data directory is opened.

@@ -26,6 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 
 use crate::copy::WorkingCopy;
 use crate::directory::{MetadataPolicy, MetadataStart};
@@ -72,13 +74,19 @@ impl App {
     /// # Errors
     ///
     /// An engine cannot be opened; the message is for the operator.
-    pub async fn open(process: Process, policy: MetadataPolicy) -> Result<Self, OpenError> {
-        let stores = Stores::open(&process, TablesAccess::Write).await?;
-        let (access, has_events) = (MetadataAccess::Write, stores.has_events());
-        let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
-        let app = Self::compose(node, stores, Role::Serve).await?;
-        app.shard.node().start_jobs();
-        Ok(app)
+    pub fn open(
+        process: Process,
+        policy: MetadataPolicy,
+    ) -> LocalBoxFuture<'static, Result<Self, OpenError>> {
+        async move {
+            let stores = Stores::open(&process, TablesAccess::Write).await?;
+            let (access, has_events) = (MetadataAccess::Write, stores.has_events());
+            let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
+            let app = Self::compose(node, stores, Role::Serve).await?;
+            app.shard.node().start_jobs();
+            Ok(app)
+        }
+        .boxed_local()
     }
 
     /// Opens a working copy of a data directory for queries. Replays the log, and flushes to the copy if the
@@ -88,14 +96,20 @@ impl App {
     /// # Errors
     ///
     /// An engine cannot be opened; the message is for the operator.
-    pub async fn open_copy(copy: &WorkingCopy, mut process: Process) -> Result<Self, OpenError> {
-        process.config.storage.data_dir = copy.path().to_path_buf();
-        process.config.ingest.ingestion_warnings_max_age = NEVER;
-        let stores = Stores::open(&process, TablesAccess::Copy).await?;
-        let (access, policy) = (MetadataAccess::Read, MetadataPolicy::Require);
-        let start = MetadataStart { access, policy, has_events: stores.has_events() };
-        let node = Node::open(process, start).await?;
-        Self::compose(node, stores, Role::Copy).await
+    pub fn open_copy(
+        copy: &WorkingCopy,
+        mut process: Process,
+    ) -> LocalBoxFuture<'_, Result<Self, OpenError>> {
+        async move {
+            process.config.storage.data_dir = copy.path().to_path_buf();
+            process.config.ingest.ingestion_warnings_max_age = NEVER;
+            let stores = Stores::open(&process, TablesAccess::Copy).await?;
+            let (access, policy) = (MetadataAccess::Read, MetadataPolicy::Require);
+            let start = MetadataStart { access, policy, has_events: stores.has_events() };
+            let node = Node::open(process, start).await?;
+            Self::compose(node, stores, Role::Copy).await
+        }
+        .boxed_local()
     }
 
     async fn compose(node: Node, stores: Stores, role: Role) -> Result<Self, OpenError> {

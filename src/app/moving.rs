@@ -7,6 +7,8 @@
 
 mod leaving;
 
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -70,11 +72,12 @@ pub struct Moved {
 }
 
 /// Moves the tables of the data directory, which the caller has locked, to the bucket.
-pub async fn to_bucket(
-    config: &Config,
-    url: &BucketUrl,
-    clock: &Clock,
-) -> Result<Moved, MoveError> {
+pub fn to_bucket<'a>(
+    config: &'a Config,
+    url: &'a BucketUrl,
+    clock: &'a Clock,
+) -> LocalBoxFuture<'a, Result<Moved, MoveError>> {
+    async move {
     let data_dir = config.storage.data_dir.as_path();
     match tables::known_bucket(data_dir)? {
         Some(known) if known == *url => {
@@ -111,30 +114,34 @@ pub async fn to_bucket(
     let copied = copy(&from, &to, clock).await?;
     let done = tables::remember(data_dir, url).and_then(|()| tables::put_away(data_dir, clock));
     Ok(Moved { copied, former: done.map_err(OpenError::io(data_dir))? })
+    }.boxed_local()
 }
 
 /// Moves the tables of the data directory, which the caller has locked, from the bucket into it.
-pub async fn to_directory(
-    config: &Config,
-    url: &BucketUrl,
-    clock: &Clock,
-) -> Result<Moved, MoveError> {
-    let data_dir = config.storage.data_dir.as_path();
-    let known = tables::known_bucket(data_dir)?;
-    if known.as_ref() != Some(url) {
-        let place = known.map_or_else(|| "in it".to_owned(), |known| format!("in {known}"));
-        let text = format!("the tables of {} are {place}, not in {url}", data_dir.display());
-        return Err(MoveError::Refused(text));
+pub fn to_directory<'a>(
+    config: &'a Config,
+    url: &'a BucketUrl,
+    clock: &'a Clock,
+) -> LocalBoxFuture<'a, Result<Moved, MoveError>> {
+    async move {
+        let data_dir = config.storage.data_dir.as_path();
+        let known = tables::known_bucket(data_dir)?;
+        if known.as_ref() != Some(url) {
+            let place = known.map_or_else(|| "in it".to_owned(), |known| format!("in {known}"));
+            let text = format!("the tables of {} are {place}, not in {url}", data_dir.display());
+            return Err(MoveError::Refused(text));
+        }
+        let metrics = Arc::new(Metrics::new());
+        let from = tables::in_bucket(config, url, TablesAccess::Read, (clock, &metrics)).await?;
+        let to = tables::in_directory(data_dir)?;
+        let leaving = Leaving::begin(config, (url, &from), clock).await?;
+        let moved = leave((&from, &to), (data_dir, leaving.as_ref()), clock).await;
+        if let Some(leaving) = leaving {
+            leaving.end().await;
+        }
+        Ok(Moved { copied: moved?, former: Some(url.to_string()) })
     }
-    let metrics = Arc::new(Metrics::new());
-    let from = tables::in_bucket(config, url, TablesAccess::Read, (clock, &metrics)).await?;
-    let to = tables::in_directory(data_dir)?;
-    let leaving = Leaving::begin(config, (url, &from), clock).await?;
-    let moved = leave((&from, &to), (data_dir, leaving.as_ref()), clock).await;
-    if let Some(leaving) = leaving {
-        leaving.end().await;
-    }
-    Ok(Moved { copied: moved?, former: Some(url.to_string()) })
+    .boxed_local()
 }
 
 async fn leave(

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
 
@@ -67,28 +69,31 @@ pub enum TablesAccess {
 /// # Errors
 ///
 /// The setting does not fit the data directory, or the bucket cannot be used.
-pub async fn open(
-    config: &Config,
+pub fn open<'a>(
+    config: &'a Config,
     access: TablesAccess,
-    (clock, metrics): (&Clock, &Arc<Metrics>),
-) -> Result<Tables, OpenError> {
-    let (storage, disk) = (&config.storage, Arc::new(OsDisk));
-    let data_dir = storage.data_dir.as_path();
-    let Some(url) = place(storage, access)? else {
-        return in_directory(data_dir);
-    };
-    let tables = in_bucket(config, &url, access, (clock, metrics)).await?;
-    match access {
-        TablesAccess::Read => Ok(tables),
-        TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
-        TablesAccess::Write => {
-            refuse_moved(&tables, &url).await?;
-            remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
-            Scratch::clear(data_dir).map_err(OpenError::io(data_dir))?;
-            let cache = cache(storage, metrics).map_err(OpenError::io(data_dir))?;
-            Ok(tables.with_cache(cache))
+    (clock, metrics): (&'a Clock, &'a Arc<Metrics>),
+) -> LocalBoxFuture<'a, Result<Tables, OpenError>> {
+    async move {
+        let (storage, disk) = (&config.storage, Arc::new(OsDisk));
+        let data_dir = storage.data_dir.as_path();
+        let Some(url) = place(storage, access)? else {
+            return in_directory(data_dir);
+        };
+        let tables = in_bucket(config, &url, access, (clock, metrics)).await?;
+        match access {
+            TablesAccess::Read => Ok(tables),
+            TablesAccess::Copy => tables.copied(disk, data_dir).map_err(OpenError::io(data_dir)),
+            TablesAccess::Write => {
+                refuse_moved(&tables, &url).await?;
+                remember(data_dir, &url).map_err(OpenError::io(data_dir))?;
+                Scratch::clear(data_dir).map_err(OpenError::io(data_dir))?;
+                let cache = cache(storage, metrics).map_err(OpenError::io(data_dir))?;
+                Ok(tables.with_cache(cache))
+            }
         }
     }
+    .boxed_local()
 }
 
 /// The tables in a bucket, whatever the data directory says. It is probed before it is written to.

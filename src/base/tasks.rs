@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
@@ -21,6 +20,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
@@ -108,6 +108,11 @@ impl Tasks {
     /// Runs `future` as a task that outlives the caller. Unbounded: the caller limits the number of tasks. A
     /// panic is logged under `name`.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(name, future.boxed());
+    }
+
+    /// Boxed, because a task of the runtime is 20 functions for each type of future.
+    fn spawn_boxed(&self, name: &'static str, future: BoxFuture<'static, ()>) {
         let running = self.enter(name);
         // Dropping the handle detaches the task; `running` is what a shutdown waits for.
         drop(self.shared.runtime.spawn(async move {
@@ -130,13 +135,21 @@ impl Tasks {
         name: &'static str,
         future: F,
     ) -> impl Future<Output = Result<T, TaskError>> + Send + use<T, F> {
+        self.detach_boxed(name, future.boxed())
+    }
+
+    fn detach_boxed<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        future: BoxFuture<'static, T>,
+    ) -> impl Future<Output = Result<T, TaskError>> + Send + use<T> {
         let running = self.enter(name);
         let work = async move {
             let _running = running;
             AssertUnwindSafe(future).catch_unwind().await
         };
         let runtime = self.shared.runtime.clone();
-        let mut outliving = Outliving { runtime, work: Some(Box::pin(work)) };
+        let mut outliving = Outliving { runtime, work: Some(work.boxed()) };
         async move {
             let done = std::future::poll_fn(|context| outliving.poll(context)).await;
             done.map_err(|_| TaskError::Panicked { name })
@@ -254,14 +267,14 @@ impl fmt::Debug for Tasks {
 }
 
 /// A future that continues as a task when it is dropped before its end.
-struct Outliving<F: Future<Output: Send> + Send + 'static> {
+struct Outliving<T: Send + 'static> {
     runtime: Handle,
     /// `None` once it has ended.
-    work: Option<Pin<Box<F>>>,
+    work: Option<BoxFuture<'static, T>>,
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Outliving<F> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+impl<T: Send + 'static> Outliving<T> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
         let Some(work) = &mut self.work else { return Poll::Pending };
         let polled = work.as_mut().poll(context);
         if polled.is_ready() {
@@ -271,7 +284,7 @@ impl<F: Future<Output: Send> + Send + 'static> Outliving<F> {
     }
 }
 
-impl<F: Future<Output: Send> + Send + 'static> Drop for Outliving<F> {
+impl<T: Send + 'static> Drop for Outliving<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
             // Dropping the handle detaches the task; a shutdown waits for its entry in `running`.

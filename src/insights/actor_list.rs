@@ -15,6 +15,8 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, JoinType, cast};
 use datafusion::prelude::{ident, lit};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::answered::Answered;
@@ -180,51 +182,54 @@ impl ActorsQuery {
     }
 
     /// The rows. `found` are the actors behind a point, if the source is an insight.
-    pub async fn answer(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
-        (found, body): (Option<&[Actor]>, Body),
-    ) -> Result<Answered, InsightError> {
-        // Persons in the filters are as of every acknowledged event.
-        engine.wait().await?;
-        let view = match &self.source {
-            Some(source) => source.view(engine, owner).await?,
-            None => engine.view(owner.project).await?,
-        };
-        let view = Arc::new(view);
-        let mut actors = self.actors(engine, &view, owner).await?;
-        if let Some(found) = found {
-            actors = beside(actors, view.rows(rows(found)?)?)?;
-        }
-        let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
-        let writing = async move {
-            let from = format!("{FILTERED}.actors");
-            select.written((&own, &settings), &from, &["id"])
-        };
-        let written = engine.planned(writing).await?;
-        let (limit, offset) = self.select.page;
-        let limit = limit.min(engine.rows_max()).max(1);
-        let persons = engine.persons(owner.project);
-        let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
-            name,
-            content: match cell {
-                Some(cell) => cell.made((self.unit, &persons), &body, &places),
-                None => Content::Column(places.first().copied().unwrap_or_default()),
-            },
-        });
-        let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
-        let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
-        let source = self.source.as_ref().map(|source| source.text.clone());
-        let planning = async move {
-            if let Some(source) = source {
-                actors = beside(actors, keyed(&view.sql(&source).await?)?)?;
+    pub fn answer<'a>(
+        &'a self,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
+        (found, body): (Option<&'a [Actor]>, Body),
+    ) -> BoxFuture<'a, Result<Answered, InsightError>> {
+        async move {
+            // Persons in the filters are as of every acknowledged event.
+            engine.wait().await?;
+            let view = match &self.source {
+                Some(source) => source.view(engine, owner).await?,
+                None => engine.view(owner.project).await?,
+            };
+            let view = Arc::new(view);
+            let mut actors = self.actors(engine, &view, owner).await?;
+            if let Some(found) = found {
+                actors = beside(actors, view.rows(rows(found)?)?)?;
             }
-            view.name_rows("actors", actors)?;
-            view.composed(&sql).await
-        };
-        let lists = engine.lists(owner.project, planning, layout).await?;
-        Ok(Answered::of_page(lists, (limit, offset), Some(0))?)
+            let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
+            let writing = async move {
+                let from = format!("{FILTERED}.actors");
+                select.written((&own, &settings), &from, &["id"])
+            };
+            let written = engine.planned(writing).await?;
+            let (limit, offset) = self.select.page;
+            let limit = limit.min(engine.rows_max()).max(1);
+            let persons = engine.persons(owner.project);
+            let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
+                name,
+                content: match cell {
+                    Some(cell) => cell.made((self.unit, &persons), &body, &places),
+                    None => Content::Column(places.first().copied().unwrap_or_default()),
+                },
+            });
+            let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
+            let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
+            let source = self.source.as_ref().map(|source| source.text.clone());
+            let planning = async move {
+                if let Some(source) = source {
+                    actors = beside(actors, keyed(&view.sql(&source).await?)?)?;
+                }
+                view.name_rows("actors", actors)?;
+                view.composed(&sql).await
+            };
+            let lists = engine.lists(owner.project, planning, layout).await?;
+            Ok(Answered::of_page(lists, (limit, offset), Some(0))?)
+        }
+        .boxed()
     }
 
     /// The persons, or the groups of a type, that match the filters, with the columns that filters read.

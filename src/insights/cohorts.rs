@@ -1,5 +1,7 @@
 //! The sizes of cohorts with a rule, which lists of cohorts show; and the members of those by events.
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use crate::deeds::Deeds;
@@ -18,29 +20,36 @@ use weir_query::kernel::error::QueryError;
 /// # Errors
 ///
 /// The count could not be noted.
-pub async fn recount(engine: &Engine, project: ProjectId, id: CohortId) -> Result<(), QueryError> {
-    let metadata = engine.metadata();
-    let snapshot = metadata.snapshot();
-    let cohort = snapshot.cohort(project, id).filter(|cohort| !cohort.is_static);
-    let Some((cohort, set)) = cohort.zip(snapshot.cohort_set(project)) else { return Ok(()) };
-    if cohort.is_by_events() {
-        return by_events(engine, cohort, Arc::clone(set)).await;
-    }
-    let is_countable =
-        set.get(id.0).is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
-    let count = match is_countable {
-        true => {
-            let now = engine.present(project);
-            let test = membership(Arc::clone(set), project, id, now);
-            audience::count_persons(engine, project, test).await.ok()
+pub fn recount(
+    engine: &Engine,
+    project: ProjectId,
+    id: CohortId,
+) -> BoxFuture<'_, Result<(), QueryError>> {
+    async move {
+        let metadata = engine.metadata();
+        let snapshot = metadata.snapshot();
+        let cohort = snapshot.cohort(project, id).filter(|cohort| !cohort.is_static);
+        let Some((cohort, set)) = cohort.zip(snapshot.cohort_set(project)) else { return Ok(()) };
+        if cohort.is_by_events() {
+            return by_events(engine, cohort, Arc::clone(set)).await;
         }
-        false => None,
-    };
-    let count = count.and_then(|count| i64::try_from(count.matching).ok());
-    match metadata.note_cohort_size(project, id, cohort.version, count).await {
-        Err(MetadataError::NotFound(_)) => Ok(()),
-        noted => Ok(noted?),
+        let is_countable =
+            set.get(id.0).is_some_and(|cohort| matches!(cohort.members, Members::Rule(_)));
+        let count = match is_countable {
+            true => {
+                let now = engine.present(project);
+                let test = membership(Arc::clone(set), project, id, now);
+                audience::count_persons(engine, project, test).await.ok()
+            }
+            false => None,
+        };
+        let count = count.and_then(|count| i64::try_from(count.matching).ok());
+        match metadata.note_cohort_size(project, id, cohort.version, count).await {
+            Err(MetadataError::NotFound(_)) => Ok(()),
+            noted => Ok(noted?),
+        }
     }
+    .boxed()
 }
 
 /// Notes who are in a cohort by events now.

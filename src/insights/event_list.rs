@@ -12,6 +12,8 @@ use chrono_tz::Tz;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{col, lit};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -192,46 +194,50 @@ impl EventsQuery {
     }
 
     /// The rows.
-    pub async fn answer(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
-    ) -> Result<Answered, InsightError> {
-        let (after, before) =
-            self.dates.bounds((zone(owner)?, owner.is_monday_first), engine.now())?;
-        // Persons and groups in the filters are as of every acknowledged event.
-        engine.wait().await?;
-        let view = Arc::new(engine.view(owner.project).await?);
-        let mut events = self.events(engine, (&view, owner), (after, before)).await?;
-        let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
-        let writing = async move {
-            let from = format!("{FILTERED}.events");
-            select.written((&own, &settings), &from, &["uuid DESC"])
-        };
-        let written = engine.planned(writing).await?;
-        let (limit, offset) = self.select.page;
-        let limit = limit.min(engine.rows_max()).max(1);
-        let wanted = offset.saturating_add(limit).saturating_add(1);
-        view.name_rows("events", events.clone())?;
-        if written.is_newest_first && wanted <= NEWEST_MAX {
-            let since = since(engine, &view, written.times, (after, before), wanted).await?;
-            let since =
-                since.map_or(lit(false), |since| col("timestamp").gt_eq(time(UnixMicros(since))));
-            events = events.filter(since)?;
-            view.name_rows("events", events)?;
+    pub fn answer<'a>(
+        &'a self,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
+    ) -> BoxFuture<'a, Result<Answered, InsightError>> {
+        async move {
+            let (after, before) =
+                self.dates.bounds((zone(owner)?, owner.is_monday_first), engine.now())?;
+            // Persons and groups in the filters are as of every acknowledged event.
+            engine.wait().await?;
+            let view = Arc::new(engine.view(owner.project).await?);
+            let mut events = self.events(engine, (&view, owner), (after, before)).await?;
+            let (select, own, settings) = (self.select.clone(), Arc::clone(&view), owner.clone());
+            let writing = async move {
+                let from = format!("{FILTERED}.events");
+                select.written((&own, &settings), &from, &["uuid DESC"])
+            };
+            let written = engine.planned(writing).await?;
+            let (limit, offset) = self.select.page;
+            let limit = limit.min(engine.rows_max()).max(1);
+            let wanted = offset.saturating_add(limit).saturating_add(1);
+            view.name_rows("events", events.clone())?;
+            if written.is_newest_first && wanted <= NEWEST_MAX {
+                let since = since(engine, &view, written.times, (after, before), wanted).await?;
+                let since = since
+                    .map_or(lit(false), |since| col("timestamp").gt_eq(time(UnixMicros(since))));
+                events = events.filter(since)?;
+                view.name_rows("events", events)?;
+            }
+            let persons = engine.persons(owner.project);
+            let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
+                name,
+                content: match cell {
+                    Some(cell) => Content::Made("Tuple", cell.made(owner, &persons, &places)),
+                    None => Content::Column(places.first().copied().unwrap_or_default()),
+                },
+            });
+            let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
+            let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
+            let lists =
+                engine.lists(owner.project, async move { view.composed(&sql).await }, layout);
+            Ok(Answered::of_page(lists.await?, (limit, offset), None)?)
         }
-        let persons = engine.persons(owner.project);
-        let columns = written.columns.into_iter().map(|(name, cell, places)| Shown {
-            name,
-            content: match cell {
-                Some(cell) => Content::Made("Tuple", cell.made(owner, &persons, &places)),
-                None => Content::Column(places.first().copied().unwrap_or_default()),
-            },
-        });
-        let (layout, asked) = Layout::page(columns.collect(), limit, engine.rows_max());
-        let sql = written.sql.followed_by(&format!(" LIMIT {asked} OFFSET {offset}"));
-        let lists = engine.lists(owner.project, async move { view.composed(&sql).await }, layout);
-        Ok(Answered::of_page(lists.await?, (limit, offset), None)?)
+        .boxed()
     }
 
     /// The events that are meant, with the columns of `events`.

@@ -20,6 +20,8 @@ use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{col, lit};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use crate::columns::{texts, time};
@@ -116,76 +118,85 @@ struct Source<'e> {
 
 /// The newest events that answer `question`, by time and then by id, both descending; `limit` of
 /// them after the first `offset`.
-pub async fn latest(
+pub fn latest(
     engine: &Engine,
     project: ProjectId,
     question: EventsQuestion,
     (offset, limit): (usize, usize),
-) -> Result<Vec<EventRow>, QueryError> {
-    let wanted = offset.saturating_add(limit);
-    let rows_max = engine.rows_max();
-    if wanted > rows_max {
-        return Err(QueryError::TooManyRows(rows_max));
+) -> BoxFuture<'_, Result<Vec<EventRow>, QueryError>> {
+    async move {
+        let wanted = offset.saturating_add(limit);
+        let rows_max = engine.rows_max();
+        if wanted > rows_max {
+            return Err(QueryError::TooManyRows(rows_max));
+        }
+        let (after, before) = (question.after, question.before);
+        engine.note_events_named(project, question.event.as_deref());
+        // One person's events are few and anywhere, so a second pass would cost as much as the first.
+        let is_of_one = question.distinct_id.is_some() || question.person.is_some();
+        // Persons and groups in the condition are as of every acknowledged event.
+        engine.wait().await?;
+        let condition = condition(engine, project, question).await?;
+        let source = Source::of(engine, project, condition).await?;
+        let since = match is_of_one {
+            true => after.map(|after| after.0).or(Some(i64::MIN)),
+            false => source.since(wanted, (after, before)).await?,
+        };
+        let Some(since) = since else { return Ok(Vec::new()) };
+        let rows = source.table().await?;
+        let rows = rows.filter(col("timestamp").gt_eq(time(UnixMicros(since))))?;
+        let rows = within(rows, after, before)?;
+        let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
+        let rows = source.filtered(rows)?.sort(order)?.limit(offset, Some(limit))?;
+        collect(engine, rows).await
     }
-    let (after, before) = (question.after, question.before);
-    engine.note_events_named(project, question.event.as_deref());
-    // One person's events are few and anywhere, so a second pass would cost as much as the first.
-    let is_of_one = question.distinct_id.is_some() || question.person.is_some();
-    // Persons and groups in the condition are as of every acknowledged event.
-    engine.wait().await?;
-    let condition = condition(engine, project, question).await?;
-    let source = Source::of(engine, project, condition).await?;
-    let since = match is_of_one {
-        true => after.map(|after| after.0).or(Some(i64::MIN)),
-        false => source.since(wanted, (after, before)).await?,
-    };
-    let Some(since) = since else { return Ok(Vec::new()) };
-    let rows = source.table().await?;
-    let rows = rows.filter(col("timestamp").gt_eq(time(UnixMicros(since))))?;
-    let rows = within(rows, after, before)?;
-    let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
-    let rows = source.filtered(rows)?.sort(order)?.limit(offset, Some(limit))?;
-    collect(engine, rows).await
+    .boxed()
 }
 
 /// The event with this id.
-pub async fn by_id(
+pub fn by_id(
     engine: &Engine,
     project: ProjectId,
     id: Uuid,
-) -> Result<Option<EventRow>, QueryError> {
-    let source = Source::of(engine, project, Some(col("uuid").eq(lit(id.to_string())))).await?;
-    let rows = source.table().await?;
-    // A copy of an event that slipped in twice is the same event.
-    let rows = source.filtered(rows)?.limit(0, Some(1))?;
-    Ok(collect(engine, rows).await?.pop())
+) -> BoxFuture<'_, Result<Option<EventRow>, QueryError>> {
+    async move {
+        let source = Source::of(engine, project, Some(col("uuid").eq(lit(id.to_string())))).await?;
+        let rows = source.table().await?;
+        // A copy of an event that slipped in twice is the same event.
+        let rows = source.filtered(rows)?.limit(0, Some(1))?;
+        Ok(collect(engine, rows).await?.pop())
+    }
+    .boxed()
 }
 
 /// Values that the property has in a sample of the events, as texts; those that are no text are
 /// compact JSON.
-pub async fn values(
+pub fn values(
     engine: &Engine,
     project: ProjectId,
     question: ValuesQuestion,
-) -> Result<Vec<String>, QueryError> {
-    let source = Source::of(engine, project, None).await?;
-    let value = whole_text(&question.key, source.view.exact());
-    let mut condition = value.clone().is_not_null();
-    engine.note_events_named(project, question.events.iter().map(String::as_str));
-    if !question.events.is_empty() {
-        let names = question.events.iter().map(|name| lit(name.clone())).collect();
-        condition = condition.and(col("event").in_list(names, false));
+) -> BoxFuture<'_, Result<Vec<String>, QueryError>> {
+    async move {
+        let source = Source::of(engine, project, None).await?;
+        let value = whole_text(&question.key, source.view.exact());
+        let mut condition = value.clone().is_not_null();
+        engine.note_events_named(project, question.events.iter().map(String::as_str));
+        if !question.events.is_empty() {
+            let names = question.events.iter().map(|name| lit(name.clone())).collect();
+            condition = condition.and(col("event").in_list(names, false));
+        }
+        if !question.part.is_empty() {
+            let lower = datafusion::functions::expr_fn::lower(value.clone());
+            let part = lit(question.part.to_lowercase());
+            condition = condition.and(datafusion::functions::expr_fn::contains(lower, part));
+        }
+        let rows = within(source.table().await?, question.after, None)?.filter(condition)?;
+        let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
+        let (_, batches) = engine.collect(rows).await?;
+        let values = batches.iter().flat_map(|batch| texts(batch, "value"));
+        Ok(values.collect())
     }
-    if !question.part.is_empty() {
-        let lower = datafusion::functions::expr_fn::lower(value.clone());
-        let part = lit(question.part.to_lowercase());
-        condition = condition.and(datafusion::functions::expr_fn::contains(lower, part));
-    }
-    let rows = within(source.table().await?, question.after, None)?.filter(condition)?;
-    let rows = rows.limit(0, Some(VALUES_SAMPLE))?.select(vec![value.alias("value")])?;
-    let (_, batches) = engine.collect(rows).await?;
-    let values = batches.iter().flat_map(|batch| texts(batch, "value"));
-    Ok(values.collect())
+    .boxed()
 }
 
 /// The names of the events that a question asks for, and everything else but the times.

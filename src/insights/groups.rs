@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use weir_event::id::ProjectId;
@@ -32,42 +34,45 @@ pub type Counts = HashMap<String, usize>;
 
 /// The groups of a type whose key or property `name` contains `search` in any case, the newest
 /// first; how many there are, and those of `part`.
-pub async fn find_groups(
+pub fn find_groups(
     engine: &Engine,
     project: ProjectId,
     type_index: u8,
     search: Option<String>,
     part: Part,
-) -> Result<(usize, Vec<Named>), QueryError> {
-    let wanted = part.offset.saturating_add(part.limit);
-    let remembered = wanted.min(REMEMBERED_MAX);
-    let search = search.map(|search| search.to_lowercase());
-    let read = engine.read(move |view, stop| {
-        let mut first = BTreeSet::new();
-        let mut count = 0;
-        view.scan_groups_of(project, type_index, |key, group| {
-            if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
-                count += 1;
-                first.insert((Reverse(group.created_at), key));
-                if first.len() > remembered {
-                    first.pop_last();
+) -> BoxFuture<'_, Result<(usize, Vec<Named>), QueryError>> {
+    async move {
+        let wanted = part.offset.saturating_add(part.limit);
+        let remembered = wanted.min(REMEMBERED_MAX);
+        let search = search.map(|search| search.to_lowercase());
+        let read = engine.read(move |view, stop| {
+            let mut first = BTreeSet::new();
+            let mut count = 0;
+            view.scan_groups_of(project, type_index, |key, group| {
+                if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
+                    count += 1;
+                    first.insert((Reverse(group.created_at), key));
+                    if first.len() > remembered {
+                        first.pop_last();
+                    }
+                }
+                flow(stop)
+            })?;
+            // Behind the last group there is nothing, however far.
+            if wanted.min(count) > remembered {
+                return Ok(None);
+            }
+            let mut groups = Vec::new();
+            for (_, key) in first.into_iter().skip(part.offset) {
+                if let Some(group) = view.group(project, type_index, &key)? {
+                    groups.push((key, group));
                 }
             }
-            flow(stop)
-        })?;
-        // Behind the last group there is nothing, however far.
-        if wanted.min(count) > remembered {
-            return Ok(None);
-        }
-        let mut groups = Vec::new();
-        for (_, key) in first.into_iter().skip(part.offset) {
-            if let Some(group) = view.group(project, type_index, &key)? {
-                groups.push((key, group));
-            }
-        }
-        Ok(Some((count, groups)))
-    });
-    read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
+            Ok(Some((count, groups)))
+        });
+        read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
+    }
+    .boxed()
 }
 
 /// How many of a sample of groups have each property, by the index of the type.

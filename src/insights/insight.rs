@@ -1,5 +1,7 @@
 //! An insight of any kind, as clients describe it by a node: [`Insight`].
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::Value;
 
 use crate::answered::Answered;
@@ -115,24 +117,33 @@ impl Insight {
     }
 
     /// The answer, as `results` of PostHog's clients have it.
-    pub async fn answer(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
-    ) -> Result<Value, InsightError> {
-        let mut named = self.clone();
-        named.look_up(engine, owner.project)?;
-        match &named {
-            Self::Correlation(correlation) => Ok(correlation.answer(engine, owner).await?.body()),
-            Self::Lifecycle(lifecycle) => Ok(Value::Array(lifecycle.answer(engine, owner).await?)),
-            Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
-            Self::Retention(retention) => Ok(Value::Array(retention.answer(engine, owner).await?)),
-            Self::Stickiness(stickiness) => {
-                Ok(Value::Array(stickiness.answer(engine, owner).await?))
+    pub fn answer<'a>(
+        &'a self,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
+    ) -> BoxFuture<'a, Result<Value, InsightError>> {
+        async move {
+            let mut named = self.clone();
+            named.look_up(engine, owner.project)?;
+            match &named {
+                Self::Correlation(correlation) => {
+                    Ok(correlation.answer(engine, owner).await?.body())
+                }
+                Self::Lifecycle(lifecycle) => {
+                    Ok(Value::Array(lifecycle.answer(engine, owner).await?))
+                }
+                Self::Paths(paths) => Ok(Value::Array(paths.answer(engine, owner).await?)),
+                Self::Retention(retention) => {
+                    Ok(Value::Array(retention.answer(engine, owner).await?))
+                }
+                Self::Stickiness(stickiness) => {
+                    Ok(Value::Array(stickiness.answer(engine, owner).await?))
+                }
+                Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
+                Self::Funnels(funnels) => funnels.answer(engine, owner).await,
             }
-            Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
-            Self::Funnels(funnels) => funnels.answer(engine, owner).await,
         }
+        .boxed()
     }
 
     /// Looks up how the actions of its series are called now, which its answer says.
@@ -147,14 +158,17 @@ impl Insight {
     }
 
     /// The answer as it is kept.
-    pub async fn answered(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
-    ) -> Result<Answered, InsightError> {
-        let began = engine.monotonic();
-        let results = Box::pin(self.answer(engine, owner)).await?;
-        Ok(Answered::of(&results, engine.monotonic().saturating_sub(began))?)
+    pub fn answered<'a>(
+        &'a self,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
+    ) -> BoxFuture<'a, Result<Answered, InsightError>> {
+        async move {
+            let began = engine.monotonic();
+            let results = Box::pin(self.answer(engine, owner)).await?;
+            Ok(Answered::of(&results, engine.monotonic().saturating_sub(began))?)
+        }
+        .boxed()
     }
 
     /// The names of the events that it is about, those of actions included.
@@ -252,39 +266,43 @@ impl ActorsOf {
     }
 
     /// The actors, in the order of the kind of insight; one more than the part has where there are more.
-    pub async fn find(
+    pub fn find<'a>(
         mut self,
-        engine: &Engine,
-        owner: &ProjectSettings,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
         part: Part,
-    ) -> Result<Vec<Actor>, InsightError> {
-        let (_, unit) = self.looked_at();
-        if unit != Unit::Persons && part.offset.saturating_add(part.limit) > GROUPS_MAX {
-            let detail = format!("Only the first {GROUPS_MAX} groups behind a point are listed.");
-            return Err(NodeError { field: "offset".to_owned(), detail }.into());
+    ) -> BoxFuture<'a, Result<Vec<Actor>, InsightError>> {
+        async move {
+            let (_, unit) = self.looked_at();
+            if unit != Unit::Persons && part.offset.saturating_add(part.limit) > GROUPS_MAX {
+                let detail =
+                    format!("Only the first {GROUPS_MAX} groups behind a point are listed.");
+                return Err(NodeError { field: "offset".to_owned(), detail }.into());
+            }
+            // They are large, and some of them are awaited deep down.
+            match &self {
+                Self::Correlation(correlation, asked) => {
+                    Box::pin(correlation.actors(engine, owner, asked, part)).await
+                }
+                Self::Lifecycle(lifecycle, stage) => {
+                    Box::pin(lifecycle.actors(engine, owner, stage, part)).await
+                }
+                Self::Paths(paths) => Box::pin(paths.actors(engine, owner, part)).await,
+                Self::Retention(retention, row) => {
+                    Box::pin(retention.actors(engine, owner, row, part)).await
+                }
+                Self::Stickiness(stickiness, asked) => {
+                    Box::pin(stickiness.actors(engine, owner, asked, part)).await
+                }
+                Self::Trends(trends, point) => {
+                    Box::pin(trends.actors(engine, owner, point, part)).await
+                }
+                Self::Funnels(funnels, asked) => {
+                    Box::pin(funnels.actors(engine, owner, asked, part)).await
+                }
+            }
         }
-        // They are large, and some of them are awaited deep down.
-        match &self {
-            Self::Correlation(correlation, asked) => {
-                Box::pin(correlation.actors(engine, owner, asked, part)).await
-            }
-            Self::Lifecycle(lifecycle, stage) => {
-                Box::pin(lifecycle.actors(engine, owner, stage, part)).await
-            }
-            Self::Paths(paths) => Box::pin(paths.actors(engine, owner, part)).await,
-            Self::Retention(retention, row) => {
-                Box::pin(retention.actors(engine, owner, row, part)).await
-            }
-            Self::Stickiness(stickiness, asked) => {
-                Box::pin(stickiness.actors(engine, owner, asked, part)).await
-            }
-            Self::Trends(trends, point) => {
-                Box::pin(trends.actors(engine, owner, point, part)).await
-            }
-            Self::Funnels(funnels, asked) => {
-                Box::pin(funnels.actors(engine, owner, asked, part)).await
-            }
-        }
+        .boxed()
     }
 }
 

@@ -1,6 +1,8 @@
 //! SQL as a question beside others: [`SqlQuery`], a text and the filters that `{filters}` in it stands for.
 
 use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
 use crate::answered::{Answered, Timing, Told};
@@ -64,70 +66,87 @@ impl SqlQuery {
     /// # Errors
     ///
     /// A date is malformed, there are too many filters; see [`InsightError`].
-    pub async fn view(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
-    ) -> Result<View, InsightError> {
-        let view = view_of(engine, owner.project).await?;
-        let Some(selection) = &self.filters else { return Ok(view) };
-        let dates = &selection.dates;
-        let range = dates.range_at(engine.now(), owner, Interval::Day);
-        let range = range.map_err(|error| match error {
-            InsightError::Node(error) => InsightError::Node(within(error)),
-            error => error,
-        })?;
-        let all = view.event_times().unwrap_or((UnixMicros(0), UnixMicros(0)));
-        let is_open = dates.from.as_deref().is_none_or(|from| from == "all");
-        let from = if is_open { all.0 } else { range.from };
-        let to = if dates.to.is_none() { all.1 } else { range.to };
-        let events = selection.events(engine, (&view, owner), (from, to)).await?;
-        Ok(view.with_filtered(events).await?)
+    pub fn view<'a>(
+        &'a self,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
+    ) -> BoxFuture<'a, Result<View, InsightError>> {
+        async move {
+            let view = view_of(engine, owner.project).await?;
+            let Some(selection) = &self.filters else { return Ok(view) };
+            let dates = &selection.dates;
+            let range = dates.range_at(engine.now(), owner, Interval::Day);
+            let range = range.map_err(|error| match error {
+                InsightError::Node(error) => InsightError::Node(within(error)),
+                error => error,
+            })?;
+            let all = view.event_times().unwrap_or((UnixMicros(0), UnixMicros(0)));
+            let is_open = dates.from.as_deref().is_none_or(|from| from == "all");
+            let from = if is_open { all.0 } else { range.from };
+            let to = if dates.to.is_none() { all.1 } else { range.to };
+            let events = selection.events(engine, (&view, owner), (from, to)).await?;
+            Ok(view.with_filtered(events).await?)
+        }
+        .boxed()
     }
 }
 
 impl SqlQuery {
     /// The rows: as lists, and whether there are more than its `LIMIT`. Without a `LIMIT` it has all rows, or is refused
     /// if there are too many.
-    pub async fn answer(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
-    ) -> Result<Answered, InsightError> {
-        let page = page_of(&self.text);
-        let most = engine.rows_max();
-        // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
-        // counts as having more, and a client that reads page by page gets an empty last page.
-        let (asked, layout) = match (page.limit, page.with_one_more(&self.text)) {
-            (Some(limit), Some(asked)) if limit < most => {
-                (asked, Layout::all(limit, limit.saturating_add(1)))
-            }
-            (Some(limit), _) if limit == most => (self.text.clone(), Layout::all(limit, limit)),
-            _ => (self.text.clone(), Layout::all(usize::MAX, usize::MAX)),
-        };
-        let view = self.view(engine, owner).await?;
-        let lists = engine.lists(owner.project, async move { view.sql(&asked).await }, layout);
-        let Lists { columns, types, rows, has_more, is_lasting, events, took } = lists.await?;
-        let types = columns.iter().zip(types).map(|(name, own)| json!([name, own])).collect();
-        let query = Some(self.text.clone());
-        let (limit, offset) = (page.limit, page.offset);
-        let (missing_actors_count, timings) = (None, Timing::of(took));
-        let told =
-            Told { columns, types, has_more, limit, offset, query, missing_actors_count, timings };
-        Ok(Answered::of_rows(rows, &told, (is_lasting, events))?)
+    pub fn answer<'a>(
+        &'a self,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
+    ) -> BoxFuture<'a, Result<Answered, InsightError>> {
+        async move {
+            let page = page_of(&self.text);
+            let most = engine.rows_max();
+            // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
+            // counts as having more, and a client that reads page by page gets an empty last page.
+            let (asked, layout) = match (page.limit, page.with_one_more(&self.text)) {
+                (Some(limit), Some(asked)) if limit < most => {
+                    (asked, Layout::all(limit, limit.saturating_add(1)))
+                }
+                (Some(limit), _) if limit == most => (self.text.clone(), Layout::all(limit, limit)),
+                _ => (self.text.clone(), Layout::all(usize::MAX, usize::MAX)),
+            };
+            let view = self.view(engine, owner).await?;
+            let lists = engine.lists(owner.project, async move { view.sql(&asked).await }, layout);
+            let Lists { columns, types, rows, has_more, is_lasting, events, took } = lists.await?;
+            let types = columns.iter().zip(types).map(|(name, own)| json!([name, own])).collect();
+            let query = Some(self.text.clone());
+            let (limit, offset) = (page.limit, page.offset);
+            let (missing_actors_count, timings) = (None, Timing::of(took));
+            let told = Told {
+                columns,
+                types,
+                has_more,
+                limit,
+                offset,
+                query,
+                missing_actors_count,
+                timings,
+            };
+            Ok(Answered::of_rows(rows, &told, (is_lasting, events))?)
+        }
+        .boxed()
     }
 }
 
 impl SqlQuery {
     /// The rows as a file.
-    pub async fn file(
-        &self,
-        engine: &Engine,
-        owner: &ProjectSettings,
+    pub fn file<'a>(
+        &'a self,
+        engine: &'a Engine,
+        owner: &'a ProjectSettings,
         format: Format,
-    ) -> Result<Bytes, InsightError> {
-        let view = self.view(engine, owner).await?;
-        Ok(engine.file(owner.project, (view, &self.text), format).await?)
+    ) -> BoxFuture<'a, Result<Bytes, InsightError>> {
+        async move {
+            let view = self.view(engine, owner).await?;
+            Ok(engine.file(owner.project, (view, &self.text), format).await?)
+        }
+        .boxed()
     }
 }
 

@@ -10,6 +10,8 @@ pub mod walk;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use crate::date_range::DateRange;
@@ -57,18 +59,21 @@ pub enum TimelineError {
 
 impl Timeline {
     /// The changes for one person within a range.
-    pub async fn points(
-        &self,
-        engine: &Engine,
+    pub fn points<'a>(
+        &'a self,
+        engine: &'a Engine,
         project: ProjectId,
-        person: &Person,
-        range: &DateRange,
-    ) -> Result<Vec<Point>, TimelineError> {
-        engine.note_events_named(project, self.events.iter().flatten().map(String::as_str));
-        match self.group_type {
-            Some(index) => of_groups(engine, (project, person), (self, index), range).await,
-            None => of_person(engine, (project, person), self, range).await,
+        person: &'a Person,
+        range: &'a DateRange,
+    ) -> BoxFuture<'a, Result<Vec<Point>, TimelineError>> {
+        async move {
+            engine.note_events_named(project, self.events.iter().flatten().map(String::as_str));
+            match self.group_type {
+                Some(index) => of_groups(engine, (project, person), (self, index), range).await,
+                None => of_person(engine, (project, person), self, range).await,
+            }
         }
+        .boxed()
     }
 
     /// Whether the query counts this event.

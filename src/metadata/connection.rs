@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
@@ -54,16 +56,19 @@ impl Conn {
     }
 
     /// Ends its transaction.
-    pub(super) async fn end(self, is_kept: bool) -> Result<(), sqlx::Error> {
-        match self {
-            Self::Sqlite(_) | Self::Postgres(..) => {}
-            Self::SqliteIn(tx) => ended(tx, is_kept).await?,
-            Self::PostgresIn(tx, reach) => {
-                let done = reach.within(Box::pin(ended(tx, is_kept))).await;
-                done.inspect_err(|error| reach.note(error))?;
+    pub(super) fn end(self, is_kept: bool) -> BoxFuture<'static, Result<(), sqlx::Error>> {
+        async move {
+            match self {
+                Self::Sqlite(_) | Self::Postgres(..) => {}
+                Self::SqliteIn(tx) => ended(tx, is_kept).await?,
+                Self::PostgresIn(tx, reach) => {
+                    let done = reach.within(Box::pin(ended(tx, is_kept))).await;
+                    done.inspect_err(|error| reach.note(error))?;
+                }
             }
+            Ok(())
         }
-        Ok(())
+        .boxed()
     }
 }
 

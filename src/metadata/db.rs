@@ -10,10 +10,15 @@
 //! database. SQLite's lock has to be taken at the start: a deferred transaction that reads first and
 //! writes later fails with `SQLITE_BUSY` at once if another process wrote in between, whatever the
 //! busy time-out.
+//!
+//! What needs a connection is a boxed future, so that the pools and drivers of both databases are compiled in this member
+//! alone and not in each one that awaits it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use sqlx::{PgPool, SqlitePool};
 
 use crate::changes;
@@ -40,66 +45,84 @@ pub(super) struct Transaction {
 
 impl Db {
     /// Starts a transaction, and waits for the write lock.
-    pub(super) async fn begin(&self) -> Result<Transaction, MetadataError> {
-        let (mut connection, version) = match self {
-            Self::Sqlite { writer, .. } => {
-                let tx = writer.begin_with("BEGIN IMMEDIATE").await?;
-                (Conn::SqliteIn(tx), "PRAGMA data_version")
-            }
-            Self::Postgres { writer, reach, .. } => {
-                let writer = writer.as_ref().ok_or(MetadataError::ReadOnly)?;
-                let tx = Box::pin(reach.connected(writer.begin(), writer)).await?;
-                (Conn::PostgresIn(tx, Arc::clone(reach)), "SELECT number FROM revision FOR UPDATE")
-            }
-        };
-        let version = query_scalar(version).fetch_one(&mut connection).await?;
-        Ok(Transaction { connection, version })
+    pub(super) fn begin(&self) -> BoxFuture<'_, Result<Transaction, MetadataError>> {
+        async move {
+            let (mut connection, version) = match self {
+                Self::Sqlite { writer, .. } => {
+                    let tx = writer.begin_with("BEGIN IMMEDIATE").await?;
+                    (Conn::SqliteIn(tx), "PRAGMA data_version")
+                }
+                Self::Postgres { writer, reach, .. } => {
+                    let writer = writer.as_ref().ok_or(MetadataError::ReadOnly)?;
+                    let tx = Box::pin(reach.connected(writer.begin(), writer)).await?;
+                    (
+                        Conn::PostgresIn(tx, Arc::clone(reach)),
+                        "SELECT number FROM revision FOR UPDATE",
+                    )
+                }
+            };
+            let version = query_scalar(version).fetch_one(&mut connection).await?;
+            Ok(Transaction { connection, version })
+        }
+        .boxed()
     }
 
     /// A connection that sees the last commit and cannot write.
-    pub(super) async fn reader(&self) -> Result<Conn, MetadataError> {
-        match self {
-            Self::Sqlite { readers, .. } => Ok(Conn::Sqlite(readers.acquire().await?)),
-            Self::Postgres { readers, reach, .. } => {
-                let connection = Box::pin(reach.connected(readers.acquire(), readers)).await?;
-                Ok(Conn::Postgres(connection, Arc::clone(reach)))
+    pub(super) fn reader(&self) -> BoxFuture<'_, Result<Conn, MetadataError>> {
+        async move {
+            match self {
+                Self::Sqlite { readers, .. } => Ok(Conn::Sqlite(readers.acquire().await?)),
+                Self::Postgres { readers, reach, .. } => {
+                    let connection = Box::pin(reach.connected(readers.acquire(), readers)).await?;
+                    Ok(Conn::Postgres(connection, Arc::clone(reach)))
+                }
             }
         }
+        .boxed()
     }
 
     /// A connection for single statements about what no snapshot and no other write is concerned with. On PostgreSQL they
     /// wait for no write.
-    pub(super) async fn apart(&self) -> Result<Conn, MetadataError> {
-        match self {
-            Self::Sqlite { writer, .. } => Ok(Conn::Sqlite(writer.acquire().await?)),
-            Self::Postgres { apart, reach, .. } => {
-                let apart = apart.as_ref().ok_or(MetadataError::ReadOnly)?;
-                let connection = Box::pin(reach.connected(apart.acquire(), apart)).await?;
-                Ok(Conn::Postgres(connection, Arc::clone(reach)))
+    pub(super) fn apart(&self) -> BoxFuture<'_, Result<Conn, MetadataError>> {
+        async move {
+            match self {
+                Self::Sqlite { writer, .. } => Ok(Conn::Sqlite(writer.acquire().await?)),
+                Self::Postgres { apart, reach, .. } => {
+                    let apart = apart.as_ref().ok_or(MetadataError::ReadOnly)?;
+                    let connection = Box::pin(reach.connected(apart.acquire(), apart)).await?;
+                    Ok(Conn::Postgres(connection, Arc::clone(reach)))
+                }
             }
         }
+        .boxed()
     }
 
     /// Looks whether PostgreSQL is there, and returns the version of the data. `None` for SQLite.
-    pub(super) async fn probe(&self) -> Result<Option<i64>, MetadataError> {
-        let Self::Postgres { readers, reach, .. } = self else { return Ok(None) };
-        let connection = Box::pin(reach.tried(readers.acquire(), readers)).await?;
-        let mut connection = Conn::Postgres(connection, Arc::clone(reach));
-        let version =
-            query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
-        reach.note_back();
-        Ok(Some(version))
+    pub(super) fn probe(&self) -> BoxFuture<'_, Result<Option<i64>, MetadataError>> {
+        async move {
+            let Self::Postgres { readers, reach, .. } = self else { return Ok(None) };
+            let connection = Box::pin(reach.tried(readers.acquire(), readers)).await?;
+            let mut connection = Conn::Postgres(connection, Arc::clone(reach));
+            let version =
+                query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
+            reach.note_back();
+            Ok(Some(version))
+        }
+        .boxed()
     }
 
     /// A transaction that reads one state of PostgreSQL, and does not wait for writes.
-    pub(super) async fn frozen(&self) -> Result<Transaction, MetadataError> {
-        let Self::Postgres { readers, reach, .. } = self else { return self.begin().await };
-        let begin = readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-        let tx = Box::pin(reach.connected(begin, readers)).await?;
-        let mut connection = Conn::PostgresIn(tx, Arc::clone(reach));
-        let version =
-            query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
-        Ok(Transaction { connection, version })
+    pub(super) fn frozen(&self) -> BoxFuture<'_, Result<Transaction, MetadataError>> {
+        async move {
+            let Self::Postgres { readers, reach, .. } = self else { return self.begin().await };
+            let begin = readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+            let tx = Box::pin(reach.connected(begin, readers)).await?;
+            let mut connection = Conn::PostgresIn(tx, Arc::clone(reach));
+            let version =
+                query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
+            Ok(Transaction { connection, version })
+        }
+        .boxed()
     }
 
     /// Whether it was opened to be read only.
@@ -107,19 +130,22 @@ impl Db {
         matches!(self, Self::Postgres { writer: None, .. })
     }
 
-    pub(super) async fn close(&self) {
-        match self {
-            Self::Sqlite { writer, readers } => {
-                readers.close().await;
-                writer.close().await;
-            }
-            Self::Postgres { writer, apart, readers, .. } => {
-                readers.close().await;
-                for pool in writer.iter().chain(apart) {
-                    pool.close().await;
+    pub(super) fn close(&self) -> BoxFuture<'_, ()> {
+        async move {
+            match self {
+                Self::Sqlite { writer, readers } => {
+                    readers.close().await;
+                    writer.close().await;
+                }
+                Self::Postgres { writer, apart, readers, .. } => {
+                    readers.close().await;
+                    for pool in writer.iter().chain(apart) {
+                        pool.close().await;
+                    }
                 }
             }
         }
+        .boxed()
     }
 }
 

@@ -23,6 +23,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 use crate::accounts::{User, UserId};
@@ -223,12 +225,15 @@ impl Metadata {
     }
 
     /// Waits for the gate and starts a write.
-    async fn begin(&self) -> Result<Write, MetadataError> {
-        let gate = Arc::clone(&self.shared.gate).lock_owned().await;
-        let mut tx = self.shared.db.begin().await?;
-        self.shared.reload(&mut tx).await?;
-        let base = self.shared.current.load_full();
-        Ok(Write { tx, base, shared: Arc::clone(&self.shared), _gate: gate })
+    fn begin(&self) -> BoxFuture<'_, Result<Write, MetadataError>> {
+        async move {
+            let gate = Arc::clone(&self.shared.gate).lock_owned().await;
+            let mut tx = self.shared.db.begin().await?;
+            self.shared.reload(&mut tx).await?;
+            let base = self.shared.current.load_full();
+            Ok(Write { tx, base, shared: Arc::clone(&self.shared), _gate: gate })
+        }
+        .boxed()
     }
 }
 
@@ -241,23 +246,26 @@ impl Shared {
 
     /// Publishes the state that `tx` sees, unless the snapshot is that. Reads only the parts that have changed, if that
     /// is known. The gate has to be held.
-    async fn reload(&self, tx: &mut Transaction) -> Result<(), MetadataError> {
-        if self.is_current(tx.version) {
-            return Ok(());
+    fn reload<'t>(&'t self, tx: &'t mut Transaction) -> BoxFuture<'t, Result<(), MetadataError>> {
+        async move {
+            if self.is_current(tx.version) {
+                return Ok(());
+            }
+            let (known, now) = (self.data_version.load(Ordering::Acquire), tx.version);
+            let parts = match tx.is_shared() && known != UNLOADED {
+                true => changes::between(tx.connection(), known, now).await?,
+                false => None,
+            };
+            let fresh = match parts {
+                Some(parts) => self.current.load_full().with_parts(tx.connection(), &parts).await?,
+                None => Snapshot::load(tx.connection()).await?,
+            };
+            self.publish(fresh);
+            self.data_version.store(tx.version, Ordering::Release);
+            self.is_behind.store(false, Ordering::Release);
+            Ok(())
         }
-        let (known, now) = (self.data_version.load(Ordering::Acquire), tx.version);
-        let parts = match tx.is_shared() && known != UNLOADED {
-            true => changes::between(tx.connection(), known, now).await?,
-            false => None,
-        };
-        let fresh = match parts {
-            Some(parts) => self.current.load_full().with_parts(tx.connection(), &parts).await?,
-            None => Snapshot::load(tx.connection()).await?,
-        };
-        self.publish(fresh);
-        self.data_version.store(tx.version, Ordering::Release);
-        self.is_behind.store(false, Ordering::Release);
-        Ok(())
+        .boxed()
     }
 
     fn publish(&self, next: Snapshot) {
@@ -289,14 +297,17 @@ impl Write {
     }
 
     /// Commits, then publishes `next`.
-    async fn commit(self, next: Snapshot) -> Result<(), MetadataError> {
-        let parts = self.tx.is_shared().then(|| self.base.changed_in(&next));
-        self.shared.is_behind.store(true, Ordering::Release);
-        let version = self.tx.commit_seen(parts.as_ref()).await?;
-        self.shared.publish(next);
-        self.shared.data_version.store(version, Ordering::Release);
-        self.shared.is_behind.store(false, Ordering::Release);
-        Ok(())
+    fn commit(self, next: Snapshot) -> BoxFuture<'static, Result<(), MetadataError>> {
+        async move {
+            let parts = self.tx.is_shared().then(|| self.base.changed_in(&next));
+            self.shared.is_behind.store(true, Ordering::Release);
+            let version = self.tx.commit_seen(parts.as_ref()).await?;
+            self.shared.publish(next);
+            self.shared.data_version.store(version, Ordering::Release);
+            self.shared.is_behind.store(false, Ordering::Release);
+            Ok(())
+        }
+        .boxed()
     }
 
     /// Commits, then publishes the snapshot as changed by `change`.

@@ -5,6 +5,9 @@
 //! of sqlx in each signature. So values are collected here, and encoded for the database of the
 //! [`Conn`] that runs the statement.
 //!
+//! Statements run as boxed futures that know nothing of the type of their rows: else both drivers would be compiled once
+//! more for each type of rows, and in each member that awaits one.
+//!
 //! What the common text has to observe: placeholders are `$1`; a column that `ON CONFLICT DO UPDATE`
 //! reads is qualified; `SELECT TRUE` asks whether there is a row, because a literal `1` has another
 //! type on either side; `SUM` is cast to BIGINT.
@@ -12,6 +15,8 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
+use futures::future::BoxFuture;
+use futures::{FutureExt, TryStreamExt};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, FromRow, SqlSafeStr, SqlStr};
@@ -26,6 +31,33 @@ pub(super) trait Row:
 
 impl<T> Row for T where T: Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow>
 {}
+
+/// A row of one of both databases.
+enum Fetched {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl From<SqliteRow> for Fetched {
+    fn from(row: SqliteRow) -> Self {
+        Self::Sqlite(row)
+    }
+}
+
+impl From<PgRow> for Fetched {
+    fn from(row: PgRow) -> Self {
+        Self::Postgres(row)
+    }
+}
+
+impl Fetched {
+    fn decoded<T: Row>(self) -> Result<T, sqlx::Error> {
+        match self {
+            Self::Sqlite(row) => T::from_row(&row),
+            Self::Postgres(row) => T::from_row(&row),
+        }
+    }
+}
 
 /// A value of a statement. `None` is NULL, which has a type on PostgreSQL.
 #[derive(Clone, Debug)]
@@ -102,20 +134,71 @@ impl Query {
     }
 
     /// Runs it, and returns the number of rows that it changed.
-    pub(super) async fn execute(self, connection: &mut Conn) -> Result<u64, sqlx::Error> {
-        match connection.link() {
-            Link::Sqlite(sqlite) => {
-                let (text, values, is_kept) = self.sqlite()?;
-                let query = sqlx::query_with(text, values).persistent(is_kept);
-                Ok(query.execute(sqlite).await?.rows_affected())
+    pub(super) fn execute(self, connection: &mut Conn) -> BoxFuture<'_, Result<u64, sqlx::Error>> {
+        let executing = async move {
+            match connection.link() {
+                Link::Sqlite(sqlite) => {
+                    let (text, values, is_kept) = self.sqlite()?;
+                    let query = sqlx::query_with(text, values).persistent(is_kept);
+                    Ok(query.execute(sqlite).await?.rows_affected())
+                }
+                Link::Postgres(postgres, reach) => {
+                    let (text, values, is_kept) = self.postgres()?;
+                    let query = sqlx::query_with(text, values).persistent(is_kept);
+                    let done = reach.within(Box::pin(query.execute(postgres))).await;
+                    Ok(connection.settled(done).await?.rows_affected())
+                }
             }
-            Link::Postgres(postgres, reach) => {
-                let (text, values, is_kept) = self.postgres()?;
-                let query = sqlx::query_with(text, values).persistent(is_kept);
-                let done = reach.within(Box::pin(query.execute(postgres))).await;
-                Ok(connection.settled(done).await?.rows_affected())
+        };
+        executing.boxed()
+    }
+
+    /// Calls `each` with the rows one by one, or with the first alone.
+    fn rows<'c>(
+        self,
+        connection: &'c mut Conn,
+        is_first: bool,
+        each: &'c mut (dyn FnMut(Fetched) -> Result<(), sqlx::Error> + Send),
+    ) -> BoxFuture<'c, Result<(), sqlx::Error>> {
+        let reading = async move {
+            match connection.link() {
+                Link::Sqlite(sqlite) => {
+                    let (text, values, is_kept) = self.sqlite()?;
+                    let query = sqlx::query_with(text, values).persistent(is_kept);
+                    if is_first {
+                        return query
+                            .fetch_optional(sqlite)
+                            .await?
+                            .map_or(Ok(()), |row| each(row.into()));
+                    }
+                    let mut rows = query.fetch(sqlite);
+                    while let Some(row) = rows.try_next().await? {
+                        each(row.into())?;
+                    }
+                    Ok(())
+                }
+                Link::Postgres(postgres, reach) => {
+                    let (text, values, is_kept) = self.postgres()?;
+                    let query = sqlx::query_with(text, values).persistent(is_kept);
+                    let reading = async {
+                        if is_first {
+                            return query
+                                .fetch_optional(postgres)
+                                .await?
+                                .map_or(Ok(()), |row| each(row.into()));
+                        }
+                        let mut rows = query.fetch(postgres);
+                        while let Some(row) = rows.try_next().await? {
+                            each(row.into())?;
+                        }
+                        Ok(())
+                    };
+                    let read = reach.within(Box::pin(reading)).await;
+                    connection.settled(read).await
+                }
             }
-        }
+        };
+        reading.boxed()
     }
 
     fn sqlite(self) -> Result<(SqlStr, SqliteArguments, bool), sqlx::Error> {
@@ -158,19 +241,10 @@ impl<T> QueryAs<T> {
 impl<T: Row> QueryAs<T> {
     /// All rows.
     pub(super) async fn fetch_all(self, connection: &mut Conn) -> Result<Vec<T>, sqlx::Error> {
-        match connection.link() {
-            Link::Sqlite(sqlite) => {
-                let (text, values, is_kept) = self.query.sqlite()?;
-                let query = sqlx::query_as_with(text, values).persistent(is_kept);
-                query.fetch_all(sqlite).await
-            }
-            Link::Postgres(postgres, reach) => {
-                let (text, values, is_kept) = self.query.postgres()?;
-                let query = sqlx::query_as_with(text, values).persistent(is_kept);
-                let rows = reach.within(Box::pin(query.fetch_all(postgres))).await;
-                connection.settled(rows).await
-            }
-        }
+        let mut all = Vec::new();
+        let mut each = |row: Fetched| row.decoded().map(|row| all.push(row));
+        self.query.rows(connection, false, &mut each).await?;
+        Ok(all)
     }
 
     /// The first row.
@@ -178,19 +252,10 @@ impl<T: Row> QueryAs<T> {
         self,
         connection: &mut Conn,
     ) -> Result<Option<T>, sqlx::Error> {
-        match connection.link() {
-            Link::Sqlite(sqlite) => {
-                let (text, values, is_kept) = self.query.sqlite()?;
-                let query = sqlx::query_as_with(text, values).persistent(is_kept);
-                query.fetch_optional(sqlite).await
-            }
-            Link::Postgres(postgres, reach) => {
-                let (text, values, is_kept) = self.query.postgres()?;
-                let query = sqlx::query_as_with(text, values).persistent(is_kept);
-                let row = reach.within(Box::pin(query.fetch_optional(postgres))).await;
-                connection.settled(row).await
-            }
-        }
+        let mut first = None;
+        let mut each = |row: Fetched| row.decoded().map(|row| first = Some(row));
+        self.query.rows(connection, true, &mut each).await?;
+        Ok(first)
     }
 
     /// The first row, which must be there.

@@ -33,6 +33,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use object_store::ObjectStore;
 use parking_lot::RwLock;
 use url::Url;
@@ -199,33 +201,36 @@ impl DeltaTable {
     ///
     /// [`TableError::Schema`] and [`TableError::Unsupported`]: this version of the program cannot use the
     /// table; [`TableError::Damaged`]: an operator has to repair it.
-    pub async fn open_or_create(
+    pub fn open_or_create(
         store: Arc<dyn ObjectStore>,
         location: Url,
         spec: TableSpec,
         clock: Clock,
-    ) -> Result<Self, TableError> {
-        let log = Log::new(store, spec.name);
-        let loaded = match log.load(&spec, clock.now()).await? {
-            Some(loaded) => loaded,
-            None => {
-                // If another process creates the table first, that table is used.
-                log.create(&spec, clock.now()).await?;
-                let missing = || TableError::Damaged {
-                    table: spec.name,
-                    version: 0,
-                    reason: "the table was created and is not there".to_owned(),
-                };
-                log.load(&spec, clock.now()).await?.ok_or_else(missing)?
+    ) -> BoxFuture<'static, Result<Self, TableError>> {
+        async move {
+            let log = Log::new(store, spec.name);
+            let loaded = match log.load(&spec, clock.now()).await? {
+                Some(loaded) => loaded,
+                None => {
+                    // If another process creates the table first, that table is used.
+                    log.create(&spec, clock.now()).await?;
+                    let missing = || TableError::Damaged {
+                        table: spec.name,
+                        version: 0,
+                        reason: "the table was created and is not there".to_owned(),
+                    };
+                    log.load(&spec, clock.now()).await?.ok_or_else(missing)?
+                }
+            };
+            let is_log_damaged = !loaded.damage.is_empty();
+            let table = Self::new(log, loaded, location, spec, clock).await?;
+            if is_log_damaged {
+                table.mark_damaged().await?;
             }
-        };
-        let is_log_damaged = !loaded.damage.is_empty();
-        let table = Self::new(log, loaded, location, spec, clock).await?;
-        if is_log_damaged {
-            table.mark_damaged().await?;
+            table.widen().await?;
+            Ok(table)
         }
-        table.widen().await?;
-        Ok(table)
+        .boxed()
     }
 
     /// Opens the table for reading, without writing anything; `None` if there is none. It may lack
@@ -234,17 +239,20 @@ impl DeltaTable {
     /// # Errors
     ///
     /// As [`DeltaTable::open_or_create`].
-    pub async fn open_existing(
+    pub fn open_existing(
         store: Arc<dyn ObjectStore>,
         location: Url,
         spec: TableSpec,
         clock: Clock,
-    ) -> Result<Option<Self>, TableError> {
-        let log = Log::new(store, spec.name);
-        match log.load(&spec, clock.now()).await? {
-            Some(loaded) => Self::new(log, loaded, location, spec, clock).await.map(Some),
-            None => Ok(None),
+    ) -> BoxFuture<'static, Result<Option<Self>, TableError>> {
+        async move {
+            let log = Log::new(store, spec.name);
+            match log.load(&spec, clock.now()).await? {
+                Some(loaded) => Self::new(log, loaded, location, spec, clock).await.map(Some),
+                None => Ok(None),
+            }
         }
+        .boxed()
     }
 
     async fn new(
@@ -370,33 +378,36 @@ impl DeltaTable {
         self.commit_as(&mut writer, edit, true).await
     }
 
-    async fn commit_as(
-        &self,
-        writer: &mut Writer,
-        edit: &Edit,
+    fn commit_as<'a>(
+        &'a self,
+        writer: &'a mut Writer,
+        edit: &'a Edit,
         is_again: bool,
-    ) -> Result<Arc<TableVersion>, TableError> {
-        let shared = &*self.shared;
-        if !(is_again && writer.state.has(edit, true)) {
-            shared.check_files(&edit.add).await?;
-        }
-        if shared.is_idle(writer) {
-            shared.catch_up(writer).await?;
-        }
-        for _ in 0..ATTEMPTS_MAX {
-            if writer.state.has(edit, is_again) {
-                shared.publish_if_behind(writer);
-                return Ok(self.current());
+    ) -> BoxFuture<'a, Result<Arc<TableVersion>, TableError>> {
+        async move {
+            let shared = &*self.shared;
+            if !(is_again && writer.state.has(edit, true)) {
+                shared.check_files(&edit.add).await?;
             }
-            writer.state.check(edit)?;
-            let now = shared.clock.now();
-            let actions = writer.state.actions(edit, now);
-            if shared.put(writer, operation(edit.kind), actions, now).await? {
-                shared.checkpoint_if_due(writer).await;
-                return Ok(self.current());
+            if shared.is_idle(writer) {
+                shared.catch_up(writer).await?;
             }
+            for _ in 0..ATTEMPTS_MAX {
+                if writer.state.has(edit, is_again) {
+                    shared.publish_if_behind(writer);
+                    return Ok(self.current());
+                }
+                writer.state.check(edit)?;
+                let now = shared.clock.now();
+                let actions = writer.state.actions(edit, now);
+                if shared.put(writer, operation(edit.kind), actions, now).await? {
+                    shared.checkpoint_if_due(writer).await;
+                    return Ok(self.current());
+                }
+            }
+            Err(TableError::Busy { table: shared.spec.name, attempts: ATTEMPTS_MAX })
         }
-        Err(TableError::Busy { table: shared.spec.name, attempts: ATTEMPTS_MAX })
+        .boxed()
     }
 
     /// Adds the columns of the spec that the table lacks.

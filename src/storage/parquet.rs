@@ -20,6 +20,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload, PutPayloadMut};
@@ -295,20 +297,23 @@ impl FileWriter {
         self.append(rows, chunks).await
     }
 
-    async fn append(
+    fn append(
         &mut self,
         rows: usize,
         chunks: Vec<ArrowColumnChunk>,
-    ) -> Result<(), ParquetError> {
-        self.rows += u64::try_from(rows).unwrap_or(u64::MAX);
-        let stores = self.page_stores.take();
-        let mut group = self.file.next_row_group()?;
-        for (chunk, pages) in chunks.into_iter().zip(&stores) {
-            let (chunk, close) = page_crc::spliced(chunk, pages)?;
-            group.append_column(&chunk, close)?;
+    ) -> BoxFuture<'_, Result<(), ParquetError>> {
+        async move {
+            self.rows += u64::try_from(rows).unwrap_or(u64::MAX);
+            let stores = self.page_stores.take();
+            let mut group = self.file.next_row_group()?;
+            for (chunk, pages) in chunks.into_iter().zip(&stores) {
+                let (chunk, close) = page_crc::spliced(chunk, pages)?;
+                group.append_column(&chunk, close)?;
+            }
+            group.close()?;
+            self.send().await
         }
-        group.close()?;
-        self.send().await
+        .boxed()
     }
 
     /// Sends the complete bytes to the object.

@@ -22,6 +22,8 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::SortExpr;
 use datafusion::prelude::{col, lit};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use crate::columns::time;
@@ -139,20 +141,23 @@ pub async fn named(
 }
 
 /// The events that were received last and answer `question`, newest first; at most `limit`.
-pub async fn newest(
+pub fn newest(
     engine: &Engine,
     project: ProjectId,
     question: EventsQuestion,
     limit: usize,
-) -> Result<Vec<EventRow>, QueryError> {
-    let source = source(engine, project, question).await?;
-    let Some(bounds) = source.view.arrival_times() else { return Ok(Vec::new()) };
-    let rows = source.filtered(source.table().await?)?;
-    let Some(first) = since(engine, (&rows, "received_at"), bounds, limit).await? else {
-        return Ok(Vec::new());
-    };
-    let rows = rows.filter(col("received_at").gt_eq(time(UnixMicros(first))))?;
-    collect(engine, rows.sort(order())?.limit(0, Some(limit))?).await
+) -> BoxFuture<'_, Result<Vec<EventRow>, QueryError>> {
+    async move {
+        let source = source(engine, project, question).await?;
+        let Some(bounds) = source.view.arrival_times() else { return Ok(Vec::new()) };
+        let rows = source.filtered(source.table().await?)?;
+        let Some(first) = since(engine, (&rows, "received_at"), bounds, limit).await? else {
+            return Ok(Vec::new());
+        };
+        let rows = rows.filter(col("received_at").gt_eq(time(UnixMicros(first))))?;
+        collect(engine, rows.sort(order())?.limit(0, Some(limit))?).await
+    }
+    .boxed()
 }
 
 /// What a question is asked of. Persons and groups in it are as of every acknowledged event.

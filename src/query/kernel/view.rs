@@ -18,6 +18,8 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast};
 use datafusion::prelude::{SessionContext, ident};
 use datafusion::sql::parser::Statement;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use crate::dialect::aliases::Aliases;
 use crate::dialect::composed::Composed;
@@ -255,7 +257,7 @@ impl View {
         let recursion_max = state.config_options().sql_parser.recursion_limit.get();
         match hogql::statement(sql, recursion_max) {
             // Planning takes many kilobytes of state.
-            Ok(statement) => Box::pin(self.explained(statement, sql)).await,
+            Ok(statement) => self.explained(statement, sql).await,
             Err(error) => Err(explained::explained(error, &self.context, sql)),
         }
     }
@@ -267,7 +269,7 @@ impl View {
     /// [`QueryError::Invalid`] with DataFusion's explanation.
     pub async fn composed(&self, composed: &Composed) -> Result<DataFrame, QueryError> {
         let statement = composed.statement(&self.context.state())?;
-        Box::pin(self.explained(statement, "")).await
+        self.explained(statement, "").await
     }
 
     /// Does `planning` with the view on a thread that plans.
@@ -286,10 +288,16 @@ impl View {
         self.planning.plan_in_turn(planning(self.clone())).await.map_err(QueryError::of_query)
     }
 
-    /// Plans what was parsed of `sql`.
-    async fn explained(&self, statement: Statement, sql: &str) -> Result<DataFrame, QueryError> {
-        let planned = self.planned(statement).await;
-        planned.map_err(|error| explained::explained(error, &self.context, sql))
+    /// Plans what was parsed of `sql`. Boxed, so that DataFusion's planner of SQL, which is generic, is compiled in this member
+    /// alone and not in each one that awaits it.
+    fn explained<'a>(
+        &'a self,
+        statement: Statement,
+        sql: &'a str,
+    ) -> BoxFuture<'a, Result<DataFrame, QueryError>> {
+        let planned = self.planned(statement);
+        let explained = |error| explained::explained(error, &self.context, sql);
+        async move { planned.await.map_err(explained) }.boxed()
     }
 
     async fn planned(&self, mut statement: Statement) -> datafusion::error::Result<DataFrame> {
