@@ -17,7 +17,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::TryStreamExt;
 use futures::future::LocalBoxFuture;
 use object_store::ObjectStore;
@@ -25,6 +24,7 @@ use object_store::path::Path as ObjectPath;
 use uuid::Uuid;
 
 use crate::error::OpenError;
+use weir_base::boxed::boxed_local;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
@@ -67,18 +67,18 @@ pub fn metadata_of<'a>(
     (settings, access): (&'a MetadataConfig, MetadataAccess),
     clock: Clock,
 ) -> LocalBoxFuture<'a, Result<Metadata, OpenError>> {
-    async move {
-    if let Some(url) = &settings.metadata_url {
-        return Ok(Metadata::connect(settings, url, clock, access).await?);
-    }
-    let path = data_dir.join("metadata.db");
-    if !path.is_file() {
-        let problem = "is missing: start the server once first, restore the file from a backup, or set \
+    boxed_local(async move {
+        if let Some(url) = &settings.metadata_url {
+            return Ok(Metadata::connect(settings, url, clock, access).await?);
+        }
+        let path = data_dir.join("metadata.db");
+        if !path.is_file() {
+            let problem = "is missing: start the server once first, restore the file from a backup, or set \
              WEIR_METADATA_URL if the metadata are in PostgreSQL";
-        return Err(OpenError::Incomplete { path, problem: problem.to_owned() });
-    }
-    Ok(Metadata::open(&path, clock).await?)
-    }.boxed_local()
+            return Err(OpenError::Incomplete { path, problem: problem.to_owned() });
+        }
+        Ok(Metadata::open(&path, clock).await?)
+    })
 }
 
 /// Moves the metadata of a data directory, which the caller has locked, from its file to an empty PostgreSQL
@@ -94,7 +94,7 @@ pub fn move_metadata<'a>(
     (settings, url): (&'a MetadataConfig, &'a MetadataUrl),
     clock: Clock,
 ) -> LocalBoxFuture<'a, Result<(u64, PathBuf), OpenError>> {
-    async move {
+    boxed_local(async move {
         let path = data_dir.join("metadata.db");
         if is_empty(&path)? {
             return Err(OpenError::Incomplete { path, problem: "is missing or empty".to_owned() });
@@ -107,8 +107,7 @@ pub fn move_metadata<'a>(
         let rows = taken?;
         let aside = set_aside(&path, "moved", &clock).map_err(OpenError::io(&path))?;
         Ok((rows, aside))
-    }
-    .boxed_local()
+    })
 }
 
 /// How the metadata store of a data directory is opened.

@@ -26,7 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
 use crate::copy::WorkingCopy;
@@ -35,6 +34,7 @@ use crate::error::OpenError;
 use crate::node::{Node, Process};
 use crate::shard::{Role, Shard, Stores};
 use crate::tables::TablesAccess;
+use weir_base::boxed::boxed_local;
 use weir_event::id::ProjectId;
 use weir_insights::sql;
 use weir_metadata::accounts::KeyId;
@@ -78,15 +78,14 @@ impl App {
         process: Process,
         policy: MetadataPolicy,
     ) -> LocalBoxFuture<'static, Result<Self, OpenError>> {
-        async move {
+        boxed_local(async move {
             let stores = Stores::open(&process, TablesAccess::Write).await?;
             let (access, has_events) = (MetadataAccess::Write, stores.has_events());
             let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
             let app = Self::compose(node, stores, Role::Serve).await?;
             app.shard.node().start_jobs();
             Ok(app)
-        }
-        .boxed_local()
+        })
     }
 
     /// Opens a working copy of a data directory for queries. Replays the log, and flushes to the copy if the
@@ -100,7 +99,7 @@ impl App {
         copy: &WorkingCopy,
         mut process: Process,
     ) -> LocalBoxFuture<'_, Result<Self, OpenError>> {
-        async move {
+        boxed_local(async move {
             process.config.storage.data_dir = copy.path().to_path_buf();
             process.config.ingest.ingestion_warnings_max_age = NEVER;
             let stores = Stores::open(&process, TablesAccess::Copy).await?;
@@ -108,8 +107,7 @@ impl App {
             let start = MetadataStart { access, policy, has_events: stores.has_events() };
             let node = Node::open(process, start).await?;
             Self::compose(node, stores, Role::Copy).await
-        }
-        .boxed_local()
+        })
     }
 
     async fn compose(node: Node, stores: Stores, role: Role) -> Result<Self, OpenError> {

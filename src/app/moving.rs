@@ -7,7 +7,6 @@
 
 mod leaving;
 
-use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use std::io;
 use std::path::Path;
@@ -18,6 +17,7 @@ use crate::error::OpenError;
 use crate::moving::leaving::Leaving;
 use crate::tables::{TablesAccess, events_spec, persons_spec};
 use crate::{images, tables};
+use weir_base::boxed::boxed_local;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::BucketUrl;
@@ -77,44 +77,44 @@ pub fn to_bucket<'a>(
     url: &'a BucketUrl,
     clock: &'a Clock,
 ) -> LocalBoxFuture<'a, Result<Moved, MoveError>> {
-    async move {
-    let data_dir = config.storage.data_dir.as_path();
-    match tables::known_bucket(data_dir)? {
-        Some(known) if known == *url => {
-            // An attempt before this one has ended after it was done.
-            let former = tables::put_away(data_dir, clock).map_err(OpenError::io(data_dir))?;
-            return Ok(Moved { copied: Copied::default(), former });
+    boxed_local(async move {
+        let data_dir = config.storage.data_dir.as_path();
+        match tables::known_bucket(data_dir)? {
+            Some(known) if known == *url => {
+                // An attempt before this one has ended after it was done.
+                let former = tables::put_away(data_dir, clock).map_err(OpenError::io(data_dir))?;
+                return Ok(Moved { copied: Copied::default(), former });
+            }
+            Some(known) => {
+                let name = data_dir.display();
+                let text = format!(
+                    "the tables of {name} are in {known}; move them from there to {name} first"
+                );
+                return Err(MoveError::Refused(text));
+            }
+            None => {}
         }
-        Some(known) => {
-            let name = data_dir.display();
+        let from = tables::in_directory(data_dir)?;
+        if !has_log(data_dir) {
+            let text = format!("{} has no tables: start the server once first", data_dir.display());
+            return Err(MoveError::Refused(text));
+        }
+        let metrics = Arc::new(Metrics::new());
+        let to = tables::in_bucket(config, url, TablesAccess::Write, (clock, &metrics)).await?;
+        if let Some(shard) = to.shard()
+            && object_log::exists(&*shard).await.map_err(OpenError::from)?
+        {
             let text = format!(
-                "the tables of {name} are in {known}; move them from there to {name} first"
+                "{url} has the log of servers that had their tables there: choose another prefix, or remove what is left of \
+             them under {url}/{SHARD}"
             );
             return Err(MoveError::Refused(text));
         }
-        None => {}
-    }
-    let from = tables::in_directory(data_dir)?;
-    if !has_log(data_dir) {
-        let text = format!("{} has no tables: start the server once first", data_dir.display());
-        return Err(MoveError::Refused(text));
-    }
-    let metrics = Arc::new(Metrics::new());
-    let to = tables::in_bucket(config, url, TablesAccess::Write, (clock, &metrics)).await?;
-    if let Some(shard) = to.shard()
-        && object_log::exists(&*shard).await.map_err(OpenError::from)?
-    {
-        let text = format!(
-            "{url} has the log of servers that had their tables there: choose another prefix, or remove what is left of \
-             them under {url}/{SHARD}"
-        );
-        return Err(MoveError::Refused(text));
-    }
-    claim(&from, data_dir, clock).await?;
-    let copied = copy(&from, &to, clock).await?;
-    let done = tables::remember(data_dir, url).and_then(|()| tables::put_away(data_dir, clock));
-    Ok(Moved { copied, former: done.map_err(OpenError::io(data_dir))? })
-    }.boxed_local()
+        claim(&from, data_dir, clock).await?;
+        let copied = copy(&from, &to, clock).await?;
+        let done = tables::remember(data_dir, url).and_then(|()| tables::put_away(data_dir, clock));
+        Ok(Moved { copied, former: done.map_err(OpenError::io(data_dir))? })
+    })
 }
 
 /// Moves the tables of the data directory, which the caller has locked, from the bucket into it.
@@ -123,7 +123,7 @@ pub fn to_directory<'a>(
     url: &'a BucketUrl,
     clock: &'a Clock,
 ) -> LocalBoxFuture<'a, Result<Moved, MoveError>> {
-    async move {
+    boxed_local(async move {
         let data_dir = config.storage.data_dir.as_path();
         let known = tables::known_bucket(data_dir)?;
         if known.as_ref() != Some(url) {
@@ -140,8 +140,7 @@ pub fn to_directory<'a>(
             leaving.end().await;
         }
         Ok(Moved { copied: moved?, former: Some(url.to_string()) })
-    }
-    .boxed_local()
+    })
 }
 
 async fn leave(

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use object_store::path::Path as ObjectPath;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::directory::{Sharing, check_table_log, node_id, remove_directory, write_durably};
 use crate::error::{BucketError, OpenError};
+use weir_base::boxed::boxed_local;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::{AwsVariables, BucketUrl, LogPlace};
@@ -74,7 +74,7 @@ pub fn open<'a>(
     access: TablesAccess,
     (clock, metrics): (&'a Clock, &'a Arc<Metrics>),
 ) -> LocalBoxFuture<'a, Result<Tables, OpenError>> {
-    async move {
+    boxed_local(async move {
         let (storage, disk) = (&config.storage, Arc::new(OsDisk));
         let data_dir = storage.data_dir.as_path();
         let Some(url) = place(storage, access)? else {
@@ -92,8 +92,7 @@ pub fn open<'a>(
                 Ok(tables.with_cache(cache))
             }
         }
-    }
-    .boxed_local()
+    })
 }
 
 /// The tables in a bucket, whatever the data directory says. It is probed before it is written to.

@@ -4,6 +4,7 @@
 //! of their own, only [`config`] reads the environment, only [`tasks`] spawns, so that a shutdown can wait. Nothing about
 //! events, files or requests belongs here. Begin with [`config`]: its types are the settings.
 
+pub mod boxed;
 pub mod clock;
 pub mod config;
 pub mod error;

@@ -15,7 +15,6 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, JoinType, cast};
 use datafusion::prelude::{ident, lit};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
@@ -26,6 +25,7 @@ use crate::select::{Select, Special};
 use crate::selection::{Unit, searched};
 use crate::sql::SqlQuery;
 use crate::{Actor, InsightError, ProjectSettings, Who, person_name};
+use weir_base::boxed::boxed;
 use weir_identity::IdentityError;
 use weir_identity::view::View as IdentityView;
 use weir_query::dialect::sql_text::literal;
@@ -188,7 +188,7 @@ impl ActorsQuery {
         owner: &'a ProjectSettings,
         (found, body): (Option<&'a [Actor]>, Body),
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        async move {
+        boxed(async move {
             // Persons in the filters are as of every acknowledged event.
             engine.wait().await?;
             let view = match &self.source {
@@ -228,8 +228,7 @@ impl ActorsQuery {
             };
             let lists = engine.lists(owner.project, planning, layout).await?;
             Ok(Answered::of_page(lists, (limit, offset), Some(0))?)
-        }
-        .boxed()
+        })
     }
 
     /// The persons, or the groups of a type, that match the filters, with the columns that filters read.

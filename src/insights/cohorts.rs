@@ -1,11 +1,11 @@
 //! The sizes of cohorts with a rule, which lists of cohorts show; and the members of those by events.
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
 use crate::deeds::Deeds;
 use crate::{ProjectSettings, audience};
+use weir_base::boxed::boxed;
 use weir_evaluation::membership::membership;
 use weir_event::id::ProjectId;
 use weir_flags::cohorts::{CohortSet, Members};
@@ -25,7 +25,7 @@ pub fn recount(
     project: ProjectId,
     id: CohortId,
 ) -> BoxFuture<'_, Result<(), QueryError>> {
-    async move {
+    boxed(async move {
         let metadata = engine.metadata();
         let snapshot = metadata.snapshot();
         let cohort = snapshot.cohort(project, id).filter(|cohort| !cohort.is_static);
@@ -48,8 +48,7 @@ pub fn recount(
             Err(MetadataError::NotFound(_)) => Ok(()),
             noted => Ok(noted?),
         }
-    }
-    .boxed()
+    })
 }
 
 /// Notes who are in a cohort by events now.

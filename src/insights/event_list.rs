@@ -12,7 +12,6 @@ use chrono_tz::Tz;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{col, lit};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -27,6 +26,7 @@ use crate::node::{Node, NodeError};
 use crate::select::{Select, Special};
 use crate::selection::zone;
 use crate::{InsightError, ProjectSettings, person_name};
+use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
@@ -199,7 +199,7 @@ impl EventsQuery {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        async move {
+        boxed(async move {
             let (after, before) =
                 self.dates.bounds((zone(owner)?, owner.is_monday_first), engine.now())?;
             // Persons and groups in the filters are as of every acknowledged event.
@@ -236,8 +236,7 @@ impl EventsQuery {
             let lists =
                 engine.lists(owner.project, async move { view.composed(&sql).await }, layout);
             Ok(Answered::of_page(lists.await?, (limit, offset), None)?)
-        }
-        .boxed()
+        })
     }
 
     /// The events that are meant, with the columns of `events`.

@@ -20,12 +20,12 @@ use arrow::datatypes::TimestampMicrosecondType;
 use datafusion::dataframe::DataFrame;
 use datafusion::logical_expr::Expr;
 use datafusion::prelude::{col, lit};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use crate::columns::{texts, time};
 use crate::filters::Filters;
+use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::view::View as IdentityView;
@@ -124,7 +124,7 @@ pub fn latest(
     question: EventsQuestion,
     (offset, limit): (usize, usize),
 ) -> BoxFuture<'_, Result<Vec<EventRow>, QueryError>> {
-    async move {
+    boxed(async move {
         let wanted = offset.saturating_add(limit);
         let rows_max = engine.rows_max();
         if wanted > rows_max {
@@ -149,8 +149,7 @@ pub fn latest(
         let order = vec![col("timestamp").sort(false, false), col("uuid").sort(false, false)];
         let rows = source.filtered(rows)?.sort(order)?.limit(offset, Some(limit))?;
         collect(engine, rows).await
-    }
-    .boxed()
+    })
 }
 
 /// The event with this id.
@@ -159,14 +158,13 @@ pub fn by_id(
     project: ProjectId,
     id: Uuid,
 ) -> BoxFuture<'_, Result<Option<EventRow>, QueryError>> {
-    async move {
+    boxed(async move {
         let source = Source::of(engine, project, Some(col("uuid").eq(lit(id.to_string())))).await?;
         let rows = source.table().await?;
         // A copy of an event that slipped in twice is the same event.
         let rows = source.filtered(rows)?.limit(0, Some(1))?;
         Ok(collect(engine, rows).await?.pop())
-    }
-    .boxed()
+    })
 }
 
 /// Values that the property has in a sample of the events, as texts; those that are no text are
@@ -176,7 +174,7 @@ pub fn values(
     project: ProjectId,
     question: ValuesQuestion,
 ) -> BoxFuture<'_, Result<Vec<String>, QueryError>> {
-    async move {
+    boxed(async move {
         let source = Source::of(engine, project, None).await?;
         let value = whole_text(&question.key, source.view.exact());
         let mut condition = value.clone().is_not_null();
@@ -195,8 +193,7 @@ pub fn values(
         let (_, batches) = engine.collect(rows).await?;
         let values = batches.iter().flat_map(|batch| texts(batch, "value"));
         Ok(values.collect())
-    }
-    .boxed()
+    })
 }
 
 /// The names of the events that a question asks for, and everything else but the times.

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use weir_base::boxed::boxed;
 use weir_event::id::ProjectId;
 use weir_identity::person::Group;
 use weir_identity::view::Flow;
@@ -41,7 +41,7 @@ pub fn find_groups(
     search: Option<String>,
     part: Part,
 ) -> BoxFuture<'_, Result<(usize, Vec<Named>), QueryError>> {
-    async move {
+    boxed(async move {
         let wanted = part.offset.saturating_add(part.limit);
         let remembered = wanted.min(REMEMBERED_MAX);
         let search = search.map(|search| search.to_lowercase());
@@ -71,8 +71,7 @@ pub fn find_groups(
             Ok(Some((count, groups)))
         });
         read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
-    }
-    .boxed()
+    })
 }
 
 /// How many of a sample of groups have each property, by the index of the type.

@@ -1,6 +1,5 @@
 //! An insight of any kind, as clients describe it by a node: [`Insight`].
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -22,6 +21,7 @@ use crate::stickiness::actors::Asked;
 use crate::trends::Trends;
 use crate::trends::actors::Point;
 use crate::{Actor, InsightError, ProjectSettings, known};
+use weir_base::boxed::boxed;
 use weir_event::id::ProjectId;
 use weir_event::predicate::patterns;
 use weir_query::kernel::engine::Engine;
@@ -122,7 +122,7 @@ impl Insight {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Value, InsightError>> {
-        async move {
+        boxed(async move {
             let mut named = self.clone();
             named.look_up(engine, owner.project)?;
             match &named {
@@ -142,8 +142,7 @@ impl Insight {
                 Self::Trends(trends) => Ok(Value::Array(trends.answer(engine, owner).await?)),
                 Self::Funnels(funnels) => funnels.answer(engine, owner).await,
             }
-        }
-        .boxed()
+        })
     }
 
     /// Looks up how the actions of its series are called now, which its answer says.
@@ -163,12 +162,11 @@ impl Insight {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        async move {
+        boxed(async move {
             let began = engine.monotonic();
             let results = Box::pin(self.answer(engine, owner)).await?;
             Ok(Answered::of(&results, engine.monotonic().saturating_sub(began))?)
-        }
-        .boxed()
+        })
     }
 
     /// The names of the events that it is about, those of actions included.
@@ -272,7 +270,7 @@ impl ActorsOf {
         owner: &'a ProjectSettings,
         part: Part,
     ) -> BoxFuture<'a, Result<Vec<Actor>, InsightError>> {
-        async move {
+        boxed(async move {
             let (_, unit) = self.looked_at();
             if unit != Unit::Persons && part.offset.saturating_add(part.limit) > GROUPS_MAX {
                 let detail =
@@ -301,8 +299,7 @@ impl ActorsOf {
                     Box::pin(funnels.actors(engine, owner, asked, part)).await
                 }
             }
-        }
-        .boxed()
+        })
     }
 }
 

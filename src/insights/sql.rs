@@ -1,7 +1,6 @@
 //! SQL as a question beside others: [`SqlQuery`], a text and the filters that `{filters}` in it stands for.
 
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +10,7 @@ use crate::node::{Node, NodeError};
 use crate::saved::values_of_variables;
 use crate::selection::Selection;
 use crate::{InsightError, ProjectSettings, cohort_tables};
+use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::dialect::paging::page_of;
@@ -71,7 +71,7 @@ impl SqlQuery {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<View, InsightError>> {
-        async move {
+        boxed(async move {
             let view = view_of(engine, owner.project).await?;
             let Some(selection) = &self.filters else { return Ok(view) };
             let dates = &selection.dates;
@@ -86,8 +86,7 @@ impl SqlQuery {
             let to = if dates.to.is_none() { all.1 } else { range.to };
             let events = selection.events(engine, (&view, owner), (from, to)).await?;
             Ok(view.with_filtered(events).await?)
-        }
-        .boxed()
+        })
     }
 }
 
@@ -99,7 +98,7 @@ impl SqlQuery {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        async move {
+        boxed(async move {
             let page = page_of(&self.text);
             let most = engine.rows_max();
             // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
@@ -129,8 +128,7 @@ impl SqlQuery {
                 timings,
             };
             Ok(Answered::of_rows(rows, &told, (is_lasting, events))?)
-        }
-        .boxed()
+        })
     }
 }
 
@@ -142,11 +140,10 @@ impl SqlQuery {
         owner: &'a ProjectSettings,
         format: Format,
     ) -> BoxFuture<'a, Result<Bytes, InsightError>> {
-        async move {
+        boxed(async move {
             let view = self.view(engine, owner).await?;
             Ok(engine.file(owner.project, (view, &self.text), format).await?)
-        }
-        .boxed()
+        })
     }
 }
 

@@ -10,13 +10,13 @@ pub mod walk;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 
 use crate::date_range::DateRange;
 use crate::events::{EventRow, history};
 use crate::timeline::walk::{Point, Walk};
+use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -66,14 +66,13 @@ impl Timeline {
         person: &'a Person,
         range: &'a DateRange,
     ) -> BoxFuture<'a, Result<Vec<Point>, TimelineError>> {
-        async move {
+        boxed(async move {
             engine.note_events_named(project, self.events.iter().flatten().map(String::as_str));
             match self.group_type {
                 Some(index) => of_groups(engine, (project, person), (self, index), range).await,
                 None => of_person(engine, (project, person), self, range).await,
             }
-        }
-        .boxed()
+        })
     }
 
     /// Whether the query counts this event.

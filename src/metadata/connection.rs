@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::codes::is_stale_plan;
 use crate::reach::Reach;
+use weir_base::boxed::boxed;
 
 /// A connection, in a transaction or not.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Conn {
 
     /// Ends its transaction.
     pub(super) fn end(self, is_kept: bool) -> BoxFuture<'static, Result<(), sqlx::Error>> {
-        async move {
+        boxed(async move {
             match self {
                 Self::Sqlite(_) | Self::Postgres(..) => {}
                 Self::SqliteIn(tx) => ended(tx, is_kept).await?,
@@ -67,8 +67,7 @@ impl Conn {
                 }
             }
             Ok(())
-        }
-        .boxed()
+        })
     }
 }
 

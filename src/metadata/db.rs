@@ -17,7 +17,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use sqlx::{PgPool, SqlitePool};
 
@@ -27,6 +26,7 @@ use crate::connection::Conn;
 use crate::error::MetadataError;
 use crate::reach::Reach;
 use crate::sql::query_scalar;
+use weir_base::boxed::boxed;
 
 /// The connections: one writes, others read and cannot write.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(super) struct Transaction {
 impl Db {
     /// Starts a transaction, and waits for the write lock.
     pub(super) fn begin(&self) -> BoxFuture<'_, Result<Transaction, MetadataError>> {
-        async move {
+        boxed(async move {
             let (mut connection, version) = match self {
                 Self::Sqlite { writer, .. } => {
                     let tx = writer.begin_with("BEGIN IMMEDIATE").await?;
@@ -63,13 +63,12 @@ impl Db {
             };
             let version = query_scalar(version).fetch_one(&mut connection).await?;
             Ok(Transaction { connection, version })
-        }
-        .boxed()
+        })
     }
 
     /// A connection that sees the last commit and cannot write.
     pub(super) fn reader(&self) -> BoxFuture<'_, Result<Conn, MetadataError>> {
-        async move {
+        boxed(async move {
             match self {
                 Self::Sqlite { readers, .. } => Ok(Conn::Sqlite(readers.acquire().await?)),
                 Self::Postgres { readers, reach, .. } => {
@@ -77,14 +76,13 @@ impl Db {
                     Ok(Conn::Postgres(connection, Arc::clone(reach)))
                 }
             }
-        }
-        .boxed()
+        })
     }
 
     /// A connection for single statements about what no snapshot and no other write is concerned with. On PostgreSQL they
     /// wait for no write.
     pub(super) fn apart(&self) -> BoxFuture<'_, Result<Conn, MetadataError>> {
-        async move {
+        boxed(async move {
             match self {
                 Self::Sqlite { writer, .. } => Ok(Conn::Sqlite(writer.acquire().await?)),
                 Self::Postgres { apart, reach, .. } => {
@@ -93,13 +91,12 @@ impl Db {
                     Ok(Conn::Postgres(connection, Arc::clone(reach)))
                 }
             }
-        }
-        .boxed()
+        })
     }
 
     /// Looks whether PostgreSQL is there, and returns the version of the data. `None` for SQLite.
     pub(super) fn probe(&self) -> BoxFuture<'_, Result<Option<i64>, MetadataError>> {
-        async move {
+        boxed(async move {
             let Self::Postgres { readers, reach, .. } = self else { return Ok(None) };
             let connection = Box::pin(reach.tried(readers.acquire(), readers)).await?;
             let mut connection = Conn::Postgres(connection, Arc::clone(reach));
@@ -107,13 +104,12 @@ impl Db {
                 query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
             reach.note_back();
             Ok(Some(version))
-        }
-        .boxed()
+        })
     }
 
     /// A transaction that reads one state of PostgreSQL, and does not wait for writes.
     pub(super) fn frozen(&self) -> BoxFuture<'_, Result<Transaction, MetadataError>> {
-        async move {
+        boxed(async move {
             let Self::Postgres { readers, reach, .. } = self else { return self.begin().await };
             let begin = readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
             let tx = Box::pin(reach.connected(begin, readers)).await?;
@@ -121,8 +117,7 @@ impl Db {
             let version =
                 query_scalar("SELECT number FROM revision").fetch_one(&mut connection).await?;
             Ok(Transaction { connection, version })
-        }
-        .boxed()
+        })
     }
 
     /// Whether it was opened to be read only.
@@ -131,7 +126,7 @@ impl Db {
     }
 
     pub(super) fn close(&self) -> BoxFuture<'_, ()> {
-        async move {
+        boxed(async move {
             match self {
                 Self::Sqlite { writer, readers } => {
                     readers.close().await;
@@ -144,8 +139,7 @@ impl Db {
                     }
                 }
             }
-        }
-        .boxed()
+        })
     }
 }
 

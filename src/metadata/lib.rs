@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
@@ -33,6 +32,7 @@ use crate::db::{Db, Transaction};
 use crate::error::MetadataError;
 use crate::postgres::MetadataAccess;
 use crate::snapshot::Snapshot;
+use weir_base::boxed::boxed;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 
@@ -226,14 +226,13 @@ impl Metadata {
 
     /// Waits for the gate and starts a write.
     fn begin(&self) -> BoxFuture<'_, Result<Write, MetadataError>> {
-        async move {
+        boxed(async move {
             let gate = Arc::clone(&self.shared.gate).lock_owned().await;
             let mut tx = self.shared.db.begin().await?;
             self.shared.reload(&mut tx).await?;
             let base = self.shared.current.load_full();
             Ok(Write { tx, base, shared: Arc::clone(&self.shared), _gate: gate })
-        }
-        .boxed()
+        })
     }
 }
 
@@ -247,7 +246,7 @@ impl Shared {
     /// Publishes the state that `tx` sees, unless the snapshot is that. Reads only the parts that have changed, if that
     /// is known. The gate has to be held.
     fn reload<'t>(&'t self, tx: &'t mut Transaction) -> BoxFuture<'t, Result<(), MetadataError>> {
-        async move {
+        boxed(async move {
             if self.is_current(tx.version) {
                 return Ok(());
             }
@@ -264,8 +263,7 @@ impl Shared {
             self.data_version.store(tx.version, Ordering::Release);
             self.is_behind.store(false, Ordering::Release);
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     fn publish(&self, next: Snapshot) {
@@ -298,7 +296,7 @@ impl Write {
 
     /// Commits, then publishes `next`.
     fn commit(self, next: Snapshot) -> BoxFuture<'static, Result<(), MetadataError>> {
-        async move {
+        boxed(async move {
             let parts = self.tx.is_shared().then(|| self.base.changed_in(&next));
             self.shared.is_behind.store(true, Ordering::Release);
             let version = self.tx.commit_seen(parts.as_ref()).await?;
@@ -306,8 +304,7 @@ impl Write {
             self.shared.data_version.store(version, Ordering::Release);
             self.shared.is_behind.store(false, Ordering::Release);
             Ok(())
-        }
-        .boxed()
+        })
     }
 
     /// Commits, then publishes the snapshot as changed by `change`.

@@ -15,13 +15,14 @@
 use std::fmt::Display;
 use std::marker::PhantomData;
 
+use futures::TryStreamExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, TryStreamExt};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, FromRow, SqlSafeStr, SqlStr};
 
 use crate::connection::{Conn, Link};
+use weir_base::boxed::boxed;
 
 /// A row that both databases decode to; `#[derive(sqlx_macros::FromRow)]` and tuples are.
 pub(super) trait Row:
@@ -150,7 +151,7 @@ impl Query {
                 }
             }
         };
-        executing.boxed()
+        boxed(executing)
     }
 
     /// Calls `each` with the rows one by one, or with the first alone.
@@ -198,7 +199,7 @@ impl Query {
                 }
             }
         };
-        reading.boxed()
+        boxed(reading)
     }
 
     fn sqlite(self) -> Result<(SqlStr, SqliteArguments, bool), sqlx::Error> {

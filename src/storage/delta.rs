@@ -33,7 +33,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use object_store::ObjectStore;
 use parking_lot::RwLock;
@@ -46,6 +45,7 @@ use crate::delta::error::TableError;
 use crate::delta::log::{Loaded, Log};
 use crate::delta::stats::FileStats;
 use crate::exact::ExactColumns;
+use weir_base::boxed::boxed;
 use weir_base::clock::Clock;
 
 /// Commits between two checkpoints of the log, as is usual for Delta. A reader that opens the table reads
@@ -207,7 +207,7 @@ impl DeltaTable {
         spec: TableSpec,
         clock: Clock,
     ) -> BoxFuture<'static, Result<Self, TableError>> {
-        async move {
+        boxed(async move {
             let log = Log::new(store, spec.name);
             let loaded = match log.load(&spec, clock.now()).await? {
                 Some(loaded) => loaded,
@@ -229,8 +229,7 @@ impl DeltaTable {
             }
             table.widen().await?;
             Ok(table)
-        }
-        .boxed()
+        })
     }
 
     /// Opens the table for reading, without writing anything; `None` if there is none. It may lack
@@ -245,14 +244,13 @@ impl DeltaTable {
         spec: TableSpec,
         clock: Clock,
     ) -> BoxFuture<'static, Result<Option<Self>, TableError>> {
-        async move {
+        boxed(async move {
             let log = Log::new(store, spec.name);
             match log.load(&spec, clock.now()).await? {
                 Some(loaded) => Self::new(log, loaded, location, spec, clock).await.map(Some),
                 None => Ok(None),
             }
-        }
-        .boxed()
+        })
     }
 
     async fn new(
@@ -384,7 +382,7 @@ impl DeltaTable {
         edit: &'a Edit,
         is_again: bool,
     ) -> BoxFuture<'a, Result<Arc<TableVersion>, TableError>> {
-        async move {
+        boxed(async move {
             let shared = &*self.shared;
             if !(is_again && writer.state.has(edit, true)) {
                 shared.check_files(&edit.add).await?;
@@ -406,8 +404,7 @@ impl DeltaTable {
                 }
             }
             Err(TableError::Busy { table: shared.spec.name, attempts: ATTEMPTS_MAX })
-        }
-        .boxed()
+        })
     }
 
     /// Adds the columns of the spec that the table lacks.

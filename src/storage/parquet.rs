@@ -20,7 +20,6 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
@@ -53,6 +52,7 @@ use crate::delta::stats::{ColumnStats, FileStats, Value};
 use crate::delta::{DataFile, TableSpec};
 use crate::exact::ExactColumns;
 use crate::parquet::page_crc::PageStores;
+use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 
 /// Maximum rows of a row group: large enough to compress and skip well, small enough to be read in parallel
@@ -302,7 +302,7 @@ impl FileWriter {
         rows: usize,
         chunks: Vec<ArrowColumnChunk>,
     ) -> BoxFuture<'_, Result<(), ParquetError>> {
-        async move {
+        boxed(async move {
             self.rows += u64::try_from(rows).unwrap_or(u64::MAX);
             let stores = self.page_stores.take();
             let mut group = self.file.next_row_group()?;
@@ -312,8 +312,7 @@ impl FileWriter {
             }
             group.close()?;
             self.send().await
-        }
-        .boxed()
+        })
     }
 
     /// Sends the complete bytes to the object.

@@ -22,13 +22,13 @@ use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::SortExpr;
 use datafusion::prelude::{col, lit};
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use uuid::Uuid;
 
 use crate::columns::time;
 use crate::events::newest::since;
 use crate::events::{EventRow, EventsQuestion, Source, collect, condition};
+use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
@@ -147,7 +147,7 @@ pub fn newest(
     question: EventsQuestion,
     limit: usize,
 ) -> BoxFuture<'_, Result<Vec<EventRow>, QueryError>> {
-    async move {
+    boxed(async move {
         let source = source(engine, project, question).await?;
         let Some(bounds) = source.view.arrival_times() else { return Ok(Vec::new()) };
         let rows = source.filtered(source.table().await?)?;
@@ -156,8 +156,7 @@ pub fn newest(
         };
         let rows = rows.filter(col("received_at").gt_eq(time(UnixMicros(first))))?;
         collect(engine, rows.sort(order())?.limit(0, Some(limit))?).await
-    }
-    .boxed()
+    })
 }
 
 /// What a question is asked of. Persons and groups in it are as of every acknowledged event.

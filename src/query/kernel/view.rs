@@ -18,7 +18,6 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast};
 use datafusion::prelude::{SessionContext, ident};
 use datafusion::sql::parser::Statement;
-use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::dialect::aliases::Aliases;
@@ -41,6 +40,7 @@ use crate::kernel::planners::Planning;
 use crate::kernel::sources::Sources;
 use crate::persons::person_numbers::PersonNumbers;
 use crate::persons::tables::person_tables;
+use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::schema::column;
@@ -297,7 +297,7 @@ impl View {
     ) -> BoxFuture<'a, Result<DataFrame, QueryError>> {
         let planned = self.planned(statement);
         let explained = |error| explained::explained(error, &self.context, sql);
-        async move { planned.await.map_err(explained) }.boxed()
+        boxed(async move { planned.await.map_err(explained) })
     }
 
     async fn planned(&self, mut statement: Statement) -> datafusion::error::Result<DataFrame> {
