@@ -28,6 +28,9 @@ while [ $# -gt 0 ]; do
     esac
 done
 
+# Lines of the source in traces, of the members; these go into the file with symbols.
+export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
+
 # cargo-zigbuild runs cargo with a compiler and a linker that know the symbols of each version of glibc.
 zigbuild() {
     local tools=$target/zigbuild triple
