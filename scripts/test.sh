@@ -62,6 +62,8 @@ WEIR_TEST_POSTGRES=$(scripts/postgres.sh start "$place/server")
 export WEIR_TEST_POSTGRES
 
 step tests
+# Many tests wait for a server: with more at once than cores, none of these is idle.
+export RUST_TEST_THREADS=${RUST_TEST_THREADS:-$((2 * $(nproc)))}
 cargo test "${build[@]}" --no-fail-fast
 
 # Once more with the metadata in PostgreSQL: all tests of the store, and those of the server that use it most.
