@@ -86,7 +86,7 @@
 //! 1. A route ([`weir_http::routes::query`], [`weir_http::routes::persons`],
 //!    [`weir_http::routes::property_definitions`]) stands in [`weir_http::table`], gets a [`weir_http::call::Call`] by
 //!    someone whom [`weir_http::auth`] let through, and decodes a typed request for [`weir_insights`], for
-//!    [`weir_query::persons::people`], or for [`weir_query::kernel::engine::Engine::sql`].
+//!    [`weir_query::persons::people`], or for [`weir_query::kernel::engine::Engine::lists`].
 //! 2. [`weir_insights`] has the product questions: lists of events ([`weir_insights::events`]), of selected columns of events and
 //!    persons ([`weir_insights::select`]), of groups and of definitions, timelines, sizes of cohorts and audiences, trends and paths. Each makes a plan over the
 //!    tables of a [`weir_query::kernel::view::View`], and the shape of its answer. [`weir_insights::cache`] keeps answers while they

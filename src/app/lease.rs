@@ -1,5 +1,5 @@
 //! Active and standby: which of several servers with the same bucket serves. The one with the lease of the shard does;
-//! others wait for it ([`stand_by`]), and the one that has it renews it ([`keep`]).
+//! others wait for it ([`stand_by`]), and the one that has it renews it ([`Held::keep`]).
 //!
 //! No event is safe by this: the log shuts a former server out by itself ([`weir_storage::object_log`]). The lease keeps
 //! two live servers from taking the log from each other in turns, and tells the standby when it is needed.

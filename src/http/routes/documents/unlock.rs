@@ -5,7 +5,7 @@
 //!
 //! Whoever has a link may guess. A guess costs one slow hash for each password of the link, of which there are few; an
 //! address, and a link, have so many guesses a minute; and of all hashes one is computed at a time, on a thread of low
-//! priority ([`App::hashing`]).
+//! priority ([`Node::hashing`](weir_app::node::Node::hashing)).
 //!
 //! Those who guess must not keep out those who know. So the address counts first, and what is refused to it takes nothing
 //! of the link; of the guesses at a link some are kept for addresses from which no wrong password came lately; and an
