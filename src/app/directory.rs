@@ -24,7 +24,6 @@ use object_store::path::Path as ObjectPath;
 use uuid::Uuid;
 
 use crate::error::OpenError;
-use weir_base::boxed::boxed_local;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
@@ -67,7 +66,7 @@ pub fn metadata_of<'a>(
     (settings, access): (&'a MetadataConfig, MetadataAccess),
     clock: Clock,
 ) -> LocalBoxFuture<'a, Result<Metadata, OpenError>> {
-    boxed_local(async move {
+    Box::pin(async move {
         if let Some(url) = &settings.metadata_url {
             return Ok(Metadata::connect(settings, url, clock, access).await?);
         }
@@ -94,7 +93,7 @@ pub fn move_metadata<'a>(
     (settings, url): (&'a MetadataConfig, &'a MetadataUrl),
     clock: Clock,
 ) -> LocalBoxFuture<'a, Result<(u64, PathBuf), OpenError>> {
-    boxed_local(async move {
+    Box::pin(async move {
         let path = data_dir.join("metadata.db");
         if is_empty(&path)? {
             return Err(OpenError::Incomplete { path, problem: "is missing or empty".to_owned() });

@@ -34,7 +34,6 @@ use crate::error::OpenError;
 use crate::node::{Node, Process};
 use crate::shard::{Role, Shard, Stores};
 use crate::tables::TablesAccess;
-use weir_base::boxed::boxed_local;
 use weir_event::id::ProjectId;
 use weir_insights::sql;
 use weir_metadata::accounts::KeyId;
@@ -78,7 +77,7 @@ impl App {
         process: Process,
         policy: MetadataPolicy,
     ) -> LocalBoxFuture<'static, Result<Self, OpenError>> {
-        boxed_local(async move {
+        Box::pin(async move {
             let stores = Stores::open(&process, TablesAccess::Write).await?;
             let (access, has_events) = (MetadataAccess::Write, stores.has_events());
             let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
@@ -99,7 +98,7 @@ impl App {
         copy: &WorkingCopy,
         mut process: Process,
     ) -> LocalBoxFuture<'_, Result<Self, OpenError>> {
-        boxed_local(async move {
+        Box::pin(async move {
             process.config.storage.data_dir = copy.path().to_path_buf();
             process.config.ingest.ingestion_warnings_max_age = NEVER;
             let stores = Stores::open(&process, TablesAccess::Copy).await?;

@@ -7,17 +7,17 @@
 
 mod leaving;
 
-use futures::future::LocalBoxFuture;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+use futures::future::LocalBoxFuture;
 
 use crate::directory::{Sharing, node_id};
 use crate::error::OpenError;
 use crate::moving::leaving::Leaving;
 use crate::tables::{TablesAccess, events_spec, persons_spec};
 use crate::{images, tables};
-use weir_base::boxed::boxed_local;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::BucketUrl;
@@ -77,7 +77,7 @@ pub fn to_bucket<'a>(
     url: &'a BucketUrl,
     clock: &'a Clock,
 ) -> LocalBoxFuture<'a, Result<Moved, MoveError>> {
-    boxed_local(async move {
+    Box::pin(async move {
         let data_dir = config.storage.data_dir.as_path();
         match tables::known_bucket(data_dir)? {
             Some(known) if known == *url => {
@@ -123,7 +123,7 @@ pub fn to_directory<'a>(
     url: &'a BucketUrl,
     clock: &'a Clock,
 ) -> LocalBoxFuture<'a, Result<Moved, MoveError>> {
-    boxed_local(async move {
+    Box::pin(async move {
         let data_dir = config.storage.data_dir.as_path();
         let known = tables::known_bucket(data_dir)?;
         if known.as_ref() != Some(url) {

@@ -12,7 +12,6 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::directory::{Sharing, check_table_log, node_id, remove_directory, write_durably};
 use crate::error::{BucketError, OpenError};
-use weir_base::boxed::boxed_local;
 use weir_base::clock::Clock;
 use weir_base::config::Config;
 use weir_base::config::bucket::{AwsVariables, BucketUrl, LogPlace};
@@ -74,7 +73,7 @@ pub fn open<'a>(
     access: TablesAccess,
     (clock, metrics): (&'a Clock, &'a Arc<Metrics>),
 ) -> LocalBoxFuture<'a, Result<Tables, OpenError>> {
-    boxed_local(async move {
+    Box::pin(async move {
         let (storage, disk) = (&config.storage, Arc::new(OsDisk));
         let data_dir = storage.data_dir.as_path();
         let Some(url) = place(storage, access)? else {

@@ -25,7 +25,6 @@ use crate::select::{Select, Special};
 use crate::selection::{Unit, searched};
 use crate::sql::SqlQuery;
 use crate::{Actor, InsightError, ProjectSettings, Who, person_name};
-use weir_base::boxed::boxed;
 use weir_identity::IdentityError;
 use weir_identity::view::View as IdentityView;
 use weir_query::dialect::sql_text::literal;
@@ -188,7 +187,7 @@ impl ActorsQuery {
         owner: &'a ProjectSettings,
         (found, body): (Option<&'a [Actor]>, Body),
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             // Persons in the filters are as of every acknowledged event.
             engine.wait().await?;
             let view = match &self.source {

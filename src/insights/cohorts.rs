@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::deeds::Deeds;
 use crate::{ProjectSettings, audience};
-use weir_base::boxed::boxed;
 use weir_evaluation::membership::membership;
 use weir_event::id::ProjectId;
 use weir_flags::cohorts::{CohortSet, Members};
@@ -25,7 +24,7 @@ pub fn recount(
     project: ProjectId,
     id: CohortId,
 ) -> BoxFuture<'_, Result<(), QueryError>> {
-    boxed(async move {
+    Box::pin(async move {
         let metadata = engine.metadata();
         let snapshot = metadata.snapshot();
         let cohort = snapshot.cohort(project, id).filter(|cohort| !cohort.is_static);

@@ -26,7 +26,6 @@ use crate::node::{Node, NodeError};
 use crate::select::{Select, Special};
 use crate::selection::zone;
 use crate::{InsightError, ProjectSettings, person_name};
-use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::IdentityError;
@@ -199,7 +198,7 @@ impl EventsQuery {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             let (after, before) =
                 self.dates.bounds((zone(owner)?, owner.is_monday_first), engine.now())?;
             // Persons and groups in the filters are as of every acknowledged event.

@@ -25,7 +25,6 @@ use uuid::Uuid;
 
 use crate::columns::{texts, time};
 use crate::filters::Filters;
-use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_identity::view::View as IdentityView;
@@ -124,7 +123,7 @@ pub fn latest(
     question: EventsQuestion,
     (offset, limit): (usize, usize),
 ) -> BoxFuture<'_, Result<Vec<EventRow>, QueryError>> {
-    boxed(async move {
+    Box::pin(async move {
         let wanted = offset.saturating_add(limit);
         let rows_max = engine.rows_max();
         if wanted > rows_max {
@@ -158,7 +157,7 @@ pub fn by_id(
     project: ProjectId,
     id: Uuid,
 ) -> BoxFuture<'_, Result<Option<EventRow>, QueryError>> {
-    boxed(async move {
+    Box::pin(async move {
         let source = Source::of(engine, project, Some(col("uuid").eq(lit(id.to_string())))).await?;
         let rows = source.table().await?;
         // A copy of an event that slipped in twice is the same event.
@@ -174,7 +173,7 @@ pub fn values(
     project: ProjectId,
     question: ValuesQuestion,
 ) -> BoxFuture<'_, Result<Vec<String>, QueryError>> {
-    boxed(async move {
+    Box::pin(async move {
         let source = Source::of(engine, project, None).await?;
         let value = whole_text(&question.key, source.view.exact());
         let mut condition = value.clone().is_not_null();

@@ -6,10 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::future::BoxFuture;
 use serde_json::Value;
 
-use weir_base::boxed::boxed;
 use weir_event::id::ProjectId;
 use weir_identity::person::Group;
 use weir_identity::view::Flow;
@@ -34,44 +32,42 @@ pub type Counts = HashMap<String, usize>;
 
 /// The groups of a type whose key or property `name` contains `search` in any case, the newest
 /// first; how many there are, and those of `part`.
-pub fn find_groups(
+pub async fn find_groups(
     engine: &Engine,
     project: ProjectId,
     type_index: u8,
     search: Option<String>,
     part: Part,
-) -> BoxFuture<'_, Result<(usize, Vec<Named>), QueryError>> {
-    boxed(async move {
-        let wanted = part.offset.saturating_add(part.limit);
-        let remembered = wanted.min(REMEMBERED_MAX);
-        let search = search.map(|search| search.to_lowercase());
-        let read = engine.read(move |view, stop| {
-            let mut first = BTreeSet::new();
-            let mut count = 0;
-            view.scan_groups_of(project, type_index, |key, group| {
-                if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
-                    count += 1;
-                    first.insert((Reverse(group.created_at), key));
-                    if first.len() > remembered {
-                        first.pop_last();
-                    }
-                }
-                flow(stop)
-            })?;
-            // Behind the last group there is nothing, however far.
-            if wanted.min(count) > remembered {
-                return Ok(None);
-            }
-            let mut groups = Vec::new();
-            for (_, key) in first.into_iter().skip(part.offset) {
-                if let Some(group) = view.group(project, type_index, &key)? {
-                    groups.push((key, group));
+) -> Result<(usize, Vec<Named>), QueryError> {
+    let wanted = part.offset.saturating_add(part.limit);
+    let remembered = wanted.min(REMEMBERED_MAX);
+    let search = search.map(|search| search.to_lowercase());
+    let read = engine.read(move |view, stop| {
+        let mut first = BTreeSet::new();
+        let mut count = 0;
+        view.scan_groups_of(project, type_index, |key, group| {
+            if search.as_deref().is_none_or(|search| contains(&key, &group, search)) {
+                count += 1;
+                first.insert((Reverse(group.created_at), key));
+                if first.len() > remembered {
+                    first.pop_last();
                 }
             }
-            Ok(Some((count, groups)))
-        });
-        read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
-    })
+            flow(stop)
+        })?;
+        // Behind the last group there is nothing, however far.
+        if wanted.min(count) > remembered {
+            return Ok(None);
+        }
+        let mut groups = Vec::new();
+        for (_, key) in first.into_iter().skip(part.offset) {
+            if let Some(group) = view.group(project, type_index, &key)? {
+                groups.push((key, group));
+            }
+        }
+        Ok(Some((count, groups)))
+    });
+    read.await?.ok_or(QueryError::TooManyRows(REMEMBERED_MAX))
 }
 
 /// How many of a sample of groups have each property, by the index of the type.

@@ -21,7 +21,6 @@ use crate::stickiness::actors::Asked;
 use crate::trends::Trends;
 use crate::trends::actors::Point;
 use crate::{Actor, InsightError, ProjectSettings, known};
-use weir_base::boxed::boxed;
 use weir_event::id::ProjectId;
 use weir_event::predicate::patterns;
 use weir_query::kernel::engine::Engine;
@@ -122,7 +121,7 @@ impl Insight {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Value, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             let mut named = self.clone();
             named.look_up(engine, owner.project)?;
             match &named {
@@ -162,9 +161,9 @@ impl Insight {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             let began = engine.monotonic();
-            let results = Box::pin(self.answer(engine, owner)).await?;
+            let results = self.answer(engine, owner).await?;
             Ok(Answered::of(&results, engine.monotonic().saturating_sub(began))?)
         })
     }
@@ -270,34 +269,27 @@ impl ActorsOf {
         owner: &'a ProjectSettings,
         part: Part,
     ) -> BoxFuture<'a, Result<Vec<Actor>, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             let (_, unit) = self.looked_at();
             if unit != Unit::Persons && part.offset.saturating_add(part.limit) > GROUPS_MAX {
                 let detail =
                     format!("Only the first {GROUPS_MAX} groups behind a point are listed.");
                 return Err(NodeError { field: "offset".to_owned(), detail }.into());
             }
-            // They are large, and some of them are awaited deep down.
             match &self {
                 Self::Correlation(correlation, asked) => {
-                    Box::pin(correlation.actors(engine, owner, asked, part)).await
+                    correlation.actors(engine, owner, asked, part).await
                 }
                 Self::Lifecycle(lifecycle, stage) => {
-                    Box::pin(lifecycle.actors(engine, owner, stage, part)).await
+                    lifecycle.actors(engine, owner, stage, part).await
                 }
-                Self::Paths(paths) => Box::pin(paths.actors(engine, owner, part)).await,
-                Self::Retention(retention, row) => {
-                    Box::pin(retention.actors(engine, owner, row, part)).await
-                }
+                Self::Paths(paths) => paths.actors(engine, owner, part).await,
+                Self::Retention(retention, row) => retention.actors(engine, owner, row, part).await,
                 Self::Stickiness(stickiness, asked) => {
-                    Box::pin(stickiness.actors(engine, owner, asked, part)).await
+                    stickiness.actors(engine, owner, asked, part).await
                 }
-                Self::Trends(trends, point) => {
-                    Box::pin(trends.actors(engine, owner, point, part)).await
-                }
-                Self::Funnels(funnels, asked) => {
-                    Box::pin(funnels.actors(engine, owner, asked, part)).await
-                }
+                Self::Trends(trends, point) => trends.actors(engine, owner, point, part).await,
+                Self::Funnels(funnels, asked) => funnels.actors(engine, owner, asked, part).await,
             }
         })
     }

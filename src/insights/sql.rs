@@ -10,7 +10,6 @@ use crate::node::{Node, NodeError};
 use crate::saved::values_of_variables;
 use crate::selection::Selection;
 use crate::{InsightError, ProjectSettings, cohort_tables};
-use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::dialect::paging::page_of;
@@ -71,7 +70,7 @@ impl SqlQuery {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<View, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             let view = view_of(engine, owner.project).await?;
             let Some(selection) = &self.filters else { return Ok(view) };
             let dates = &selection.dates;
@@ -98,7 +97,7 @@ impl SqlQuery {
         engine: &'a Engine,
         owner: &'a ProjectSettings,
     ) -> BoxFuture<'a, Result<Answered, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             let page = page_of(&self.text);
             let most = engine.rows_max();
             // One more row than returned shows whether there are more. Where the limit forbids that row, a full page
@@ -140,7 +139,7 @@ impl SqlQuery {
         owner: &'a ProjectSettings,
         format: Format,
     ) -> BoxFuture<'a, Result<Bytes, InsightError>> {
-        boxed(async move {
+        Box::pin(async move {
             let view = self.view(engine, owner).await?;
             Ok(engine.file(owner.project, (view, &self.text), format).await?)
         })

@@ -16,7 +16,6 @@ use serde_json::{Map, Value};
 use crate::date_range::DateRange;
 use crate::events::{EventRow, history};
 use crate::timeline::walk::{Point, Walk};
-use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::json;
@@ -66,7 +65,7 @@ impl Timeline {
         person: &'a Person,
         range: &'a DateRange,
     ) -> BoxFuture<'a, Result<Vec<Point>, TimelineError>> {
-        boxed(async move {
+        Box::pin(async move {
             engine.note_events_named(project, self.events.iter().flatten().map(String::as_str));
             match self.group_type {
                 Some(index) => of_groups(engine, (project, person), (self, index), range).await,

@@ -11,7 +11,6 @@ use sqlx::{PgConnection, Postgres, Sqlite, SqliteConnection};
 
 use crate::codes::is_stale_plan;
 use crate::reach::Reach;
-use weir_base::boxed::boxed;
 
 /// A connection, in a transaction or not.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ impl Conn {
 
     /// Ends its transaction.
     pub(super) fn end(self, is_kept: bool) -> BoxFuture<'static, Result<(), sqlx::Error>> {
-        boxed(async move {
+        Box::pin(async move {
             match self {
                 Self::Sqlite(_) | Self::Postgres(..) => {}
                 Self::SqliteIn(tx) => ended(tx, is_kept).await?,

@@ -26,7 +26,6 @@ use crate::connection::Conn;
 use crate::error::MetadataError;
 use crate::reach::Reach;
 use crate::sql::query_scalar;
-use weir_base::boxed::boxed;
 
 /// The connections: one writes, others read and cannot write.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ pub(super) struct Transaction {
 impl Db {
     /// Starts a transaction, and waits for the write lock.
     pub(super) fn begin(&self) -> BoxFuture<'_, Result<Transaction, MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             let (mut connection, version) = match self {
                 Self::Sqlite { writer, .. } => {
                     let tx = writer.begin_with("BEGIN IMMEDIATE").await?;
@@ -68,7 +67,7 @@ impl Db {
 
     /// A connection that sees the last commit and cannot write.
     pub(super) fn reader(&self) -> BoxFuture<'_, Result<Conn, MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             match self {
                 Self::Sqlite { readers, .. } => Ok(Conn::Sqlite(readers.acquire().await?)),
                 Self::Postgres { readers, reach, .. } => {
@@ -82,7 +81,7 @@ impl Db {
     /// A connection for single statements about what no snapshot and no other write is concerned with. On PostgreSQL they
     /// wait for no write.
     pub(super) fn apart(&self) -> BoxFuture<'_, Result<Conn, MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             match self {
                 Self::Sqlite { writer, .. } => Ok(Conn::Sqlite(writer.acquire().await?)),
                 Self::Postgres { apart, reach, .. } => {
@@ -96,7 +95,7 @@ impl Db {
 
     /// Looks whether PostgreSQL is there, and returns the version of the data. `None` for SQLite.
     pub(super) fn probe(&self) -> BoxFuture<'_, Result<Option<i64>, MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             let Self::Postgres { readers, reach, .. } = self else { return Ok(None) };
             let connection = Box::pin(reach.tried(readers.acquire(), readers)).await?;
             let mut connection = Conn::Postgres(connection, Arc::clone(reach));
@@ -109,7 +108,7 @@ impl Db {
 
     /// A transaction that reads one state of PostgreSQL, and does not wait for writes.
     pub(super) fn frozen(&self) -> BoxFuture<'_, Result<Transaction, MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             let Self::Postgres { readers, reach, .. } = self else { return self.begin().await };
             let begin = readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
             let tx = Box::pin(reach.connected(begin, readers)).await?;
@@ -126,7 +125,7 @@ impl Db {
     }
 
     pub(super) fn close(&self) -> BoxFuture<'_, ()> {
-        boxed(async move {
+        Box::pin(async move {
             match self {
                 Self::Sqlite { writer, readers } => {
                     readers.close().await;

@@ -32,7 +32,6 @@ use crate::db::{Db, Transaction};
 use crate::error::MetadataError;
 use crate::postgres::MetadataAccess;
 use crate::snapshot::Snapshot;
-use weir_base::boxed::boxed;
 use weir_base::clock::{Clock, UnixMicros};
 use weir_base::config::metadata::{MetadataConfig, MetadataUrl};
 
@@ -226,7 +225,7 @@ impl Metadata {
 
     /// Waits for the gate and starts a write.
     fn begin(&self) -> BoxFuture<'_, Result<Write, MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             let gate = Arc::clone(&self.shared.gate).lock_owned().await;
             let mut tx = self.shared.db.begin().await?;
             self.shared.reload(&mut tx).await?;
@@ -246,7 +245,7 @@ impl Shared {
     /// Publishes the state that `tx` sees, unless the snapshot is that. Reads only the parts that have changed, if that
     /// is known. The gate has to be held.
     fn reload<'t>(&'t self, tx: &'t mut Transaction) -> BoxFuture<'t, Result<(), MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             if self.is_current(tx.version) {
                 return Ok(());
             }
@@ -296,7 +295,7 @@ impl Write {
 
     /// Commits, then publishes `next`.
     fn commit(self, next: Snapshot) -> BoxFuture<'static, Result<(), MetadataError>> {
-        boxed(async move {
+        Box::pin(async move {
             let parts = self.tx.is_shared().then(|| self.base.changed_in(&next));
             self.shared.is_behind.store(true, Ordering::Release);
             let version = self.tx.commit_seen(parts.as_ref()).await?;

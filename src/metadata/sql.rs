@@ -22,7 +22,6 @@ use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, FromRow, SqlSafeStr, SqlStr};
 
 use crate::connection::{Conn, Link};
-use weir_base::boxed::boxed;
 
 /// A row that both databases decode to; `#[derive(sqlx_macros::FromRow)]` and tuples are.
 pub(super) trait Row:
@@ -37,18 +36,6 @@ impl<T> Row for T where T: Send + Unpin + for<'r> FromRow<'r, SqliteRow> + for<'
 enum Fetched {
     Sqlite(SqliteRow),
     Postgres(PgRow),
-}
-
-impl From<SqliteRow> for Fetched {
-    fn from(row: SqliteRow) -> Self {
-        Self::Sqlite(row)
-    }
-}
-
-impl From<PgRow> for Fetched {
-    fn from(row: PgRow) -> Self {
-        Self::Postgres(row)
-    }
 }
 
 impl Fetched {
@@ -151,7 +138,7 @@ impl Query {
                 }
             }
         };
-        boxed(executing)
+        Box::pin(executing)
     }
 
     /// Calls `each` with the rows one by one, or with the first alone.
@@ -170,11 +157,11 @@ impl Query {
                         return query
                             .fetch_optional(sqlite)
                             .await?
-                            .map_or(Ok(()), |row| each(row.into()));
+                            .map_or(Ok(()), |row| each(Fetched::Sqlite(row)));
                     }
                     let mut rows = query.fetch(sqlite);
                     while let Some(row) = rows.try_next().await? {
-                        each(row.into())?;
+                        each(Fetched::Sqlite(row))?;
                     }
                     Ok(())
                 }
@@ -186,11 +173,11 @@ impl Query {
                             return query
                                 .fetch_optional(postgres)
                                 .await?
-                                .map_or(Ok(()), |row| each(row.into()));
+                                .map_or(Ok(()), |row| each(Fetched::Postgres(row)));
                         }
                         let mut rows = query.fetch(postgres);
                         while let Some(row) = rows.try_next().await? {
-                            each(row.into())?;
+                            each(Fetched::Postgres(row))?;
                         }
                         Ok(())
                     };
@@ -199,7 +186,7 @@ impl Query {
                 }
             }
         };
-        boxed(reading)
+        Box::pin(reading)
     }
 
     fn sqlite(self) -> Result<(SqlStr, SqliteArguments, bool), sqlx::Error> {

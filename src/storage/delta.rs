@@ -45,7 +45,6 @@ use crate::delta::error::TableError;
 use crate::delta::log::{Loaded, Log};
 use crate::delta::stats::FileStats;
 use crate::exact::ExactColumns;
-use weir_base::boxed::boxed;
 use weir_base::clock::Clock;
 
 /// Commits between two checkpoints of the log, as is usual for Delta. A reader that opens the table reads
@@ -207,7 +206,7 @@ impl DeltaTable {
         spec: TableSpec,
         clock: Clock,
     ) -> BoxFuture<'static, Result<Self, TableError>> {
-        boxed(async move {
+        Box::pin(async move {
             let log = Log::new(store, spec.name);
             let loaded = match log.load(&spec, clock.now()).await? {
                 Some(loaded) => loaded,
@@ -244,7 +243,7 @@ impl DeltaTable {
         spec: TableSpec,
         clock: Clock,
     ) -> BoxFuture<'static, Result<Option<Self>, TableError>> {
-        boxed(async move {
+        Box::pin(async move {
             let log = Log::new(store, spec.name);
             match log.load(&spec, clock.now()).await? {
                 Some(loaded) => Self::new(log, loaded, location, spec, clock).await.map(Some),
@@ -382,7 +381,7 @@ impl DeltaTable {
         edit: &'a Edit,
         is_again: bool,
     ) -> BoxFuture<'a, Result<Arc<TableVersion>, TableError>> {
-        boxed(async move {
+        Box::pin(async move {
             let shared = &*self.shared;
             if !(is_again && writer.state.has(edit, true)) {
                 shared.check_files(&edit.add).await?;

@@ -52,7 +52,6 @@ use crate::delta::stats::{ColumnStats, FileStats, Value};
 use crate::delta::{DataFile, TableSpec};
 use crate::exact::ExactColumns;
 use crate::parquet::page_crc::PageStores;
-use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 
 /// Maximum rows of a row group: large enough to compress and skip well, small enough to be read in parallel
@@ -302,7 +301,7 @@ impl FileWriter {
         rows: usize,
         chunks: Vec<ArrowColumnChunk>,
     ) -> BoxFuture<'_, Result<(), ParquetError>> {
-        boxed(async move {
+        Box::pin(async move {
             self.rows += u64::try_from(rows).unwrap_or(u64::MAX);
             let stores = self.page_stores.take();
             let mut group = self.file.next_row_group()?;

@@ -28,7 +28,6 @@ use uuid::Uuid;
 use crate::columns::time;
 use crate::events::newest::since;
 use crate::events::{EventRow, EventsQuestion, Source, collect, condition};
-use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_query::kernel::engine::Engine;
@@ -147,7 +146,7 @@ pub fn newest(
     question: EventsQuestion,
     limit: usize,
 ) -> BoxFuture<'_, Result<Vec<EventRow>, QueryError>> {
-    boxed(async move {
+    Box::pin(async move {
         let source = source(engine, project, question).await?;
         let Some(bounds) = source.view.arrival_times() else { return Ok(Vec::new()) };
         let rows = source.filtered(source.table().await?)?;

@@ -40,7 +40,6 @@ use crate::kernel::planners::Planning;
 use crate::kernel::sources::Sources;
 use crate::persons::person_numbers::PersonNumbers;
 use crate::persons::tables::person_tables;
-use weir_base::boxed::boxed;
 use weir_base::clock::UnixMicros;
 use weir_event::id::ProjectId;
 use weir_event::schema::column;
@@ -297,7 +296,7 @@ impl View {
     ) -> BoxFuture<'a, Result<DataFrame, QueryError>> {
         let planned = self.planned(statement);
         let explained = |error| explained::explained(error, &self.context, sql);
-        boxed(async move { planned.await.map_err(explained) })
+        Box::pin(async move { planned.await.map_err(explained) })
     }
 
     async fn planned(&self, mut statement: Statement) -> datafusion::error::Result<DataFrame> {
