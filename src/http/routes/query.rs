@@ -111,7 +111,7 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
         Asked::File(node, format) => {
             let sql = question::sql_of(node)?;
             let settings = insight::settings(&call.asker.project);
-            let answering = Box::pin(sql.file(&app.engine, &settings, *format));
+            let answering = sql.file(&app.engine, &settings, *format);
             let answering =
                 question::noted(app, settings.project, || question::told(node), answering);
             let computing = Box::pin(async { answering.await.map_err(insight::problem) });

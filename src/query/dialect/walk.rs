@@ -12,10 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 /// Walks over `node`; what `visitor` breaks with, if it does.
 pub(crate) fn walk<V: Visitor>(node: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut kept = Kept { visitor, end: None };
-    match node.visit(&mut Pointer(&mut kept)) {
-        ControlFlow::Continue(()) => ControlFlow::Continue(()),
-        ControlFlow::Break(()) => kept.end.map_or(ControlFlow::Continue(()), ControlFlow::Break),
-    }
+    let _ = node.visit(&mut Pointer(&mut kept));
+    kept.outcome()
 }
 
 /// The same by a visitor that changes what it meets.
@@ -24,10 +22,8 @@ pub(crate) fn walk_mut<V: VisitorMut>(
     visitor: &mut V,
 ) -> ControlFlow<V::Break> {
     let mut kept = Kept { visitor, end: None };
-    match node.visit(&mut PointerMut(&mut kept)) {
-        ControlFlow::Continue(()) => ControlFlow::Continue(()),
-        ControlFlow::Break(()) => kept.end.map_or(ControlFlow::Continue(()), ControlFlow::Break),
-    }
+    let _ = node.visit(&mut PointerMut(&mut kept));
+    kept.outcome()
 }
 
 /// Calls `each` with every expression in `node`, a parent before its children.
@@ -68,6 +64,10 @@ struct Kept<'v, V, B> {
 impl<V, B> Kept<'_, V, B> {
     fn keep(&mut self, call: impl FnOnce(&mut V) -> ControlFlow<B>) -> ControlFlow<()> {
         call(self.visitor).map_break(|end| self.end = Some(end))
+    }
+
+    fn outcome(self) -> ControlFlow<B> {
+        self.end.map_or(ControlFlow::Continue(()), ControlFlow::Break)
     }
 }
 
