@@ -65,6 +65,10 @@ fn accesses_give_what_was_sent_whatever_their_form() {
             ("properties.Price NOT IN (12.0, 100)", "a"),
             ("properties.Price IN ('free', '12')", "bc"),
             ("properties.is_paid IN (false)", "c"),
+            // What chooses among properties is compared as they are.
+            ("CASE WHEN properties.plan = 'pro' THEN properties.Price END > 9", "a"),
+            ("coalesce(properties.none, properties.Price) >= length('twelve bytes')", "bd"),
+            ("CASE WHEN properties.plan = 'pro' THEN properties.is_paid END = true", "a"),
             ("properties ->> 'plan' = 'pro'", "ac"),
             ("'pro' = e.properties ->> 'plan' AND properties ->> 'is_paid' IS NOT NULL", "ac"),
             ("properties -> 'address' ->> 'city' LIKE 'K%'", "a"),
@@ -100,11 +104,16 @@ fn accesses_give_what_was_sent_whatever_their_form() {
              max(properties.Price) - min(properties.Price) AS width, max(properties.Price) / count(*) AS each, \
              count(*) FILTER (WHERE CASE properties.Price WHEN 12 THEN true ELSE false END) AS simple, \
              count(*) FILTER (WHERE properties.Price IS NOT DISTINCT FROM 9.5) AS same \
-             FROM events HAVING max(properties.Price) > 99 AND max(properties.Price) < 101",
+             FROM events HAVING max(properties.Price) > 99 AND max(properties.Price) < 25 * count(*) + 1",
         );
         let expected =
             json!({"cases": 11.5, "ifs": 9.5, "width": 90.5, "each": 25.0, "simple": 1, "same": 1});
         assert_eq!(chosen, [expected], "{round}");
+        let after_ten = server.query(
+            "SELECT id FROM (SELECT distinct_id AS id, lag(properties.Price) OVER (ORDER BY distinct_id) > 10 AS is_after \
+             FROM events) WHERE is_after",
+        );
+        assert_eq!(after_ten, [json!({"id": "c"})], "{round}");
         let flushed = server.weir(&["flush"]).output().expect("runs");
         assert!(flushed.status.success(), "{flushed:?}");
     }

@@ -2,8 +2,9 @@
 //!
 //! [`rewrite`] brings all forms to that with brackets before planning, where keys are still written as in the
 //! query. [`PropertyPlanner`] plans an access: a text, from the promoted column where that has all values, else from the
-//! JSON text; and what it is compared with numbers and truth values as. [`TypedColumns`] reads these from the promoted
-//! column, and has one meaning of the number of a text.
+//! JSON text; and as which number or truth value an operator takes it, by the type of the other side, also through what
+//! only chooses among properties ([`choices`]). [`TypedColumns`] reads these from the promoted column, and has one meaning
+//! of the number of a text.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -195,7 +196,7 @@ fn name_columns(items: &mut [SelectItem]) {
     }
 }
 
-/// Plans an access with brackets, and comparisons of what it gives with numbers and truth values.
+/// Plans an access with brackets, and operators between what it gives and numbers or truth values.
 #[derive(Debug)]
 pub(crate) struct PropertyPlanner {
     /// Which columns of the events have all values of their properties.
@@ -224,7 +225,7 @@ impl ExprPlanner for PropertyPlanner {
         mut binary: RawBinaryExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawBinaryExpr>> {
-        let is_wanted = matches!(
+        let is_comparison = matches!(
             binary.op,
             BinaryOperator::Eq
                 | BinaryOperator::NotEq
@@ -232,22 +233,16 @@ impl ExprPlanner for PropertyPlanner {
                 | BinaryOperator::LtEq
                 | BinaryOperator::Gt
                 | BinaryOperator::GtEq
-                | BinaryOperator::Plus
+        );
+        let is_arithmetic = matches!(
+            binary.op,
+            BinaryOperator::Plus
                 | BinaryOperator::Minus
                 | BinaryOperator::Multiply
                 | BinaryOperator::Divide
                 | BinaryOperator::Modulo
         );
-        if is_wanted {
-            let is_arithmetic = !matches!(
-                binary.op,
-                BinaryOperator::Eq
-                    | BinaryOperator::NotEq
-                    | BinaryOperator::Lt
-                    | BinaryOperator::LtEq
-                    | BinaryOperator::Gt
-                    | BinaryOperator::GtEq
-            );
+        if is_comparison || is_arithmetic {
             let is_own =
                 [&mut binary.left, &mut binary.right].map(|side| !choices(side).is_empty());
             let is_both = is_arithmetic && is_own == [true, true];
