@@ -21,7 +21,6 @@ pub mod tables;
 pub mod verify;
 pub mod vitals;
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,23 +46,17 @@ use weir_query::output::rows::Format;
 /// Maximum age of ingestion warnings for which none is ever removed.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// What requests work with: the read path within the limits of a caller, and through it everything of the shard and of
-/// its node. A cheap handle.
+/// What requests work with: the read path within the limits of a caller, the shard, and the node. A cheap handle.
 #[derive(Clone, Debug)]
 pub struct App {
     /// The read path.
     pub engine: Engine,
     /// By what whoever is answered asked; `None` for the server itself, and for links.
     standing: Option<Standing>,
-    shard: Arc<Shard>,
-}
-
-impl Deref for App {
-    type Target = Shard;
-
-    fn deref(&self) -> &Shard {
-        &self.shard
-    }
+    /// What is derived from the log.
+    pub shard: Arc<Shard>,
+    /// What the process has once.
+    pub node: Arc<Node>,
 }
 
 impl App {
@@ -82,7 +75,7 @@ impl App {
             let (access, has_events) = (MetadataAccess::Write, stores.has_events());
             let node = Node::open(process, MetadataStart { access, policy, has_events }).await?;
             let app = Self::compose(node, stores, Role::Serve).await?;
-            app.shard.node().start_jobs();
+            app.node.start_jobs();
             Ok(app)
         })
     }
@@ -110,10 +103,11 @@ impl App {
     }
 
     async fn compose(node: Node, stores: Stores, role: Role) -> Result<Self, OpenError> {
-        let shard = Shard::open(Arc::new(node), stores, role).await?;
+        let node = Arc::new(node);
+        let shard = Arc::new(Shard::open(Arc::clone(&node), stores, role).await?);
         shard.make_first_image().await?;
         shard.start_jobs(role)?;
-        Ok(Self { engine: shard.engine.clone(), standing: None, shard: Arc::new(shard) })
+        Ok(Self { engine: shard.engine.clone(), standing: None, shard, node })
     }
 
     /// The same engines, with the query limits of this key, for as long as `standing` lasts.

@@ -132,9 +132,9 @@ impl Shard {
     ///
     /// The identity store cannot be read.
     pub async fn overview(&self) -> Result<Overview, OpenError> {
-        let (metadata, identities) = (self.metadata.clone(), self.identities.clone());
+        let (metadata, identities) = (self.node.metadata.clone(), self.identities.clone());
         let logged = self.pipeline.published();
         let looking = move || Overview::of(&metadata, &identities, logged);
-        self.cpu.run(looking).await?
+        self.node.cpu.run(looking).await?
     }
 }

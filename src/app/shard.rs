@@ -2,7 +2,6 @@
 //! maintenance ([`Shard`]). Its failures are its own: a log that fails refuses what is sent to this shard, and nothing else.
 //! What a process has once is the [`super::node`]'s.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ pub(super) enum Role {
     Copy,
 }
 
-/// All handles of a shard, which runs on a [`Node`]: what is the node's is reached through it.
+/// All handles of a shard, which runs on a [`Node`].
 #[derive(Debug)]
 pub struct Shard {
     /// Where the tables are.
@@ -77,14 +76,6 @@ pub struct Shard {
     /// Tells whether another server has taken over the log, if it is in a bucket.
     rivals: Option<Rivals>,
     node: Arc<Node>,
-}
-
-impl Deref for Shard {
-    type Target = Node;
-
-    fn deref(&self) -> &Node {
-        &self.node
-    }
 }
 
 impl Stores {
@@ -206,11 +197,6 @@ impl Shard {
         self.rivals.clone()
     }
 
-    /// Where the shard runs.
-    pub(super) fn node(&self) -> &Node {
-        &self.node
-    }
-
     /// Makes an image of persons that a log in a bucket does not have, as those of a log that was on disk.
     pub(super) async fn make_first_image(&self) -> Result<(), OpenError> {
         let maintenance = self.maintenance.clone();
@@ -218,7 +204,7 @@ impl Shard {
         match made.await {
             Ok(true) => Ok(()),
             _ => Err(OpenError::Incomplete {
-                path: self.config.storage.data_dir.join("identity"),
+                path: self.node.config.storage.data_dir.join("identity"),
                 problem: "has persons that are in no image in the bucket, and none can be made; see the log above"
                     .to_owned(),
             }),
@@ -228,16 +214,16 @@ impl Shard {
     /// Starts the background jobs: all of them, or in a copy only the flushes, without which a replay stops when the
     /// memtables are full.
     pub(super) fn start_jobs(&self, role: Role) -> Result<(), TaskError> {
-        let tasks = &self.tasks.0;
+        let tasks = &self.node.tasks.0;
         if role == Role::Copy {
             return self.maintenance.start_flushes(tasks);
         }
-        tables::keep(tasks, &self.tables, &self.metrics)?;
+        tables::keep(tasks, &self.tables, &self.node.metrics)?;
         self.maintenance.clone().start(tasks)?;
         let store = self.maintenance.store.clone();
-        tasks.spawn("check-files", check_files(store, Arc::clone(&self.metrics)));
-        let interval = self.config.query.cohort_count_interval;
-        cohorts::start(tasks, self.engine.clone(), self.metadata.clone(), interval);
+        tasks.spawn("check-files", check_files(store, Arc::clone(&self.node.metrics)));
+        let interval = self.node.config.query.cohort_count_interval;
+        cohorts::start(tasks, self.engine.clone(), self.node.metadata.clone(), interval);
         usage::start(tasks, self.engine.clone());
         let recalling = self.engine.clone();
         tasks.spawn("recall-columns", async move {
@@ -259,7 +245,7 @@ impl Shard {
     /// Flushes the memtables to files, and writes the persons who have changed into their table. The last step of a clean
     /// end, after [`Shard::drain`], and after the tasks were signalled to end. Blocks.
     pub(super) fn close(&self) -> Result<(), OpenError> {
-        let runtime = &self.runtimes.main;
+        let runtime = &self.node.runtimes.main;
         if let Err(error) = runtime.block_on(self.pipeline.write_feedback()) {
             tracing::warn!(%error, "cannot store the last ingestion warnings; they are lost");
         }

@@ -30,15 +30,15 @@ impl Vitals {
     /// Those of now.
     pub fn of(app: &App) -> Self {
         let bytes = |bytes: usize| u64::try_from(bytes).unwrap_or(u64::MAX);
-        let (unflushed_age, unflushed_records) = app.maintenance.unflushed();
+        let (unflushed_age, unflushed_records) = app.shard.maintenance.unflushed();
         Self {
             unflushed_age,
             unflushed_records,
-            disk_free: OsDisk.free_bytes(&app.config.storage.data_dir).ok(),
+            disk_free: OsDisk.free_bytes(&app.node.config.storage.data_dir).ok(),
             memory: process::memory(),
             queries: bytes(app.engine.memory().reserved()),
             person_columns: bytes(app.engine.columns_memory()),
-            answers: app.answers.bytes(),
+            answers: app.node.answers.bytes(),
         }
     }
 }

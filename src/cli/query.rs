@@ -128,7 +128,7 @@ fn read(
         let process = Process { config: settings, tasks, runtimes, clock, metrics };
         let app = App::open_copy(copy, process).await;
         let app = app.with_context(|| format!("cannot read {}", args.data_dir.display()))?;
-        let project = app.project(args.project)?;
+        let project = app.node.project(args.project)?;
         Ok(app.sql(project, &args.sql, args.format).await?)
     };
     let answer = runtime.block_on(async {

@@ -245,16 +245,16 @@ async fn serve(
     let stop_signal = stop_signal()?;
     lock.announce(&address)?;
     // Keys are generated last and printed at once, so that a failed start leaves no key that was not shown.
-    let started = app.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
+    let started = app.node.metadata.bootstrap(keys, &Seed::new(&mut rand::rng())).await?;
     let link = match &started.personal_key {
         Some(_) => {
             let seed = Seed::new(&mut rand::rng());
-            Some(app.metadata.create_sign_in_link(started.user.id, &seed).await?)
+            Some(app.node.metadata.create_sign_in_link(started.user.id, &seed).await?)
         }
         None => None,
     };
     let page =
-        app.config.http.public_url.as_deref().unwrap_or(&url).trim_end_matches('/').to_owned();
+        app.node.config.http.public_url.as_deref().unwrap_or(&url).trim_end_matches('/').to_owned();
     let project = started.project.id.0;
     let link = link
         .map(|link| format!("{}&next=/project/{project}/onboarding", login::address(&page, &link)));
@@ -262,10 +262,10 @@ async fn serve(
     if let Err(error) = greet((&url, link.as_deref()), &started, &data_dir) {
         tracing::warn!(%error, "cannot write to standard output");
     }
-    if let (Some(lease), Some(rivals)) = (&lease, app.rivals()) {
+    if let (Some(lease), Some(rivals)) = (&lease, app.shard.rivals()) {
         lease.watch_log(rivals);
     }
-    refresh_metadata(&back, app.metadata.clone());
+    refresh_metadata(&back, app.node.metadata.clone());
     let router = Arc::new(Router::new(app.clone(), secret, front.shutdown().clone()));
     let serving = weir_http::serve(listener, limits, router, front.clone(), clock, metrics);
     let stop = async {
@@ -290,7 +290,7 @@ async fn serve(
              Acknowledged events are in the data directory: start it again"
         ),
     }
-    app.drain(PIPELINE_DRAIN).await;
+    app.shard.drain(PIPELINE_DRAIN).await;
     back.shutdown().begin();
     Ok(Some(Served { app, back, lock, lease }))
 }
@@ -368,7 +368,7 @@ impl Standing<'_> {
 /// Returns once another server has taken over; never, if none may.
 async fn taken_over(app: &App, lease: Option<&Held>) {
     let Some(lease) = lease else { return std::future::pending().await };
-    let mut fenced = app.pipeline.health().fenced();
+    let mut fenced = app.shard.pipeline.health().fenced();
     tokio::select! {
         () = lease.lost() => {}
         // The sender lives as long as the app.

@@ -114,9 +114,9 @@ impl Page {
         rendering: Rendering,
         (count, results): (usize, Vec<T>),
     ) -> Result<Response, Problem> {
-        let public_url = app.config.http.public_url.as_deref();
+        let public_url = app.node.config.http.public_url.as_deref();
         let envelope = self.envelope(request, public_url, count, results);
-        csv::answer(&app.cpu, StatusCode::OK, rendering, envelope).await
+        csv::answer(&app.node.cpu, StatusCode::OK, rendering, envelope).await
     }
 
     /// The same where the items are short and borrowed.
@@ -127,7 +127,7 @@ impl Page {
         rendering: Rendering,
         (count, results): (usize, Vec<T>),
     ) -> Response {
-        let public_url = app.config.http.public_url.as_deref();
+        let public_url = app.node.config.http.public_url.as_deref();
         let envelope = self.envelope(request, public_url, count, results);
         csv::render(StatusCode::OK, rendering, &envelope)
     }
@@ -157,7 +157,7 @@ impl Page {
         (count, rows): (usize, Rows),
         write: impl FnOnce(&mut Rows) -> Result<Added, Problem> + Send + 'static,
     ) -> Result<Response, Problem> {
-        let (rows, _) = rows.add_on(&app.cpu, write).await?;
+        let (rows, _) = rows.add_on(&app.node.cpu, write).await?;
         self.finished(app, request, count, rows)
     }
 
@@ -190,12 +190,12 @@ impl Page {
         (count, taken): (usize, usize),
         (rows, read): (Vec<Members>, Reservation),
     ) -> Result<Response, Problem> {
-        let public_url = app.config.http.public_url.as_deref();
+        let public_url = app.node.config.http.public_url.as_deref();
         let Links { count, next, previous } = self.links((request, public_url), count, taken);
         let links = json!({"count": count, "next": next, "previous": previous});
         let mut page = Members::from(links);
         page.set("results", Member::List(rows));
-        page.answer(&app.cpu, StatusCode::OK, (&request.memory(), read)).await
+        page.answer(&app.node.cpu, StatusCode::OK, (&request.memory(), read)).await
     }
 
     fn links_text(
@@ -204,7 +204,7 @@ impl Page {
         request: &Request,
         (count, shown): (usize, usize),
     ) -> Result<String, Problem> {
-        let public_url = app.config.http.public_url.as_deref();
+        let public_url = app.node.config.http.public_url.as_deref();
         let links = serde_json::to_string(&self.links((request, public_url), count, shown));
         links.map_err(|error| Problem::of(Kind::Internal, &error))
     }

@@ -128,17 +128,17 @@ fn later<'a>(answer: impl Future<Output = Result<Response, Problem>> + Send + 'a
 impl Router {
     /// The endpoints over `app`.
     pub fn new(app: App, secret: Arc<str>, ending: Shutdown) -> Self {
-        let throttle = Arc::new(Throttle::new(&app.config.http, &app.clock));
-        let subscribers = flag_events::Subscribers::new(app.config.http.connections_max);
+        let throttle = Arc::new(Throttle::new(&app.node.config.http, &app.node.clock));
+        let subscribers = flag_events::Subscribers::new(app.node.config.http.connections_max);
         let desk = Desk {
             throttle: Arc::clone(&throttle),
-            sign_ins: Attempts::new(&app.clock, SIGN_INS_PER_MINUTE),
+            sign_ins: Attempts::new(&app.node.clock, SIGN_INS_PER_MINUTE),
             streams: subscribers.clone(),
             ending: ending.clone(),
         };
         let definitions = local_evaluation::Cache::default();
-        let requests_max_bytes = app.config.ingest.inflight_max_bytes.as_u64();
-        let links = shared::Links::new(&app.clock, requests_max_bytes);
+        let requests_max_bytes = app.node.config.ingest.inflight_max_bytes.as_u64();
+        let links = shared::Links::new(&app.node.clock, requests_max_bytes);
         let desk = Arc::new(desk);
         // A test reads the description; without it bodies may have any fields.
         let bodies = Bodies::described().unwrap_or_default();
@@ -171,8 +171,8 @@ impl Router {
             }
             Public::Root => now(Ok(landing::landing(app, &request))),
             Public::Liveness => now(Ok(health::liveness())),
-            Public::Readiness => now(Ok(health::readiness(app.pipeline.readiness()))),
-            Public::Metrics => now(Ok(health::metrics(&app.metrics))),
+            Public::Readiness => now(Ok(health::readiness(app.shard.pipeline.readiness()))),
+            Public::Metrics => now(Ok(health::metrics(&app.node.metrics))),
             Public::Description => now(Ok(description::description(&request))),
             Public::Capture(kind) => later(capture::capture(app, kind, request)),
             Public::CaptureV1 => {
@@ -215,12 +215,12 @@ impl Router {
         let Managed { endpoint, owner, parameters, suffix } = managed;
         request.body_fields = self.bodies.of(endpoint.path, request.method.as_str());
         let in_body = auth::key_in_body(&mut request).await;
-        let snapshot = self.app.metadata.snapshot();
+        let snapshot = self.app.node.metadata.snapshot();
         let asker = auth::asker(&snapshot, &request, in_body.as_deref())?;
         self.note_use(&asker.key);
         let is_analytics = endpoint.is_analytics(|name| request.query(name));
         self.throttle.check(asker.key.id, is_analytics)?;
-        let standing = Standing::of(&self.app.metadata, &asker.key, None);
+        let standing = Standing::of(&self.app.node.metadata, &asker.key, None);
         let app = &self.app.on_behalf_of(asker.key.id, standing.clone());
         let encoding = request.headers.get(ACCEPT_ENCODING).cloned();
         let answering = match endpoint.run {
@@ -250,11 +250,11 @@ impl Router {
 impl Router {
     /// Records the use of a key in the background.
     fn note_use(&self, key: &Arc<PersonalKey>) {
-        if key.is_use_noted(self.app.clock.now()) {
+        if key.is_use_noted(self.app.node.clock.now()) {
             return;
         }
-        let (metadata, key) = (self.app.metadata.clone(), Arc::clone(key));
-        self.app.tasks.0.spawn("note-key-use", async move {
+        let (metadata, key) = (self.app.node.metadata.clone(), Arc::clone(key));
+        self.app.node.tasks.0.spawn("note-key-use", async move {
             if let Err(error) = metadata.record_key_use(&key).await {
                 tracing::warn!(%error, "cannot note that a key was used");
             }

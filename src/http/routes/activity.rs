@@ -48,7 +48,7 @@ pub(super) async fn of_item(
 ) -> Result<Response, Problem> {
     auth::require(&call.asker.key, "activity_log:read")?;
     let asked = Asked { scopes: vec![scope], item, user: None };
-    page(app, &app.metadata.snapshot(), &asked, &call).await
+    page(app, &app.node.metadata.snapshot(), &asked, &call).await
 }
 
 /// Entries of one object, which the caller has found, for a user who may read it.
@@ -64,12 +64,12 @@ async fn page(
     let page = number("page").filter(|page| *page > 0).unwrap_or(1);
     // The page after one that ended early begins where that ended.
     let offset = number("offset").unwrap_or((page - 1).saturating_mul(limit));
-    let count = app.metadata.activity_count(project, asked).await.map_err(problem)?;
+    let count = app.node.metadata.activity_count(project, asked).await.map_err(problem)?;
     let mut rows = Rows::new(&request.memory());
     let (mut start, mut is_done) = (Start::Offset(offset), false);
     while !is_done {
         let part = (limit - rows.count()).min(READ_AT_ONCE);
-        let found = app.metadata.activity_texts(project, asked, (start, part)).await;
+        let found = app.node.metadata.activity_texts(project, asked, (start, part)).await;
         let found = found.map_err(problem)?;
         let Some(last) = found.last() else { break };
         start = Start::Before(last.position);
@@ -83,11 +83,11 @@ async fn page(
             }
             Ok(Added::Yes)
         };
-        let (written, added) = rows.add_on(&app.cpu, write).await?;
+        let (written, added) = rows.add_on(&app.node.cpu, write).await?;
         is_done = added == Added::PageIsFull || written.count() == limit;
         rows = written;
     }
-    let base = app.config.http.public_url.as_deref();
+    let base = app.node.config.http.public_url.as_deref();
     let link = |place: (&str, usize)| Page::link_to(request, base, &[place, ("limit", limit)]);
     let (shown, is_by_offset) = (rows.count(), number("offset").is_some());
     let after = offset.saturating_add(shown);
@@ -110,7 +110,7 @@ async fn page(
             json::restore(text.bytes()).map_err(|error| Problem::of(Kind::Internal, &error))?;
         Ok(csv::render(StatusCode::OK, rendering, &body))
     };
-    beside(&app.cpu, file).await
+    beside(&app.node.cpu, file).await
 }
 
 pub(crate) const OF_PROJECT: Operation = Operation::activity("What was changed in the project")
@@ -125,7 +125,7 @@ pub(crate) const OF_PROJECT: Operation = Operation::activity("What was changed i
 /// commas), `item_id` and `user` (a uuid).
 pub async fn of_project(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let request = &call.request;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let names = ["scope", "scopes"].map(|name| request.query(name).unwrap_or_default());
     let names = names.iter().flat_map(|names| names.split(','));
     let names: Vec<&str> = names.filter(|name| !name.is_empty()).collect();

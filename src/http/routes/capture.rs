@@ -46,7 +46,7 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
     let sent_at_query_millis = millis("_").or_else(|| millis("sent_at"));
     let is_beacon = is_beacon(&request);
     let client_ip = Some(request.client_ip);
-    let body = request.body.read(app.config.http.body_max_bytes.as_u64()).await?;
+    let body = request.body.read(app.node.config.http.body_max_bytes.as_u64()).await?;
     let capture = CaptureRequest {
         body,
         hints,
@@ -54,8 +54,9 @@ pub async fn capture(app: &App, kind: Kind, request: Request) -> Result<Response
         protocol: Protocol::V0 { sent_at_query_millis, engage: kind == Kind::Engage },
         token: None,
     };
-    let pipeline = app.pipeline.clone();
-    let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
+    let pipeline = app.shard.pipeline.clone();
+    let accepting =
+        app.node.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
     let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
     let receipt = accepted.map_err(problem)?;
     // Only for beacons: posthog-js treats any success other than 200 as a failure.

@@ -56,19 +56,20 @@ pub async fn capture_v1(app: &App, request: Request) -> Response {
 async fn accept(app: &App, request: Request) -> Result<Response, Refused> {
     let header = |name: &str| request.headers.get(name).map(|value| value.as_bytes());
     let head = Head::read(header)?;
-    if app.metadata.snapshot().project_by_token(&head.token).is_none() {
+    if app.node.metadata.snapshot().project_by_token(&head.token).is_none() {
         return Err(Refusal::InvalidToken(KeyKind::of(&head.token)).into());
     }
     // Unlike in v0, the query has no hints.
     let hints = Hints::new("", None, header("content-encoding"), PathKind::Modern);
     let client_ip = Some(request.client_ip);
-    let limit_bytes = app.config.http.body_max_bytes.as_u64().min(capture_v1::BODY_MAX_BYTES);
+    let limit_bytes = app.node.config.http.body_max_bytes.as_u64().min(capture_v1::BODY_MAX_BYTES);
     let body = request.body.read(limit_bytes).await.map_err(unread)?;
     let sent_at = UnixMicros(head.sent_at_micros);
     let protocol = Protocol::V1 { sent_at, sdk: head.sdk };
     let capture = CaptureRequest { body, hints, client_ip, protocol, token: Some(head.token) };
-    let pipeline = app.pipeline.clone();
-    let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
+    let pipeline = app.shard.pipeline.clone();
+    let accepting =
+        app.node.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
     let receipt = accepting.await.map_err(IngestError::from).flatten().map_err(refused)?;
     let verdicts = receipt.outcomes.iter().map(|(uuid, outcome)| (*uuid, verdict(*outcome)));
     Ok(Response::json_bytes(StatusCode::OK, capture_v1::results(verdicts)))

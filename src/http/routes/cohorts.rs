@@ -48,7 +48,7 @@ pub(crate) const LIST: Operation =
 /// or `dynamic`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let search = request.query("search").unwrap_or_default().to_lowercase();
     let kind = request.query("type");
     let is_asked = |cohort: &StoredCohort| {
@@ -76,7 +76,7 @@ pub(crate) const CREATE: Operation = Operation::created::<CohortBody<'static>>(
 /// `POST cohorts/`. A static cohort may have initial members, as uuids of persons or as distinct ids.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let (mut fields, csv) = upload::read(app, request).await?;
     fields.require("name")?;
     let patch = body::patch(&mut fields)?;
@@ -105,7 +105,7 @@ pub(super) async fn add(
     user: UserId,
     new: NewCohort,
 ) -> Result<Result<Arc<StoredCohort>, MetadataError>, Problem> {
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move { metadata.create_cohort(project, user, new).await };
     let cohort = store::attempt(app, "create-cohort", write).await?;
     if let Ok(cohort) = &cohort {
@@ -118,9 +118,9 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<CohortBody<'static>>("One
 
 /// `GET cohorts/:id/`, also for a deleted cohort.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
-    let cohort = app.metadata.cohort(project, id).await.map_err(problem)?;
+    let cohort = app.node.metadata.cohort(project, id).await.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &CohortBody::new(&cohort, &snapshot)))
 }
 
@@ -132,10 +132,10 @@ pub(crate) const UPDATE: Operation = Operation::ok::<CohortBody<'static>>(
 
 /// `PATCH cohorts/:id/`, and `PUT`, which requires the name.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let id = cohort_id(call.id())?;
     let Call { asker, request, .. } = call;
-    let before = app.metadata.cohort(asker.project.id, id).await.map_err(problem)?;
+    let before = app.node.metadata.cohort(asker.project.id, id).await.map_err(problem)?;
     let is_put = request.method == Method::PUT;
     let (mut fields, csv) = upload::read(app, request).await?;
     if is_put {
@@ -152,7 +152,8 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     };
     let mut cohort = change(app, &asker, id, patch).await?;
     if let Some(added) = added.filter(|_| !cohort.deleted) {
-        let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+        let (metadata, project, user) =
+            (app.node.metadata.clone(), asker.project.id, asker.user.id);
         let write = async move { metadata.change_members((project, user), id, &added, &[]).await };
         cohort = store::write(app, "change-members", write).await?;
     }
@@ -177,7 +178,7 @@ async fn change(
     id: CohortId,
     patch: CohortPatch,
 ) -> Result<Arc<StoredCohort>, Problem> {
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.update_cohort(project, user, id, patch).await };
     store::write(app, "update-cohort", write).await
 }
@@ -210,7 +211,7 @@ pub async fn change_members(app: &App, call: Call<Principal>) -> Result<Response
         return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
     }
     let persons = persons(app, project, &listed).await?;
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move {
         match is_removal {
             true => metadata.change_members((project, user), id, &[], &persons).await,
@@ -227,7 +228,7 @@ pub(crate) const MEMBERS: Operation =
 /// `GET cohorts/:id/persons/`: one page of the members, found by a scan. Who they are is told to those who may see persons.
 pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     auth::require(&call.asker.key, "person:read")?;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let id = cohort_id(call.id())?;
     let Call { asker, request, .. } = call;
     let project = asker.project.id;
@@ -235,7 +236,7 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
     let page = Page::of(&request);
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
     let is_inside =
-        membership::membership(set, project, id, snapshot.now(project, app.clock.now()));
+        membership::membership(set, project, id, snapshot.now(project, app.node.clock.now()));
     let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
     let collector = Arc::new(Mutex::new((0, Ok((rows, Added::Yes)))));
     let collected = Arc::clone(&collector);
@@ -265,9 +266,9 @@ pub async fn members(app: &App, call: Call<Principal>) -> Result<Response, Probl
 
 /// Tests membership in the current cohorts, as flags evaluate it. An unknown cohort has no members.
 pub(super) fn memberships(app: &App, project: ProjectId) -> InCohort {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    Box::new(membership::memberships(set, project, snapshot.now(project, app.clock.now())))
+    Box::new(membership::memberships(set, project, snapshot.now(project, app.node.clock.now())))
 }
 
 pub(crate) const ACTIVITY: Operation = Operation::activity("What was changed of cohorts");
@@ -278,7 +279,7 @@ pub(crate) const ACTIVITY_OF_ONE: Operation = Operation::activity("What was chan
 pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     if !call.parameters.is_empty() {
         let (project, id) = (call.asker.project.id, cohort_id(call.id())?);
-        app.metadata.cohort(project, id).await.map_err(problem)?;
+        app.node.metadata.cohort(project, id).await.map_err(problem)?;
     }
     activity::of_scope(app, call, Scope::Cohort).await
 }
@@ -290,7 +291,7 @@ fn begin_count(app: &App, cohort: &StoredCohort) {
         return;
     }
     let engine = app.engine.clone();
-    app.tasks.0.spawn("count-cohort", async move {
+    app.node.tasks.0.spawn("count-cohort", async move {
         if let Err(error) = weir_insights::cohorts::recount(&engine, project, id).await {
             tracing::warn!(cohort = id.0, %error, "the size of a cohort was not noted");
         }
@@ -307,7 +308,7 @@ async fn persons(
         return Ok(Vec::new());
     }
     app.engine.wait().await.map_err(query::problem)?;
-    let view = app.identities.view();
+    let view = app.shard.identities.view();
     let uuids: BTreeSet<Uuid> = listed.uuids.iter().copied().collect();
     let distinct_ids: BTreeSet<String> = listed.distinct_ids.iter().cloned().collect();
     let look_up = move || -> Result<Vec<Uuid>, IdentityError> {
@@ -321,7 +322,7 @@ async fn persons(
         Ok(persons.into_iter().collect())
     };
     let failed = |error: IdentityError| Problem::of(error.kind(), &error);
-    beside(&app.cpu, move || look_up().map_err(failed)).await
+    beside(&app.node.cpu, move || look_up().map_err(failed)).await
 }
 
 fn cohort_id(text: &str) -> Result<CohortId, Problem> {

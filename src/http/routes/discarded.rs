@@ -50,7 +50,7 @@ pub async fn discard(app: &App, what: Discarded, request: Request) -> Result<Res
         Discarded::Recordings => recordings(app, request).await?,
         Discarded::Logs | Discarded::Metrics | Discarded::Traces => telemetry(app, &request)?,
     };
-    app.metrics.requests_discarded.get_or_create(&KindLabels { kind: what.name() }).inc();
+    app.node.metrics.requests_discarded.get_or_create(&KindLabels { kind: what.name() }).inc();
     Ok(answer)
 }
 
@@ -65,7 +65,7 @@ async fn recordings(app: &App, request: Request) -> Result<Response, Problem> {
     );
     let is_beacon = is_beacon(&request);
     let body = request.body.read(RECORDINGS_MAX_BYTES).await?;
-    app.pipeline.project_of(body, hints).await.map_err(problem)?;
+    app.shard.pipeline.project_of(body, hints).await.map_err(problem)?;
     if is_beacon {
         return Ok(Response::empty(StatusCode::NO_CONTENT));
     }
@@ -75,7 +75,7 @@ async fn recordings(app: &App, request: Request) -> Result<Response, Problem> {
 /// The project token is in `?token=` or, as OpenTelemetry exporters send it, in `Authorization`. The
 /// body is not read here; the exchange discards it.
 fn telemetry(app: &App, request: &Request) -> Result<Response, Problem> {
-    let metadata = app.metadata.snapshot();
+    let metadata = app.node.metadata.snapshot();
     let in_query = request.query("token");
     let token = in_query.as_deref().or_else(|| bearer(request.header("authorization")?));
     let token = token.unwrap_or_default().trim();

@@ -78,7 +78,7 @@ pub(super) async fn add(
     if kind == Kind::Insight {
         fields.insert("short_id".to_owned(), Value::from(auth::seed().short_id()));
     }
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move {
         match kind {
             Kind::Dashboard => dashboards::make(&metadata, place, fields, source).await,
@@ -94,7 +94,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let project = &asker.project;
-    let document = app.metadata.document_text(project.id, kind, id).await.map_err(problem)?;
+    let document = app.node.metadata.document_text(project.id, kind, id).await.map_err(problem)?;
     let mut asked = Asked::of(&request, &asker.key)?;
     let board = request.query("from_dashboard").filter(|id| !id.is_empty());
     if let Some(board) = board.filter(|_| kind == Kind::Insight) {
@@ -103,7 +103,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
             refused("from_dashboard", "does_not_exist", detail)
         };
         let board: i64 = board.parse().map_err(|_| unknown())?;
-        match app.metadata.document(project.id, Kind::Dashboard, board).await {
+        match app.node.metadata.document(project.id, Kind::Dashboard, board).await {
             Ok(board) => asked.frame = asked.frame.over(&board),
             Err(MetadataError::NotFound(_)) => return Err(unknown()),
             Err(error) => return Err(problem(error)),
@@ -120,7 +120,7 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let Call { asker, request, .. } = call;
     let place = (asker.project.id, asker.user.id);
     // 404 for an unknown document precedes 400 for a bad body.
-    let before = app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+    let before = app.node.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
     rights::check_edit(&before, &asker.user)?;
     let memory = request.memory();
     let mut sent = Fields::read(request).await?;
@@ -133,7 +133,7 @@ pub async fn update(app: &App, call: Call<Principal>, kind: Kind) -> Result<Resp
     let edit = Edit { fields, deleted, is_with_insights };
     rights::check_change(app, &asker, (&before, &edit)).await?;
     let others = dashboards::connected(app, &asker, (&before, &memory), &edit).await?;
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move {
         let edit = |document: &mut Document, others: &mut [Document]| edit.apply(document, others);
         metadata.edit_documents(place, (kind, id), (others, edit)).await
@@ -157,7 +157,7 @@ pub async fn delete(_app: &App, _call: Call<Principal>, _kind: Kind) -> Result<R
 pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     if !call.parameters.is_empty() {
         let (project, id) = (call.asker.project.id, form::document_id(call.id())?);
-        app.metadata.document(project, kind, id).await.map_err(problem)?;
+        app.node.metadata.document(project, kind, id).await.map_err(problem)?;
     }
     activity::of_scope(app, call, kind.scope()).await
 }
@@ -165,7 +165,7 @@ pub async fn activity(app: &App, call: Call<Principal>, kind: Kind) -> Result<Re
 /// `POST :id/viewed/`: notes that the caller looked at the document.
 pub async fn viewed(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let (place, id) = ((call.asker.project.id, call.asker.user.id), form::document_id(call.id())?);
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move { metadata.view_document(place, kind, id).await };
     store::write(app, "view-document", write).await?;
     Ok(Response::empty(StatusCode::CREATED))
@@ -179,9 +179,9 @@ pub async fn my_last_viewed(
 ) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let place = (asker.project.id, asker.user.id);
-    let viewed = app.metadata.viewed_documents(place, kind).await.map_err(problem)?;
+    let viewed = app.node.metadata.viewed_documents(place, kind).await.map_err(problem)?;
     let ids = viewed.iter().map(|(id, _)| *id).collect();
-    let heads = app.metadata.document_texts((place.0, kind), ids).await.map_err(problem)?;
+    let heads = app.node.metadata.document_texts((place.0, kind), ids).await.map_err(problem)?;
     let mut shown: Vec<DocumentText> = heads;
     shown.retain(|document| !document.head.deleted);
     shown.truncate(LAST_VIEWED_MAX);
@@ -214,7 +214,7 @@ async fn check_references(
         let Some(value) = fields.get(name) else { continue };
         let mut short_id = Value::Null;
         let ids = form::ids(value);
-        let found = app.metadata.document_texts((project, of), ids.clone()).await;
+        let found = app.node.metadata.document_texts((project, of), ids.clone()).await;
         let mut found = found.map_err(problem)?;
         found.retain(|document| !document.head.deleted);
         let known: HashSet<i64> = found.iter().map(|document| document.head.id).collect();

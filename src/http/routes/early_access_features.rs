@@ -56,7 +56,7 @@ pub(crate) const LIST: Operation =
 /// `GET early_access_feature/`, newest first.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let page = Page::of(&request);
     let count = snapshot.features(asker.project.id).len();
     let write = move |rows: &mut Rows| {
@@ -79,11 +79,11 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let patch = patch(&mut fields, true)?;
     let flag = fields.nullable_integer("feature_flag_id")?.flatten();
     let flag = flag.filter(|id| *id != 0).map(FlagId);
-    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, editor(&asker));
+    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, editor(&asker));
     let seed = auth::seed();
     let write = async move { metadata.create_feature(project, by, (flag, patch), &seed).await };
     let feature = store::write(app, "create-feature", write).await?;
-    let body = body(&feature, &app.metadata.snapshot(), &asker);
+    let body = body(&feature, &app.node.metadata.snapshot(), &asker);
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
@@ -91,7 +91,7 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<FeatureBody>("One early a
 
 /// `GET early_access_feature/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let id = id_of(&snapshot, &call)?;
     let found = snapshot.features(call.asker.project.id).iter().find(|feature| feature.id == id);
     let feature = found.ok_or_else(|| Problem::not_found("Not found."))?;
@@ -106,15 +106,15 @@ pub(crate) const UPDATE: Operation = Operation::ok::<FeatureBody>(
 
 /// `PATCH early_access_feature/:id/`, and `PUT`, which requires what a new one requires.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id_of(&app.metadata.snapshot(), &call)?;
+    let id = id_of(&app.node.metadata.snapshot(), &call)?;
     let Call { asker, request, .. } = call;
     let is_whole = request.method == Method::PUT;
     let mut fields = Fields::read(request).await?;
     let patch = patch(&mut fields, is_whole)?;
-    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, editor(&asker));
+    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, editor(&asker));
     let write = async move { metadata.update_feature(project, by, id, patch).await };
     let feature = store::write(app, "update-feature", write).await?;
-    Ok(Response::json(StatusCode::OK, &body(&feature, &app.metadata.snapshot(), &asker)))
+    Ok(Response::json(StatusCode::OK, &body(&feature, &app.node.metadata.snapshot(), &asker)))
 }
 
 pub(crate) const DELETE: Operation =
@@ -122,9 +122,9 @@ pub(crate) const DELETE: Operation =
 
 /// `DELETE early_access_feature/:id/`: ends the enrolment in its flag; the flag stays.
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let id = id_of(&app.metadata.snapshot(), &call)?;
+    let id = id_of(&app.node.metadata.snapshot(), &call)?;
     let (metadata, project, by) =
-        (app.metadata.clone(), call.asker.project.id, editor(&call.asker));
+        (app.node.metadata.clone(), call.asker.project.id, editor(&call.asker));
     let write = async move { metadata.delete_feature(project, by, id).await };
     store::write(app, "delete-feature", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))

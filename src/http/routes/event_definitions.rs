@@ -52,16 +52,16 @@ pub(crate) const LIST: Operation = Operation::page::<DefinitionBody>("Events tha
 /// `GET event_definitions/`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
-    let (choice, page) = (Choice::read(&request, app.clock.now())?, Page::of(&request));
+    let (choice, page) = (Choice::read(&request, app.node.clock.now())?, Page::of(&request));
     // Definitions are derived from the log, like persons.
     app.engine.wait().await.map_err(query::problem)?;
     let project = asker.project.id;
-    let definitions = app.metadata.all_definitions(project).await.map_err(problem)?;
-    let notes = app.metadata.annotations(project).await.map_err(problem)?;
+    let definitions = app.node.metadata.all_definitions(project).await.map_err(problem)?;
+    let notes = app.node.metadata.annotations(project).await.map_err(problem)?;
     // Filters and sorts thousands of names: too slow for an async thread.
-    let mut chosen = beside(&app.cpu, move || Ok(choice.choose(definitions, notes))).await?;
+    let mut chosen = beside(&app.node.cpu, move || Ok(choice.choose(definitions, notes))).await?;
     let count = chosen.len();
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let shown = chosen.drain(page.offset.min(count)..).take(page.limit);
     let bodies = shown.map(|(own, notes)| DefinitionBody::new(own, notes, &snapshot)).collect();
     page.answer(app, &request, rendering, (count, bodies)).await
@@ -81,10 +81,10 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let patch = patch(fields)?;
     // An event acknowledged before this request has created its definition.
     app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_definition(project, patch, by).await };
     let (own, notes) = store::write(app, "create-event-definition", write).await?;
-    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
+    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
@@ -94,10 +94,10 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One defi
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     app.engine.wait().await.map_err(query::problem)?;
-    let found = app.metadata.definition(call.asker.project.id, id).await;
+    let found = app.node.metadata.definition(call.asker.project.id, id).await;
     let (own, notes) = found.map_err(problem)?;
-    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
-    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
+    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
+    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const BY_NAME: Operation = Operation::ok::<DefinitionBody>("The definition of a name")
@@ -110,10 +110,10 @@ pub async fn by_name(app: &App, call: Call<Principal>) -> Result<Response, Probl
         return Err(refused("name", "required", "This field is required."));
     };
     app.engine.wait().await.map_err(query::problem)?;
-    let found = app.metadata.definition_by_name(call.asker.project.id, &name).await;
+    let found = app.node.metadata.definition_by_name(call.asker.project.id, &name).await;
     let (own, notes) = found.map_err(problem)?;
-    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
-    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
+    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
+    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const UPDATE: Operation =
@@ -125,14 +125,14 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let id = id(call.id())?;
     let Call { asker, request, .. } = call;
     app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project) = (app.metadata.clone(), asker.project.id);
+    let (metadata, project) = (app.node.metadata.clone(), asker.project.id);
     // 404 for an unknown definition precedes 400 for a bad body.
     metadata.definition(project, id).await.map_err(problem)?;
     let patch = patch(Fields::read(request).await?)?;
     let by = asker.user.id;
     let write = async move { metadata.update_definition(project, id, patch, by).await };
     let (own, notes) = store::write(app, "update-event-definition", write).await?;
-    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
+    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -143,7 +143,7 @@ pub(crate) const DELETE: Operation =
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
     app.engine.wait().await.map_err(query::problem)?;
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move { metadata.delete_definition(project, id, by).await };
     store::write(app, "delete-event-definition", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
@@ -173,11 +173,11 @@ pub(crate) const METRICS: Operation =
 pub async fn metrics(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     app.engine.wait().await.map_err(query::problem)?;
-    app.metadata.definition(call.asker.project.id, id).await.map_err(problem)?;
+    app.node.metadata.definition(call.asker.project.id, id).await.map_err(problem)?;
     // Includes the queries just before this request.
     let engine = app.engine.clone();
     store::write(app, "write-usage", async move { engine.write_usage().await }).await?;
-    let query_usage_30_day = app.metadata.event_usage(id).await.map_err(problem)?;
+    let query_usage_30_day = app.node.metadata.event_usage(id).await.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &EventMetrics { query_usage_30_day }))
 }
 
@@ -193,7 +193,7 @@ pub async fn primary_properties(app: &App, call: Call<Principal>) -> Result<Resp
     let wanted: HashSet<String> = choice::names_wanted(&call.request);
     app.engine.wait().await.map_err(query::problem)?;
     let mut primary_properties =
-        app.metadata.primary_properties(call.asker.project.id).await.map_err(problem)?;
+        app.node.metadata.primary_properties(call.asker.project.id).await.map_err(problem)?;
     primary_properties.retain(|name, _| wanted.is_empty() || wanted.contains(name));
     Ok(Response::json(StatusCode::OK, &PrimaryProperties { primary_properties }))
 }

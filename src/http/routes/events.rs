@@ -121,7 +121,7 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     };
     let rows =
         events::latest(&app.engine, project, question, part).await.map_err(query::problem)?;
-    let public_url = app.config.http.public_url.as_deref();
+    let public_url = app.node.config.http.public_url.as_deref();
     let last = rows.last().filter(|_| rows.len() == page.limit);
     let next =
         last.map(|_| page.link(&request, public_url, page.offset.saturating_add(page.limit)));
@@ -130,16 +130,16 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
             let results = rows.iter().map(|row| cells(row, &columns)).collect();
             Ok(csv::render(StatusCode::OK, rendering, &TableBody { columns, next, results }))
         };
-        return beside(&app.cpu, table).await;
+        return beside(&app.node.cpu, table).await;
     }
     let results = bodies(app, project, rows).await?;
     if rendering == Rendering::Csv {
         let body = EventsBody { next, results };
-        return csv::answer(&app.cpu, StatusCode::OK, rendering, body).await;
+        return csv::answer(&app.node.cpu, StatusCode::OK, rendering, body).await;
     }
     let found = results.len();
     let rows = Rows::within(&request.memory(), LONG_PAGE_MAX_BYTES);
-    let (rows, _) = rows.add_on(&app.cpu, move |rows| rows.add_all(results)).await?;
+    let (rows, _) = rows.add_on(&app.node.cpu, move |rows| rows.add_all(results)).await?;
     let next = match rows.count() < found {
         true => Some(page.link(&request, public_url, page.offset.saturating_add(rows.count()))),
         false => next,
@@ -160,7 +160,7 @@ pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let missing = || Problem::not_found(format!("No events exist for event UUID {id}"));
     let bodies = bodies(app, project, vec![row.ok_or_else(missing)?]).await?;
     let body = bodies.into_iter().next().ok_or_else(missing)?;
-    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
+    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const VALUES: Operation =
@@ -183,7 +183,7 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
             let events = request.query_all().filter(|(name, _)| name == "event_name");
             let events = events.map(|(_, value)| value.into_owned()).collect();
             let day = Duration::from_hours(24).as_micros();
-            let now = app.clock.now().0;
+            let now = app.node.clock.now().0;
             let today = now - now.rem_euclid(i64::try_from(day).unwrap_or(i64::MAX));
             let span = i64::try_from(VALUES_SPAN.as_micros()).unwrap_or(i64::MAX);
             let after = Some(UnixMicros(today - span - 1));
@@ -193,7 +193,7 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
     };
     let rendering = call.rendering;
     let told = move || Ok(csv::render(StatusCode::OK, rendering, &top_values(found, &part)));
-    beside(&app.cpu, told).await
+    beside(&app.node.cpu, told).await
 }
 
 /// The most frequent values; if `part` is given, the shortest that contain it.
@@ -215,7 +215,7 @@ fn top_values(found: Vec<String>, part: &str) -> Vec<ValueBody> {
 /// Names of events that are not built in.
 async fn event_names(app: &App, project: ProjectId, part: &str) -> Result<Vec<String>, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
-    let definitions = app.metadata.all_definitions(project).await;
+    let definitions = app.node.metadata.all_definitions(project).await;
     let definitions = definitions.map_err(|error| Problem::of(error.kind(), &error))?;
     let part = part.to_lowercase();
     let names = definitions.into_iter().map(|definition| definition.name);
@@ -230,7 +230,7 @@ async fn question(
 ) -> Result<Option<EventsQuestion>, Problem> {
     let text =
         |name: &str| request.query(name).filter(|text| !text.is_empty()).map(Cow::into_owned);
-    let now = app.metadata.snapshot().now(project, app.clock.now());
+    let now = app.node.metadata.snapshot().now(project, app.node.clock.now());
     let time = |name: &'static str| {
         let time = |text: String| Moment::parse(&text).and_then(|moment| moment.resolve(now));
         let wrong = || wrong(name, "Expected a date and time, or a span such as -7d.");
@@ -260,12 +260,13 @@ async fn question(
         let failed = |error: weir_identity::IdentityError| Problem::of(error.kind(), &error);
         let person = match (id.parse::<i64>(), Uuid::try_parse(&id)) {
             (Ok(number), _) => {
-                let person = app.identities.person_by_number(project, number).map_err(failed)?;
+                let person =
+                    app.shard.identities.person_by_number(project, number).map_err(failed)?;
                 person.map(|person| person.uuid)
             }
             // A person that was merged away is now another person.
             (_, Ok(uuid)) => {
-                Some(app.identities.overrides().resolve(project, uuid).map_err(failed)?)
+                Some(app.shard.identities.overrides().resolve(project, uuid).map_err(failed)?)
             }
             _ => return Err(wrong("person_id", "Expected the id or the uuid of a person.")),
         };
@@ -294,7 +295,7 @@ pub(super) async fn told(
         }
         Ok(event)
     };
-    beside(&app.cpu, move || bodies.iter().zip(arrivals).map(one).collect()).await
+    beside(&app.node.cpu, move || bodies.iter().zip(arrivals).map(one).collect()).await
 }
 
 /// Filters on events, on their persons, on the cohorts of these, and on their groups.
@@ -413,5 +414,5 @@ async fn bodies(
             elements_chain: row.elements_chain.unwrap_or_default(),
         })
     };
-    beside(&app.cpu, move || read.into_iter().map(body).collect()).await
+    beside(&app.node.cpu, move || read.into_iter().map(body).collect()).await
 }

@@ -64,7 +64,7 @@ pub(crate) const LIST: Operation = Operation::page::<by_hand::Flag>("Flags that 
 /// `GET feature_flags/`: the flags that are not deleted, newest first; see [`filter`].
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let page = Page::of(&request);
     let wanted = Wanted::of_request(app, &asker, &request).await?;
     let flags = snapshot.flags(asker.project.id).iter();
@@ -89,7 +89,7 @@ pub(crate) const CREATE: Operation = Operation::created::<by_hand::Flag>("Make a
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let new = body::new_flag(Fields::read(request).await?)?;
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.create_flag(project, user, new).await };
     let flag = store::write(app, "create-flag", write).await?;
     Ok(shown(app, StatusCode::CREATED, &flag, &asker, &Calls::none(app)))
@@ -147,7 +147,7 @@ fn shown(
     asker: &Principal,
     calls: &Calls,
 ) -> Response {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     Response::json(status, &FlagBody::new(flag, &snapshot, asker, calls))
 }
 
@@ -158,7 +158,7 @@ async fn change(
     id: FlagId,
     patch: FlagPatch,
 ) -> Result<Arc<StoredFlag>, Problem> {
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.update_flag(project, user, id, patch).await };
     Ok(store::write(app, "update-flag", write).await?.after)
 }
@@ -174,7 +174,7 @@ pub async fn activity(app: &App, call: Call<Principal>) -> Result<Response, Prob
         // Without a body, unlike other 404 responses.
         let gone = || Response::empty(StatusCode::NOT_FOUND);
         let Ok(id) = call.id().parse().map(FlagId) else { return Ok(gone()) };
-        match app.metadata.flag(call.asker.project.id, id).await {
+        match app.node.metadata.flag(call.asker.project.id, id).await {
             Err(MetadataError::NotFound(_)) => return Ok(gone()),
             found => found.map_err(problem)?,
         };
@@ -192,7 +192,7 @@ pub async fn delete(_app: &App, _call: Call<Principal>) -> Result<Response, Prob
 
 /// The flag of the first id in the path, in a project, deleted or not.
 async fn find(app: &App, project: ProjectId, id: &str) -> Result<Arc<StoredFlag>, Problem> {
-    app.metadata.flag(project, flag_id(id)?).await.map_err(problem)
+    app.node.metadata.flag(project, flag_id(id)?).await.map_err(problem)
 }
 
 fn flag_id(text: &str) -> Result<FlagId, Problem> {

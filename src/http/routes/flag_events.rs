@@ -144,7 +144,7 @@ pub fn events(
     ending: &Shutdown,
     request: &Request,
 ) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let query = request.query("token");
     let token = query.as_deref().or(request.header("x-api-key")).unwrap_or_default();
     let project = snapshot
@@ -152,12 +152,12 @@ pub fn events(
         .ok_or_else(|| Problem::invalid_api_key(KeyKind::of(token)))?
         .id;
     let subscriber = Subscriber {
-        metadata: app.metadata.clone(),
+        metadata: app.node.metadata.clone(),
         project,
-        published: app.metadata.published(),
+        published: app.node.metadata.published(),
         seen: snapshot.revision(project).cloned(),
-        clock: app.clock.clone(),
-        ends: app.clock.monotonic().saturating_add(LIFE_MAX),
+        clock: app.node.clock.clone(),
+        ends: app.node.clock.monotonic().saturating_add(LIFE_MAX),
         shutdown: ending.clone(),
         is_greeted: false,
         _place: subscribers.place(request.client_ip)?,
@@ -168,7 +168,8 @@ pub fn events(
     });
     let media_type = HeaderValue::from_static(lasting::EVENT_STREAM);
     let response = Response::stream(StatusCode::OK, media_type, pieces);
-    let response = lasting::streamed(&Standing::of_token(&app.metadata, project, token), response);
+    let response =
+        lasting::streamed(&Standing::of_token(&app.node.metadata, project, token), response);
     Ok(response.with_header(CACHE_CONTROL, HeaderValue::from_static("no-store")))
 }
 

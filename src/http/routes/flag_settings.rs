@@ -48,7 +48,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     };
     let minimal = fields.boolean("minimal_flag_called_events")?;
     if matching.is_some() || minimal.is_some() {
-        let metadata = app.metadata.clone();
+        let metadata = app.node.metadata.clone();
         let write =
             async move { metadata.set_flag_settings(project, user, (matching, minimal)).await };
         store::write(app, "set-flag-settings", write).await?;
@@ -75,7 +75,7 @@ struct SecretBody {
 }
 
 fn settings(app: &App, project: ProjectId) -> Response {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let settings = snapshot.flag_settings(project);
     let body = FlagSettingsBody {
         property_matching_version: match snapshot.matching(project) {
@@ -103,7 +103,7 @@ pub(crate) const ROTATE_SECRET_BY_PATCH: Operation =
 pub async fn rotate_secret(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     auth::require_level(&call.asker.key, Level::Admin)?;
     let (metadata, project, user) =
-        (app.metadata.clone(), call.asker.project.id, call.asker.user.id);
+        (app.node.metadata.clone(), call.asker.project.id, call.asker.user.id);
     let write = async move { metadata.rotate_secret_key(project, user, &auth::seed()).await };
     let value = store::write(app, "rotate-secret-key", write).await?;
     Ok(Response::json(StatusCode::OK, &SecretBody { secret_api_token: value }))

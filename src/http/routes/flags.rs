@@ -38,12 +38,12 @@ const BODY_MAX_BYTES: u64 = 2 << 20;
 /// With a token in the query it is the project's configuration. PostHog answers probes like this.
 pub fn without_subject(app: &App, request: &request::Request) -> Result<Response, Problem> {
     let query = Query { with_config: true, ..query(request) };
-    let metadata = app.metadata.snapshot();
+    let metadata = app.node.metadata.snapshot();
     let project = query.token.as_deref().and_then(|token| metadata.project_by_token(token));
     let response = response::Response {
         query: &query,
         request_id: &response_id(request),
-        evaluated_at: app.clock.now().0 / 1000,
+        evaluated_at: app.node.clock.now().0 / 1000,
         has_errors: false,
         has_flags: project.is_some_and(|project| metadata.flag_set(project.id).is_some()),
         minimal_called_events: project
@@ -93,11 +93,11 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
     let mut asked = Request::parse(body.as_ref(), &query).map_err(refused)?;
     add_place(app, client, &mut asked);
     asked.evaluation_runtime.get_or_insert_with(|| runtime.to_owned());
-    let metadata = app.metadata.snapshot();
+    let metadata = app.node.metadata.snapshot();
     let project = metadata.project_by_token(&asked.token);
     let unknown = || Problem::invalid_api_key(KeyKind::of(&asked.token));
     let project = project.ok_or_else(unknown)?.id;
-    let now = app.clock.now();
+    let now = app.node.clock.now();
     let answering = Answering { metadata, query, asked, project, request_id, now };
     let encoded = answering.answer(app, body_bytes).await?;
     Ok(Response::json_bytes(StatusCode::OK, encoded))
@@ -106,7 +106,7 @@ pub async fn flags(app: &App, request: request::Request) -> Result<Response, Pro
 /// Adds the location of the client to the person properties of the request; those that it has
 /// take precedence.
 fn add_place(app: &App, client: IpAddr, asked: &mut Request) {
-    let places = app.places.as_ref().filter(|_| !asked.geoip_disable && !asked.disable_flags);
+    let places = app.node.places.as_ref().filter(|_| !asked.geoip_disable && !asked.disable_flags);
     let Some(place) = places.and_then(|places| places.place(client)) else { return };
     for ((name, _), value) in place.known() {
         if !asked.person_properties.contains_key(name) {
@@ -139,10 +139,10 @@ impl Answering {
             None => self.response().encode(std::iter::empty()),
             Some(nanos) => {
                 let question = self.question();
-                let known = app.evaluator.load(&self.metadata, &question).await?;
+                let known = app.shard.evaluator.load(&self.metadata, &question).await?;
                 // A trace evaluates each condition again.
                 let nanos = if self.query.detailed { nanos.saturating_mul(10) } else { nanos };
-                app.evaluator.run(nanos, move || self.evaluate(&known)).await?
+                app.shard.evaluator.run(nanos, move || self.evaluate(&known)).await?
             }
         };
         encoded.map_err(|error| Problem::of(Kind::Internal, &error))

@@ -138,7 +138,7 @@ async fn group(
     (index, key): (u8, &str),
 ) -> Result<Option<Group>, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
-    let group = app.identities.group(project, index, key);
+    let group = app.shard.identities.group(project, index, key);
     group.map_err(|error| Problem::of(error.kind(), &error))
 }
 
@@ -153,13 +153,13 @@ pub(crate) const PROPERTY_DEFINITIONS: Operation =
 pub async fn property_definitions(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
     app.engine.wait().await.map_err(query::problem)?;
-    let types = app.metadata.snapshot().group_types(project).len();
+    let types = app.node.metadata.snapshot().group_types(project).len();
     let types = u8::try_from(types).unwrap_or(u8::MAX);
     let found =
         groups::group_properties(&app.engine, project, types).await.map_err(query::problem)?;
     let bodies: BTreeMap<String, Vec<ValueBody>> =
         found.into_iter().map(|(index, counts)| (index.to_string(), ranked(counts))).collect();
-    csv::answer(&app.cpu, StatusCode::OK, Rendering::Json, bodies).await
+    csv::answer(&app.node.cpu, StatusCode::OK, Rendering::Json, bodies).await
 }
 
 pub(crate) const PROPERTY_VALUES: Operation =
@@ -196,8 +196,8 @@ pub async fn types(app: &App, call: Call<Principal>) -> Result<Response, Problem
 }
 
 async fn types_of(app: &App, project: ProjectId) -> Result<Response, Problem> {
-    let mut called = app.metadata.group_types_called(project).await.map_err(problem)?;
-    let snapshot = app.metadata.snapshot();
+    let mut called = app.node.metadata.group_types_called(project).await.map_err(problem)?;
+    let snapshot = app.node.metadata.snapshot();
     let names = snapshot.group_types(project);
     let body = |(group_type_index, group_type): (usize, &String)| {
         let called = called.remove(group_type).unwrap_or_default();

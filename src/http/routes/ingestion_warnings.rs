@@ -23,7 +23,7 @@ pub(crate) const LIST: Operation =
 /// "warnings": [{"type", "timestamp", "details"}, ...], "count"}, ...]}`, the most recent kind
 /// first. Counts cover all stored warnings; samples are a few of each day.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let days = app.metadata.warnings(call.asker.project.id).await;
+    let days = app.node.metadata.warnings(call.asker.project.id).await;
     let days = days.map_err(|error| Problem::of(error.kind(), &error))?;
     Ok(Response::json(StatusCode::OK, &json!({"results": summaries(days)})))
 }

@@ -92,7 +92,7 @@ async fn series_of(
     insight: Option<&str>,
 ) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
-    let link = Page::link_to(&request, app.config.http.public_url.as_deref(), &[]);
+    let link = Page::link_to(&request, app.node.config.http.public_url.as_deref(), &[]);
     let sent = request.query(OFFSET).map(|offset| Value::String(offset.into_owned()));
     let mut filter = filter(request).await?;
     if let Some(insight) = insight {
@@ -112,7 +112,7 @@ async fn series_of(
         let next = Next { link, breakdown: node.get("breakdownFilter") };
         shown(told, (&filter, asker.project.id.0), next, (&settings, rendering))
     };
-    beside(&app.cpu, show).await
+    beside(&app.node.cpu, show).await
 }
 
 /// The link to more values of a breakdown.
@@ -211,7 +211,7 @@ pub(super) struct Told {
 impl Told {
     /// One that was made without data.
     pub(super) fn now(app: &App, result: Value) -> Self {
-        Self { result, is_cached: false, at: app.clock.now(), timings: json!([]) }
+        Self { result, is_cached: false, at: app.node.clock.now(), timings: json!([]) }
     }
 
     /// The body of its response.
@@ -236,7 +236,7 @@ pub(super) async fn told(
     let settings = &insight::settings(&asker.project);
     let insight = Insight::parse(node).map_err(|error| invalid(&error))?;
     let question = Question::Insight(Box::new(insight));
-    let key = Key::of(node, settings, app.clock.now());
+    let key = Key::of(node, settings, app.node.clock.now());
     let is_new = legacy::truth(filter, "refresh")
         || legacy::text(filter, "refresh").as_deref() == Some("force_blocking");
     let kept = match is_new {
@@ -260,7 +260,7 @@ pub(super) async fn told(
         let timings = answer.told().map_err(failed)?.remove("timings").unwrap_or_else(|| json!([]));
         Ok(Told { result, is_cached, at: answer.at, timings })
     };
-    beside(&app.cpu, read).await
+    beside(&app.node.cpu, read).await
 }
 
 pub(crate) const TREND_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(
@@ -341,7 +341,7 @@ impl Paging {
     /// 400: `limit` or `offset` is no whole number.
     pub(super) async fn of(app: &App, request: &mut Request) -> Result<Self, Problem> {
         let page = Page::of_either(request).await?;
-        let public_url = app.config.http.public_url.as_deref();
+        let public_url = app.node.config.http.public_url.as_deref();
         let further = page.offset.saturating_add(page.limit);
         let (next, initial) =
             (page.link(request, public_url, further), page.link(request, public_url, 0));
@@ -369,7 +369,7 @@ impl Paging {
             });
             Ok(csv::render(StatusCode::OK, rendering, &body))
         };
-        beside(&app.cpu, answer).await
+        beside(&app.node.cpu, answer).await
     }
 }
 

@@ -63,7 +63,7 @@ pub async fn internal(
         Internal::Flush => flush(app).await,
         Internal::Overview => {
             let overview =
-                app.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;
+                app.shard.overview().await.map_err(|error| Problem::of(error.kind(), &error))?;
             Ok(Response::json(StatusCode::OK, &overview))
         }
     }
@@ -76,7 +76,7 @@ fn is_same(given: &str, secret: &str) -> bool {
 
 async fn flush(app: &App) -> Result<Response, Problem> {
     let problem = |error: FlushError| Problem::of(error.kind(), &error);
-    let version = app.flush().await.map_err(problem)?;
+    let version = app.shard.flush().await.map_err(problem)?;
     let rows: u64 = version.files.iter().map(|file| file.rows).sum();
     let answer = json!({"version": version.version, "files": version.files.len(), "rows": rows});
     Ok(Response::json(StatusCode::OK, &answer))

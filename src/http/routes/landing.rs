@@ -32,7 +32,7 @@ struct Body<'a> {
 
 /// `GET /`.
 pub fn landing(app: &App, request: &Request) -> Response {
-    let unready = app.pipeline.readiness().err().map(|error| error.to_string());
+    let unready = app.shard.pipeline.readiness().err().map(|error| error.to_string());
     answer(form(request.header("accept").unwrap_or_default()), unready.as_deref())
 }
 

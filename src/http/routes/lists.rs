@@ -34,7 +34,7 @@ pub enum List {
 
 /// Responds with the list of the project whose token is in the query.
 pub fn list(app: &App, list: List, request: &Request) -> Result<Response, Problem> {
-    let metadata = app.metadata.snapshot();
+    let metadata = app.node.metadata.snapshot();
     let token = request.query("token").or_else(|| request.query("api_key"));
     let token = token.as_deref().unwrap_or_default().trim();
     let project = metadata.project_by_token(token);

@@ -62,7 +62,7 @@ pub async fn definitions(
     project: &str,
     request: &Request,
 ) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let query = Query::of(request);
     let project = project_of(&snapshot, project, request, &query)?;
     let definitions = cache.get(&snapshot, project);
@@ -73,7 +73,7 @@ pub async fn definitions(
     };
     // Processes all filters of all flags: too slow for an async thread.
     let make = move || made(&snapshot, project, has_cohorts);
-    let made = cell.get_or_try_init(|| app.cpu.run(make)).await;
+    let made = cell.get_or_try_init(|| app.node.cpu.run(make)).await;
     let (body, tag) = made.map_err(|error| Problem::of(error.kind(), &error))?;
     let response = || Response::json_bytes(StatusCode::OK, body.clone());
     Ok(conditional::respond(&request.headers, tag, CACHE, response))
@@ -86,7 +86,7 @@ pub fn remote_config(
     flag: &str,
     request: &Request,
 ) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let project = project_of(&snapshot, project, request, &Query::of(request))?;
     let flags = snapshot.flags(project);
     let is_id = !flag.is_empty() && flag.bytes().all(|byte| byte.is_ascii_digit());

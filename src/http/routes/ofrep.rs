@@ -103,7 +103,7 @@ fn project(snapshot: &Snapshot, request: &Request) -> Result<ProjectId, Problem>
 
 /// `POST /ofrep/v1/evaluate/flags/:key`.
 pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let project = project(&snapshot, &request)?;
     let body = request.body.read(BODY_MAX_BYTES).await?;
     let body_bytes = body.len();
@@ -128,10 +128,10 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
         let value = (!is_multivariate).then_some(Value::Bool(false));
         return Ok(Response::json(StatusCode::OK, &item(key, value, OFF, "DISABLED")));
     }
-    let known = app.evaluator.load(&snapshot, &context.question(project)).await?;
+    let known = app.shard.evaluator.load(&snapshot, &context.question(project)).await?;
     // The flag may depend on all others.
     let nanos = flags.effort().nanos(body_bytes);
-    let (keys, now) = ([key.to_owned()], app.clock.now());
+    let (keys, now) = ([key.to_owned()], app.node.clock.now());
     let evaluation = move || {
         let selection = Selection { keys: Some(&keys), ..Selection::default() };
         known.evaluate(&snapshot, &context.question(project), now, |subject, cohorts| {
@@ -139,7 +139,7 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
             answers.flags.first().map(|answer| shown(&flags, answer))
         })
     };
-    match app.evaluator.run(nanos, evaluation).await? {
+    match app.shard.evaluator.run(nanos, evaluation).await? {
         Some(Ok(item)) => Ok(Response::json(StatusCode::OK, &item)),
         Some(Err(refusal)) => refused(StatusCode::BAD_REQUEST, refusal),
         None => refused(
@@ -151,7 +151,7 @@ pub async fn one(app: &App, key: &str, request: Request) -> Result<Response, Pro
 
 /// `POST /ofrep/v1/evaluate/flags`.
 pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let project = project(&snapshot, &request)?;
     let headers = request.headers.clone();
     let stream = event_stream(app, &snapshot, project, &request);
@@ -172,9 +172,9 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
     let (body, tag) = match snapshot.flag_set(project).cloned() {
         None => written(Vec::new()),
         Some(flags) => {
-            let known = app.evaluator.load(&snapshot, &context.question(project)).await?;
+            let known = app.shard.evaluator.load(&snapshot, &context.question(project)).await?;
             let nanos = flags.effort().nanos(body_bytes).saturating_mul(SHOWING_FACTOR);
-            let now = app.clock.now();
+            let now = app.node.clock.now();
             let evaluation = move || {
                 let question = context.question(project);
                 written(known.evaluate(&snapshot, &question, now, |subject, cohorts| {
@@ -182,7 +182,7 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
                     answers.flags.iter().map(|answer| item_of(&flags, answer)).collect()
                 }))
             };
-            app.evaluator.run(nanos, evaluation).await?
+            app.shard.evaluator.run(nanos, evaluation).await?
         }
     };
     let response = || Response::json_bytes(StatusCode::OK, body);
@@ -191,7 +191,7 @@ pub async fn all(app: &App, request: Request) -> Result<Response, Problem> {
 
 fn event_stream(app: &App, snapshot: &Snapshot, project: ProjectId, request: &Request) -> Value {
     let token = snapshot.project(project).map(|project| project.token.as_str());
-    let base = base_url(request, app.config.http.public_url.as_deref());
+    let base = base_url(request, app.node.config.http.public_url.as_deref());
     let mut url = format!("{base}/flags/events?");
     let query = form_urlencoded::Serializer::new(String::new())
         .append_pair("token", token.unwrap_or_default())

@@ -78,7 +78,7 @@ pub(crate) const LIST: Operation =
 /// `GET /api/organizations/`: the caller's organization.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
-    let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
+    let (snapshot, page) = (app.node.metadata.snapshot(), Page::of(&request));
     let own = snapshot.organization(asker.user.organization).into_iter();
     let bodies: Vec<_> =
         own.map(|organization| OrganizationBody::new(organization, asker.user.level)).collect();
@@ -104,7 +104,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own_as_admin(app, &call)?;
     let sent = OrganizationWrite::read(&mut Fields::read(call.request).await?)?;
     let name = sent.name.unwrap_or_else(|| organization.name.clone());
-    let (metadata, id) = (app.metadata.clone(), organization.id);
+    let (metadata, id) = (app.node.metadata.clone(), organization.id);
     let write = async move { metadata.rename_organization(id, &name).await };
     let renamed = store::write(app, "rename-organization", write).await?;
     let body = OrganizationBody::new(&renamed, call.asker.user.level);
@@ -118,7 +118,7 @@ pub(crate) const MEMBERS: Operation =
 pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own(app, &call)?;
     let Call { rendering, request, .. } = call;
-    let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
+    let (snapshot, page) = (app.node.metadata.snapshot(), Page::of(&request));
     let is_member = |user: &&Arc<User>| user.organization == organization.id && !user.is_removed;
     let members: Vec<&Arc<User>> = snapshot.users().filter(is_member).collect();
     let shown = members.iter().skip(page.offset).take(page.limit);
@@ -146,7 +146,7 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
         email: sent.email,
         level: sent.level.unwrap_or(Level::Member),
     };
-    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
     let write = async move { metadata.add_member(by, (new, grant), &auth::seed()).await };
     let (user, key) = store::write(app, "add-member", write).await?;
     let body = MemberBody { personal_api_key: Some(key.value), ..MemberBody::new(&user) };
@@ -161,7 +161,7 @@ pub(crate) const UPDATE_MEMBER: Operation =
 /// `PATCH /api/organizations/:organization/members/:uuid/`: the level.
 pub async fn update_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
-    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
     let id = member(app, &call)?;
     let mut fields = Fields::read(call.request).await?;
     fields.require("level")?;
@@ -179,7 +179,7 @@ pub(crate) const REMOVE_MEMBER: Operation =
 /// remove themselves.
 pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
-    let (metadata, by, id) = (app.metadata.clone(), call.asker.user.id, member(app, &call)?);
+    let (metadata, by, id) = (app.node.metadata.clone(), call.asker.user.id, member(app, &call)?);
     if by != id {
         auth::require_level(&call.asker.key, Level::Admin)?;
     }
@@ -190,7 +190,7 @@ pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
 
 /// The organization in the path, if it is the caller's.
 pub(super) fn own(app: &App, call: &Call<Asker>) -> Result<Arc<Organization>, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let not_found = || Problem::not_found("Organization not found.");
     let id = match call.id() {
         CURRENT => call.asker.user.organization,
@@ -233,7 +233,7 @@ fn member(app: &App, call: &Call<Asker>) -> Result<UserId, Problem> {
     }
     let not_found = || Problem::not_found("Not found.");
     let uuid = Uuid::try_parse(call.second_id()).map_err(|_| not_found())?;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let user = snapshot.users().find(|user| user.uuid == uuid);
     user.map(|user| user.id).ok_or_else(not_found)
 }

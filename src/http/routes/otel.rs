@@ -26,7 +26,7 @@ pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
     let in_query = named("token").or_else(|| named("api_key"));
     let token = in_query.as_deref().or_else(|| auth::project_token(&request));
     let token = token.unwrap_or_default().trim().to_owned();
-    if app.metadata.snapshot().project_by_token(&token).is_none() {
+    if app.node.metadata.snapshot().project_by_token(&token).is_none() {
         return Err(Problem::invalid_api_key(KeyKind::of(&token)));
     }
     let form = request.header("content-type").and_then(Form::of_content_type);
@@ -40,7 +40,7 @@ pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
         ..Hints::default()
     };
     let client_ip = Some(request.client_ip);
-    let limit_bytes = app.config.http.body_max_bytes.as_u64().min(otlp::BODY_PLAIN_MAX_BYTES);
+    let limit_bytes = app.node.config.http.body_max_bytes.as_u64().min(otlp::BODY_PLAIN_MAX_BYTES);
     let body = request.body.read(limit_bytes).await?;
     let capture = CaptureRequest {
         body,
@@ -49,8 +49,9 @@ pub async fn export(app: &App, request: Request) -> Result<Response, Problem> {
         protocol: Protocol::default(),
         token: Some(token),
     };
-    let pipeline = app.pipeline.clone();
-    let accepting = app.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
+    let pipeline = app.shard.pipeline.clone();
+    let accepting =
+        app.node.tasks.0.detach("capture", async move { pipeline.accept(capture).await });
     let accepted = accepting.await.map_err(|error| Problem::of(error.kind(), &error))?;
     let rejected = match accepted {
         Ok(receipt) => receipt.drops.total(),

@@ -179,7 +179,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
     {
         return refusal(theme, &problem);
     }
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let Identity { asker, session } = identity;
     let projects = projects(&snapshot, &asker);
     let is_current = located.project == auth::CURRENT;
@@ -201,7 +201,7 @@ async fn page(app: &App, desk: &Arc<Desk>, located: Located, request: Request) -
         return problem(&early);
     }
     let encoding = request.headers.get(header::ACCEPT_ENCODING).cloned();
-    let standing = Standing::of(&app.metadata, &principal.key, session.as_ref());
+    let standing = Standing::of(&app.node.metadata, &principal.key, session.as_ref());
     let app = app.on_behalf_of(principal.key.id, standing.clone());
     let engine = app.engine.clone();
     let Some(visit) = Visit::new(app, principal, (located.parameters, session), request, desk)

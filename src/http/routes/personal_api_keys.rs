@@ -95,7 +95,7 @@ pub(crate) const LIST: Operation = Operation::page::<KeyBody<'static>>("The keys
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
-    let mut keys = app.metadata.list_keys();
+    let mut keys = app.node.metadata.list_keys();
     keys.retain(|key| key.user.id == asker.user.id);
     let shown = keys.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|key| KeyBody::new(key)).collect();
@@ -117,7 +117,7 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let scopes = scopes(fields.texts("scopes")?.unwrap_or_default(), &asker)?;
     let projects = projects(app, fields.ids("scoped_teams")?, &asker)?;
     check_organizations(&fields.texts("scoped_organizations")?.unwrap_or_default(), &asker)?;
-    let (metadata, user) = (app.metadata.clone(), asker.user.id);
+    let (metadata, user) = (app.node.metadata.clone(), asker.user.id);
     let grant = Grant { scopes, projects };
     let write = async move { metadata.create_key(user, &label, grant, &auth::seed()).await };
     let made = store::write(app, "create-key", write).await?;
@@ -140,7 +140,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let key = find(app, &call)?;
     let sent = KeyLabel::read(&mut Fields::read(call.request).await?)?;
     let label = sent.label.unwrap_or_else(|| key.label.clone());
-    let (metadata, id) = (app.metadata.clone(), key.id);
+    let (metadata, id) = (app.node.metadata.clone(), key.id);
     let write = async move { metadata.relabel_key(id, &label).await };
     let key = store::write(app, "label-key", write).await?;
     Ok(Response::json(StatusCode::OK, &KeyBody::new(&key)))
@@ -150,7 +150,7 @@ pub(crate) const REVOKE: Operation = Operation::empty("204", "Revoke a key");
 
 /// `DELETE /api/personal_api_keys/:id/`: revokes the key at once and for good.
 pub async fn revoke(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
-    let (metadata, id) = (app.metadata.clone(), find(app, &call)?.id);
+    let (metadata, id) = (app.node.metadata.clone(), find(app, &call)?.id);
     let write = async move { metadata.revoke_key(id).await };
     store::write(app, "revoke-key", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
@@ -169,7 +169,7 @@ fn find(app: &App, call: &Call<Asker>) -> Result<Arc<PersonalKey>, Problem> {
         return Ok(Arc::clone(&call.asker.key));
     }
     let id = call.id().parse().ok().map(KeyId);
-    let mut keys = app.metadata.list_keys().into_iter();
+    let mut keys = app.node.metadata.list_keys().into_iter();
     let own = keys.find(|key| Some(key.id) == id && key.user.id == call.asker.user.id);
     own.ok_or_else(|| Problem::not_found("Not found."))
 }
@@ -222,7 +222,7 @@ fn projects(
         return Ok(asker.key.projects.clone());
     };
     let projects: Vec<ProjectId> = projects.into_iter().map(ProjectId).collect();
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     for id in &projects {
         let is_own = |own: &Vec<ProjectId>| own.contains(id);
         let exists = snapshot.project(*id);

@@ -67,11 +67,12 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let Call { asker, rendering, request, .. } = call;
     let mut question = question::read(&request)?;
     question.in_cohort = Some(cohorts::memberships(app, asker.project.id));
-    let now = app.metadata.snapshot().now(asker.project.id, app.clock.now());
+    let now = app.node.metadata.snapshot().now(asker.project.id, app.node.clock.now());
     if let Some(after) = question::updated_after(&request, now)? {
         // The arrival time of a record is stored before the record takes effect.
         app.engine.wait().await.map_err(query::problem)?;
-        question.changed_since = Some(app.metadata.records_since(after).await.map_err(problem)?);
+        question.changed_since =
+            Some(app.node.metadata.records_since(after).await.map_err(problem)?);
     }
     if rendering == Rendering::Csv {
         return export::export(app, asker, question).await;
@@ -118,7 +119,7 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<PersonBody>("One person")
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (person, ids) = find_one(app, call.asker.project.id, call.id()).await?;
     let body = PersonBody::retrieved(&call.asker.project, person, ids);
-    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
+    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 /// The cohorts of a person, as sent to clients.
@@ -143,9 +144,9 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
         return Err(refused("person_id", "required", "This field is required."));
     };
     let (person, _) = find_one(app, project, &id).await?;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let is_member = cohorts::memberships(app, project);
-    let view = app.identities.view();
+    let view = app.shard.identities.view();
     let rendering = call.rendering;
     let told = move || {
         let all = snapshot.cohorts(project).iter();
@@ -153,7 +154,7 @@ pub async fn cohorts(app: &App, call: Call<Principal>) -> Result<Response, Probl
         let results = own.map(|cohort| CohortBody::new(cohort, &snapshot)).collect();
         Ok(csv::render(StatusCode::OK, rendering, &CohortsBody { results }))
     };
-    beside(&app.cpu, told).await
+    beside(&app.node.cpu, told).await
 }
 
 pub(crate) const ACTIVITY: Operation = Operation::activity("What operators did to persons");
@@ -178,7 +179,7 @@ async fn find_one(
     id: &str,
 ) -> Result<(Person, Vec<String>), Problem> {
     app.engine.wait().await.map_err(query::problem)?;
-    let view = app.identities.view();
+    let view = app.shard.identities.view();
     let person = match (id.parse::<i64>(), Uuid::try_parse(id)) {
         (Ok(number), _) => view.person_by_number(project, number),
         (_, Ok(uuid)) => view.person_by_uuid(project, uuid),

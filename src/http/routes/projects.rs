@@ -64,7 +64,7 @@ pub(crate) const LIST: Operation = Operation::page::<ProjectBody<'static>>("Proj
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_organization(app, &call)?;
     let Call { asker, rendering, request, .. } = call;
-    let (snapshot, page) = (app.metadata.snapshot(), Page::of(&request));
+    let (snapshot, page) = (app.node.metadata.snapshot(), Page::of(&request));
     let may = |project: &&Arc<Project>| auth::may_use(&asker.key, project);
     let projects: Vec<&Arc<Project>> = snapshot.projects().filter(may).collect();
     let shown = projects.iter().skip(page.offset).take(page.limit);
@@ -84,7 +84,7 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     fields.require("name")?;
     let name = fields.text("name")?.unwrap_or_default();
     let patch = patch(fields)?;
-    let (metadata, user) = (app.metadata.clone(), call.asker.user.id);
+    let (metadata, user) = (app.node.metadata.clone(), call.asker.user.id);
     let write = async move { metadata.create_project(user, &name, patch, &auth::seed()).await };
     let project = store::write(app, "create-project", write).await?;
     Ok(Response::json(StatusCode::CREATED, &ProjectBody::new(&project)))
@@ -106,7 +106,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let mut fields = Fields::read(request).await?;
     let name = fields.text("name")?;
     let patch = ProjectPatch { name, ..patch(fields)? };
-    let (metadata, id) = (app.metadata.clone(), asker.project.id);
+    let (metadata, id) = (app.node.metadata.clone(), asker.project.id);
     let write = async move { metadata.update_project(id, patch).await };
     let project = store::write(app, "update-project", write).await?;
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))
@@ -140,7 +140,7 @@ fn of_organization(app: &App, call: Call<Asker>) -> Result<Call<Principal>, Prob
     organizations::own(app, &call)?;
     let project = call.second_id().to_owned();
     let Call { asker, parameters, rendering, request } = call;
-    let asker = auth::principal(&app.metadata.snapshot(), &request, asker, &project)?;
+    let asker = auth::principal(&app.node.metadata.snapshot(), &request, asker, &project)?;
     Ok(Call { asker, parameters, rendering, request })
 }
 
@@ -152,7 +152,7 @@ pub(crate) const RESET_TOKEN: Operation =
 /// are refused from then on.
 pub async fn reset_token(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     auth::require_level(&call.asker.key, Level::Admin)?;
-    let (metadata, id) = (app.metadata.clone(), call.asker.project.id);
+    let (metadata, id) = (app.node.metadata.clone(), call.asker.project.id);
     let write = async move { metadata.rotate_token(id, &auth::seed()).await };
     let project = store::write(app, "reset-token", write).await?;
     Ok(Response::json(StatusCode::OK, &ProjectBody::new(&project)))

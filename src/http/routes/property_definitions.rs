@@ -56,10 +56,10 @@ pub(crate) const LIST: Operation = Operation::page::<DefinitionBody>("Properties
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, rendering, request, .. } = call;
     let page = Page::of(&request);
-    let notes = app.metadata.annotations(asker.project.id).await.map_err(problem)?;
+    let notes = app.node.metadata.annotations(asker.project.id).await.map_err(problem)?;
     let found = wanted(&request)?.find(&app.engine, asker.project.id, &notes, page.part()).await;
     let (count, found) = found.map_err(query::problem)?;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let bodies = found.into_iter().map(|row| DefinitionBody::of_row(row, &notes, &snapshot));
     page.answer(app, &request, rendering, (count, bodies.collect())).await
 }
@@ -70,10 +70,10 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<DefinitionBody>("One defi
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = id(call.id())?;
     app.engine.wait().await.map_err(query::problem)?;
-    let found = app.metadata.property_definition(call.asker.project.id, id).await;
+    let found = app.node.metadata.property_definition(call.asker.project.id, id).await;
     let (own, notes) = found.map_err(problem)?;
-    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
-    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
+    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
+    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 pub(crate) const UPDATE: Operation = Operation::ok::<DefinitionBody>("Change a definition")
@@ -85,13 +85,13 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let id = id(call.id())?;
     let Call { asker, request, .. } = call;
     app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     // 404 for an unknown definition precedes 400 for a bad body.
     metadata.property_definition(project, id).await.map_err(problem)?;
     let patch = patch(Fields::read(request).await?)?;
     let write = async move { metadata.update_property_definition(project, id, patch, by).await };
     let (own, notes) = store::write(app, "update-property-definition", write).await?;
-    let body = DefinitionBody::new(own, notes, &app.metadata.snapshot());
+    let body = DefinitionBody::new(own, notes, &app.node.metadata.snapshot());
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -102,7 +102,7 @@ pub(crate) const DELETE: Operation =
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let (id, project, by) = (id(call.id())?, call.asker.project.id, call.asker.user.id);
     app.engine.wait().await.map_err(query::problem)?;
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move { metadata.delete_property_definition(project, id, by).await };
     store::write(app, "delete-property-definition", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
@@ -141,7 +141,7 @@ pub async fn seen_together(app: &App, call: Call<Principal>) -> Result<Response,
     let property = request.query("property_name").filter(|name| !name.is_empty());
     let property = property.ok_or_else(|| required("property_name"))?;
     app.engine.wait().await.map_err(query::problem)?;
-    let seen = app.metadata.seen_together(call.asker.project.id, &events, &property).await;
+    let seen = app.node.metadata.seen_together(call.asker.project.id, &events, &property).await;
     let seen = seen.map_err(problem)?;
     let seen_by_name: Map<String, Value> =
         events.into_iter().map(|name| (name.clone(), seen.contains(&name).into())).collect();

@@ -128,9 +128,9 @@ pub async fn query(app: &App, call: Call<Principal>) -> Result<Response, Problem
 /// 404 for an unknown project; else the errors of [`query`].
 pub(super) async fn internal(app: &App, request: Request) -> Result<Response, Problem> {
     let question = read(request).await?;
-    let project = app.project(question.project.unwrap_or(1));
+    let project = app.node.project(question.project.unwrap_or(1));
     let id = project.map_err(|error| Problem::not_found(error.to_string()))?;
-    let known = app.metadata.snapshot();
+    let known = app.node.metadata.snapshot();
     let project =
         known.project(id).ok_or_else(|| Problem::not_found("There is no such project."))?;
     match &question.query {

@@ -56,7 +56,7 @@ pub async fn file(
 }
 
 fn config(app: &App, token: &str) -> Result<RemoteConfig, Problem> {
-    let metadata = app.metadata.snapshot();
+    let metadata = app.node.metadata.snapshot();
     let project = metadata.project_by_token(token);
     let project = project.ok_or_else(|| Problem::not_found("No project has this API key."))?;
     let has_flags = metadata.flag_set(project.id).is_some();

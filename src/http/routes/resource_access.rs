@@ -30,12 +30,12 @@ pub(crate) const LIST: Operation =
 /// `GET /api/organizations/:organization/resource_access/`.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own(app, &call)?;
-    let snapshot = app.metadata.snapshot();
-    let found = app.metadata.resource_accesses(organization.id).await.map_err(problem)?;
+    let snapshot = app.node.metadata.snapshot();
+    let found = app.node.metadata.resource_accesses(organization.id).await.map_err(problem)?;
     let page = Page::of(&call.request);
     let shown = found.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|access| body(&snapshot, access)).collect();
-    let public_url = app.config.http.public_url.as_deref();
+    let public_url = app.node.config.http.public_url.as_deref();
     let envelope = page.envelope(&call.request, public_url, found.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
@@ -48,11 +48,11 @@ pub(crate) const CREATE: Operation = Operation::created::<ResourceAccessBody>("S
 pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_granter(app, &call)?;
     let sent = ResourceAccessWrite::read(&mut Fields::read(call.request).await?)?;
-    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
     let write =
         async move { metadata.add_resource_access(by, &sent.resource, sent.access_level.0).await };
     let access = store::write(app, "add-resource-access", write).await?;
-    Ok(Response::json(StatusCode::CREATED, &body(&app.metadata.snapshot(), &access)))
+    Ok(Response::json(StatusCode::CREATED, &body(&app.node.metadata.snapshot(), &access)))
 }
 
 pub(crate) const UPDATE: Operation = Operation::ok::<ResourceAccessBody>("Change the default")
@@ -64,10 +64,10 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_granter(app, &call)?;
     let id = id(call.second_id())?;
     let sent = AccessLevelWrite::read(&mut Fields::read(call.request).await?)?;
-    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
     let write = async move { metadata.change_resource_access(by, id, sent.access_level.0).await };
     let access = store::write(app, "change-resource-access", write).await?;
-    Ok(Response::json(StatusCode::OK, &body(&app.metadata.snapshot(), &access)))
+    Ok(Response::json(StatusCode::OK, &body(&app.node.metadata.snapshot(), &access)))
 }
 
 pub(crate) const DELETE: Operation =
@@ -77,7 +77,7 @@ pub(crate) const DELETE: Operation =
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_granter(app, &call)?;
     let id = id(call.second_id())?;
-    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
     let write = async move { metadata.remove_resource_access(by, id).await };
     store::write(app, "remove-resource-access", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))

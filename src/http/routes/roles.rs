@@ -31,14 +31,14 @@ pub(crate) const LIST: Operation = Operation::page::<RoleBody>("Roles");
 /// `GET /api/organizations/:organization/roles/`.
 pub async fn list(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let organization = own(app, &call)?;
-    let snapshot = app.metadata.snapshot();
-    let roles = app.metadata.roles(organization.id).await.map_err(problem)?;
+    let snapshot = app.node.metadata.snapshot();
+    let roles = app.node.metadata.roles(organization.id).await.map_err(problem)?;
     let page = Page::of(&call.request);
     let mut bodies = Vec::new();
     for role in roles.iter().skip(page.offset).take(page.limit) {
         bodies.push(body(app, &snapshot, call.asker.key.projects.as_deref(), role).await?);
     }
-    let public_url = app.config.http.public_url.as_deref();
+    let public_url = app.node.config.http.public_url.as_deref();
     let envelope = page.envelope(&call.request, public_url, roles.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
@@ -55,10 +55,11 @@ pub async fn create(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let RoleWrite { name, feature_flags_access_level } = RoleWrite::read(&mut fields)?;
     let name = name.unwrap_or_default();
     let level = feature_flags_access_level.map(|level| level.0);
-    let (metadata, by) = (app.metadata.clone(), asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), asker.user.id);
     let write = async move { metadata.create_role(by, &name, level, &auth::seed()).await };
     let role = store::write(app, "create-role", write).await?;
-    let body = body(app, &app.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
+    let body =
+        body(app, &app.node.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
     Ok(Response::json(StatusCode::CREATED, &body))
 }
 
@@ -68,7 +69,7 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<RoleBody>("One role");
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let role = find(app, &call).await?;
     let body =
-        body(app, &app.metadata.snapshot(), call.asker.key.projects.as_deref(), &role).await?;
+        body(app, &app.node.metadata.snapshot(), call.asker.key.projects.as_deref(), &role).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -82,10 +83,11 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
     let sent = RoleWrite::read(&mut Fields::read(request).await?)?;
     let level = sent.feature_flags_access_level.map(|level| level.0);
-    let (metadata, by) = (app.metadata.clone(), asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), asker.user.id);
     let write = async move { metadata.update_role(by, &id, sent.name, level).await };
     let role = store::write(app, "update-role", write).await?;
-    let body = body(app, &app.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
+    let body =
+        body(app, &app.node.metadata.snapshot(), asker.key.projects.as_deref(), &role).await?;
     Ok(Response::json(StatusCode::OK, &body))
 }
 
@@ -95,7 +97,7 @@ pub(crate) const DELETE: Operation = Operation::empty("204", "Delete a role");
 pub async fn delete(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own_as_admin(app, &call)?;
     let (metadata, by, id) =
-        (app.metadata.clone(), call.asker.user.id, call.second_id().to_owned());
+        (app.node.metadata.clone(), call.asker.user.id, call.second_id().to_owned());
     let write = async move { metadata.delete_role(by, &id).await };
     store::write(app, "delete-role", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
@@ -106,12 +108,12 @@ pub(crate) const MEMBERS: Operation = Operation::page::<MembershipBody>("Who has
 /// `GET /api/organizations/:organization/roles/:id/role_memberships/`.
 pub async fn members(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     let role = find(app, &call).await?;
-    let snapshot = app.metadata.snapshot();
-    let members = app.metadata.role_members(&role.id).await.map_err(problem)?;
+    let snapshot = app.node.metadata.snapshot();
+    let members = app.node.metadata.role_members(&role.id).await.map_err(problem)?;
     let page = Page::of(&call.request);
     let shown = members.iter().skip(page.offset).take(page.limit);
     let bodies = shown.map(|member| membership(&snapshot, member)).collect();
-    let public_url = app.config.http.public_url.as_deref();
+    let public_url = app.node.config.http.public_url.as_deref();
     let envelope = page.envelope(&call.request, public_url, members.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
@@ -127,13 +129,13 @@ pub async fn add_member(app: &App, call: Call<Asker>) -> Result<Response, Proble
     let Call { asker, request, .. } = call;
     let sent = RoleMemberWrite::read(&mut Fields::read(request).await?)?;
     let uuid = sent.user_uuid.to_lowercase();
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let is_known = |user: &&Arc<User>| {
         user.uuid.to_string() == uuid && user.organization == organization.id && !user.is_removed
     };
     let unknown = || refused("user_uuid", "does_not_exist", "User does not exist.");
     let user = snapshot.users().find(is_known).ok_or_else(unknown)?.id;
-    let (metadata, by) = (app.metadata.clone(), asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), asker.user.id);
     let write = async move { metadata.add_role_member(by, &role, user, &auth::seed()).await };
     let member = store::write(app, "add-role-member", write).await?;
     Ok(Response::json(StatusCode::CREATED, &membership(&snapshot, &member)))
@@ -146,7 +148,7 @@ pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
     own_as_admin(app, &call)?;
     let role = call.second_id().to_owned();
     let membership = call.parameters.get(2).cloned().unwrap_or_default();
-    let (metadata, by) = (app.metadata.clone(), call.asker.user.id);
+    let (metadata, by) = (app.node.metadata.clone(), call.asker.user.id);
     let write = async move { metadata.remove_role_member(by, &role, &membership).await };
     store::write(app, "remove-role-member", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
@@ -155,7 +157,7 @@ pub async fn remove_member(app: &App, call: Call<Asker>) -> Result<Response, Pro
 /// The role in the path, in the caller's organization.
 async fn find(app: &App, call: &Call<Asker>) -> Result<Role, Problem> {
     let organization = own(app, call)?;
-    app.metadata.role(organization.id, call.second_id()).await.map_err(problem)
+    app.node.metadata.role(organization.id, call.second_id()).await.map_err(problem)
 }
 
 /// What members with a role may do with flags.
@@ -239,8 +241,8 @@ pub(super) async fn body(
     projects: Option<&[ProjectId]>,
     role: &Role,
 ) -> Result<RoleBody, Problem> {
-    let members = app.metadata.role_members(&role.id).await.map_err(problem)?;
-    let mut flags = app.metadata.flags_of_role(&role.id).await.map_err(problem)?;
+    let members = app.node.metadata.role_members(&role.id).await.map_err(problem)?;
+    let mut flags = app.node.metadata.flags_of_role(&role.id).await.map_err(problem)?;
     if let Some(own) = projects {
         flags.retain(|flag| own.contains(&ProjectId(flag.project_id)));
     }

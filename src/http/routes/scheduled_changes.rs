@@ -46,7 +46,7 @@ pub(crate) const LIST: Operation =
 /// `record_id`.
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let page = Page::of(&request);
     let is_of_other = request.query("model_name").is_some_and(|name| name != MODEL);
     let flag = request.query("record_id").map(|id| id.parse().map(FlagId));
@@ -60,12 +60,12 @@ pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem>
         let (rest, at) = (page.limit - rows.count(), page.offset.saturating_add(rows.count()));
         let part = rest.min(READ_AT_ONCE);
         let (count, changes) =
-            app.metadata.scheduled_changes(project, flag, part, at).await.map_err(problem)?;
+            app.node.metadata.scheduled_changes(project, flag, part, at).await.map_err(problem)?;
         let is_last = changes.len() < part || changes.len() == rest;
         let users = Arc::clone(&snapshot);
         let write =
             move |rows: &mut Rows| rows.add_all(changes.iter().map(|change| body(change, &users)));
-        let (written, added) = rows.add_on(&app.cpu, write).await?;
+        let (written, added) = rows.add_on(&app.node.cpu, write).await?;
         if is_last || added == Added::PageIsFull {
             return page.finished(app, &request, count, written);
         }
@@ -80,7 +80,7 @@ pub(crate) const CREATE: Operation = Operation::created::<ChangeBody>("Schedule 
 /// `POST scheduled_changes/`.
 pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let given = Given::read(Fields::read(request).await?, true)?;
     let not_found = || {
         let detail = "Feature flag not found";
@@ -99,7 +99,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
             end_date: patch.end_date.flatten(),
         },
     };
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.schedule(project, user, new).await };
     let change = store::write(app, "schedule", write).await?;
     Ok(Response::json(StatusCode::CREATED, &body(&change, &snapshot)))
@@ -109,7 +109,7 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<ChangeBody>("One schedule
 
 /// `GET scheduled_changes/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let change = find(app, &call).await?;
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
 }
@@ -120,7 +120,7 @@ pub(crate) const UPDATE: Operation = Operation::ok::<ChangeBody>("Change what is
 
 /// `PATCH scheduled_changes/:id/`, and `PUT`, which requires what a new one requires.
 pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let known = find(app, &call).await?;
     let Call { asker, request, .. } = call;
     let is_whole = request.method == Method::PUT;
@@ -129,7 +129,7 @@ pub async fn update(app: &App, call: Call<Principal>) -> Result<Response, Proble
         let detail = "Cannot change the target record of an existing scheduled change.";
         return Err(refused("record_id", "invalid_input", detail));
     }
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.reschedule(project, user, known.id, given.patch).await };
     let change = store::write(app, "reschedule", write).await?;
     Ok(Response::json(StatusCode::OK, &body(&change, &snapshot)))
@@ -142,7 +142,7 @@ pub(crate) const DELETE: Operation =
 pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = find(app, &call).await?.id;
     let (metadata, project, user) =
-        (app.metadata.clone(), call.asker.project.id, call.asker.user.id);
+        (app.node.metadata.clone(), call.asker.project.id, call.asker.user.id);
     let write = async move { metadata.unschedule(project, user, id).await };
     store::write(app, "unschedule", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
@@ -150,7 +150,7 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
 
 async fn find(app: &App, call: &Call<Principal>) -> Result<ScheduledChange, Problem> {
     let id = call.id().parse().map(ScheduleId).map_err(|_| Problem::not_found("Not found."))?;
-    app.metadata.scheduled_change(call.asker.project.id, id).await.map_err(problem)
+    app.node.metadata.scheduled_change(call.asker.project.id, id).await.map_err(problem)
 }
 
 /// The fields of a body, in the order in which PostHog validates them.

@@ -63,7 +63,7 @@ pub async fn file(app: &App, path: &str, request: &Request) -> Result<Response, 
 ///
 /// 404 if `static-dir` is not set.
 pub fn directory(app: &App) -> Result<&Path, Problem> {
-    app.config.http.static_dir.as_deref().ok_or_else(|| {
+    app.node.config.http.static_dir.as_deref().ok_or_else(|| {
         Problem::not_found(
             "This server has no scripts of the SDK: set static-dir to the `dist` directory of the \
              npm package posthog-js.",

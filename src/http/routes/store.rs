@@ -13,7 +13,7 @@ pub(super) async fn attempt<T: Send + 'static>(
     name: &'static str,
     write: impl Future<Output = Result<T, MetadataError>> + Send + 'static,
 ) -> Result<Result<T, MetadataError>, Problem> {
-    let written = app.tasks.0.detach(name, write).await;
+    let written = app.node.tasks.0.detach(name, write).await;
     written.map_err(|error| Problem::of(error.kind(), &error))
 }
 

@@ -79,7 +79,7 @@ pub(crate) const RETRIEVE: Operation = Operation::ok::<MeBody<'static>>("The ask
 pub async fn retrieve(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_own(&call)?;
     let Asker { key, user } = &call.asker;
-    Ok(MeBody::new(user, key, &app.metadata.snapshot()).to_response())
+    Ok(MeBody::new(user, key, &app.node.metadata.snapshot()).to_response())
 }
 
 pub(crate) const UPDATE: Operation =
@@ -90,7 +90,7 @@ pub(crate) const UPDATE: Operation =
 pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     check_own(&call)?;
     let Asker { key, user } = call.asker;
-    let (metadata, id) = (app.metadata.clone(), user.id);
+    let (metadata, id) = (app.node.metadata.clone(), user.id);
     let sent = MeWrite::read(&mut Fields::read(call.request).await?)?;
     let patch = UserPatch {
         first_name: sent.first_name,
@@ -99,7 +99,7 @@ pub async fn update(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     };
     let write = async move { metadata.update_user(id, patch).await };
     let user = store::write(app, "update-user", write).await?;
-    Ok(MeBody::new(&user, &key, &app.metadata.snapshot()).to_response())
+    Ok(MeBody::new(&user, &key, &app.node.metadata.snapshot()).to_response())
 }
 
 body! {

@@ -58,7 +58,7 @@ pub(super) async fn read(app: &App, request: Request) -> Result<(Fields, Option<
     if !multipart::is_it(&content_type) {
         return Ok((Fields::read(request).await?, None));
     }
-    let body = request.body.read(app.config.http.body_max_bytes.as_u64()).await?;
+    let body = request.body.read(app.node.config.http.body_max_bytes.as_u64()).await?;
     fields(&content_type, &body)
 }
 

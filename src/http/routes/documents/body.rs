@@ -67,14 +67,14 @@ pub(super) async fn bodies(
     documents: &[DocumentText],
     viewer: &Viewer,
 ) -> Result<Vec<Members>, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let mut bodies = Vec::with_capacity(documents.len());
     for some in documents.chunks(AT_ONCE) {
         let (some, snapshot, viewer) = (some.to_vec(), Arc::clone(&snapshot), viewer.clone());
         let make = move || -> Result<Vec<Members>, Problem> {
             some.iter().map(|document| body(document, &snapshot, &viewer)).collect()
         };
-        bodies.append(&mut beside(&app.cpu, make).await?);
+        bodies.append(&mut beside(&app.node.cpu, make).await?);
     }
     Ok(bodies)
 }

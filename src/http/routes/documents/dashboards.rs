@@ -176,7 +176,7 @@ pub(super) async fn connected(
 /// Checks that the asker may change dashboards; those that are not there count as such.
 pub(super) async fn check_edits(app: &App, asker: &Principal, ids: &[i64]) -> Result<(), Problem> {
     let place = (asker.project.id, Kind::Dashboard);
-    let boards = app.metadata.document_texts(place, ids.to_vec()).await.map_err(problem)?;
+    let boards = app.node.metadata.document_texts(place, ids.to_vec()).await.map_err(problem)?;
     for board in boards {
         let board = board.with(&[rights::RESTRICTION.into()]).map_err(problem)?;
         rights::check_edit(&board, &asker.user)?;
@@ -267,7 +267,7 @@ async fn opened(
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let memory = request.memory();
-    let board = app.metadata.document(asker.project.id, Kind::Dashboard, id).await;
+    let board = app.node.metadata.document(asker.project.id, Kind::Dashboard, id).await;
     let board = board.map_err(problem)?;
     rights::check_edit(&board, &asker.user)?;
     Ok(((asker, memory), board, Fields::read(request).await?))
@@ -279,7 +279,7 @@ async fn named(
     project: ProjectId,
     (field, id): (&'static str, i64),
 ) -> Result<Document, Problem> {
-    match app.metadata.document(project, Kind::Dashboard, id).await {
+    match app.node.metadata.document(project, Kind::Dashboard, id).await {
         Ok(board) if !board.deleted => Ok(board),
         Ok(_) | Err(MetadataError::NotFound(_)) => Err(unknown(field, id)),
         Err(error) => Err(problem(error)),
@@ -300,7 +300,7 @@ async fn edited(
         impl FnOnce(&mut Document, &mut [Document]) -> Result<(), MetadataError> + Send + 'static,
     ),
 ) -> Result<Response, Problem> {
-    let (metadata, place) = (app.metadata.clone(), (asker.project.id, asker.user.id));
+    let (metadata, place) = (app.node.metadata.clone(), (asker.project.id, asker.user.id));
     let write = async move { metadata.edit_documents(place, (Kind::Dashboard, id), edit).await };
     let changed = store::write(app, name, write).await?;
     let document = DocumentText::of(&changed);
@@ -324,7 +324,7 @@ pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, 
     let id = form::document_id(call.id())?;
     let Call { asker, request, .. } = call;
     let project = &asker.project;
-    let board = app.metadata.document_text(project.id, Kind::Dashboard, id).await;
+    let board = app.node.metadata.document_text(project.id, Kind::Dashboard, id).await;
     let board = board.map_err(problem)?;
     let asked = Asked::of(&request, &asker.key)?;
     if asked.refresh.is_later() {
@@ -351,5 +351,5 @@ pub async fn run_insights(app: &App, call: Call<Principal>) -> Result<Response, 
     };
     let results = tiles.into_iter().filter_map(result).collect();
     let body = Members::from_iter([("results".to_owned(), Member::List(results))]);
-    body.answer(&app.cpu, StatusCode::OK, (&memory, held)).await
+    body.answer(&app.node.cpu, StatusCode::OK, (&memory, held)).await
 }

@@ -314,7 +314,7 @@ impl<'a> Reader<'a> {
         let (document, frame) = (document.clone(), asked.frame.clone());
         let (own, owner) = (App::clone(app), Arc::clone(settings));
         let look = move || look_up(&own, &owner, (&document, &frame), refresh);
-        let Prepared { key, node, asked } = match beside(&app.cpu, look).await? {
+        let Prepared { key, node, asked } = match beside(&app.node.cpu, look).await? {
             Looked::Found(found) => return Ok(found),
             Looked::Open(prepared) => *prepared,
         };

@@ -214,7 +214,8 @@ pub(super) async fn check_shown(
     if ids.is_empty() || auth::grants(&asker.key, SHARE) {
         return Ok(());
     }
-    let shared = app.metadata.shared_documents(asker.project.id, kind).await.map_err(problem)?;
+    let shared =
+        app.node.metadata.shared_documents(asker.project.id, kind).await.map_err(problem)?;
     match ids.iter().any(|id| shared.contains(id)) {
         true => auth::require(&asker.key, SHARE),
         false => Ok(()),

@@ -230,7 +230,7 @@ pub async fn find(app: &App, token: &str) -> Result<Share, Problem> {
     if token.len() > TOKEN_MAX_BYTES {
         return Err(unknown());
     }
-    app.metadata.share_by_token(token).await.map_err(problem)
+    app.node.metadata.share_by_token(token).await.map_err(problem)
 }
 
 /// The text of a JSON object with what a link leads to: `accessToken`, and `dashboard` or `insight`. The caller has
@@ -255,7 +255,7 @@ pub(in crate::routes) async fn content(
             drop((body, held));
             Ok::<_, Problem>(answer.counted(text)?)
         };
-        beside(&app.cpu, write).await
+        beside(&app.node.cpu, write).await
     });
     links.kept.0.get_or_insert_async(&version, making).await
 }
@@ -293,7 +293,7 @@ pub(in crate::routes) async fn page(
             };
             Ok::<_, Problem>(held.counted(page)?)
         };
-        let made = beside(&app.cpu, make).await;
+        let made = beside(&app.node.cpu, make).await;
         drop(turn);
         made
     });
@@ -302,7 +302,7 @@ pub(in crate::routes) async fn page(
 
 /// The document that a link leads to, and the version of what it shows as JSON now.
 async fn current(app: &App, share: &Share) -> Result<(DocumentText, Version), Problem> {
-    let document = app.metadata.document_text(share.project, share.kind, share.document).await;
+    let document = app.node.metadata.document_text(share.project, share.kind, share.document).await;
     let document = document.map_err(problem)?;
     if document.head.deleted {
         return Err(unknown());
@@ -311,7 +311,7 @@ async fn current(app: &App, share: &Share) -> Result<(DocumentText, Version), Pr
         token: share.token.clone(),
         share: share.updated_at.0,
         document: document.head.updated_at.0,
-        span: app.clock.monotonic().as_secs() / KEPT.as_secs(),
+        span: app.node.clock.monotonic().as_secs() / KEPT.as_secs(),
         form: Form::Json,
     };
     Ok((document, version))
@@ -324,7 +324,7 @@ async fn told(
     document: &DocumentText,
     memory: &Memory,
 ) -> Result<Whole, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let project = snapshot.project(share.project).cloned().ok_or_else(unknown)?;
     let app = app.for_links(share.project);
     let viewer = Viewer { project, user: None, key: None };

@@ -32,8 +32,8 @@ const SETTINGS: [&str; 6] =
 /// `GET :id/sharing/`. Without a link ever, its token is null.
 pub async fn retrieve(app: &App, call: Call<Principal>, kind: Kind) -> Result<Response, Problem> {
     let (project, id) = (call.asker.project.id, form::document_id(call.id())?);
-    app.metadata.document(project, kind, id).await.map_err(problem)?;
-    let share = app.metadata.share(project, (kind, id)).await.map_err(problem)?;
+    app.node.metadata.document(project, kind, id).await.map_err(problem)?;
+    let share = app.node.metadata.share(project, (kind, id)).await.map_err(problem)?;
     Ok(Response::json(StatusCode::OK, &body(app, share.as_ref()).await?))
 }
 
@@ -73,7 +73,7 @@ pub async fn add_password(
     let SharePasswordWrite { raw_password, note } =
         SharePasswordWrite::read(&mut Fields::read(request).await?)?;
     let (project, which) = (asker.project.id, (kind, id));
-    let share = app.metadata.share(project, which).await.map_err(problem)?;
+    let share = app.node.metadata.share(project, which).await.map_err(problem)?;
     check_required(share.as_ref()).map_err(|violation| problem(violation.into()))?;
     let given = raw_password.map(|Exact(text)| text).filter(|text| !text.is_empty());
     let note = note.flatten().unwrap_or_default();
@@ -93,9 +93,10 @@ pub async fn add_password(
     let seed = auth::seed();
     let password = given.unwrap_or_else(|| seed.share_password());
     let clear = password.clone();
-    let hash = app.hashing.run("hash-password", move |_| PasswordHash::of(&clear, &seed)).await;
+    let hash =
+        app.node.hashing.run("hash-password", move |_| PasswordHash::of(&clear, &seed)).await;
     let hash = hash.map_err(|error| Problem::of(error.kind(), &error))?;
-    let (metadata, place) = (app.metadata.clone(), (project, asker.user.id));
+    let (metadata, place) = (app.node.metadata.clone(), (project, asker.user.id));
     let write = async move { metadata.add_share_password(place, which, (hash, note)).await };
     let own = store::write(app, "add-share-password", write).await?;
     let told = NewPassword { password, told: told(app, own) };
@@ -111,14 +112,15 @@ pub async fn remove_password(
     let id = form::document_id(call.id())?;
     check(app, &call.asker, (kind, id)).await?;
     let password = call.second_id().parse().map_err(|_| Problem::not_found("Not found."))?;
-    let (metadata, place) = (app.metadata.clone(), (call.asker.project.id, call.asker.user.id));
+    let (metadata, place) =
+        (app.node.metadata.clone(), (call.asker.project.id, call.asker.user.id));
     let write = async move { metadata.remove_share_password(place, (kind, id), password).await };
     store::write(app, "remove-share-password", write).await?;
     Ok(Response::empty(StatusCode::NO_CONTENT))
 }
 
 async fn check(app: &App, asker: &Principal, (kind, id): (Kind, i64)) -> Result<(), Problem> {
-    let document = app.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
+    let document = app.node.metadata.document(asker.project.id, kind, id).await.map_err(problem)?;
     rights::check_edit(&document, &asker.user)
 }
 
@@ -128,7 +130,7 @@ async fn changed(
     which: (Kind, i64),
     change: ShareChange,
 ) -> Result<Response, Problem> {
-    let (metadata, place) = (app.metadata.clone(), (asker.project.id, asker.user.id));
+    let (metadata, place) = (app.node.metadata.clone(), (asker.project.id, asker.user.id));
     let write = async move { metadata.change_share(place, which, (change, auth::seed())).await };
     let share = store::write(app, "change-share", write).await?;
     Ok(Response::json(StatusCode::OK, &body(app, Some(&share)).await?))
@@ -205,9 +207,12 @@ body! {
 async fn body(app: &App, share: Option<&Share>) -> Result<SharingBody, Problem> {
     let settings = share.map(|share| &share.settings).filter(|settings| !settings.is_empty());
     let passwords = match share {
-        Some(Share { project, kind, document, .. }) => {
-            app.metadata.share_passwords(*project, (*kind, *document)).await.map_err(problem)?
-        }
+        Some(Share { project, kind, document, .. }) => app
+            .node
+            .metadata
+            .share_passwords(*project, (*kind, *document))
+            .await
+            .map_err(problem)?,
         None => Vec::new(),
     };
     Ok(SharingBody {
@@ -221,7 +226,7 @@ async fn body(app: &App, share: Option<&Share>) -> Result<SharingBody, Problem> 
 }
 
 fn told(app: &App, own: SharePassword) -> PasswordBody {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let user = snapshot.user(own.created_by).filter(|user| !user.is_removed);
     PasswordBody {
         id: own.id,

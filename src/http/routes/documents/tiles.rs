@@ -45,7 +45,7 @@ pub(in crate::routes) async fn whole(
     match head.kind {
         Kind::Insight => reader.add_one((document, &mut body), (asked, &mut held)).await?,
         Kind::Dashboard => {
-            let share = app.metadata.share(head.project, (head.kind, head.id)).await;
+            let share = app.node.metadata.share(head.project, (head.kind, head.id)).await;
             let share = share.map_err(problem)?;
             body::set_shared(&mut body, share.is_some_and(|share| share.is_enabled));
             let dashboard = document.whole().map_err(problem)?;
@@ -67,7 +67,7 @@ pub(in crate::routes) async fn answer(
     (asked, memory): (&Asked, &Memory),
 ) -> Result<Response, Problem> {
     let Whole { body, held } = whole(app, document, viewer, (asked, memory)).await?;
-    body.answer(&app.cpu, status, (memory, held)).await
+    body.answer(&app.node.cpu, status, (memory, held)).await
 }
 
 /// Adds to the body of a dashboard its tiles, and what it changes about them.
@@ -139,7 +139,8 @@ pub(in crate::routes) async fn placed(
     let mut tiles = boards::tiles(dashboard);
     let ids: Vec<i64> = tiles.iter().filter_map(|tile| tile.get("insight")?.as_i64()).collect();
     let place = (dashboard.project, Kind::Insight);
-    let mut insights = app.metadata.document_texts(place, ids.clone()).await.map_err(problem)?;
+    let mut insights =
+        app.node.metadata.document_texts(place, ids.clone()).await.map_err(problem)?;
     insights.retain(|insight| !insight.head.deleted);
     let mut bytes = insights.iter().map(DocumentText::bytes).fold(0, usize::saturating_add);
     held.hold_more(bytes)?;
@@ -147,7 +148,7 @@ pub(in crate::routes) async fn placed(
     // Those that can name the dashboard, and others in whose queries the same digits stand.
     let like = format!("%\"dashboards\":[%{}%", dashboard.id);
     let mut unplaced = 0;
-    let mut batches = app.metadata.document_batches(place, like);
+    let mut batches = app.node.metadata.document_batches(place, like);
     while let Some(some) = batches.next().await.map_err(problem)? {
         let board = dashboard.id;
         let look = move || -> Result<Vec<DocumentText>, Problem> {
@@ -160,7 +161,7 @@ pub(in crate::routes) async fn placed(
             }
             Ok(own)
         };
-        for insight in beside(&app.cpu, look).await? {
+        for insight in beside(&app.node.cpu, look).await? {
             let id = insight.head.id;
             let has_room = unplaced < UNPLACED_MAX && bytes < INSIGHTS_MAX_BYTES;
             if is_placed.contains(&id) || !has_room {

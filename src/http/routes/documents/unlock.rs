@@ -127,15 +127,15 @@ pub async fn is_passed(app: &App, share: &Share, request: &Request) -> Result<bo
     if !share.is_password_required {
         return Ok(true);
     }
-    let is_secure = is_encrypted(request, app.config.http.public_url.as_deref());
+    let is_secure = is_encrypted(request, app.node.config.http.public_url.as_deref());
     let own = cookie(&request.headers, COOKIE, (request.path(), is_secure));
     let passes = [auth::bearer(request), own];
     if passes == [None, None] {
         return Ok(false);
     }
     let which = (share.kind, share.document);
-    let own = app.metadata.share_passwords(share.project, which).await.map_err(problem)?;
-    let now = app.clock.now();
+    let own = app.node.metadata.share_passwords(share.project, which).await.map_err(problem)?;
+    let now = app.node.clock.now();
     Ok(passes.iter().flatten().any(|pass| passwords::is_passed(share, &own, pass, now)))
 }
 
@@ -168,14 +168,14 @@ pub async fn attempt(
         guesses.note(address, which, false);
         return Err(wrong());
     }
-    let own = app.metadata.share_passwords(share.project, which).await.map_err(problem)?;
+    let own = app.node.metadata.share_passwords(share.project, which).await.map_err(problem)?;
     let find = move |is_awaited: &dyn Fn() -> bool| {
         own.into_iter().take_while(|_| is_awaited()).find(|one| one.hash.is_of(&given))
     };
-    let found = app.hashing.run("verify-password", find).await;
+    let found = app.node.hashing.run("verify-password", find).await;
     let found = found.map_err(|error| Problem::of(error.kind(), &error))?;
     guesses.note(address, which, found.is_some());
-    Ok(found.ok_or_else(wrong)?.pass(share, app.clock.now()))
+    Ok(found.ok_or_else(wrong)?.pass(share, app.node.clock.now()))
 }
 
 async fn password(request: Request) -> Result<String, Problem> {
@@ -202,7 +202,7 @@ impl Place {
     /// That of a request.
     pub fn of(app: &App, request: &Request) -> Self {
         let alias = request.path().split('/').nth(1).unwrap_or_default().to_owned();
-        Self { alias, is_tls: is_encrypted(request, app.config.http.public_url.as_deref()) }
+        Self { alias, is_tls: is_encrypted(request, app.node.config.http.public_url.as_deref()) }
     }
 
     /// The path of a link here.

@@ -71,7 +71,7 @@ async fn change_all(
     shown: impl Fn(&EventDefinition) -> Value,
 ) -> Result<Response, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
-    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.change_definitions(project, &ids, change, by).await };
     let changed = store::write(app, "change-event-definitions", write).await?;
     let updated: Vec<Value> = changed.definitions.iter().map(shown).collect();

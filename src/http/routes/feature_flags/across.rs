@@ -34,7 +34,7 @@ pub(crate) const BY_KEY: Operation =
 /// with the number of calls that SDKs reported in the last 7 days; null if that cannot be counted.
 pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
-    let (snapshot, asker) = (app.metadata.snapshot(), &call.asker);
+    let (snapshot, asker) = (app.node.metadata.snapshot(), &call.asker);
     let key = call.second_id();
     let mut bodies = Vec::new();
     for flag in flags_of(&snapshot, asker).filter(|flag| flag.key == key) {
@@ -50,7 +50,7 @@ pub async fn by_key(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
             evaluations_7d: calls.ok().map(|calls| calls.get(key).copied().unwrap_or(0)),
         });
     }
-    csv::answer(&app.cpu, StatusCode::OK, Rendering::Json, bodies).await
+    csv::answer(&app.node.cpu, StatusCode::OK, Rendering::Json, bodies).await
 }
 
 /// The flag of a key in one project, as sent to clients.
@@ -96,7 +96,7 @@ pub(crate) const KEYS: Operation =
 /// keys and names.
 pub async fn keys(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
-    let (snapshot, asker) = (app.metadata.snapshot(), &call.asker);
+    let (snapshot, asker) = (app.node.metadata.snapshot(), &call.asker);
     let request = &call.request;
     let refused =
         |error: &str| Ok(Response::json(StatusCode::BAD_REQUEST, &json!({"error": error})));

@@ -45,7 +45,7 @@ pub async fn dashboard(app: &App, call: Call<Principal>) -> Result<Response, Pro
     auth::require(&call.asker.key, "dashboard:write")?;
     let id = flag_id(call.id())?;
     let (project, user) = (call.asker.project.id, call.asker.user.id);
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move { metadata.create_usage_dashboard(project, user, id).await };
     match store::attempt(app, "create-dashboard", write).await? {
         Ok(_) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
@@ -65,7 +65,7 @@ pub async fn enrich(app: &App, call: Call<Principal>) -> Result<Response, Proble
     auth::require(&call.asker.key, "dashboard:write")?;
     let id = flag_id(call.id())?;
     let (project, user) = (call.asker.project.id, call.asker.user.id);
-    let metadata = app.metadata.clone();
+    let metadata = app.node.metadata.clone();
     let write = async move { metadata.enrich_usage_dashboard(project, user, id).await };
     match store::attempt(app, "enrich-dashboard", write).await? {
         Ok(()) => Ok(Response::json(StatusCode::OK, &json!({"success": true}))),
@@ -95,7 +95,7 @@ pub(crate) const UNARCHIVE: Operation =
 pub async fn switch(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let Call { asker, request, .. } = call;
-    if !app.metadata.snapshot().may_edit(&asker.user, &flag) {
+    if !app.node.metadata.snapshot().may_edit(&asker.user, &flag) {
         return Err(problem(MetadataError::Forbidden(NO_EDITOR)));
     }
     let word = request.path().trim_end_matches('/').rsplit('/').next().unwrap_or_default();
@@ -143,7 +143,7 @@ pub(crate) const DEPENDENTS: Operation =
 
 /// `GET feature_flags/:id/dependent_flags/`: flags that are on and have a condition on this one.
 pub async fn dependents(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let project = call.asker.project.id;
     let id = find(app, project, call.id()).await?.id;
     let flags = snapshot.flags(project).iter();
@@ -209,7 +209,7 @@ async fn at_version(
     let asked =
         Asked { scopes: vec![Scope::FeatureFlag], item: Some(flag.id.to_string()), user: None };
     while at > wanted {
-        let page = app.metadata.activity(flag.project, &asked, HISTORY_PAGE, offset).await;
+        let page = app.node.metadata.activity(flag.project, &asked, HISTORY_PAGE, offset).await;
         let page = page.map_err(problem)?;
         if page.entries.is_empty() {
             return Err(not_found());
@@ -247,13 +247,13 @@ pub(crate) const STATIC_COHORT: Operation = Operation::created::<NewCohortBody<'
 /// `POST feature_flags/:id/create_static_cohort_for_flag/`: a static cohort of the persons for whom the
 /// flag is on.
 pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     auth::require(&call.asker.key, "cohort:write")?;
     let project = call.asker.project.id;
     let flag = find(app, project, call.id()).await?;
     let flags = snapshot.flag_set(project).cloned().unwrap_or_default();
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    let (at, key) = (app.clock.now(), flag.key.clone());
+    let (at, key) = (app.node.clock.now(), flag.key.clone());
     let now = snapshot.now(project, at);
     let members = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let found = Arc::clone(&members);
@@ -281,7 +281,7 @@ pub async fn static_cohort(app: &App, call: Call<Principal>) -> Result<Response,
         ..NewCohort::default()
     };
     let cohort = cohorts::add(app, project, call.asker.user.id, new).await?.map_err(problem)?;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let body = NewCohortBody { cohort: CohortBody::new(&cohort, &snapshot) };
     Ok(Response::json(StatusCode::CREATED, &body))
 }

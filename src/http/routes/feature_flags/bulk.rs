@@ -38,7 +38,7 @@ pub(crate) const BULK_KEYS: Operation =
 /// `POST feature_flags/bulk_keys/` with `ids`. Invalid ids are reported and ignored.
 pub async fn bulk_keys(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let mut fields = Fields::read(request).await?;
     let given = match fields.nullable_value("ids").flatten() {
         Some(Value::Array(given)) => given,
@@ -100,7 +100,7 @@ pub(crate) const MATCHING_IDS: Operation =
 /// caller may change.
 pub async fn matching_ids(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let wanted = Wanted::of_request(app, &asker, &request).await?;
     let flags = snapshot.flags(asker.project.id).iter();
     let flags = flags.filter(|flag| wanted.includes(flag) && snapshot.may_edit(&asker.user, flag));
@@ -118,7 +118,7 @@ pub(crate) const BULK_DELETE: Operation =
 /// values count as absent.
 pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let mut fields = Fields::read(request).await?;
     let is_given = |fields: &Fields, name: &str| fields.peek(name).is_some_and(|it| !it.is_null());
     let ids = if is_given(&fields, "ids") { fields.ids_within("ids", usize::MAX)? } else { None };
@@ -153,7 +153,8 @@ pub async fn bulk_delete(app: &App, call: Call<Principal>) -> Result<Response, P
             errors.push(json!({"id": id, "reason": "Flag not found"}));
             continue;
         };
-        let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+        let (metadata, project, user) =
+            (app.node.metadata.clone(), asker.project.id, asker.user.id);
         let patch = FlagPatch { deleted: Some(true), ..FlagPatch::default() };
         let write = async move { metadata.update_flag(project, user, FlagId(id), patch).await };
         match store::attempt(app, "delete-flag", write).await? {
@@ -202,7 +203,7 @@ pub async fn bulk_update_tags(app: &App, call: Call<Principal>) -> Result<Respon
             wanted.push(id);
         }
     }
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.change_tags(project, user, &wanted, change).await };
     let tagged = store::write(app, "change-tags", write).await?;
     let updated = tagged.flags.iter().map(|flag| json!({"id": flag.id.0, "tags": flag.plain.tags}));

@@ -91,7 +91,7 @@ pub(crate) const COPY: Operation = Operation::ok::<by_hand::FlagsCopied>(
 pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
     own(app, &call)?;
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let mut fields = Fields::read(request).await?;
     let key = fields.text("feature_flag_key")?.filter(|key| !key.is_empty());
     let from = fields.nullable_value("from_project").flatten();
@@ -111,7 +111,7 @@ pub async fn copy(app: &App, call: Call<Asker>) -> Result<Response, Problem> {
         return Ok(refused("Feature flag to copy does not exist."));
     };
     let schedules = match with_schedules {
-        true => app.metadata.pending_changes(flag.id).await.map_err(problem)?,
+        true => app.node.metadata.pending_changes(flag.id).await.map_err(problem)?,
         false => Vec::new(),
     };
     let cohorts = needed_cohorts(&snapshot, flag, &schedules);
@@ -202,7 +202,7 @@ async fn copy_to(
 ) -> Result<Result<Value, String>, Problem> {
     let project = asker.project.id;
     // Before anything is created in the target.
-    let flags = match same_flags(&app.metadata.snapshot(), asker, source) {
+    let flags = match same_flags(&app.node.metadata.snapshot(), asker, source) {
         Ok(flags) => flags,
         Err(message) => return Ok(Err(message)),
     };
@@ -216,7 +216,7 @@ async fn copy_to(
         Err(message) => return Ok(Err(message)),
     };
     let scheduled = copy_schedules(app, asker, source, &flag, &ids).await?;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     // The copy exists, even if this fails.
     let calls = Calls::of_flag(app, flag.id).await.unwrap_or_else(|_| Calls::none(app));
     let body = FlagBody::new(&flag, &snapshot, asker, &calls);
@@ -270,7 +270,7 @@ async fn copy_cohorts(
 ) -> Result<Result<HashMap<i64, i64>, String>, Problem> {
     let mut ids = Ids::default();
     for cohort in &source.cohorts {
-        let snapshot = app.metadata.snapshot();
+        let snapshot = app.node.metadata.snapshot();
         if let Some(known) = same_cohort(&snapshot, cohort, project) {
             ids.cohorts.insert(cohort.id.0, known.id.0);
             continue;
@@ -327,11 +327,11 @@ async fn copy_flag(
     project: ProjectId,
     ids: &Ids,
 ) -> Result<Result<Arc<StoredFlag>, String>, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let flag = StoredFlag::clone(&source.flag);
     let known = snapshot.flags(project).iter().find(|known| known.key == flag.key);
     let known = known.map(|flag| flag.id);
-    let (metadata, user) = (app.metadata.clone(), asker.user.id);
+    let (metadata, user) = (app.node.metadata.clone(), asker.user.id);
     let is_active = flag.active && !source.is_disabled;
     let mut filters = flag.filters;
     ids.replace(&mut filters);
@@ -375,7 +375,7 @@ async fn copy_schedules(
         let mut payload = change.payload.clone();
         ids.replace(&mut payload);
         let new = NewSchedule { flag: flag.id, payload, timing: change.timing.clone() };
-        let (metadata, project, user) = (app.metadata.clone(), flag.project, asker.user.id);
+        let (metadata, project, user) = (app.node.metadata.clone(), flag.project, asker.user.id);
         let write = async move { metadata.copy_schedule(project, user, new).await };
         if let Err(message) = client_error(store::attempt(app, "copy-schedule", write).await?)? {
             return Ok(Err(message));

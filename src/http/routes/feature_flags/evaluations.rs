@@ -83,9 +83,9 @@ async fn answers<T: Default + Send + 'static>(
 ) -> Result<T, Problem> {
     let Some(flags) = snapshot.flag_set(project).cloned() else { return Ok(T::default()) };
     let question = plain.question(project, &distinct_id);
-    let known = app.evaluator.load(snapshot, &question).await?;
-    let (now, snapshot) = (app.clock.now(), Arc::clone(snapshot));
-    let evaluation = app.evaluator.run(flags.effort().nanos(0), move || {
+    let known = app.shard.evaluator.load(snapshot, &question).await?;
+    let (now, snapshot) = (app.node.clock.now(), Arc::clone(snapshot));
+    let evaluation = app.shard.evaluator.run(flags.effort().nanos(0), move || {
         let question = plain.question(project, &distinct_id);
         known.evaluate(&snapshot, &question, now, |subject, cohorts| {
             show(&flags.evaluate(subject, &Selection::default(), cohorts).flags)
@@ -106,7 +106,7 @@ pub(crate) const EVALUATION_REASONS: Operation =
 /// `GET feature_flags/evaluation_reasons/?distinct_id=&groups=&flag_keys=`.
 pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let distinct_id = request.query("distinct_id").filter(|id| !id.is_empty());
     let Some(distinct_id) = distinct_id else {
         let detail = "distinct_id is required";
@@ -128,7 +128,7 @@ pub async fn evaluation_reasons(app: &App, call: Call<Principal>) -> Result<Resp
         let disabled = json!({"reason": "disabled", "condition_index": null});
         reasons.insert(flag.key.clone(), json!({"value": false, "evaluation": disabled}));
     }
-    csv::answer(&app.cpu, StatusCode::OK, Rendering::Json, reasons).await
+    csv::answer(&app.node.cpu, StatusCode::OK, Rendering::Json, reasons).await
 }
 
 fn reason(answer: &Answer<'_>) -> Value {
@@ -166,7 +166,7 @@ pub(crate) const MY_FLAGS: Operation =
 /// `GET feature_flags/my_flags/?groups=`: the flags evaluated for the caller.
 pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let project = asker.project.id;
     let (distinct_id, plain) = (asker.user.distinct_id.clone(), Plain::of(&request));
     let values = answers(app, &snapshot, project, distinct_id, plain, |answers| {
@@ -184,7 +184,7 @@ pub async fn my_flags(app: &App, call: Call<Principal>) -> Result<Response, Prob
         });
         Ok(Response::json(StatusCode::OK, &flags.collect::<Vec<_>>()))
     };
-    beside(&app.cpu, told).await
+    beside(&app.node.cpu, told).await
 }
 
 /// Evaluates no flags: conditions on other flags are removed before the count.
@@ -205,7 +205,7 @@ pub(crate) const BLAST_RADIUS: Operation =
 /// PostHog.
 pub async fn blast_radius(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, .. } = call;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let project = asker.project.id;
     let mut fields = Fields::read(request).await?;
     let invalid = |detail: &str| Problem::new(Kind::Invalid, "invalid_input", detail.to_owned());
@@ -254,7 +254,7 @@ async fn count_persons(
     condition: Definition,
 ) -> Result<Audience, Problem> {
     let set = snapshot.cohort_set(project).cloned().unwrap_or_default();
-    let now = snapshot.now(project, app.clock.now());
+    let now = snapshot.now(project, app.node.clock.now());
     let counted = audience::count_persons(&app.engine, project, move |view, person| {
         with_subject(view, project, (person, String::new()), now, |subject, uuids| {
             let cohorts = Memberships::new(&set, uuids);
@@ -274,7 +274,7 @@ async fn count_groups(
 ) -> Result<Audience, Problem> {
     let types = snapshot.group_types(project);
     let name = types.get(usize::from(index)).cloned().unwrap_or_default();
-    let now = snapshot.now(project, app.clock.now());
+    let now = snapshot.now(project, app.node.clock.now());
     let counted = audience::count_groups(&app.engine, project, index, move |key, group| {
         let types = GroupTypes::new([(index, name.as_str())]);
         let keys = Map::from_iter([(name.clone(), Value::String(key.to_owned()))]);

@@ -27,13 +27,13 @@ pub(crate) const LIST: Operation =
 pub async fn list(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let flag = flag_of(app, &call).await?;
     let Call { asker, request, .. } = call;
-    let accesses = app.metadata.role_accesses(flag.id).await.map_err(problem)?;
+    let accesses = app.node.metadata.role_accesses(flag.id).await.map_err(problem)?;
     let page = Page::of(&request);
     let mut bodies = Vec::new();
     for access in accesses.iter().skip(page.offset).take(page.limit) {
         bodies.push(body(app, &asker, &flag, access).await?);
     }
-    let public_url = app.config.http.public_url.as_deref();
+    let public_url = app.node.config.http.public_url.as_deref();
     let envelope = page.envelope(&request, public_url, accesses.len(), bodies);
     Ok(Response::json(StatusCode::OK, &envelope))
 }
@@ -47,7 +47,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
     check_granting(app, &call.asker, &flag)?;
     let Call { asker, request, .. } = call;
     let id = RoleAccessWrite::read(&mut Fields::read(request).await?)?.role_id;
-    let role = match app.metadata.role(asker.user.organization, &id).await {
+    let role = match app.node.metadata.role(asker.user.organization, &id).await {
         Ok(role) => role,
         Err(MetadataError::NotFound(_)) => {
             let detail = format!("Invalid pk \"{id}\" - object does not exist.");
@@ -55,7 +55,7 @@ pub async fn create(app: &App, call: Call<Principal>) -> Result<Response, Proble
         }
         Err(error) => return Err(problem(error)),
     };
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let id = flag.id;
     let write = async move { metadata.grant_role(project, user, id, &role).await };
     let access = store::write(app, "grant-role", write).await?;
@@ -80,8 +80,9 @@ pub async fn delete(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let access = access(app, &flag, call.second_id()).await?;
     check_granting(app, &call.asker, &flag)?;
     let asker = call.asker;
-    let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
-    let (metadata, project, user) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let role =
+        app.node.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
+    let (metadata, project, user) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let id = flag.id;
     let write = async move { metadata.revoke_role(project, user, id, &access, &role).await };
     store::write(app, "revoke-role", write).await?;
@@ -96,14 +97,14 @@ body! {
 }
 
 fn check_granting(app: &App, asker: &Principal, flag: &StoredFlag) -> Result<(), Problem> {
-    if app.metadata.snapshot().may_grant(&asker.user, flag) {
+    if app.node.metadata.snapshot().may_grant(&asker.user, flag) {
         return Ok(());
     }
     Err(Problem::permission_denied("You can't edit roles for this feature flag."))
 }
 
 async fn access(app: &App, flag: &StoredFlag, id: &str) -> Result<RoleAccess, Problem> {
-    let accesses = app.metadata.role_accesses(flag.id).await.map_err(problem)?;
+    let accesses = app.node.metadata.role_accesses(flag.id).await.map_err(problem)?;
     let found = accesses.into_iter().find(|access| access.id.to_string() == id);
     found.ok_or_else(|| Problem::not_found("Not found."))
 }
@@ -111,7 +112,7 @@ async fn access(app: &App, flag: &StoredFlag, id: &str) -> Result<RoleAccess, Pr
 async fn flag_of(app: &App, call: &Call<Principal>) -> Result<std::sync::Arc<StoredFlag>, Problem> {
     let not_found = || Problem::not_found("Feature flag not found.");
     let id = call.id().parse().map(FlagId).map_err(|_| not_found())?;
-    match app.metadata.flag(call.asker.project.id, id).await {
+    match app.node.metadata.flag(call.asker.project.id, id).await {
         Ok(flag) => Ok(flag),
         Err(MetadataError::NotFound(_)) => Err(not_found()),
         Err(error) => Err(problem(error)),
@@ -124,8 +125,9 @@ async fn body(
     flag: &StoredFlag,
     access: &RoleAccess,
 ) -> Result<Value, Problem> {
-    let snapshot = app.metadata.snapshot();
-    let role = app.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
+    let snapshot = app.node.metadata.snapshot();
+    let role =
+        app.node.metadata.role(asker.user.organization, &access.role).await.map_err(problem)?;
     // A project does not disclose other projects, whoever the caller is.
     let projects = [asker.project.id];
     let role = roles::body(app, &snapshot, Some(&projects), &role).await?;

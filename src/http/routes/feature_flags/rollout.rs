@@ -63,7 +63,7 @@ async fn roll_out(
 ) -> Result<Response, Problem> {
     let flag = find(app, call.asker.project.id, call.id()).await?;
     let Call { asker, request, .. } = call;
-    if !app.metadata.snapshot().may_edit(&asker.user, &flag) {
+    if !app.node.metadata.snapshot().may_edit(&asker.user, &flag) {
         return Err(problem(MetadataError::Forbidden(NO_EDITOR)));
     }
     let (version, filters) = read(request, &flag, change_of).await?;

@@ -84,7 +84,7 @@ pub(crate) const STATUS: Operation =
 /// `GET feature_flags/:id/status/`.
 pub async fn status(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let project = call.asker.project.id;
-    let flag = match app.metadata.flag(project, flag_id(call.id())?).await {
+    let flag = match app.node.metadata.flag(project, flag_id(call.id())?).await {
         Ok(flag) => flag,
         Err(MetadataError::NotFound(_)) => {
             let body = json!({"status": "unknown", "reason": "Flag could not be found"});
@@ -127,20 +127,20 @@ impl Calls {
 
     /// For a new flag.
     pub(super) fn none(app: &App) -> Self {
-        Self::new(HashMap::new(), app.clock.now())
+        Self::new(HashMap::new(), app.node.clock.now())
     }
 
     /// For all flags of a project.
     pub(super) async fn of_project(app: &App, project: ProjectId) -> Result<Self, Problem> {
-        let last = app.metadata.flag_calls(project).await.map_err(problem)?;
-        Ok(Self::new(last, app.clock.now()))
+        let last = app.node.metadata.flag_calls(project).await.map_err(problem)?;
+        Ok(Self::new(last, app.node.clock.now()))
     }
 
     /// For one flag.
     pub(super) async fn of_flag(app: &App, flag: FlagId) -> Result<Self, Problem> {
-        let last = app.metadata.flag_called(flag).await.map_err(problem)?;
+        let last = app.node.metadata.flag_called(flag).await.map_err(problem)?;
         let last = last.map(|last| (flag, last)).into_iter().collect();
-        Ok(Self::new(last, app.clock.now()))
+        Ok(Self::new(last, app.node.clock.now()))
     }
 
     /// When a flag was last called; `None` if never.

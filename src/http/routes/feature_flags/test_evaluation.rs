@@ -42,7 +42,7 @@ pub(crate) const TEST_EVALUATION: Operation = Operation::ok::<by_hand::TestedEva
 
 /// Evaluates the flag for `distinct_id` or `person_id` (a uuid), with `groups`, as of `timestamp`.
 pub async fn test_evaluation(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     // The response contains the properties of the person.
     auth::require(&call.asker.key, "person:read")?;
     let project = call.asker.project.id;
@@ -93,7 +93,7 @@ pub(in crate::routes) async fn of_draft(
         continuity: of("ensure_experience_continuity") == Value::Bool(true),
         ..Stored::new(id, &key, &filters)
     };
-    let flags = Arc::new(app.metadata.snapshot().flag_set_with(project, &stored));
+    let flags = Arc::new(app.node.metadata.snapshot().flag_set_with(project, &stored));
     let (distinct_id, plain) = (distinct_id.to_owned(), Plain::about(Map::new()));
     let asked = Asked { flags, id, key, filters, distinct_id, plain, as_of: None };
     explained(app, project, asked).await
@@ -118,14 +118,14 @@ struct Asked {
 /// The value of a flag for a person, and why.
 async fn explained(app: &App, project: ProjectId, asked: Asked) -> Result<Value, Problem> {
     let Asked { flags, id, key, filters, distinct_id, plain, as_of } = asked;
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let question = plain.question(project, &distinct_id);
-    let mut known = app.evaluator.load(&snapshot, &question).await?;
+    let mut known = app.shard.evaluator.load(&snapshot, &question).await?;
     if let (Some(as_of), Some(person)) = (as_of, known.person()) {
         let properties = properties_at(app, project, person, as_of).await?;
         known.assume(properties);
     }
-    let now = as_of.unwrap_or_else(|| app.clock.now());
+    let now = as_of.unwrap_or_else(|| app.node.clock.now());
     let evaluation = move || {
         let properties = known.person().map(|person| &person.properties);
         let question = plain.question(project, &distinct_id);
@@ -157,14 +157,14 @@ async fn explained(app: &App, project: ProjectId, asked: Asked) -> Result<Value,
         })
     };
     // Without a cost limit: users send this request and wait only for it.
-    Ok(app.evaluator.run(u64::MAX, evaluation).await?)
+    Ok(app.shard.evaluator.run(u64::MAX, evaluation).await?)
 }
 
 async fn distinct_id_of(app: &App, project: ProjectId, person_id: &str) -> Result<String, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
     let not_found = || Problem::not_found("Not found.");
     let uuid = Uuid::try_parse(person_id).map_err(|_| not_found())?;
-    let view = app.identities.view();
+    let view = app.shard.identities.view();
     let first = || match view.person_by_uuid(project, uuid)? {
         Some(person) => view.first_ids(project, person.number, 1),
         None => Ok(Vec::new()),
@@ -181,7 +181,7 @@ async fn properties_at(
     as_of: UnixMicros,
 ) -> Result<Map<String, Value>, Problem> {
     let mut past = Past { as_of, then: person.properties.clone(), told: PropertyReplay::default() };
-    let now = app.clock.now();
+    let now = app.node.clock.now();
     let mut events =
         history::of_person(&app.engine, project, person.uuid, now).await.map_err(query::problem)?;
     while let Some(rows) = events.next().await {

@@ -130,7 +130,7 @@ pub async fn update_types(app: &App, call: Call<Principal>) -> Result<Response, 
     let Call { asker, request, .. } = call;
     let rows = Fields::read_many(request).await?;
     let patches = rows.into_iter().map(patch).collect::<Result<Vec<_>, _>>()?;
-    let (metadata, project, by) = (app.metadata.clone(), asker.project.id, asker.user.id);
+    let (metadata, project, by) = (app.node.metadata.clone(), asker.project.id, asker.user.id);
     let write = async move { metadata.call_group_types(project, by, &patches).await };
     store::write(app, "call-group-types", write).await?;
     types_of(app, project).await
@@ -175,7 +175,7 @@ async fn change(
     (index, key): (u8, &str),
     Edit { is_new, set, unset }: Edit,
 ) -> Result<bool, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let group_types = snapshot.group_types(asker.project.id).to_vec();
     let group_type = group_types.get(usize::from(index));
     let group_type = group_type.ok_or_else(|| Problem::not_found("Not found."))?.clone();

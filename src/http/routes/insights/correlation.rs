@@ -80,13 +80,13 @@ pub async fn correlation(app: &App, call: Call<Principal>) -> Result<Response, P
                 add_addresses(&mut told.result, (&subjects, unit), (&filter, asker.project.id.0));
                 Ok(told)
             };
-            beside(&app.cpu, add).await?
+            beside(&app.node.cpu, add).await?
         }
         // A funnel without steps has an answer, too.
         false => Told::now(app, json!({"events": [], "skewed": false})),
     };
     let body = Value::Object(told.into_body(&settings));
-    csv::answer(&app.cpu, StatusCode::OK, rendering, body).await
+    csv::answer(&app.node.cpu, StatusCode::OK, rendering, body).await
 }
 
 /// What the rows of an answer are about.
@@ -127,7 +127,7 @@ fn paging(app: &App, request: &Request) -> Paging {
     if number("offset").is_none() {
         page.offset = number("funnel_correlation_person_offset").unwrap_or(0);
     }
-    let public_url = app.config.http.public_url.as_deref();
+    let public_url = app.node.config.http.public_url.as_deref();
     let link = |offset: usize| {
         // An offset of 0 is said, since the other one may stand beside it.
         Page::link_to(request, public_url, &[("limit", page.limit), ("offset", offset)])

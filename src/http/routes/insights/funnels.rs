@@ -83,7 +83,7 @@ pub async fn funnel(app: &App, call: Call<Principal>) -> Result<Response, Proble
         let body = Value::Object(told.into_body(&settings));
         Ok(csv::render(StatusCode::OK, rendering, &body))
     };
-    beside(&app.cpu, answer).await
+    beside(&app.node.cpu, answer).await
 }
 
 pub(crate) const FUNNEL_PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(

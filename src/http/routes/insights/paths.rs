@@ -46,7 +46,7 @@ pub async fn path(app: &App, call: Call<Principal>) -> Result<Response, Problem>
     let told = told(app, &asker, (&node, &filter)).await?;
     let mut body = told.into_body(&settings);
     body.insert("next".to_owned(), Value::Null);
-    csv::answer(&app.cpu, StatusCode::OK, rendering, Value::Object(body)).await
+    csv::answer(&app.node.cpu, StatusCode::OK, rendering, Value::Object(body)).await
 }
 
 pub(crate) const PERSONS: Operation = Operation::ok::<by_hand::PersonsOfPoint>(

@@ -68,7 +68,7 @@ impl Question {
             });
             Ok(csv::render(StatusCode::OK, self.rendering, &body))
         };
-        beside(&app.cpu, answer).await
+        beside(&app.node.cpu, answer).await
     }
 }
 

@@ -55,7 +55,7 @@ pub async fn retention(app: &App, call: Call<Principal>) -> Result<Response, Pro
         add_urls(&mut told.result, &retention, (&filter, asker.project.id.0));
         Ok(rendered(rendering, &Value::Object(told.into_body(&settings))))
     };
-    beside(&app.cpu, answer).await
+    beside(&app.node.cpu, answer).await
 }
 
 /// Adds to rows the addresses of their persons, and leaves the cells that they have.
@@ -89,7 +89,7 @@ pub(crate) const RETENTION_PERSONS: Operation = Operation::ok::<by_hand::Persons
 pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let Call { asker, request, rendering, .. } = call;
     let page = Page::of(&request);
-    let public_url = app.config.http.public_url.as_deref();
+    let public_url = app.node.config.http.public_url.as_deref();
     let next = page.link(&request, public_url, page.offset.saturating_add(page.limit));
     let filter = filter(request).await?;
     let read = || Retention::parse(&retention_query(&filter)?);
@@ -123,7 +123,7 @@ pub async fn retention_persons(app: &App, call: Call<Principal>) -> Result<Respo
         });
         Ok(rendered(rendering, &body))
     };
-    beside(&app.cpu, answer).await
+    beside(&app.node.cpu, answer).await
 }
 
 /// JSON as it is; a CSV file has the rows.

@@ -67,7 +67,7 @@ pub async fn group(visit: Visit) -> Result<Sent, Problem> {
             (parts::properties(group.get("group_properties").unwrap_or(&Value::Null)))
         })
     };
-    let content = beside(&asking.app.cpu, show).await?;
+    let content = beside(&asking.app.node.cpu, show).await?;
     let page = Page::new(parts::clipped(&key, 120), content);
     // The group was found, so its type has a number.
     let Ok(index) = visit.id().parse::<u8>() else { return Ok(Sent::Page(page)) };

@@ -111,7 +111,7 @@ async fn volumes(asking: &Asking, names: &[&str]) -> Result<Vec<Volume>, Problem
         return Ok(Vec::new());
     }
     let zone = literal(asking.zone.name());
-    let today = asking.app.clock.now().to_datetime().with_timezone(&asking.zone).date_naive();
+    let today = asking.app.node.clock.now().to_datetime().with_timezone(&asking.zone).date_naive();
     let names: Vec<String> = names.iter().map(|name| literal(name)).collect();
     let sql = format!(
         "SELECT event, date_trunc('day', timestamp AT TIME ZONE {zone}) AS day, count(*) AS events FROM events \

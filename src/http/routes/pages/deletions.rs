@@ -46,7 +46,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
                 in_memory: places.in_memory,
                 files: places.files,
                 looked_into: places.looked_into,
-                table: asking.app.tables.name("events"),
+                table: asking.app.shard.tables.name("events"),
                 person,
             },
         ))

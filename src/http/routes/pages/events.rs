@@ -89,7 +89,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         }
     };
     let api_query = parts::query(&api);
-    let table = asking.app.tables.name("events");
+    let table = asking.app.shard.tables.name("events");
     Ok(Sent::Page(Page::new("Events", now).then(async move {
         let found = load(&asking, &wanted, (EVENTS, offset)).await?;
         let events = shown::of(&found);
@@ -117,7 +117,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let title = parts::clipped(parts::text(&event, "event"), 120);
     let (project, zone) = (visit.project(), asking.zone);
     let show = move || Ok((shown::one(project, zone, &event), event));
-    let (now, event) = beside(&asking.app.cpu, show).await?;
+    let (now, event) = beside(&asking.app.node.cpu, show).await?;
     let page = Page::new(title, now);
     let asking = asking.clone();
     Ok(Sent::Page(page.then(async move { journey(&asking, &event).await })))
@@ -156,7 +156,7 @@ async fn journey(asking: &Asking, event: &Value) -> Result<Markup, Problem> {
             warnings: about(&warnings, id),
             in_memory,
             files,
-            table: asking.app.tables.place("events"),
+            table: asking.app.shard.tables.place("events"),
         },
     ))
 }

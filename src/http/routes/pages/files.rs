@@ -67,7 +67,7 @@ pub(super) async fn of_list(
         }
     }
     let (name, format) = (name.to_owned(), format.to_owned());
-    beside(&asking.app.cpu, move || of_objects(&rows, (&name, &format))).await
+    beside(&asking.app.node.cpu, move || of_objects(&rows, (&name, &format))).await
 }
 
 /// Objects, each a row.

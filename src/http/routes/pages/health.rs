@@ -56,12 +56,12 @@ pub async fn health(visit: Visit) -> Result<Sent, Problem> {
 }
 
 fn figures(app: &App) -> Figures {
-    let (metrics, vitals) = (&app.metrics, Vitals::of(app));
+    let (metrics, vitals) = (&app.node.metrics, Vitals::of(app));
     let (table, text) = (TableLabels { table: "events" }, metrics.render());
-    let accepted = (app.clock.monotonic(), metrics.events_accepted.get());
+    let accepted = (app.node.clock.monotonic(), metrics.events_accepted.get());
     let rate = |span: Duration| metrics.accepted_lately.per_second(accepted, span);
     Figures {
-        unready: app.pipeline.readiness().err().map(|error| error.to_string()),
+        unready: app.shard.pipeline.readiness().err().map(|error| error.to_string()),
         rates: vec![
             ("events a second, in the last minute", rate(MINUTE)),
             ("events a second, in the last hour", rate(HOUR)),
@@ -83,7 +83,7 @@ fn figures(app: &App) -> Figures {
         disk_free: vitals.disk_free.map(|free| Use {
             name: "Free on the disk of the data directory",
             bytes: free,
-            limit_bytes: app.config.storage.disk_free_min_bytes.as_u64(),
+            limit_bytes: app.node.config.storage.disk_free_min_bytes.as_u64(),
         }),
         times: times(&text),
     }
@@ -95,7 +95,7 @@ fn gauge(gauge: &Gauge) -> u64 {
 
 /// What memory and disk are used for, each with its limit.
 fn uses(app: &App, vitals: &Vitals) -> Vec<Use> {
-    let (metrics, config) = (&app.metrics, &app.config);
+    let (metrics, config) = (&app.node.metrics, &app.node.config);
     let (query, storage) = (&config.query, &config.storage);
     // One is filled while the others wait for their flush.
     let memtables = u64::try_from(storage.frozen_memtables_max).unwrap_or(u64::MAX);
@@ -152,7 +152,7 @@ fn times(text: &str) -> Vec<(String, u64, f64)> {
 pub(super) fn not_stored(app: &App) -> shown::NotStored {
     let dropped = Drop::ALL.map(|reason| {
         let labels = ReasonLabels { reason: reason.name() };
-        (reason.name(), app.metrics.events_dropped.get(&labels).map_or(0, |count| count.get()))
+        (reason.name(), app.node.metrics.events_dropped.get(&labels).map_or(0, |count| count.get()))
     });
     let dropped = dropped.into_iter().filter(|(_, count)| *count > 0).collect();
     shown::NotStored { dropped, refused: refused(app, |route| CAPTURE.contains(&route)) }
@@ -160,7 +160,7 @@ pub(super) fn not_stored(app: &App) -> shown::NotStored {
 
 /// Refused requests of some endpoints by reason, most frequent first.
 fn refused(app: &App, is_wanted: impl Fn(&str) -> bool) -> Vec<Refusal> {
-    let counts = app.metrics.refused.counts().into_iter();
+    let counts = app.node.metrics.refused.counts().into_iter();
     let refusal = |((route, status, code), Count { requests, last_at })| Refusal {
         route,
         status,
@@ -172,7 +172,7 @@ fn refused(app: &App, is_wanted: impl Fn(&str) -> bool) -> Vec<Refusal> {
 }
 
 fn slow(app: &App, project: ProjectId) -> Vec<shown::SlowQuery> {
-    let slow = app.slow.of(project, app.clock.now()).into_iter();
+    let slow = app.node.slow.of(project, app.node.clock.now()).into_iter();
     let row = |SlowQuestion { at, took, is_answered, text }| shown::SlowQuery {
         at,
         took,

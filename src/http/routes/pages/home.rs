@@ -100,7 +100,7 @@ fn page_of(project: i64) -> String {
 
 /// The projects that the caller may see, that of the page first.
 fn visible(asking: &Asking) -> Vec<Arc<Project>> {
-    let snapshot = asking.app.metadata.snapshot();
+    let snapshot = asking.app.node.metadata.snapshot();
     let (key, current) = (&asking.asker.key, asking.asker.project.id);
     let own = snapshot.projects().filter(|project| {
         project.id == current || auth::may_use(key, project) && asking.may("project:read")
@@ -114,7 +114,7 @@ fn visible(asking: &Asking) -> Vec<Arc<Project>> {
 /// Counts by the day of the project's zone: one query over two weeks.
 async fn summary(app: &App, project: &Project) -> Result<Summary, Problem> {
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
-    let now = app.clock.now();
+    let now = app.node.clock.now();
     let today = now.to_datetime().with_timezone(&zone).date_naive();
     let begin = |back| {
         let day = today.checked_sub_days(Days::new(back))?;

@@ -207,12 +207,12 @@ async fn computed(
     query: &Value,
     server: String,
 ) -> Result<(Value, Made), Problem> {
-    let began = app.clock.monotonic();
+    let began = app.node.clock.monotonic();
     let (answer, is_cached) = insight::kept_or_computed(app, project, query).await?;
     let text = answer.results.clone();
     let read = move || json::restore(&text).map_err(|error| Problem::of(Fault::Internal, &error));
-    let results = beside(&app.cpu, read).await?;
-    let took = app.clock.monotonic().saturating_sub(began);
+    let results = beside(&app.node.cpu, read).await?;
+    let took = app.node.clock.monotonic().saturating_sub(began);
     let zone: Tz = project.timezone.parse().unwrap_or(Tz::UTC);
     let made = Made {
         millis: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
@@ -221,7 +221,7 @@ async fn computed(
         timezone: project.timezone.clone(),
         server,
         span: span(project, query, answer.at),
-        files: app.tables.name("events"),
+        files: app.shard.tables.name("events"),
     };
     Ok((results, made))
 }
@@ -256,7 +256,7 @@ async fn download(
         let links = Links::new(project_id, &question);
         downloaded((&query, &results), &links, format)
     };
-    beside(&app.cpu, file).await
+    beside(&app.node.cpu, file).await
 }
 
 /// An answer as a file: the numbers of its table; as JSON what the API answers.

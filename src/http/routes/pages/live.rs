@@ -96,7 +96,7 @@ pub async fn live(visit: Visit) -> Result<Sent, Problem> {
 /// many events they tell of; those called `refused` what was not stored.
 pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
     let place = visit.desk.streams.place(visit.request.client_ip)?;
-    let clock = visit.asking.app.clock.clone();
+    let clock = visit.asking.app.node.clock.clone();
     let now = clock.now();
     let position = visit.request.header(LAST_EVENT_ID).and_then(|last| Seen::at(last, now));
     let position = position.or_else(|| Seen::at(&visit.parameter("position"), now));
@@ -135,7 +135,7 @@ pub async fn rows(visit: Visit) -> Result<Sent, Problem> {
 /// What has arrived so far, as seen, and how much of it did in the last minute.
 async fn arrived(asking: &Asking, question: &EventsQuestion) -> Result<(Seen, usize), Problem> {
     let (app, project) = (&asking.app, asking.asker.project.id);
-    let seen = Seen::all(&app.engine, project, question.clone(), app.clock.now()).await;
+    let seen = Seen::all(&app.engine, project, question.clone(), app.node.clock.now()).await;
     seen.map_err(query::problem)
 }
 
@@ -162,7 +162,7 @@ impl Watcher {
             // What came between the page and the stream is told at once; after that a look has to wait, however much
             // comes.
             if self.has_looked {
-                let is_over = self.asking.app.clock.monotonic() >= self.ends;
+                let is_over = self.asking.app.node.clock.monotonic() >= self.ends;
                 if is_over || self.shutdown.pause(PAUSE).await == Pause::Cancelled {
                     return None;
                 }
@@ -203,7 +203,7 @@ impl Watcher {
     async fn fresh(&mut self) -> Result<Option<String>, Problem> {
         let app = &self.asking.app;
         let (id, project) = (self.asking.asker.project.id, self.asking.project());
-        let (now, mut seen) = (app.clock.now(), self.seen.clone());
+        let (now, mut seen) = (app.node.clock.now(), self.seen.clone());
         let arrived = arrivals::arrived(&app.engine, id, self.question.clone(), seen.floor());
         let fresh = seen.look(&arrived.await.map_err(query::problem)?, now, EVENTS);
         let (number, skipped) = (fresh.number, fresh.skipped());
@@ -223,7 +223,7 @@ impl Watcher {
             let data = json!({"rows": rows, "count": number});
             Ok(format!("id: {position}\nevent: rows\ndata: {data}\n\n"))
         };
-        let message = beside(&app.cpu, write).await?;
+        let message = beside(&app.node.cpu, write).await?;
         self.seen = seen;
         Ok(Some(message))
     }

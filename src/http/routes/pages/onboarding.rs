@@ -17,7 +17,7 @@ pub async fn onboarding(visit: Visit) -> Result<Sent, Problem> {
     let now = shown::snippets(
         &asking.server,
         &asking.asker.project.token,
-        asking.app.config.http.static_dir.is_some(),
+        asking.app.node.config.http.static_dir.is_some(),
     );
     let page = Page::new("Add events", html! {});
     let page = match asking.may("query:read") {

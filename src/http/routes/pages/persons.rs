@@ -56,7 +56,7 @@ pub async fn list(visit: Visit) -> Result<Sent, Problem> {
         let (persons, columns) = (items(&found, "results"), wanted.shown());
         let count = parts::integer(&found, "count").unwrap_or_default();
         let has_next = found.get("next").is_some_and(Value::is_string);
-        let table = asking.app.tables.name("persons");
+        let table = asking.app.shard.tables.name("persons");
         Ok(html! {
             section id="result" {
                 @if count > 0 { p class="quiet" { (parts::number(count)) " persons" } }
@@ -108,7 +108,7 @@ pub async fn one(visit: Visit) -> Result<Sent, Problem> {
     let distinct_id = ids.iter().find(|own| *own == wanted).or_else(|| ids.first()).cloned();
     let zone = asking.zone;
     let show = move || Ok((shown::one(project, zone, &person, items(&cohorts, "results")), person));
-    let (now, person) = beside(&asking.app.cpu, show).await?;
+    let (now, person) = beside(&asking.app.node.cpu, show).await?;
     let now = match asking.may("person:write") {
         true => html! { (now) (shown::changes(project, &person)) },
         false => now,
@@ -193,7 +193,7 @@ async fn flags(
 ) -> Result<maud::Markup, Problem> {
     let found =
         asking.get("feature_flags/evaluation_reasons/", &[("distinct_id", distinct_id)]).await?;
-    let flags = asking.app.metadata.snapshot();
+    let flags = asking.app.node.metadata.snapshot();
     let known: Vec<(String, i64)> = flags
         .flags(asking.asker.project.id)
         .iter()

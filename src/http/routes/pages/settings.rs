@@ -74,7 +74,7 @@ pub(super) async fn whole(
         @if let Some(key) = &made.key { (shown::new_key(key)) }
         @if let Some(added) = &made.member { (people::added(added)) }
         (shown::project(id, &project, &zones, asking.may("project:write")))
-        (shown::files(id, &asking.app.tables.name("events")))
+        (shown::files(id, &asking.app.shard.tables.name("events")))
         (shown::kept(id))
         @if let Some(members) = &members {
             (people::members((id, zone), members, may("organization_member:write")))
@@ -91,7 +91,8 @@ pub(super) async fn whole(
 }
 
 async fn sessions(asking: &Asking, own: Option<i64>) -> Result<Vec<Shown>, Problem> {
-    let found = asking.app.metadata.sessions(asking.asker.user.id).await.map_err(store::problem)?;
+    let found =
+        asking.app.node.metadata.sessions(asking.asker.user.id).await.map_err(store::problem)?;
     let shown = found.into_iter().map(|session| Shown {
         id: session.id,
         client: session.client,
@@ -155,7 +156,7 @@ pub async fn revoke_key(visit: Visit) -> Result<Sent, Problem> {
 pub async fn end_session(visit: Visit) -> Result<Sent, Problem> {
     let asking = visit.asking.clone();
     let id = number(&form(visit.request).await?)?;
-    let (metadata, user) = (asking.app.metadata.clone(), asking.asker.user.id);
+    let (metadata, user) = (asking.app.node.metadata.clone(), asking.asker.user.id);
     let end = async move { metadata.end_session(user, id).await };
     store::write(&asking.app, "end-session", end).await?;
     back(&asking, "#sessions")

@@ -46,20 +46,20 @@ pub(super) struct Identity {
 ///
 /// 401 for an invalid key in the header; the metadata cannot be read.
 pub(super) async fn identity(app: &App, request: &Request) -> Result<Option<Identity>, Problem> {
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     if let Some(value) = auth::bearer(request) {
         let asker = auth::asker_of(&snapshot, value)?;
         return Ok(Some(Identity { asker, session: None }));
     }
-    let is_secure = is_encrypted(request, app.config.http.public_url.as_deref());
+    let is_secure = is_encrypted(request, app.node.config.http.public_url.as_deref());
     let value = cookie(&request.headers, COOKIE, ("/", is_secure));
     let Some(value) = value else { return Ok(None) };
-    let session = app.metadata.session(value).await.map_err(store::problem)?;
+    let session = app.node.metadata.session(value).await.map_err(store::problem)?;
     let Some(session) = session else { return Ok(None) };
     let Some(asker) = asker_of(&snapshot, &session, value) else { return Ok(None) };
-    if !session.is_use_noted(app.clock.now()) {
-        let (metadata, used) = (app.metadata.clone(), session.clone());
-        app.tasks.0.spawn("note-session-use", async move {
+    if !session.is_use_noted(app.node.clock.now()) {
+        let (metadata, used) = (app.node.metadata.clone(), session.clone());
+        app.node.tasks.0.spawn("note-session-use", async move {
             if let Err(error) = metadata.record_session_use(&used).await {
                 tracing::warn!(%error, "cannot note that a session was used");
             }
@@ -111,7 +111,7 @@ pub(super) async fn sign_in(app: &App, desk: &Desk, theme: Theme, request: Reque
     let text = |name: &str| request.query(name).unwrap_or_default().into_owned();
     let (link, next) = (text("link"), text("next"));
     let shown = |status, failure: Option<&str>, link: &str, next: &str| {
-        let unready = app.pipeline.readiness().err().map(|error| error.to_string());
+        let unready = app.shard.pipeline.readiness().err().map(|error| error.to_string());
         let content = html! {
             @if let Some(failure) = failure { (parts::failed(failure)) }
             @if let Some(unready) = &unready {
@@ -135,13 +135,13 @@ async fn attempt(app: &App, desk: &Desk, request: Request) -> Result<Response, P
     check_origin(&request)?;
     desk.sign_ins.check(&network(request.client_ip))?;
     let client = request.header("user-agent").unwrap_or_default().to_owned();
-    let is_tls = is_encrypted(&request, app.config.http.public_url.as_deref());
+    let is_tls = is_encrypted(&request, app.node.config.http.public_url.as_deref());
     let form = form(request).await?;
     let (link, key, next) = (form.get("link"), form.get("key").trim(), form.get("next"));
-    let (metadata, seed) = (app.metadata.clone(), auth::seed());
+    let (metadata, seed) = (app.node.metadata.clone(), auth::seed());
     let wrong = |detail| Problem::new(Kind::Forbidden, "permission_denied", detail);
     let value = if link.is_empty() {
-        let snapshot = app.metadata.snapshot();
+        let snapshot = app.node.metadata.snapshot();
         let unknown = match KeyKind::of(key) {
             KeyKind::Missing => "Enter a personal API key (phx_...).",
             sent @ (KeyKind::Project | KeyKind::Secret) => sent.is_no_personal_key(),
@@ -170,11 +170,11 @@ async fn attempt(app: &App, desk: &Desk, request: Request) -> Result<Response, P
 pub(super) async fn sign_out(app: &App, request: &Request) -> Result<Response, Problem> {
     check_origin(request)?;
     if let Some(Identity { session: Some(session), .. }) = identity(app, request).await? {
-        let metadata = app.metadata.clone();
+        let metadata = app.node.metadata.clone();
         let end = async move { metadata.end_session(session.user, session.id).await };
         store::write(app, "end-session", end).await?;
     }
-    let is_tls = is_encrypted(request, app.config.http.public_url.as_deref());
+    let is_tls = is_encrypted(request, app.node.config.http.public_url.as_deref());
     Ok(with_cookie(see_other("/login")?, "", 0, is_tls))
 }
 

@@ -46,13 +46,13 @@ pub async fn sql(visit: Visit) -> Result<Sent, Problem> {
         return Ok(Sent::Page(page));
     }
     Ok(Sent::Page(page.then(async move {
-        let begun = asking.app.clock.monotonic();
+        let begun = asking.app.node.clock.monotonic();
         let text = if is_explained { format!("EXPLAIN {sql}") } else { sql.clone() };
         let answer = match asking.sql(&text).await {
             Ok(answer) => answer,
             Err(problem) => return Ok(shown::failed(problem.detail())),
         };
-        let millis = asking.app.clock.monotonic().saturating_sub(begun).as_millis();
+        let millis = asking.app.node.clock.monotonic().saturating_sub(begun).as_millis();
         Ok(html! {
             @if is_explained { (shown::plan(&answer)) } @else {
                 (shown::result((project, &sql, chart), &answer, millis))

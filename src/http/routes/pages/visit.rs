@@ -164,7 +164,7 @@ impl Visit {
     ) -> Option<Self> {
         let base = request.derived(Method::GET, request.path(), Bytes::new())?;
         let zone = asker.project.timezone.parse().unwrap_or(Tz::UTC);
-        let server = base_url(&request, app.config.http.public_url.as_deref());
+        let server = base_url(&request, app.node.config.http.public_url.as_deref());
         let held = Mutex::default();
         let asking = Arc::new(Asking { app, asker, zone, server, base, held });
         Some(Self { asking, parameters, session, request, desk: Arc::clone(desk) })
@@ -255,7 +255,7 @@ impl Asking {
         let mut held = self.memory().reservation();
         held.hold_parsed(&bytes)?;
         self.keep(held);
-        beside(&self.app.cpu, move || json::restore(&bytes).map_err(unreadable)).await
+        beside(&self.app.node.cpu, move || json::restore(&bytes).map_err(unreadable)).await
     }
 
     /// The response of an endpoint; a path that begins with `/api/` is not within the project. Runs the function of

@@ -122,17 +122,20 @@ pub(in crate::routes) async fn carry_out(
     action: Action,
     subjects: usize,
 ) -> Result<HashSet<String>, Problem> {
-    let (project, by, at) = (asker.project.id, Some(asker.user.id), app.clock.now());
+    let (project, by, at) = (asker.project.id, Some(asker.user.id), app.node.clock.now());
     let operation = Operation { project, at, by, action };
-    let pipeline = app.pipeline.clone();
-    let operating =
-        app.tasks.0.detach("operate-on-persons", async move { pipeline.operate(operation).await });
+    let pipeline = app.shard.pipeline.clone();
+    let operating = app
+        .node
+        .tasks
+        .0
+        .detach("operate-on-persons", async move { pipeline.operate(operation).await });
     let done = operating.await.map_err(|error| Problem::of(error.kind(), &error))?;
     let sequence = done.map_err(|error| Problem::of(error.kind(), &error))?;
     app.engine.wait().await.map_err(query::problem)?;
     // Each effect has an activity entry, which is written before it.
     let entries = activity::entry_ids(project, at, sequence, subjects);
-    app.metadata.items_logged(&entries).await.map_err(problem)
+    app.node.metadata.items_logged(&entries).await.map_err(problem)
 }
 
 /// A person after an operation has changed it: its current state, or the person that it was merged
@@ -143,8 +146,8 @@ pub(super) async fn find_again(
     person: &Person,
 ) -> Result<(Person, Vec<String>), Problem> {
     let failed = |error: IdentityError| Problem::of(error.kind(), &error);
-    let survivor = app.identities.overrides().get(project, person.uuid).map_err(failed)?;
-    let is_here = app.identities.view().person_by_number(project, person.number);
+    let survivor = app.shard.identities.overrides().get(project, person.uuid).map_err(failed)?;
+    let is_here = app.shard.identities.view().person_by_number(project, person.number);
     let is_here = is_here.map_err(failed)?.is_some();
     match survivor.filter(|_| !is_here) {
         Some(survivor) => persons::find_one(app, project, &survivor.to_string()).await,
@@ -181,7 +184,7 @@ async fn change(
         true => (StatusCode::CREATED, body.succeeded()),
         false => (StatusCode::ACCEPTED, body),
     };
-    csv::answer(&app.cpu, status, rendering, body).await
+    csv::answer(&app.node.cpu, status, rendering, body).await
 }
 
 /// The error format that clients of PostHog expect: code and detail are swapped.

@@ -279,7 +279,7 @@ async fn found(
     distinct_ids: Vec<String>,
 ) -> Result<Vec<Named>, Problem> {
     app.engine.wait().await.map_err(query::problem)?;
-    let view = app.identities.view();
+    let view = app.shard.identities.view();
     let failed = |error: IdentityError| Problem::of(error.kind(), &error);
     let mut found = Vec::new();
     for id in ids {
@@ -326,7 +326,7 @@ async fn carry_out(
     persons: &[Named],
 ) -> Result<Vec<Uuid>, Problem> {
     let Some(action) = wanted.action(persons) else { return Ok(Vec::new()) };
-    if wanted.events && app.identities.deletions().ids() >= PENDING_IDS_MAX {
+    if wanted.events && app.shard.identities.deletions().ids() >= PENDING_IDS_MAX {
         let detail = "Too many deletions of events are under way.";
         return Err(Problem::new(Kind::Overloaded, "overloaded", detail));
     }

@@ -52,7 +52,7 @@ pub async fn split(app: &App, call: Call<Principal>) -> Result<Response, Problem
         return Err(Problem::new(Kind::Invalid, "invalid_input", detail));
     }
     let body = PersonBody::retrieved(&asker.project, person, ids).succeeded();
-    csv::answer(&app.cpu, StatusCode::CREATED, rendering, body).await
+    csv::answer(&app.node.cpu, StatusCode::CREATED, rendering, body).await
 }
 
 /// The id that the person keeps, or the ids that leave it.

@@ -68,7 +68,7 @@ pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Prob
     let project = &call.asker.project;
     let (person, _) = persons::find_one(app, project.id, call.id()).await?;
     let timeline = timeline_of(&call.request)?;
-    let range = range(&call.request, project, app.clock.now())?;
+    let range = range(&call.request, project, app.node.clock.now())?;
     let points = timeline.points(&app.engine, project.id, &person, &range).await;
     let points = points.map_err(|error| match error {
         TimelineError::Query(error) => query::problem(error),
@@ -83,7 +83,7 @@ pub async fn timeline(app: &App, call: Call<Principal>) -> Result<Response, Prob
         effective_date_from: range.written(range.from),
         effective_date_to: range.written(range.to),
     };
-    csv::answer(&app.cpu, StatusCode::OK, call.rendering, body).await
+    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, body).await
 }
 
 /// Parses the relevant parts of an insight's filter.

@@ -48,7 +48,7 @@ pub async fn values(app: &App, call: Call<Principal>) -> Result<Response, Proble
     let tally = (Tally::new(&part), Tally::count);
     let counted = app.engine.person_values(project, key, PERSONS_MAX, tally);
     let told = counted.await.map_err(query::problem)?.told();
-    csv::answer(&app.cpu, StatusCode::OK, call.rendering, told).await
+    csv::answer(&app.node.cpu, StatusCode::OK, call.rendering, told).await
 }
 
 /// Values and their counts.

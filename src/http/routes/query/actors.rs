@@ -131,7 +131,7 @@ impl ActorsQuestion {
         app: &App,
         owner: &ProjectSettings,
     ) -> Result<Answered, InsightError> {
-        let known = app.metadata.snapshot();
+        let known = app.node.metadata.snapshot();
         let project = known.project(owner.project).cloned();
         let project = project.ok_or(QueryError::Unavailable("the project is gone"))?;
         match self {

@@ -83,7 +83,7 @@ impl Question {
         key: &Key,
         owner: &ProjectSettings,
     ) -> Result<Option<Arc<Answer>>, Problem> {
-        let answer = app.answers.get(key, &app.engine, owner.project);
+        let answer = app.node.answers.get(key, &app.engine, owner.project);
         if let Some(answer) = &answer {
             let insight = match self {
                 Self::Insight(insight) => Some(&**insight),
@@ -110,7 +110,8 @@ impl Question {
         let (question, own, settings) = (self.clone(), app.clone(), owner.clone());
         let answer = Box::pin(async move { question.answer(&own, &settings).await });
         let answer = async { app.engine.apart(answer).await? };
-        let computing = Box::pin(app.answers.compute((key, node), (&app.engine, owner), answer));
+        let computing =
+            Box::pin(app.node.answers.compute((key, node), (&app.engine, owner), answer));
         let computing = async { app.engine.within_time(computing).await? };
         noted(app, owner.project, || told(node), computing).await
     }
@@ -139,10 +140,10 @@ pub(super) async fn noted<T, E>(
     text: impl FnOnce() -> String,
     answering: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    let began = app.clock.monotonic();
+    let began = app.node.clock.monotonic();
     let answer = answering.await;
-    let took = app.clock.monotonic().saturating_sub(began);
-    app.slow.note(project, app.clock.now(), (took, answer.is_ok()), text);
+    let took = app.node.clock.monotonic().saturating_sub(began);
+    app.node.slow.note(project, app.node.clock.now(), (took, answer.is_ok()), text);
     answer
 }
 

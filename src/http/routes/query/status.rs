@@ -83,7 +83,7 @@ fn begun(
     (key, query, question): (Key, Value, Question),
     (id, owner): (String, ProjectSettings),
 ) -> Result<Status, Problem> {
-    let ticket = match app.jobs.begin((owner.project, id), by, app.clock.now()) {
+    let ticket = match app.node.jobs.begin((owner.project, id), by, app.node.clock.now()) {
         Begun::New(ticket) => ticket,
         Begun::Running(status) => return Ok(status),
         Begun::TooMany => {
@@ -94,7 +94,7 @@ fn begun(
         }
     };
     let status = ticket.status.clone();
-    let (own, tasks) = (app.clone(), app.tasks.0.clone());
+    let (own, tasks) = (app.clone(), app.node.tasks.0.clone());
     let work = async move {
         let tasks = own.tasks.0.clone();
         let computing = compute(&own, &ticket, (key, query, question), &owner);
@@ -130,14 +130,14 @@ async fn compute(
         }
         Err(InsightError::Node(error)) => Outcome::Failed { detail: error.detail, is_fault: false },
     };
-    ticket.end(outcome, app.clock.now());
+    ticket.end(outcome, app.node.clock.now());
 }
 
 /// `GET P/query/:id/`.
 pub async fn retrieve(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let owner = settings(&call.asker.project);
     let id = (owner.project, call.id().to_owned());
-    let status = app.jobs.status(&id, app.clock.now());
+    let status = app.node.jobs.status(&id, app.node.clock.now());
     let status = status.ok_or_else(unknown)?;
     response(&id.1, &status, &owner)
 }
@@ -154,7 +154,7 @@ pub(in crate::routes) async fn cancellable<T>(
     computing: impl Future<Output = Result<T, Problem>>,
 ) -> Result<T, Problem> {
     let id = id.map(|id| (asker.project.id, id));
-    let waiting = id.and_then(|id| app.jobs.wait(id, asker.key.id, app.clock.now()));
+    let waiting = id.and_then(|id| app.node.jobs.wait(id, asker.key.id, app.node.clock.now()));
     let Some(ticket) = waiting else { return computing.await };
     // What is cut short ends its queries.
     tokio::select! {
@@ -182,7 +182,7 @@ pub async fn cancel_insight(app: &App, call: Call<Principal>) -> Result<Response
 /// `DELETE P/query/:id/`.
 pub async fn cancel(app: &App, call: Call<Principal>) -> Result<Response, Problem> {
     let id = (call.asker.project.id, call.id().to_owned());
-    if !stop(app, &call.asker, &id)? && app.jobs.status(&id, app.clock.now()).is_none() {
+    if !stop(app, &call.asker, &id)? && app.node.jobs.status(&id, app.node.clock.now()).is_none() {
         return Err(unknown());
     }
     Ok(Response::json(StatusCode::OK, &json!({"message": "Query cancelled."})))
@@ -198,7 +198,7 @@ fn stop(app: &App, asker: &Principal, id: &(ProjectId, String)) -> Result<bool, 
         let has_all = auth::grants(&asker.key, "*:write");
         by == asker.key.id || has_all && auth::require_level(&asker.key, Level::Admin).is_ok()
     };
-    match app.jobs.cancel(id, is_allowed, app.clock.now()) {
+    match app.node.jobs.cancel(id, is_allowed, app.node.clock.now()) {
         Cancelled::Done => Ok(true),
         Cancelled::Nothing => Ok(false),
         Cancelled::Refused => {

@@ -23,7 +23,7 @@ pub(super) async fn events(app: &App, project: ProjectId, names: Vec<String>) ->
     if unknown.is_empty() {
         return Vec::new();
     }
-    let known = app.metadata.definitions(project, "", COMPARED_MAX).await.unwrap_or_default();
+    let known = app.node.metadata.definitions(project, "", COMPARED_MAX).await.unwrap_or_default();
     let known: Vec<String> = known.into_iter().map(|definition| definition.name).collect();
     let warning = |name: String| {
         let hint = nearest(&name, &known).map(|near| format!(" Did you mean \"{near}\"?"));
@@ -40,7 +40,7 @@ async fn missing(app: &App, project: ProjectId, mut names: Vec<String>) -> Vec<S
     names.dedup();
     let mut missing = Vec::new();
     for name in names.into_iter().take(NAMES_MAX) {
-        let found = app.metadata.definition_by_name(project, &name).await;
+        let found = app.node.metadata.definition_by_name(project, &name).await;
         if matches!(found, Err(MetadataError::NotFound(_))) {
             missing.push(name);
         }

@@ -41,7 +41,7 @@ pub(in crate::routes::pages) async fn edit(visit: Visit) -> Result<Sent, Problem
     }
     let (asking, document) = (&visit.asking, boards::board_of(&visit).await?);
     let (app, asker) = (&asking.app, &asking.asker);
-    let own = saved(&document, &app.metadata.snapshot());
+    let own = saved(&document, &app.node.metadata.snapshot());
     let placed = boards::placed(asking, &document).await?;
     let mut others = saved_of(app, asker, Kind::Insight).await?;
     others.retain(|other| {
@@ -165,7 +165,7 @@ pub(in crate::routes::pages) async fn change_insight(mut visit: Visit) -> Result
     let (body, next) = match what {
         Some(PLACE) => return place(asking, &document, &mut form).await,
         Some(ASK) => {
-            let own = saved(&document, &asking.app.metadata.snapshot());
+            let own = saved(&document, &asking.app.node.metadata.snapshot());
             let query = query_over(&own, &mut form).map_err(|error| wrong(&error))?;
             (json!({"query": query}), links::saved(asking.project(), document.text("short_id")))
         }
@@ -190,7 +190,7 @@ async fn place(
 ) -> Result<Sent, Problem> {
     let board = match form.get("dashboard") == NEW_DASHBOARD {
         true => {
-            let own = saved(document, &asking.app.metadata.snapshot());
+            let own = saved(document, &asking.app.node.metadata.snapshot());
             Some(new_board(asking, &own.title()).await?)
         }
         false => form.number("dashboard").map_err(|error| wrong(&error))?,

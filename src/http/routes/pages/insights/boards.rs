@@ -66,7 +66,8 @@ pub(super) async fn board_of(visit: &Visit) -> Result<Document, Problem> {
     let missing = || Problem::not_found("There is no such dashboard.");
     let id: i64 = visit.id().parse().map_err(|_| missing())?;
     let (app, project) = (&visit.asking.app, visit.asking.asker.project.id);
-    let document = app.metadata.document(project, Kind::Dashboard, id).await.map_err(problem)?;
+    let document =
+        app.node.metadata.document(project, Kind::Dashboard, id).await.map_err(problem)?;
     if document.deleted { Err(missing()) } else { Ok(document) }
 }
 
@@ -82,7 +83,7 @@ pub(in crate::routes::pages) async fn one(visit: Visit) -> Result<Sent, Problem>
     };
     let range = read().map_err(|error| wrong(&error))?;
     let document = board_of(&visit).await?;
-    let own = saved(&document, &app.metadata.snapshot());
+    let own = saved(&document, &app.node.metadata.snapshot());
     let frame = Frame::of_filters(dates_of(&range), &asking.asker.key).over(&document);
     let placed = placed(asking, &document).await?;
     let actions = dashboard::actions(project, own.id, asking.may("dashboard:write"));
@@ -173,7 +174,7 @@ pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<
     asking.keep(held);
     let mut insights: HashMap<i64, DocumentText> =
         insights.into_iter().map(|insight| (insight.head.id, insight)).collect();
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let one = move |tile: &Value| {
         let (what, insight) = match tile.get("insight").and_then(Value::as_i64) {
             Some(id) => {
@@ -195,7 +196,7 @@ pub(super) async fn placed(asking: &Asking, dashboard: &Document) -> Result<Vec<
         placed.sort_by_key(|(place, _)| place.order());
         Ok(placed.into_iter().map(|(_, placed)| placed).collect())
     };
-    beside(&app.cpu, place).await
+    beside(&app.node.cpu, place).await
 }
 
 /// The answer of a tile.
@@ -249,5 +250,5 @@ pub(super) async fn rows(app: &App, project: &Project, node: &Value) -> Result<V
         told.insert("results".to_owned(), json::restore(&answer.results).map_err(failed)?);
         Ok(Value::Object(told))
     };
-    beside(&app.cpu, read).await
+    beside(&app.node.cpu, read).await
 }

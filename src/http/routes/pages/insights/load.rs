@@ -36,17 +36,17 @@ pub(in crate::routes::pages) async fn suggestions(
 ) -> Result<Suggestions, Problem> {
     let (project, may) = (asker.project.id, |scope: &str| auth::grants(&asker.key, scope));
     let events = match may("event_definition:read") {
-        true => app.metadata.definitions(project, "", SUGGESTED).await.map_err(problem)?,
+        true => app.node.metadata.definitions(project, "", SUGGESTED).await.map_err(problem)?,
         false => Vec::new(),
     };
     let properties = match may("property_definition:read") {
         true => {
-            let found = app.metadata.property_definitions(project, None, SUGGESTED).await;
+            let found = app.node.metadata.property_definitions(project, None, SUGGESTED).await;
             found.map_err(problem)?
         }
         false => Vec::new(),
     };
-    let snapshot = app.metadata.snapshot();
+    let snapshot = app.node.metadata.snapshot();
     let groups = (0_u8..).zip(snapshot.group_types(project).iter().cloned());
     let groups = groups.filter(|_| may("group:read"));
     let mut names: Vec<String> = properties.into_iter().map(|own| own.name).collect();
@@ -74,8 +74,8 @@ pub(in crate::routes::pages) async fn saved_of(
     if !auth::grants(&asker.key, scope) {
         return Ok(Vec::new());
     }
-    let (snapshot, mut found) = (app.metadata.snapshot(), Vec::new());
-    let mut batches = app.metadata.document_batches((asker.project.id, kind), "%".to_owned());
+    let (snapshot, mut found) = (app.node.metadata.snapshot(), Vec::new());
+    let mut batches = app.node.metadata.document_batches((asker.project.id, kind), "%".to_owned());
     while found.len() < LISTED
         && let Some(some) = batches.next().await.map_err(problem)?
     {
@@ -83,7 +83,7 @@ pub(in crate::routes::pages) async fn saved_of(
         let read = move || -> Result<Vec<Saved>, Problem> {
             some.iter().map(|one| listed(one, &snapshot).map_err(problem)).collect()
         };
-        found.extend(beside(&app.cpu, read).await?);
+        found.extend(beside(&app.node.cpu, read).await?);
     }
     found.truncate(LISTED);
     Ok(found)

@@ -30,7 +30,7 @@ pub(super) async fn events(
     let done = usize::from(step.unsigned_abs()).checked_sub(before);
     let Some(series) = done.and_then(|at| question.series.get(at)) else { return Ok(html! {}) };
     let project = &asking.asker.project;
-    let Some(span) = span(project, &node(question), asking.app.clock.now()) else {
+    let Some(span) = span(project, &node(question), asking.app.node.clock.now()) else {
         return Ok(html! {});
     };
     let Ok(source) = sql::source(question, series, &span) else { return Ok(html! {}) };

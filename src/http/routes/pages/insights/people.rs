@@ -75,7 +75,7 @@ pub(in crate::routes::pages) async fn persons(visit: Visit) -> Result<Sent, Prob
     if let Some(format) = file {
         let found = behind(&asking, (&question, &point), (FILE_PERSONS, offset)).await?;
         let file = move || files::of_objects(&found.people, ("persons", format));
-        return beside(&asking.app.cpu, file).await;
+        return beside(&asking.app.node.cpu, file).await;
     }
     let title = format!("Persons: {}", point.text(&question));
     let kinds = shown::kinds(asking.project(), Some(question.kind()), Some(&question));

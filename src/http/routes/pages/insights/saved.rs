@@ -71,7 +71,7 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
     let place = (visit.asking.asker.project.id, Stored::Insight);
     // Those with the id, and others in whose queries it stands.
     let like = format!("%\"short_id\":\"{short_id}\"%");
-    let mut batches = app.metadata.document_batches(place, like);
+    let mut batches = app.node.metadata.document_batches(place, like);
     while let Some(some) = batches.next().await.map_err(problem)? {
         let wanted = short_id.to_owned();
         let look = move || -> Result<Option<Document>, Problem> {
@@ -83,7 +83,7 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
             }
             Ok(None)
         };
-        if let Some(found) = beside(&app.cpu, look).await? {
+        if let Some(found) = beside(&app.node.cpu, look).await? {
             return Ok(found);
         }
     }
@@ -95,7 +95,7 @@ pub(super) async fn document_of(visit: &Visit) -> Result<Document, Problem> {
 pub(super) async fn one(visit: &Visit) -> Result<Sent, Problem> {
     let asking = &visit.asking;
     let (app, project, document) = (&asking.app, &asking.asker.project, document_of(visit).await?);
-    let own = saved(&document, &app.metadata.snapshot());
+    let own = saved(&document, &app.node.metadata.snapshot());
     let asked = question_of(&document.fields, &Frame::default());
     let question = match &asked {
         Ok(Some(Asked::Insight(node))) => stored::question(node).map(with_usual),
@@ -274,7 +274,7 @@ async fn as_file(
     match asked.ok_or_else(none)? {
         Asked::Rows(node) => {
             let answer = rows(app, project, &node).await?;
-            beside(&app.cpu, move || files::of_answer(&answer, ("query", format))).await
+            beside(&app.node.cpu, move || files::of_answer(&answer, ("query", format))).await
         }
         Asked::Insight(node) => {
             let exact = stored::question(&node).map(with_usual);
@@ -285,7 +285,7 @@ async fn as_file(
                 let links = Links::without(project, &sketch, &node).with_files_of(&short_id);
                 downloaded((&node, &results), &links, format)
             };
-            beside(&app.cpu, file).await
+            beside(&app.node.cpu, file).await
         }
     }
 }

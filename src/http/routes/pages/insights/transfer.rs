@@ -50,12 +50,12 @@ pub(in crate::routes::pages) async fn export(visit: Visit) -> Result<Sent, Probl
         Some(Value::Object(told))
     };
     let read = move || Ok(tiles.iter().filter_map(whole).collect::<Vec<Value>>());
-    let tiles = beside(&visit.asking.app.cpu, read).await?;
+    let tiles = beside(&visit.asking.app.node.cpu, read).await?;
     let mut told = picked(&dashboard.fields, &OF_DASHBOARD);
     told.insert("tiles".to_owned(), Value::Array(tiles));
     let told = Members::from(Value::Object(told));
     let memory = visit.asking.memory();
-    let response = told.answer(&visit.asking.app.cpu, StatusCode::OK, (&memory, held)).await?;
+    let response = told.answer(&visit.asking.app.node.cpu, StatusCode::OK, (&memory, held)).await?;
     Ok(Sent::Other(file(response, &format!("dashboard-{}.json", dashboard.id))))
 }
 
